@@ -1,0 +1,73 @@
+"""A ledger against a cluster: what is needed, what is there, and by how much it fits or fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zeroplan.formulas.outside import context
+from zeroplan.ledger import Ledger, Line, line, total
+from zeroplan.specs.job import Job
+from zeroplan.units import GiB, gib
+
+USUAL_CONTEXT = GiB // 2
+"""For a card without a preset; see formulas/outside.py."""
+PLACES = {"gpu": "GPU memory", "host": "host memory per node", "nvme": "NVMe per node"}
+
+
+@dataclass(frozen=True, slots=True)
+class TierFit:
+    """One tier: bytes needed, capacity and headroom (both None when the capacity is not known)."""
+
+    needed: int
+    capacity: int | None
+
+    @property
+    def headroom(self) -> int | None:
+        return None if self.capacity is None else self.capacity - self.needed
+
+    @property
+    def fits(self) -> bool | None:
+        return None if self.headroom is None else self.headroom >= 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    gpu: TierFit
+    host: TierFit
+    nvme: TierFit
+    outside: Line
+
+    @property
+    def fits(self) -> bool | None:
+        """False when any tier is too small, None when nothing is known that could fail."""
+        verdicts = [tier.fits for tier in (self.gpu, self.host, self.nvme)]
+        if False in verdicts:
+            return False
+        return True if self.gpu.fits else None
+
+    @property
+    def shortage(self) -> str:
+        """Why it does not fit, in one clause; empty when nothing is short."""
+        for key, place in PLACES.items():
+            tier: TierFit = getattr(self, key)
+            if tier.headroom is not None and tier.headroom < 0:
+                where = "" if key == "gpu" else f" of {place}"
+                return f"needs {gib(tier.needed)}{where}, {gib(-tier.headroom)} too many"
+        return ""
+
+
+def fit(job: Job, ledger: Ledger, *, reserve: float = 0.0) -> Fit:
+    """Peak and CUDA context against the card, peaks against host memory and NVMe of a node.
+
+    `reserve` is the share of the card to keep free.
+    """
+    cluster = job.cluster
+    size = int(cluster.gpu.context.value) if cluster.gpu and cluster.gpu.context else USUAL_CONTEXT
+    outside = line("CUDA context", context, size=size)
+    capacity = None if cluster.capacity is None else int(cluster.capacity * (1 - reserve))
+    return Fit(
+        TierFit(total(ledger.gpu.peak.lines) + outside.bytes, capacity),
+        TierFit(total(ledger.host.peak.lines), cluster.host_memory),
+        TierFit(total(ledger.nvme.peak.lines), cluster.nvme),
+        outside,
+    )

@@ -1,0 +1,68 @@
+"""What forward keeps for backward, in closed form, as transformers runs a decoder layer without fused kernels."""
+
+from __future__ import annotations
+
+
+def rms_norm(t: int, h: int, w: int) -> int:
+    """(4 + 2·w)·T·h + 4·T -- input and rstd in fp32, the normalized input, and the next linear's input [transformers models/llama/modeling_llama.py]."""
+    return (4 + 2 * w) * t * h + 4 * t
+
+
+def layer_norm(t: int, h: int, w: int) -> int:
+    """2·w·T·h + 8·T -- input, mean and rstd in fp32, and the next linear's input [torch native_layer_norm]."""
+    return 2 * w * t * h + 8 * t
+
+
+def attention_fused(t: int, q: int, kv: int, a: int, w: int) -> int:
+    """2·w·(T·q + T·k) + 4·T·n -- queries, keys, values, the output and the log-sum-exp [transformers integrations/sdpa_attention.py]."""
+    return 2 * w * (t * q + t * kv) + 4 * t * a
+
+
+def attention_eager(t: int, s: int, q: int, a: int, w: int) -> int:
+    """4·w·T·q + (4 + w)·n·T·s -- as fused with keys and values repeated, and the scores' softmax in fp32 and again in w [transformers models/llama/modeling_llama.py]."""
+    return 4 * w * t * q + (4 + w) * a * t * s
+
+
+def gated_mlp(t: int, f: int, w: int) -> int:
+    """4·w·T·f -- gate, its activation, up, and their product [transformers models/llama/modeling_llama.py]."""
+    return 4 * w * t * f
+
+
+def plain_mlp(t: int, f: int, w: int) -> int:
+    """2·w·T·f -- the activation's input and output [transformers models/opt/modeling_opt.py]."""
+    return 2 * w * t * f
+
+
+def routed_experts(t: int, h: int, f: int, e: int, top: int, w: int) -> int:
+    """w·κ·T·(2·h + 4·f) + T·(4·E + 40·κ) -- inputs, outputs and MLP of the experts a token visits, and routing indices [transformers integrations/moe.py]."""
+    return w * top * t * (2 * h + 4 * f) + t * (4 * e + 40 * top)
+
+
+def layers_saved(layer_bytes: int, layers: int) -> int:
+    """L·A -- what each layer keeps for backward, all layers [transformers models]."""
+    return layers * layer_bytes
+
+
+def checkpoints(t: int, h: int, layers: int, w: int) -> int:
+    """L·w·T·h -- each layer's input, from which backward recomputes it [torch utils/checkpoint.py]."""
+    return layers * w * t * h
+
+
+def one_layer(layer_bytes: int) -> int:
+    """A -- the layer that backward has recomputed [torch utils/checkpoint.py]."""
+    return layer_bytes
+
+
+def layer_gradients(t: int, f: int, h: int, w: int) -> int:
+    """w·T·(2·f + 2·h) -- gradients of activations in flight inside one layer [zeroplan]."""
+    return w * t * (2 * f + 2 * h)
+
+
+def head_input(t: int, h: int, w: int) -> int:
+    """(4 + 2·w)·T·h + 4·T -- what the final norm and the head keep [transformers models/llama/modeling_llama.py]."""
+    return (4 + 2 * w) * t * h + 4 * t
+
+
+def logits(t: int, v: int, logit_bytes: int) -> int:
+    """λ·T·D -- logits, their fp32 copy and log-probabilities, gradients in backward [transformers loss/loss_utils.py]."""
+    return logit_bytes * t * v

@@ -1,0 +1,78 @@
+"""Parameters, gradients and optimizer states: the paper's closed forms, then what DeepSpeed holds."""
+
+from __future__ import annotations
+
+from zeroplan.arithmetic import ceil_div
+
+
+def parameters(psi: int, w: int, n_d: int) -> int:
+    """⌈w·Ψ / N⌉ -- the parameters in the training precision, split over the ranks at stage 3 [ZeRO §5.3]."""
+    return ceil_div(w * psi, n_d)
+
+
+def gradients(psi: int, g: int, n_d: int) -> int:
+    """⌈g·Ψ / N⌉ -- one gradient per parameter, split over the ranks from stage 2 on [ZeRO §5.2]."""
+    return ceil_div(g * psi, n_d)
+
+
+def optimizer_states(psi: int, k: int, n_d: int) -> int:
+    """⌈K·Ψ / N⌉ -- K bytes of optimizer states per parameter, split over the ranks from stage 1 on [ZeRO §5.1].
+
+    With Adam in mixed precision K = 12: the fp32 master copy and two fp32 moments (§3.1).
+    """
+    return ceil_div(k * psi, n_d)
+
+
+def flat_parameters(flat: int, w: int) -> int:
+    """w·F -- one flat buffer per parameter group, whole on each rank [DeepSpeed runtime/zero/stage_1_and_2.py]."""
+    return w * flat
+
+
+def flat_master(flat: int, n_d: int) -> int:
+    """4·F / N -- the fp32 copy of this rank's partition [DeepSpeed runtime/zero/stage_1_and_2.py]."""
+    return 4 * flat // n_d
+
+
+def flat_states(flat: int, k: int, n_d: int) -> int:
+    """K·F / N -- the optimizer's states of this rank's partition [DeepSpeed runtime/zero/stage_1_and_2.py]."""
+    return k * flat // n_d
+
+
+def whole_parameters(psi: int, w: int) -> int:
+    """w·Ψ -- the parameters, whole on each rank [DeepSpeed runtime/engine.py]."""
+    return w * psi
+
+
+def whole_master(psi: int) -> int:
+    """4·Ψ -- the fp32 copy that 16-bit training updates, whole on each rank [DeepSpeed runtime/fp16]."""
+    return 4 * psi
+
+
+def whole_states(psi: int, k: int) -> int:
+    """K·Ψ -- the optimizer's states, whole on each rank at stage 0 [DeepSpeed runtime/engine.py]."""
+    return k * psi
+
+
+def shard_parameters(shards: int, w: int) -> int:
+    """w·P -- this rank's piece of every tensor at stage 3 [DeepSpeed runtime/zero/partition_parameters.py]."""
+    return w * shards
+
+
+def shard_gradients(shards: int, g: int) -> int:
+    """g·P -- gradient partitions, allocated once and kept [DeepSpeed runtime/zero/stage3.py]."""
+    return g * shards
+
+
+def shard_master(shards: int) -> int:
+    """4·P -- the fp32 copy of this rank's pieces, also for an fp32 model [DeepSpeed runtime/zero/stage3.py]."""
+    return 4 * shards
+
+
+def shard_states(shards: int, k: int) -> int:
+    """K·P -- the optimizer's states of this rank's pieces [DeepSpeed runtime/zero/stage3.py]."""
+    return k * shards
+
+
+def persistent_parameters(persistent: int, w: int) -> int:
+    """w·Q -- tensors under stage3_param_persistence_threshold stay whole [DeepSpeed runtime/zero/parameter_offload.py]."""
+    return w * persistent

@@ -1,0 +1,161 @@
+"""The ledger: what is held where and when, and what is moved, each entry with the formula that gave it.
+
+A formula is a function whose docstring begins `equation -- meaning [Source place].`; a line keeps the function and
+the values it was given, so whoever asks why can read equation, symbols and source off the number itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+from zeroplan.errors import UnknownNameError
+from zeroplan.sources import SOURCES
+from zeroplan.symbols import SYMBOLS
+
+RESIDENT = "resident"
+PHASES = ("init", "forward", "backward", "step")
+Rule = Callable[..., int]
+
+
+class Provenance(NamedTuple):
+    equation: str
+    meaning: str
+    source: str
+    place: str
+    note: str
+
+
+@cache
+def provenance(rule: Rule) -> Provenance:
+    """Equation, meaning and source of a formula, read from its docstring."""
+    first, _, rest = (rule.__doc__ or "").strip().partition("\n")
+    match = re.fullmatch(r"(.+?) -- (.+) \[(\S+?)(?: (.+))?\]\.", first.strip())
+    if match is None or match[3] not in SOURCES:
+        raise AssertionError(f"{rule.__name__}: docstring is not 'equation -- meaning [Source place].'")
+    return Provenance(match[1], match[2], match[3], match[4] or "", " ".join(rest.split()))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Bytes under one name, and how they came about."""
+
+    name: str
+    bytes: int
+    rule: Rule
+    symbols: dict[str, int] = field(hash=False)
+
+    @property
+    def formula(self) -> str:
+        return provenance(self.rule).equation
+
+    @property
+    def worked(self) -> str:
+        """The equation with this line's values in place of its letters."""
+        values = {SYMBOLS[name].letter: f"{value:,}" for name, value in self.symbols.items()}
+        letters = "|".join(sorted(map(re.escape, values), key=len, reverse=True))
+        return re.sub(letters, lambda found: values[found[0]], self.formula) if letters else self.formula
+
+    @property
+    def source(self) -> str:
+        origin = provenance(self.rule)
+        return f"{SOURCES[origin.source].title} {origin.place}".strip()
+
+    @property
+    def evidence(self) -> str:
+        return SOURCES[provenance(self.rule).source].kind
+
+
+def line(name: str, rule: Rule, **symbols: int) -> Line:
+    """Work a formula out for these values and keep both."""
+    return Line(name, rule(**symbols), rule, symbols)
+
+
+def total(lines: Iterable[Line]) -> int:
+    return sum(entry.bytes for entry in lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Everything alive at one moment of a phase; a phase's peak is its largest moment."""
+
+    phase: str
+    place: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """One place that holds bytes: a GPU, a node's host memory, a node's NVMe."""
+
+    resident: tuple[Line, ...] = ()
+    """What stays between steps."""
+    moments: tuple[Moment, ...] = ()
+
+    def worst(self, phase: str) -> Moment:
+        """The moment of a phase at which most is alive (nothing but the residents when none is listed)."""
+        candidates = [moment for moment in self.moments if moment.phase == phase]
+        return max(candidates, key=lambda m: total(m.lines), default=Moment(phase, phase, self.resident))
+
+    @property
+    def peak(self) -> Moment:
+        return max((self.worst(phase) for phase in PHASES), key=lambda moment: total(moment.lines))
+
+    def lines(self) -> list[tuple[Line, list[str]]]:
+        """Each line once, with the phases it counts in: summed over a phase they give its peak."""
+        phases: dict[int, tuple[Line, list[str]]] = {}
+        for name, lines in [(RESIDENT, self.resident), *((p, self.worst(p).lines) for p in PHASES)]:
+            for entry in lines:
+                phases.setdefault(id(entry), (entry, []))[1].append(name)
+        return list(phases.values())
+
+    def named(self, name: str) -> Line:
+        """The line of that name. Raises `UnknownNameError`."""
+        names = {entry.name: entry for entry, _phases in self.lines()}
+        if name not in names:
+            raise UnknownNameError("line", name, names)
+        return names[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """One kind of collective: `calls` of it move `bytes` in all (the full tensors) each time `when` comes."""
+
+    when: str
+    collective: str
+    dtype: str
+    calls: int
+    bytes: int
+    ranks: int
+    group: str
+    rule: Rule
+    symbols: dict[str, int] = field(hash=False)
+
+    @property
+    def wire_bytes(self) -> int:
+        """What one rank sends on a ring: (N-1)/N of the bytes, twice that for an all-reduce."""
+        passes = 2 if self.collective == "all_reduce" else 1
+        return passes * self.bytes * (self.ranks - 1) // self.ranks
+
+    @property
+    def formula(self) -> str:
+        return provenance(self.rule).equation
+
+    @property
+    def source(self) -> str:
+        origin = provenance(self.rule)
+        return f"{SOURCES[origin.source].title} {origin.place}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """All tiers and transfers of one strategy under one accounting."""
+
+    accounting: str
+    gpu: Tier
+    host: Tier = Tier()
+    nvme: Tier = Tier()
+    traffic: tuple[Transfer, ...] = ()

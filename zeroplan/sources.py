@@ -1,0 +1,43 @@
+"""The bibliography: where a formula comes from, and what kind of evidence that is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+KINDS = ("paper", "code", "measured", "published", "datasheet", "assumed")
+"""paper: a closed form as printed. code: read in the source of the version named. measured: compared with a run.
+published: someone else's measurement. datasheet: a vendor's figure. assumed: nobody compared it yet."""
+
+
+class Source(NamedTuple):
+    title: str
+    address: str
+    kind: str
+
+
+DEEPSPEED = "0.19.8"
+TRANSFORMERS = "5.23.0"
+
+SOURCES: dict[str, Source] = {
+    "ZeRO": Source(
+        "Rajbhandari et al., ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+        "https://arxiv.org/abs/1910.02054", "paper",
+    ),
+    "ZeRO-Offload": Source("Ren et al., ZeRO-Offload", "https://arxiv.org/abs/2101.06840", "paper"),
+    "ZeRO-Infinity": Source("Rajbhandari et al., ZeRO-Infinity", "https://arxiv.org/abs/2104.07857", "paper"),
+    "Korthikanti": Source(
+        "Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models",
+        "https://arxiv.org/abs/2205.05198", "paper",
+    ),
+    "PaLM": Source("Chowdhery et al., PaLM, appendix B", "https://arxiv.org/abs/2204.02311", "paper"),
+    "DeepSpeed": Source(
+        f"DeepSpeed {DEEPSPEED}, source", f"https://github.com/deepspeedai/DeepSpeed/tree/v{DEEPSPEED}/deepspeed",
+        "code",
+    ),
+    "transformers": Source(
+        f"transformers {TRANSFORMERS}, source",
+        f"https://github.com/huggingface/transformers/tree/v{TRANSFORMERS}/src/transformers", "code",
+    ),
+    "torch": Source("PyTorch 2.13, source", "https://github.com/pytorch/pytorch/tree/v2.13.0", "code"),
+    "zeroplan": Source("zeroplan's own rule, not compared with a measurement yet", "README.md", "assumed"),
+}  # fmt: skip

@@ -1,0 +1,75 @@
+"""A model: its tensors in registration order, and the shape of a layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+
+class Tensor(NamedTuple):
+    """A trainable tensor, named as transformers names it."""
+
+    name: str
+    shape: tuple[int, ...]
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """The widths that activations and FLOPs follow from, in elements."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_width: int
+    value_width: int
+    """Width of one head's values; differs from `head_width` in multi-head latent attention."""
+    ffn: int
+    """Width of the MLP, or of one expert."""
+    vocab: int
+    positions: int
+    """max_position_embeddings, 0 where it is not stated."""
+    rms_norm: bool
+    norms: int
+    """Norms of one layer."""
+    gated: bool
+    experts: int = 0
+    experts_per_token: int = 0
+    dense_layers: int = 0
+    """Layers without experts in a mixture of experts."""
+    dense_ffn: int = 0
+    """Their width; and of the shared expert where there is one, `shared_ffn`."""
+    shared_ffn: int = 0
+
+    @property
+    def queries(self) -> int:
+        return self.heads * self.head_width
+
+    @property
+    def keys(self) -> int:
+        return self.kv_heads * self.head_width
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    name: str
+    family: str
+    tensors: tuple[Tensor, ...]
+    shape: Shape
+    source: str
+    """Where tensors and shape come from: a preset, a config.json, or inferred from a count."""
+    inferred: bool = False
+
+    @property
+    def parameters(self) -> int:
+        """Trainable parameters, tied tensors once."""
+        return sum(tensor.elements for tensor in self.tensors)
+
+    @property
+    def largest(self) -> Tensor:
+        return max(self.tensors, key=lambda tensor: tensor.elements)

@@ -1,0 +1,48 @@
+"""The nomenclature: each name that a formula may take as argument, with its letter, unit and meaning."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Symbol(NamedTuple):
+    letter: str
+    unit: str
+    meaning: str
+
+
+SYMBOLS: dict[str, Symbol] = {
+    "psi": Symbol("Ψ", "elements", "trainable parameters of the model"),
+    "flat": Symbol("F", "elements", "parameters flattened and padded to a multiple of 2N"),
+    "shards": Symbol("P", "elements", "parameters one rank owns at stage 3: each tensor split over N, rounded up"),
+    "persistent": Symbol("Q", "elements", "small tensors that stay gathered at stage 3, each padded to N"),
+    "live": Symbol("V", "elements", "gathered parameters alive at once at stage 3"),
+    "largest": Symbol("Λ", "elements", "the largest tensor of the model"),
+    "bucket": Symbol("B", "elements", "reduce_bucket_size"),
+    "own": Symbol("O", "elements", "whole tensors that touch this rank's partition"),
+    "group": Symbol("G", "elements", "the largest sub-group's partition (sub_group_size)"),
+    "copies": Symbol("c", "", "how many of them at once"),
+    "n_d": Symbol("N", "ranks", "data-parallel ranks that share this state (1 where it is replicated)"),
+    "ranks": Symbol("r", "ranks", "ranks on one node, which share the host's memory"),
+    "w": Symbol("w", "bytes", "bytes of one element in the training precision"),
+    "g": Symbol("g", "bytes", "bytes of one gradient element"),
+    "k": Symbol("K", "bytes", "bytes of optimizer states per parameter, the fp32 master copy included"),
+    "b": Symbol("b", "sequences", "micro-batch per GPU"),
+    "s": Symbol("s", "tokens", "sequence length"),
+    "t": Symbol("T", "tokens", "tokens of one micro-batch on one GPU, b·s"),
+    "h": Symbol("h", "elements", "hidden size"),
+    "f": Symbol("f", "elements", "width of the MLP"),
+    "q": Symbol("q", "elements", "width of the queries, heads × head size"),
+    "kv": Symbol("k", "elements", "width of the keys, key-value heads × head size"),
+    "a": Symbol("n", "heads", "attention heads"),
+    "layers": Symbol("L", "layers", "layers"),
+    "v": Symbol("D", "entries", "vocabulary"),
+    "norms": Symbol("m", "norms", "norms of one layer"),
+    "e": Symbol("E", "experts", "experts of a layer"),
+    "top": Symbol("κ", "experts", "experts each token goes to"),
+    "layer_bytes": Symbol("A", "bytes", "what one layer keeps for backward"),
+    "logit_bytes": Symbol("λ", "bytes", "bytes per logit alive at that moment"),
+    "buffer_count": Symbol("β", "buffers", "swap buffers (buffer_count)"),
+    "buffer_size": Symbol("σ", "elements", "elements of one swap buffer (buffer_size)"),
+    "size": Symbol("S", "bytes", "bytes of the line itself"),
+}

@@ -1,0 +1,115 @@
+"""Quantities as text outside, plain numbers inside: bytes (int), counts (int), rates per second (float).
+
+G is 10^9 and Gi is 2^30, b is bits (rates only) and B is bytes. Case matters, because Gb and GB differ by eight.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+
+from zeroplan.errors import QuantityError, shown
+
+DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50}
+COUNTS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
+GiB = 2**30
+GB = 10**9
+LARGEST_COUNT = 10**15
+
+_NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?|\.[0-9]+)"
+_QUANTITY = re.compile(_NUMBER + r" ?([A-Za-zµ]*(?:/s)?)")
+
+
+def read_count(text: str, what: str = "--params", example: str = "7B, 350M or 6.74e9") -> int:
+    """A count such as '7B', '350M', '6.74e9' or '6738415616' as an exact integer.
+
+    Raises `QuantityError` for anything else: zero, negative, not a whole number, unknown suffix, over 10^15.
+    """
+    match = re.fullmatch(_NUMBER + r"([A-Za-z]?)", text)
+    factor = COUNTS.get(match[2].upper()) if match else None
+    if match is None or factor is None:
+        raise QuantityError(f"{what}: found {shown(text)}, expected a count; write {example}")
+    value = _decimal(match[1], what) * factor
+    if value != int(value) or not 1 <= value <= LARGEST_COUNT:
+        raise QuantityError(
+            f"{what}: found {shown(text)}, expected a whole number from 1 to 1000T; write {example}"
+        )
+    return int(value)
+
+
+def read_bytes(text: str, what: str = "--gpu-mem", example: str = "80, 80GB or 79.2GiB") -> int:
+    """A size such as '80GB', '79.2 GiB' or '81559MiB' in bytes. A bare number is refused here."""
+    match = _QUANTITY.fullmatch(text)
+    unit = match[2] if match else ""
+    factor = _byte_factor(unit)
+    if match is None or factor is None:
+        hint = " (b is bits; B is bytes)" if unit.endswith("b") else ""
+        raise QuantityError(f"{what}: found {shown(text)}{hint}, expected a size with its unit; write {example}")
+    value = int(_decimal(match[1], what) * factor)
+    if not 0 < value < 2**63:
+        raise QuantityError(f"{what}: found {shown(text)}, expected more than zero and under 8 EiB; write {example}")
+    return value
+
+
+def read_rate(text: str, what: str, unit: str) -> float:
+    """A rate such as '450 GB/s', '400 Gb/s' or '989 TFLOP/s' in base units (`unit`: 'B/s' or 'FLOP/s')."""
+    match = re.fullmatch(_NUMBER + r" ([kMGTP]?)(B/s|b/s|FLOP/s)", text)
+    if match is None or (match[3] == "FLOP/s") != (unit == "FLOP/s"):
+        example = "989 TFLOP/s" if unit == "FLOP/s" else "450 GB/s or 400 Gb/s"
+        raise QuantityError(f"{what}: found {shown(text)}, expected a rate; write {example}")
+    value = _decimal(match[1], what) * DECIMAL[match[2]]
+    return float(value / 8 if match[3] == "b/s" else value)
+
+
+def gib(size: float) -> str:
+    """A size for people, in GiB with two decimals (more for small ones)."""
+    return _trimmed(size / GiB, "GiB", size)
+
+
+def gb(size: float) -> str:
+    """A size for people, in GB = 10^9 bytes: 38.5 GB, 0.44 GB."""
+    return _trimmed(size / GB, "GB", size)
+
+
+def seconds(value: float) -> str:
+    """A duration for people: 1.53 s, 21.4 ms."""
+    if value >= 100:
+        return f"{value:.0f} s"
+    if value >= 0.1:
+        return f"{value:.2f} s"
+    return f"{value * 1e3:.2g} ms"
+
+
+def count(value: int) -> str:
+    """A count for people: 6.74 B, 350 M, 1,234."""
+    for factor, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M")):
+        if value >= factor:
+            return f"{value / factor:.3g}{letter}" if value < 999.5 * factor else f"{value / factor:.0f}{letter}"
+    return f"{value:,}"
+
+
+def _trimmed(value: float, unit: str, size: float) -> str:
+    if size == 0:
+        return f"0 {unit}"
+    if abs(value) < 0.005:
+        return f"{size / 2**20:.2f} MiB" if unit == "GiB" else f"{size / 10**6:.2f} MB"
+    digits = 2 if abs(value) < 1000 else 0
+    text = f"{value:,.{digits}f}"
+    if unit == "GB" and "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return f"{text} {unit}"
+
+
+def _byte_factor(unit: str) -> int | None:
+    if not unit.endswith("B"):
+        return None
+    prefix = unit[:-1]
+    return BINARY.get(prefix) or DECIMAL.get(prefix)
+
+
+def _decimal(text: str, what: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation as error:
+        raise QuantityError(f"{what}: found {shown(text)}, expected a number") from error
