@@ -1,0 +1,168 @@
+"""data_efficiency: curriculum learning and dynamic batching."""
+
+from __future__ import annotations
+
+from zeroplan.deepspeed.keys.key import Key
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        path="data_efficiency",
+        kind="object",
+        default={},
+        meaning="Data efficiency library; unknown keys inside are ignored.",
+        place="runtime/data_pipeline/constants.py:9",
+    ),
+    Key(
+        path="data_efficiency.enabled",
+        kind="boolean",
+        default=False,
+        meaning="Turns the library on.",
+        place="runtime/data_pipeline/constants.py:10",
+    ),
+    Key(
+        path="data_efficiency.seed",
+        kind="integer",
+        default=1234,
+        meaning="Seed of sampling.",
+        place="runtime/data_pipeline/constants.py:12",
+    ),
+    Key(
+        path="data_efficiency.data_sampling",
+        kind="object",
+        default={},
+        meaning="Which samples are drawn.",
+        place="runtime/data_pipeline/constants.py:18",
+    ),
+    Key(
+        path="data_efficiency.data_sampling.enabled",
+        kind="boolean",
+        default=False,
+        meaning="Turns the sampler on.",
+        place="runtime/data_pipeline/constants.py:19",
+    ),
+    Key(
+        path="data_efficiency.data_sampling.num_epochs",
+        kind="integer",
+        default=1000,
+        meaning="Passes through the data at most.",
+        place="runtime/data_pipeline/constants.py:21",
+        unit="epochs",
+    ),
+    Key(
+        path="data_efficiency.data_sampling.num_workers",
+        kind="integer",
+        default=0,
+        meaning="Worker processes of the loader.",
+        place="runtime/data_pipeline/constants.py:23",
+    ),
+    Key(
+        path="data_efficiency.data_sampling.pin_memory",
+        kind="boolean",
+        default=False,
+        meaning="Loads batches into page-locked memory.",
+        place="runtime/data_pipeline/constants.py:25",
+    ),
+    Key(
+        path="data_efficiency.data_sampling.curriculum_learning",
+        kind="object",
+        default={},
+        meaning="Easy samples first.",
+        place="runtime/data_pipeline/constants.py:31",
+    ),
+    Key(
+        path="data_efficiency.data_sampling.curriculum_learning.enabled",
+        kind="boolean",
+        default=False,
+        meaning="Turns the curriculum on; curriculum_metrics is needed then.",
+        place="runtime/data_pipeline/constants.py:32",
+    ),
+    Key(
+        path="data_efficiency.data_sampling.curriculum_learning.data_cluster_path",
+        kind="string|null",
+        default=None,
+        meaning="Folder for clusters of samples.",
+        place="runtime/data_pipeline/constants.py:34",
+    ),
+    Key(
+        path="data_efficiency.data_sampling.curriculum_learning.curriculum_metrics",
+        kind="object|null",
+        default=None,
+        meaning=(
+            "One section per metric, under names of the user's choice, with difficulty, clustering "
+            "and schedule."
+        ),
+        place="runtime/data_pipeline/constants.py:35",
+    ),
+    Key(
+        path="data_efficiency.data_sampling.dynamic_batching",
+        kind="object",
+        default={},
+        meaning="Batches of about equal tokens instead of equal samples.",
+        place="runtime/data_pipeline/constants.py:70",
+        moves_bytes=True,
+    ),
+    Key(
+        path="data_efficiency.data_sampling.dynamic_batching.enabled",
+        kind="boolean",
+        default=False,
+        meaning="Turns it on; max_tokens is needed then.",
+        place="runtime/data_pipeline/constants.py:71",
+        moves_bytes=True,
+    ),
+    Key(
+        path="data_efficiency.data_sampling.dynamic_batching.metrics_path",
+        kind="string|null",
+        default=None,
+        meaning="Folder with the data analyzer's sequence lengths.",
+        place="runtime/data_pipeline/constants.py:73",
+    ),
+    Key(
+        path="data_efficiency.data_sampling.dynamic_batching.lr_scaling_method",
+        kind="string",
+        default="linear",
+        meaning="How the learning rate follows the batch size.",
+        place="runtime/data_pipeline/constants.py:74",
+        choices=("linear", "sqrt", "none"),
+    ),
+    Key(
+        path="data_efficiency.data_sampling.dynamic_batching.min_batch_size",
+        kind="integer",
+        default=1,
+        meaning="Smallest batch.",
+        place="runtime/data_pipeline/constants.py:76",
+        unit="samples",
+    ),
+    Key(
+        path="data_efficiency.data_sampling.dynamic_batching.max_batch_size",
+        kind="integer|null",
+        default=None,
+        meaning="Largest batch; absent, unlimited.",
+        place="runtime/data_pipeline/constants.py:78",
+        unit="samples",
+        moves_bytes=True,
+    ),
+    Key(
+        path="data_efficiency.data_sampling.dynamic_batching.sequence_picking_order",
+        kind="string",
+        default="dataloader",
+        meaning="Order in which sequences are packed.",
+        place="runtime/data_pipeline/constants.py:80",
+        choices=("random", "seqlen", "dataloader"),
+    ),
+    Key(
+        path="data_efficiency.data_sampling.dynamic_batching.max_tokens",
+        kind="integer|null",
+        default=None,
+        meaning="Tokens of a batch at most; has to be given when enabled.",
+        place="runtime/data_pipeline/constants.py:82",
+        unit="tokens",
+        moves_bytes=True,
+    ),
+    Key(
+        path="data_efficiency.data_sampling.dynamic_batching.verbose",
+        kind="boolean",
+        default=False,
+        meaning="Prints the batches made.",
+        place="runtime/data_pipeline/constants.py:83",
+    ),
+)

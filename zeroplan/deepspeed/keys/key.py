@@ -1,0 +1,57 @@
+"""What is known of one key of ds_config.json."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STAGE_3 = (3,)
+STAGES_1_2 = (1, 2)
+ZERO_STAGES = (1, 2, 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """One key of ds_config.json as DeepSpeed 0.19.8 reads it.
+
+    `kind` is integer, number, boolean, string, object, array or null, or several joined by "|". A `default`
+    of None means that DeepSpeed takes none, or finds one from other keys as `meaning` says. Bounds are those
+    that DeepSpeed itself enforces. `stages` are those at which the key has an effect: () when at none.
+    """
+
+    path: str
+    """As users write it, with dots: zero_optimization.reduce_bucket_size."""
+
+    kind: str
+    default: object
+    meaning: str
+    place: str
+    """File and line of the definition below deepspeed/ in 0.19.8: runtime/zero/config.py:112."""
+
+    unit: str = ""
+    choices: tuple[str, ...] = ()
+    minimum: float | None = None
+    exclusive_minimum: float | None = None
+    maximum: float | None = None
+    exclusive_maximum: float | None = None
+    aliases: tuple[str, ...] = ()
+    """Other spellings of the last part of the path."""
+
+    auto: str = ""
+    """What Hugging Face's Trainer writes for "auto"; empty where it leaves "auto" alone."""
+
+    deprecated: str = ""
+    """What DeepSpeed wants instead; a name without a section stands in the same section."""
+
+    stages: tuple[int, ...] = (0, 1, 2, 3)
+    moves_bytes: bool = False
+    """Whether it changes bytes held or bytes moved."""
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition(".")[2]
+
+    @property
+    def section(self) -> str:
+        """The path without its last part; empty at the top level."""
+        return self.path.rpartition(".")[0]

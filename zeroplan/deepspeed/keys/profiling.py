@@ -1,0 +1,135 @@
+"""What a run measures: comms_logger, flops_profiler, timers."""
+
+from __future__ import annotations
+
+from zeroplan.deepspeed.keys.key import Key
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        path="comms_logger",
+        kind="object|null",
+        default=None,
+        meaning="Logs collectives with sizes and times.",
+        place="comm/constants.py:31",
+    ),
+    Key(
+        path="comms_logger.enabled",
+        kind="boolean",
+        default=False,
+        meaning="Turns the log on.",
+        place="comm/config.py:12",
+    ),
+    Key(
+        path="comms_logger.prof_all",
+        kind="boolean",
+        default=True,
+        meaning="Logs every collective.",
+        place="comm/config.py:13",
+    ),
+    Key(
+        path="comms_logger.prof_ops",
+        kind="array",
+        default=[],
+        meaning="Names of the collectives to log when prof_all is false.",
+        place="comm/config.py:14",
+    ),
+    Key(
+        path="comms_logger.verbose",
+        kind="boolean",
+        default=False,
+        meaning="Prints each collective as it happens.",
+        place="comm/config.py:15",
+    ),
+    Key(
+        path="comms_logger.debug",
+        kind="boolean",
+        default=False,
+        meaning="Adds the calling function to each name.",
+        place="comm/config.py:16",
+    ),
+    Key(
+        path="flops_profiler",
+        kind="object",
+        default={},
+        meaning="Counts operations of one step by module.",
+        place="profiling/constants.py:26",
+    ),
+    Key(
+        path="flops_profiler.enabled",
+        kind="boolean",
+        default=False,
+        meaning="Turns the profiler on, and wall_clock_breakdown with it.",
+        place="profiling/constants.py:28",
+    ),
+    Key(
+        path="flops_profiler.recompute_fwd_factor",
+        kind="number",
+        default=0.0,
+        meaning="Forward passes repeated by activation checkpointing, as a share.",
+        place="profiling/constants.py:31",
+    ),
+    Key(
+        path="flops_profiler.profile_step",
+        kind="integer",
+        default=1,
+        meaning="Step that is profiled.",
+        place="profiling/constants.py:34",
+        unit="steps",
+    ),
+    Key(
+        path="flops_profiler.module_depth",
+        kind="integer",
+        default=-1,
+        meaning="Depth of modules in the printed summary; -1 is the innermost.",
+        place="profiling/constants.py:37",
+    ),
+    Key(
+        path="flops_profiler.top_modules",
+        kind="integer",
+        default=1,
+        meaning="Modules listed at each depth.",
+        place="profiling/constants.py:40",
+    ),
+    Key(
+        path="flops_profiler.detailed",
+        kind="boolean",
+        default=True,
+        meaning="Also prints the profile of every module.",
+        place="profiling/constants.py:43",
+    ),
+    Key(
+        path="flops_profiler.output_file",
+        kind="string|null",
+        default=None,
+        meaning="File for the profile; absent, standard output.",
+        place="profiling/constants.py:46",
+    ),
+    Key(
+        path="timers",
+        kind="object",
+        default={},
+        meaning="Holds one section: throughput.",
+        place="utils/config.py:23",
+    ),
+    Key(
+        path="timers.throughput",
+        kind="object",
+        default={},
+        meaning="The timer behind the samples per second.",
+        place="utils/config.py:24",
+    ),
+    Key(
+        path="timers.throughput.enabled",
+        kind="boolean",
+        default=True,
+        meaning="Measures samples per second.",
+        place="utils/config.py:38",
+    ),
+    Key(
+        path="timers.throughput.synchronized",
+        kind="boolean",
+        default=True,
+        meaning="Waits for the device before each reading, which costs some speed.",
+        place="utils/config.py:41",
+    ),
+)
