@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from zeroplan.formulas.outside import context
 from zeroplan.ledger import Ledger, Line, line, total
@@ -14,8 +14,7 @@ USUAL_CONTEXT = GiB // 2
 PLACES = {"gpu": "GPU memory", "host": "host memory per node", "nvme": "NVMe per node"}
 
 
-@dataclass(frozen=True, slots=True)
-class TierFit:
+class TierFit(NamedTuple):
     """One tier: bytes needed, capacity and headroom (both None when the capacity is not known)."""
 
     needed: int
@@ -30,8 +29,7 @@ class TierFit:
         return None if self.headroom is None else self.headroom >= 0
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(NamedTuple):
     gpu: TierFit
     host: TierFit
     nvme: TierFit

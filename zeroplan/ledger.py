@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
@@ -39,14 +38,20 @@ def provenance(rule: Rule) -> Provenance:
     return Provenance(match[1], match[2], match[3], match[4] or "", " ".join(rest.split()))
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+def worked_out(equation: str, symbols: dict[str, int]) -> str:
+    """The equation with values in place of its letters."""
+    values = {SYMBOLS[name].letter: f"{value:,}" for name, value in symbols.items()}
+    letters = "|".join(map(re.escape, values))
+    return re.sub(rf"(?<!\w)({letters})(?!\w)", lambda found: values[found[0]], equation) if letters else equation
+
+
+class Line(NamedTuple):
     """Bytes under one name, and how they came about."""
 
     name: str
     bytes: int
     rule: Rule
-    symbols: dict[str, int] = field(hash=False)
+    symbols: dict[str, int]
 
     @property
     def formula(self) -> str:
@@ -54,10 +59,7 @@ class Line:
 
     @property
     def worked(self) -> str:
-        """The equation with this line's values in place of its letters."""
-        values = {SYMBOLS[name].letter: f"{value:,}" for name, value in self.symbols.items()}
-        letters = "|".join(sorted(map(re.escape, values), key=len, reverse=True))
-        return re.sub(letters, lambda found: values[found[0]], self.formula) if letters else self.formula
+        return worked_out(self.formula, self.symbols)
 
     @property
     def source(self) -> str:
@@ -78,8 +80,7 @@ def total(lines: Iterable[Line]) -> int:
     return sum(entry.bytes for entry in lines)
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(NamedTuple):
     """Everything alive at one moment of a phase; a phase's peak is its largest moment."""
 
     phase: str
@@ -87,8 +88,7 @@ class Moment:
     lines: tuple[Line, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Tier:
+class Tier(NamedTuple):
     """One place that holds bytes: a GPU, a node's host memory, a node's NVMe."""
 
     resident: tuple[Line, ...] = ()
@@ -120,8 +120,7 @@ class Tier:
         return names[name]
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(NamedTuple):
     """One kind of collective: `calls` of it move `bytes` in all (the full tensors) each time `when` comes."""
 
     when: str
@@ -132,7 +131,7 @@ class Transfer:
     ranks: int
     group: str
     rule: Rule
-    symbols: dict[str, int] = field(hash=False)
+    symbols: dict[str, int]
 
     @property
     def wire_bytes(self) -> int:
@@ -145,13 +144,16 @@ class Transfer:
         return provenance(self.rule).equation
 
     @property
+    def worked(self) -> str:
+        return worked_out(self.formula, self.symbols)
+
+    @property
     def source(self) -> str:
         origin = provenance(self.rule)
         return f"{SOURCES[origin.source].title} {origin.place}".strip()
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(NamedTuple):
     """All tiers and transfers of one strategy under one accounting."""
 
     accounting: str

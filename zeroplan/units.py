@@ -6,7 +6,7 @@ G is 10^9 and Gi is 2^30, b is bits (rates only) and B is bytes. Case matters, b
 from __future__ import annotations
 
 import re
-from decimal import Decimal, InvalidOperation
+from fractions import Fraction
 
 from zeroplan.errors import QuantityError, shown
 
@@ -30,12 +30,19 @@ def read_count(text: str, what: str = "--params", example: str = "7B, 350M or 6.
     factor = COUNTS.get(match[2].upper()) if match else None
     if match is None or factor is None:
         raise QuantityError(f"{what}: found {shown(text)}, expected a count; write {example}")
-    value = _decimal(match[1], what) * factor
+    value = _exact(match[1]) * factor
     if value != int(value) or not 1 <= value <= LARGEST_COUNT:
         raise QuantityError(
             f"{what}: found {shown(text)}, expected a whole number from 1 to 1000T; write {example}"
         )
     return int(value)
+
+
+def read_integer(text: str, what: str, example: str) -> int:
+    """A plain whole number from 1 to 10^15. Raises `QuantityError`."""
+    if not re.fullmatch(r"[0-9]{1,16}", text) or not 1 <= int(text) <= LARGEST_COUNT:
+        raise QuantityError(f"{what}: found {shown(text)}, expected a whole number from 1; write {what} {example}")
+    return int(text)
 
 
 def read_bytes(text: str, what: str = "--gpu-mem", example: str = "80, 80GB or 79.2GiB") -> int:
@@ -46,7 +53,7 @@ def read_bytes(text: str, what: str = "--gpu-mem", example: str = "80, 80GB or 7
     if match is None or factor is None:
         hint = " (b is bits; B is bytes)" if unit.endswith("b") else ""
         raise QuantityError(f"{what}: found {shown(text)}{hint}, expected a size with its unit; write {example}")
-    value = int(_decimal(match[1], what) * factor)
+    value = int(_exact(match[1]) * factor)
     if not 0 < value < 2**63:
         raise QuantityError(f"{what}: found {shown(text)}, expected more than zero and under 8 EiB; write {example}")
     return value
@@ -58,7 +65,7 @@ def read_rate(text: str, what: str, unit: str) -> float:
     if match is None or (match[3] == "FLOP/s") != (unit == "FLOP/s"):
         example = "989 TFLOP/s" if unit == "FLOP/s" else "450 GB/s or 400 Gb/s"
         raise QuantityError(f"{what}: found {shown(text)}, expected a rate; write {example}")
-    value = _decimal(match[1], what) * DECIMAL[match[2]]
+    value = _exact(match[1]) * DECIMAL[match[2]]
     return float(value / 8 if match[3] == "b/s" else value)
 
 
@@ -108,8 +115,6 @@ def _byte_factor(unit: str) -> int | None:
     return BINARY.get(prefix) or DECIMAL.get(prefix)
 
 
-def _decimal(text: str, what: str) -> Decimal:
-    try:
-        return Decimal(text)
-    except InvalidOperation as error:
-        raise QuantityError(f"{what}: found {shown(text)}, expected a number") from error
+def _exact(text: str) -> Fraction:
+    """The number as written, without a float's rounding."""
+    return Fraction(text)

@@ -6,15 +6,14 @@ is labelled by its weakest part until each operator is counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
 
-@dataclass(frozen=True, slots=True)
-class Activations:
+class Activations(NamedTuple):
     """Lines alive beside the held ones at the moments that can be the peak."""
 
     saved: tuple[Line, ...]

@@ -33,9 +33,9 @@ def flat_master(flat: int, n_d: int) -> int:
     return 4 * flat // n_d
 
 
-def flat_states(flat: int, k: int, n_d: int) -> int:
-    """K·F / N -- the optimizer's states of this rank's partition [DeepSpeed runtime/zero/stage_1_and_2.py]."""
-    return k * flat // n_d
+def flat_states(flat: int, m: int, n_d: int) -> int:
+    """M·F / N -- the optimizer's states of this rank's partition [DeepSpeed runtime/zero/stage_1_and_2.py]."""
+    return m * flat // n_d
 
 
 def whole_parameters(psi: int, w: int) -> int:
@@ -48,9 +48,9 @@ def whole_master(psi: int) -> int:
     return 4 * psi
 
 
-def whole_states(psi: int, k: int) -> int:
-    """K·Ψ -- the optimizer's states, whole on each rank at stage 0 [DeepSpeed runtime/engine.py]."""
-    return k * psi
+def whole_states(psi: int, m: int) -> int:
+    """M·Ψ -- the optimizer's states, whole on each rank at stage 0 [DeepSpeed runtime/engine.py]."""
+    return m * psi
 
 
 def shard_parameters(shards: int, w: int) -> int:
@@ -68,9 +68,9 @@ def shard_master(shards: int) -> int:
     return 4 * shards
 
 
-def shard_states(shards: int, k: int) -> int:
-    """K·P -- the optimizer's states of this rank's pieces [DeepSpeed runtime/zero/stage3.py]."""
-    return k * shards
+def shard_states(shards: int, m: int) -> int:
+    """M·P -- the optimizer's states of this rank's pieces [DeepSpeed runtime/zero/stage3.py]."""
+    return m * shards
 
 
 def persistent_parameters(persistent: int, w: int) -> int:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
+class Figure(NamedTuple):
     """A number of a preset with where it comes from. Bytes, bytes/s, FLOP/s or a plain count."""
 
     value: float
@@ -17,17 +16,16 @@ class Figure:
     """What carries it: 'NVLink4', 'PCIe4 x16'."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class Gpu(NamedTuple):
     name: str
     title: str
     memory: Figure
     """What PyTorch reports as total memory, in bytes; less than the number on the box."""
     memory_class: int
     """The number on the box, in GB."""
-    memory_bandwidth: Figure | None = None
-    peak: dict[str, Figure] = field(default_factory=dict)
+    peak: dict[str, Figure]
     """Dense FLOP/s by precision, fp32 accumulation."""
+    memory_bandwidth: Figure | None = None
     sustained_matmul: Figure | None = None
     link: Figure | None = None
     host_link: Figure | None = None
@@ -37,8 +35,7 @@ class Gpu:
     """Only the memory was asked for (`--gpu-mem 80`): this card stands for all of that class."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(NamedTuple):
     nodes: int = 1
     gpus_per_node: int = 1
     gpu: Gpu | None = None

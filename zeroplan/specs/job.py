@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Strategy, Workload
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(NamedTuple):
     model: Model
     cluster: Cluster
     workload: Workload
@@ -26,6 +25,6 @@ class Job:
         """Tokens of one micro-batch on one GPU."""
         return self.strategy.micro_batch * self.workload.seq
 
-    def at(self, **changes: object) -> Job:
+    def at(self, **changes: Any) -> Job:
         """The same job under a changed strategy."""
-        return replace(self, strategy=replace(self.strategy, **changes))  # type: ignore[arg-type]
+        return self._replace(strategy=self.strategy._replace(**changes))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import prod
 from typing import NamedTuple
 
 
@@ -12,14 +10,10 @@ class Tensor(NamedTuple):
 
     name: str
     shape: tuple[int, ...]
-
-    @property
-    def elements(self) -> int:
-        return prod(self.shape)
+    elements: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(NamedTuple):
     """The widths that activations and FLOPs follow from, in elements."""
 
     hidden: int
@@ -55,20 +49,16 @@ class Shape:
         return self.kv_heads * self.head_width
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
+class Model(NamedTuple):
     name: str
     family: str
     tensors: tuple[Tensor, ...]
+    parameters: int
+    """Trainable parameters, tied tensors once: the sum over `tensors`."""
     shape: Shape
     source: str
     """Where tensors and shape come from: a preset, a config.json, or inferred from a count."""
     inferred: bool = False
-
-    @property
-    def parameters(self) -> int:
-        """Trainable parameters, tied tensors once."""
-        return sum(tensor.elements for tensor in self.tensors)
 
     @property
     def largest(self) -> Tensor:

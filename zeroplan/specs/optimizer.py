@@ -39,3 +39,7 @@ def master_bytes(precision: str) -> int:
 def paper_state_bytes(optimizer: str, precision: str) -> int:
     """K of the ZeRO paper: the master copy and the optimizer's own states, in bytes per parameter."""
     return master_bytes(precision) + OPTIMIZERS[optimizer].state_bytes
+
+
+OFFLOADABLE = ("adam", "adamw", "adagrad", "lion")
+"""Optimizers that DeepSpeed has a CPU build of."""

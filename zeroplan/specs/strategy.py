@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from typing import NamedTuple
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
 CHECKPOINTING = ("none", "selective", "full")
@@ -12,8 +12,7 @@ STAGES = (0, 1, 2, 3)
 DEVICES = ("none", "cpu", "nvme")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offload:
+class Offload(NamedTuple):
     """An offload section; defaults are DeepSpeed 0.19.8's (runtime/zero/offload_config.py)."""
 
     device: str
@@ -26,8 +25,7 @@ class Offload:
     nvme_path: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Strategy:
+class Strategy(NamedTuple):
     """Sizes are elements, as DeepSpeed counts them; defaults are DeepSpeed 0.19.8's (runtime/zero/config.py)."""
 
     stage: int
@@ -73,8 +71,7 @@ class Strategy:
         return ranks if self.stage >= from_stage else 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Workload:
+class Workload(NamedTuple):
     """What the user asks for, whatever the strategy."""
 
     seq: int = 2048

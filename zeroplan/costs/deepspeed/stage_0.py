@@ -19,7 +19,7 @@ def gpu(job: Job, activations: Activations) -> Tier:
         held.append(line("fp32 master copy", states.whole_master, psi=psi))
     if OPTIMIZERS[strategy.optimizer].state_bytes:
         state_bytes = OPTIMIZERS[strategy.optimizer].state_bytes
-        held.append(line("optimizer states", states.whole_states, psi=psi, k=state_bytes))
+        held.append(line("optimizer states", states.whole_states, psi=psi, m=state_bytes))
     gradients = line("gradients", buffers.whole_gradients, psi=psi, g=w)
     accumulated = [gradients] if strategy.grad_accum > 1 else []
     init = [parameters, line("model beside its flat copy", buffers.second_copy, psi=psi, w=w)]

@@ -68,7 +68,7 @@ def _held(job: Job) -> list[Line]:
         lines.append(line("gradients", states.shard_gradients, shards=shards, g=w))
         lines.append(line("fp32 master copy", states.shard_master, shards=shards))
         if state_bytes:
-            lines.append(line("optimizer states", states.shard_states, shards=shards, k=state_bytes))
+            lines.append(line("optimizer states", states.shard_states, shards=shards, m=state_bytes))
     if strategy.contiguous_gradients:
         bucket = strategy.reduce_bucket_size
         lines.append(line("reduce bucket", buffers.reduce_bucket, bucket=bucket, w=w, copies=1))

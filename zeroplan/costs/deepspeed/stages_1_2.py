@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from zeroplan.costs.activations import Activations
 from zeroplan.costs.partition import flat_elements, own_elements
@@ -12,8 +12,7 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 
 
-@dataclass(frozen=True, slots=True)
-class Gradients:
+class Gradients(NamedTuple):
     """Gradients on the GPU between micro-steps, at the end of backward, and at the step."""
 
     accumulated: tuple[Line, ...]
@@ -50,7 +49,7 @@ def gpu(job: Job, activations: Activations) -> Tier:
     else:
         held.append(line("fp32 master copy", states.flat_master, flat=flat, n_d=job.ranks))
         if state_bytes:
-            held.append(line("optimizer states", states.flat_states, flat=flat, k=state_bytes, n_d=job.ranks))
+            held.append(line("optimizer states", states.flat_states, flat=flat, m=state_bytes, n_d=job.ranks))
         step = [
             line("flattened gradients", buffers.flat_gradient_copy, flat=flat, g=w, n_d=job.ranks),
             line("fp32 gradients", buffers.fp32_gradient_copy, flat=flat, n_d=job.ranks),

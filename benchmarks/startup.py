@@ -1,0 +1,49 @@
+"""Wall time of whole commands against `python -c pass`, measured in one run.
+
+python benchmarks/startup.py [--runs 21]   exits with 1 when a command is over its bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+
+BOUNDS = {
+    ("estimate", "--params", "7B", "--gpus", "8"): 14.0,
+    ("recommend", "--gpu-mem", "80"): None,
+    ("estimate", "--model", "llama-3.1-8b", "--gpus", "8", "--gpu", "h100-80gb"): None,
+}
+
+
+def seconds(command: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
+    return time.perf_counter() - start
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", type=int, default=21)
+    runs = parser.parse_args().runs
+    bare = [sys.executable, "-c", "pass"]
+    failed = 0
+    for arguments, bound in BOUNDS.items():
+        command = [sys.executable, "-m", "zeroplan", *arguments]
+        seconds(command), seconds(bare)  # warm
+        ratios, times = [], []
+        for _ in range(runs):  # interleaved, so that both see the same machine
+            base, whole = seconds(bare), seconds(command)
+            ratios.append(whole / base)
+            times.append(whole)
+        ratio = statistics.median(ratios)
+        verdict = "" if bound is None else f"  (at most {bound:g}: {'ok' if ratio <= bound else 'TOO SLOW'})"
+        print(f"{ratio:5.1f} × python -c pass, {statistics.median(times) * 1e3:4.0f} ms  zeroplan {' '.join(arguments)}{verdict}")
+        failed += bound is not None and ratio > bound
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

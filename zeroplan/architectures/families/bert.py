@@ -1,0 +1,139 @@
+"""BERT with its language-model head: post-norm layers, three embeddings, no pooler; the decoder is tied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zeroplan.architectures.config import Config
+from zeroplan.architectures.module import Buffer, Embedding, LayerNorm, Linear, Module, ModuleList, Parameter
+from zeroplan.errors import SpecError
+
+
+@dataclass(kw_only=True)
+class BertConfig(Config):
+    aliases: ClassVar[dict[str, tuple[str, ...]]] = {
+        "residual_dropout": ("hidden_dropout_prob",),
+        "attention_dropout": ("attention_probs_dropout_prob",),
+    }
+    divides_heads: ClassVar[bool] = True
+
+    vocab_size: int = 30522
+    hidden_size: int = 768
+    intermediate_size: int = 3072
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    hidden_act: str = "gelu"
+    max_position_embeddings: int = 512
+    type_vocab_size: int = 2
+    tie_word_embeddings: bool = True
+    residual_dropout: float = 0.1
+    attention_dropout: float = 0.1
+    is_decoder: bool = False
+    add_cross_attention: bool = False
+    pad_token_id: int | None = 0
+
+    def derive(self) -> None:
+        super().derive()
+        self.embedding_dropout = self.residual_dropout
+
+    def check_heads(self, place: str) -> None:
+        super().check_heads(place)
+        if self.add_cross_attention and not self.is_decoder:
+            found = "add_cross_attention without is_decoder"
+            raise SpecError(place, found, "a decoder (transformers refuses it too)", "is_decoder: true")
+
+
+class Embeddings(Module):
+    """Words, positions and token types, summed and normed."""
+
+    def __init__(self, c: BertConfig) -> None:
+        super().__init__()
+        self.word_embeddings = Embedding(c.vocab_size, c.hidden_size)
+        self.position_embeddings = Embedding(c.max_position_embeddings, c.hidden_size)
+        self.token_type_embeddings = Embedding(c.type_vocab_size, c.hidden_size)
+        self.LayerNorm = LayerNorm(c.hidden_size)
+        self.position_ids = Buffer((1, c.max_position_embeddings), "int64")
+        self.token_type_ids = Buffer((1, c.max_position_embeddings), "int64")
+
+
+class SelfAttention(Module):
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.query = Linear(hidden, hidden, bias=True)
+        self.key = Linear(hidden, hidden, bias=True)
+        self.value = Linear(hidden, hidden, bias=True)
+
+
+class NormedOutput(Module):
+    """norm(dense(x) + residual)."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.dense = Linear(inputs, outputs, bias=True)
+        self.LayerNorm = LayerNorm(outputs)
+
+
+class Attention(Module):
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.self = SelfAttention(hidden)
+        self.output = NormedOutput(hidden, hidden)
+
+
+class Intermediate(Module):
+    def __init__(self, hidden: int, ffn: int) -> None:
+        super().__init__()
+        self.dense = Linear(hidden, ffn, bias=True)
+
+
+class Layer(Module):
+    def __init__(self, c: BertConfig) -> None:
+        super().__init__()
+        self.attention = Attention(c.hidden_size)
+        if c.add_cross_attention:
+            self.crossattention = Attention(c.hidden_size)
+        self.intermediate = Intermediate(c.hidden_size, c.ffn)
+        self.output = NormedOutput(c.ffn, c.hidden_size)
+
+
+class Encoder(Module):
+    def __init__(self, c: BertConfig) -> None:
+        super().__init__()
+        self.layer = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
+
+
+class Model(Module):
+    def __init__(self, c: BertConfig) -> None:
+        super().__init__()
+        self.embeddings = Embeddings(c)
+        self.encoder = Encoder(c)
+
+
+class Predictions(Module):
+    """A transform, then the decoder; tied, its weight is the words' and its bias is the one kept here."""
+
+    def __init__(self, c: BertConfig, words: Embedding) -> None:
+        super().__init__()
+        self.transform = NormedOutput(c.hidden_size, c.hidden_size)
+        self.decoder = Linear(c.hidden_size, c.vocab_size, bias=True)
+        self.bias = Parameter(c.vocab_size)
+        if c.tie_word_embeddings:
+            self.decoder.weight, self.decoder.bias = words.weight, self.bias
+
+
+class Heads(Module):
+    def __init__(self, c: BertConfig, words: Embedding) -> None:
+        super().__init__()
+        self.predictions = Predictions(c, words)
+
+
+class LMHeadModel(Module):
+    def __init__(self, c: BertConfig) -> None:
+        super().__init__()
+        self.bert = Model(c)
+        self.cls = Heads(c, self.bert.embeddings.word_embeddings)
+
+
+def build(c: BertConfig) -> Module:
+    return LMHeadModel(c)

@@ -1,0 +1,112 @@
+"""GPT-2: learned positions, Conv1D layers (weights stored [in, out]), biases everywhere, a tied head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zeroplan.architectures.config import Config
+from zeroplan.architectures.families.llama import Head
+from zeroplan.architectures.module import Conv1D, Embedding, LayerNorm, Module, ModuleList
+
+GPT_NAMES = {
+    "hidden_size": ("n_embd", "hidden_size"),
+    "num_hidden_layers": ("n_layer", "num_hidden_layers"),
+    "num_attention_heads": ("n_head", "num_attention_heads"),
+    "max_position_embeddings": ("n_positions", "max_position_embeddings"),
+    "intermediate_size": ("n_inner",),
+    "hidden_act": ("activation_function",),
+    "attention_dropout": ("attn_pdrop",),
+    "residual_dropout": ("resid_pdrop",),
+    "embedding_dropout": ("embd_pdrop",),
+}
+
+
+@dataclass(kw_only=True)
+class GPTConfig(Config):
+    """The fields that GPT-2, GPT-J and GPT-BigCode spell alike; n_inner left out or null is 4 × n_embd."""
+
+    aliases: ClassVar[dict[str, tuple[str, ...]]] = GPT_NAMES
+    divides_heads: ClassVar[bool] = True
+
+    intermediate_size: int | None = None
+    max_position_embeddings: int = 1024
+    hidden_act: str = "gelu_new"
+    attention_dropout: float = 0.1
+    residual_dropout: float = 0.1
+    embedding_dropout: float = 0.1
+    tie_word_embeddings: bool = True
+
+    def derive(self) -> None:
+        super().derive()
+        if self.intermediate_size is None:
+            self.intermediate_size = 4 * self.hidden_size
+
+
+@dataclass(kw_only=True)
+class GPT2Config(GPTConfig):
+    vocab_size: int = 50257
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    scale_attn_weights: bool = True
+    scale_attn_by_inverse_layer_idx: bool = False
+    reorder_and_upcast_attn: bool = False
+    add_cross_attention: bool = False
+
+
+class Attention(Module):
+    """Queries, keys and values from one matrix; across to an encoder, the queries have their own."""
+
+    def __init__(self, c: GPT2Config, *, cross: bool = False) -> None:
+        super().__init__()
+        self.c_attn = Conv1D(c.hidden_size, (2 if cross else 3) * c.hidden_size)
+        if cross:
+            self.q_attn = Conv1D(c.hidden_size, c.hidden_size)
+        self.c_proj = Conv1D(c.hidden_size, c.hidden_size)
+
+
+class MLP(Module):
+    def __init__(self, c: GPT2Config) -> None:
+        super().__init__()
+        self.c_fc = Conv1D(c.hidden_size, c.ffn)
+        self.c_proj = Conv1D(c.ffn, c.hidden_size)
+
+
+class Block(Module):
+    def __init__(self, c: GPT2Config) -> None:
+        super().__init__()
+        self.ln_1 = LayerNorm(c.hidden_size)
+        self.attn = Attention(c)
+        self.ln_2 = LayerNorm(c.hidden_size)
+        if c.add_cross_attention:
+            self.crossattention = Attention(c, cross=True)
+            self.ln_cross_attn = LayerNorm(c.hidden_size)
+        self.mlp = MLP(c)
+
+
+class Transformer(Module):
+    """Token and position embeddings, the blocks, a final norm."""
+
+    def __init__(self, c: Config, block: Callable[[], Module]) -> None:
+        super().__init__()
+        assert c.max_position_embeddings is not None
+        self.wte = Embedding(c.vocab_size, c.hidden_size)
+        self.wpe = Embedding(c.max_position_embeddings, c.hidden_size)
+        self.h = ModuleList(block() for _ in range(c.num_hidden_layers))
+        self.ln_f = LayerNorm(c.hidden_size)
+
+
+class LMHeadModel(Module):
+    """`transformer` and `lm_head`."""
+
+    def __init__(self, c: Config, transformer: Module, embedding: Embedding, *, bias: bool = False) -> None:
+        super().__init__()
+        self.transformer = transformer
+        self.lm_head = Head(c, embedding, bias=bias)
+
+
+def build(c: GPT2Config) -> Module:
+    transformer = Transformer(c, lambda: Block(c))
+    return LMHeadModel(c, transformer, transformer.wte)

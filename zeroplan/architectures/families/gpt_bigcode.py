@@ -1,0 +1,77 @@
+"""GPT-BigCode (StarCoder 1): GPT-2 with plain linear layers and, by default, one key-value head for all."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zeroplan.architectures.families.gpt2 import GPTConfig, LMHeadModel, Transformer
+from zeroplan.architectures.module import Buffer, LayerNorm, Linear, Module
+from zeroplan.errors import SpecError
+
+
+@dataclass(kw_only=True)
+class GPTBigCodeConfig(GPTConfig):
+    vocab_size: int = 50257
+    hidden_size: int = 768
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    hidden_act: str = "gelu_pytorch_tanh"
+    scale_attn_weights: bool = True
+    attention_softmax_in_fp32: bool = True
+    scale_attention_softmax_in_fp32: bool = True
+    multi_query: bool = True
+    add_cross_attention: bool = False
+
+    def derive(self) -> None:
+        super().derive()
+        self.num_key_value_heads = 1 if self.multi_query else self.num_attention_heads
+
+    def check_heads(self, place: str) -> None:
+        super().check_heads(place)
+        if self.add_cross_attention and self.multi_query:
+            found = "add_cross_attention with multi_query"
+            raise SpecError(place, found, "one of them", "multi_query: false")
+
+
+class Attention(Module):
+    """Queries of all heads, keys and values of the key-value heads, from one matrix."""
+
+    def __init__(self, c: GPTBigCodeConfig, *, cross: bool = False) -> None:
+        super().__init__()
+        fused = 2 * c.hidden_size if cross else c.hidden_size + 2 * c.kv_heads * c.head_width
+        self.c_attn = Linear(c.hidden_size, fused, bias=True)
+        if cross:
+            self.q_attn = Linear(c.hidden_size, c.hidden_size, bias=True)
+        self.c_proj = Linear(c.hidden_size, c.hidden_size, bias=True)
+
+
+class MLP(Module):
+    def __init__(self, hidden: int, ffn: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.c_fc = Linear(hidden, ffn, bias=bias)
+        self.c_proj = Linear(ffn, hidden, bias=bias)
+
+
+class Block(Module):
+    def __init__(self, c: GPTBigCodeConfig) -> None:
+        super().__init__()
+        self.ln_1 = LayerNorm(c.hidden_size)
+        self.attn = Attention(c)
+        self.ln_2 = LayerNorm(c.hidden_size)
+        if c.add_cross_attention:
+            self.crossattention = Attention(c, cross=True)
+            self.ln_cross_attn = LayerNorm(c.hidden_size)
+        self.mlp = MLP(c.hidden_size, c.ffn)
+
+
+class MaskedTransformer(Transformer):
+    """GPT-2's, with the causal mask of the longest sequence as a buffer."""
+
+    def __init__(self, c: GPTBigCodeConfig) -> None:
+        super().__init__(c, lambda: Block(c))
+        self.bias = Buffer((c.max_position_embeddings, c.max_position_embeddings), "bool")
+
+
+def build(c: GPTBigCodeConfig) -> Module:
+    transformer = MaskedTransformer(c)
+    return LMHeadModel(c, transformer, transformer.wte)

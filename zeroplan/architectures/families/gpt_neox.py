@@ -1,0 +1,95 @@
+"""GPT-NeoX and Pythia: fused query_key_value, biases, norms side by side, partial rotary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zeroplan.architectures.families.llama import Head
+from zeroplan.architectures.module import Embedding, LayerNorm, Linear, Module, ModuleList
+from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
+
+
+@dataclass(kw_only=True)
+class GPTNeoXConfig(RotaryConfig):
+    """`head_dim`, which the class does not declare, is read for the rotary frequencies only."""
+
+    aliases: ClassVar[dict[str, tuple[str, ...]]] = {
+        "rope_theta": ("rotary_emb_base",),
+        "partial_rotary_factor": ("rotary_pct",),
+        "residual_dropout": ("hidden_dropout",),
+    }
+    divides_heads: ClassVar[bool] = True
+    rotates_part: ClassVar[bool] = True
+
+    vocab_size: int = 50432
+    hidden_size: int = 6144
+    intermediate_size: int = 24576
+    num_hidden_layers: int = 44
+    num_attention_heads: int = 64
+    head_dim: int | None = None
+    hidden_act: str = "gelu"
+    max_position_embeddings: int = 2048
+    tie_word_embeddings: bool = False
+    attention_bias: bool = True
+    attention_dropout: float = 0.0
+    residual_dropout: float = 0.0
+    use_parallel_residual: bool = True
+    partial_rotary_factor: float = 0.25
+
+    def derive(self) -> None:
+        super().derive()
+        self.embedding_dropout = self.residual_dropout
+
+    @property
+    def head_width(self) -> int:
+        return self.hidden_size // max(self.num_attention_heads, 1)
+
+
+class Attention(Module):
+    """Queries, keys and values of one head lie together in query_key_value."""
+
+    def __init__(self, c: GPTNeoXConfig) -> None:
+        super().__init__()
+        self.query_key_value = Linear(c.hidden_size, 3 * c.hidden_size, bias=c.attention_bias)
+        self.dense = Linear(c.hidden_size, c.hidden_size, bias=c.attention_bias)
+
+
+class MLP(Module):
+    def __init__(self, hidden: int, ffn: int, *, bias: bool = True) -> None:
+        super().__init__()
+        self.dense_h_to_4h = Linear(hidden, ffn, bias=bias)
+        self.dense_4h_to_h = Linear(ffn, hidden, bias=bias)
+
+
+class Layer(Module):
+    """The norms are registered before what they feed."""
+
+    def __init__(self, c: GPTNeoXConfig) -> None:
+        super().__init__()
+        self.input_layernorm = LayerNorm(c.hidden_size)
+        self.post_attention_layernorm = LayerNorm(c.hidden_size)
+        self.attention = Attention(c)
+        self.mlp = MLP(c.hidden_size, c.ffn)
+
+
+class Decoder(Module):
+    def __init__(self, c: GPTNeoXConfig) -> None:
+        super().__init__()
+        self.embed_in = Embedding(c.vocab_size, c.hidden_size)
+        self.layers = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
+        self.final_layer_norm = LayerNorm(c.hidden_size)
+        self.rotary_emb = RotaryEmbedding(c)
+
+
+class CausalLM(Module):
+    """`gpt_neox` and `lm_head` (embed_out, before transformers 5)."""
+
+    def __init__(self, c: GPTNeoXConfig) -> None:
+        super().__init__()
+        self.gpt_neox = Decoder(c)
+        self.lm_head = Head(c, self.gpt_neox.embed_in)
+
+
+def build(c: GPTNeoXConfig) -> Module:
+    return CausalLM(c)

@@ -1,0 +1,117 @@
+"""Llama: RMSNorm, rotary attention with grouped keys and values, gated MLP, no biases by default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zeroplan.architectures.config import Config
+from zeroplan.architectures.module import Embedding, Linear, Module, ModuleList, RMSNorm
+from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
+
+
+@dataclass(kw_only=True)
+class LlamaConfig(RotaryConfig):
+    divides_heads: ClassVar[bool] = True
+
+    vocab_size: int = 32000
+    hidden_size: int = 4096
+    intermediate_size: int = 11008
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    hidden_act: str = "silu"
+    max_position_embeddings: int = 2048
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    attention_dropout: float | None = 0.0
+    mlp_bias: bool = False
+    pad_token_id: int | None = None
+
+    def derive(self) -> None:
+        super().derive()
+        self.head_dim = self.head_width
+
+
+class Attention(Module):
+    """q, k, v and o projections; the query width is heads × head_dim, which may differ from hidden_size."""
+
+    def __init__(self, c: Config, *, qkv_bias: bool, o_bias: bool) -> None:
+        super().__init__()
+        queries, keys = c.num_attention_heads * c.head_width, c.kv_heads * c.head_width
+        self.q_proj = Linear(c.hidden_size, queries, bias=qkv_bias)
+        self.k_proj = Linear(c.hidden_size, keys, bias=qkv_bias)
+        self.v_proj = Linear(c.hidden_size, keys, bias=qkv_bias)
+        self.o_proj = Linear(queries, c.hidden_size, bias=o_bias)
+
+
+class GatedMLP(Module):
+    """down(act(gate(x)) · up(x))."""
+
+    def __init__(self, hidden: int, ffn: int, *, bias: bool = False) -> None:
+        super().__init__()
+        self.gate_proj = Linear(hidden, ffn, bias=bias)
+        self.up_proj = Linear(hidden, ffn, bias=bias)
+        self.down_proj = Linear(ffn, hidden, bias=bias)
+
+
+class Layer(Module):
+    """Attention and MLP, each after its own norm; what the families put into the two differs."""
+
+    def __init__(
+        self, c: Config, self_attn: Module, mlp: Module, norm: Callable[[int], Module] = RMSNorm
+    ) -> None:
+        super().__init__()
+        self.self_attn = self_attn
+        self.mlp = mlp
+        self.input_layernorm = norm(c.hidden_size)
+        self.post_attention_layernorm = norm(c.hidden_size)
+
+
+class Decoder(Module):
+    """Token embedding, the layers, a final norm, rotary frequencies: `model` of most families."""
+
+    def __init__(
+        self,
+        c: RotaryConfig,
+        layers: list[Module],
+        norm: Callable[[int], Module] = RMSNorm,
+        embedding: Callable[[int, int], Embedding] = Embedding,
+    ) -> None:
+        super().__init__()
+        self.embed_tokens = embedding(c.vocab_size, c.hidden_size)
+        self.layers = ModuleList(layers)
+        self.norm = norm(c.hidden_size)
+        self.rotary_emb = RotaryEmbedding(c)
+
+
+class Head(Linear):
+    """`lm_head`; tied, its weight is the embedding's own. A bias stays a parameter of the head."""
+
+    def __init__(self, c: Config, embedding: Embedding, *, bias: bool = False) -> None:
+        super().__init__(embedding.width, c.vocab_size, bias=bias)
+        if c.tie_word_embeddings:
+            self.weight = embedding.weight
+
+
+class CausalLM(Module):
+    """`model` and `lm_head`."""
+
+    def __init__(self, c: Config, model: Decoder) -> None:
+        super().__init__()
+        self.model = model
+        self.lm_head = Head(c, model.embed_tokens)
+
+
+def build(c: LlamaConfig) -> Module:
+    layers: list[Module] = [
+        Layer(
+            c,
+            Attention(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias),
+            GatedMLP(c.hidden_size, c.ffn, bias=c.mlp_bias),
+        )
+        for _ in range(c.num_hidden_layers)
+    ]
+    return CausalLM(c, Decoder(c, layers))

@@ -1,0 +1,50 @@
+"""OLMo: Llama whose norms have no parameters at all; queries, keys and values may be clipped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.module import LayerNorm, Module
+from zeroplan.architectures.rope import RotaryConfig
+
+
+@dataclass(kw_only=True)
+class OlmoConfig(RotaryConfig):
+    not_null: ClassVar[frozenset[str]] = frozenset({"head_dim"})
+
+    vocab_size: int = 50304
+    hidden_size: int = 4096
+    intermediate_size: int = 11008
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    hidden_act: str = "silu"
+    max_position_embeddings: int = 2048
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    attention_dropout: float = 0.0
+    clip_qkv: float | None = None
+    pad_token_id: int | None = 1
+
+
+class PlainNorm(LayerNorm):
+    """LayerNorm without weight and bias."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width, affine=False)
+
+
+def build(c: OlmoConfig) -> Module:
+    layers: list[Module] = [
+        Layer(
+            c,
+            Attention(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias),
+            GatedMLP(c.hidden_size, c.ffn),
+            norm=PlainNorm,
+        )
+        for _ in range(c.num_hidden_layers)
+    ]
+    return CausalLM(c, Decoder(c, layers, norm=PlainNorm))

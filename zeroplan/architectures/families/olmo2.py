@@ -1,0 +1,53 @@
+"""OLMo 2: norms after attention and MLP only, and on queries and keys across all heads at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP
+from zeroplan.architectures.module import Module, RMSNorm
+from zeroplan.architectures.rope import RotaryConfig
+
+
+@dataclass(kw_only=True)
+class Olmo2Config(RotaryConfig):
+    not_null: ClassVar[frozenset[str]] = frozenset({"head_dim"})
+
+    vocab_size: int = 50304
+    hidden_size: int = 4096
+    intermediate_size: int = 11008
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    hidden_act: str = "silu"
+    max_position_embeddings: int = 2048
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    attention_dropout: float = 0.0
+    pad_token_id: int | None = 1
+
+
+class WideNormedAttention(Attention):
+    """The norms are as wide as all queries and all keys."""
+
+    def __init__(self, c: Olmo2Config) -> None:
+        super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
+        self.q_norm = RMSNorm(c.num_attention_heads * c.head_width)
+        self.k_norm = RMSNorm(c.kv_heads * c.head_width)
+
+
+class Layer(Module):
+    """x + norm(attention(x)), then x + norm(mlp(x))."""
+
+    def __init__(self, c: Olmo2Config) -> None:
+        super().__init__()
+        self.self_attn = WideNormedAttention(c)
+        self.mlp = GatedMLP(c.hidden_size, c.ffn)
+        self.post_attention_layernorm = RMSNorm(c.hidden_size)
+        self.post_feedforward_layernorm = RMSNorm(c.hidden_size)
+
+
+def build(c: Olmo2Config) -> Module:
+    return CausalLM(c, Decoder(c, [Layer(c) for _ in range(c.num_hidden_layers)]))

@@ -1,0 +1,102 @@
+"""OPT: learned positions from row 2 on, biases, norms before or after; 350m has narrower word embeddings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zeroplan.architectures.config import Config
+from zeroplan.architectures.families.llama import Head
+from zeroplan.architectures.module import Embedding, LayerNorm, Linear, Module, ModuleList
+
+POSITION_OFFSET = 2
+
+
+@dataclass(kw_only=True)
+class OPTConfig(Config):
+    aliases: ClassVar[dict[str, tuple[str, ...]]] = {
+        "intermediate_size": ("ffn_dim",),
+        "hidden_act": ("activation_function",),
+        "residual_dropout": ("dropout",),
+        "remove_final_layer_norm": ("_remove_final_layer_norm",),
+    }
+    divides_heads: ClassVar[bool] = True
+
+    vocab_size: int = 50272
+    hidden_size: int = 768
+    intermediate_size: int = 3072
+    num_hidden_layers: int = 12
+    num_attention_heads: int = 12
+    hidden_act: str = "relu"
+    max_position_embeddings: int = 2048
+    tie_word_embeddings: bool = True
+    do_layer_norm_before: bool = True
+    remove_final_layer_norm: bool = False
+    word_embed_proj_dim: int | None = None
+    residual_dropout: float = 0.1
+    attention_dropout: float = 0.0
+    layerdrop: float = 0.0
+    enable_bias: bool = True
+    layer_norm_elementwise_affine: bool = True
+    pad_token_id: int | None = 1
+
+    def derive(self) -> None:
+        super().derive()
+        if self.word_embed_proj_dim is None:
+            self.word_embed_proj_dim = self.hidden_size
+
+
+class Attention(Module):
+    """Keys, values and queries in this order."""
+
+    def __init__(self, c: OPTConfig) -> None:
+        super().__init__()
+        self.k_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
+        self.v_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
+        self.q_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
+        self.out_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
+
+
+class Layer(Module):
+    """The MLP's two matrices are the layer's own."""
+
+    def __init__(self, c: OPTConfig) -> None:
+        super().__init__()
+        self.self_attn = Attention(c)
+        self.self_attn_layer_norm = LayerNorm(c.hidden_size, affine=c.layer_norm_elementwise_affine)
+        self.fc1 = Linear(c.hidden_size, c.ffn, bias=c.enable_bias)
+        self.fc2 = Linear(c.ffn, c.hidden_size, bias=c.enable_bias)
+        self.final_layer_norm = LayerNorm(c.hidden_size, affine=c.layer_norm_elementwise_affine)
+
+
+class Decoder(Module):
+    """Where word_embed_proj_dim differs from hidden_size, two matrices lead in and out."""
+
+    def __init__(self, c: OPTConfig) -> None:
+        super().__init__()
+        assert c.word_embed_proj_dim is not None
+        self.embed_tokens = Embedding(c.vocab_size, c.word_embed_proj_dim)
+        self.embed_positions = Embedding(c.max_position_embeddings + POSITION_OFFSET, c.hidden_size)
+        if c.word_embed_proj_dim != c.hidden_size:
+            self.project_out = Linear(c.hidden_size, c.word_embed_proj_dim, bias=False)
+            self.project_in = Linear(c.word_embed_proj_dim, c.hidden_size, bias=False)
+        if c.do_layer_norm_before and not c.remove_final_layer_norm:
+            self.final_layer_norm = LayerNorm(c.hidden_size, affine=c.layer_norm_elementwise_affine)
+        self.layers = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
+
+
+class Model(Module):
+    def __init__(self, c: OPTConfig) -> None:
+        super().__init__()
+        self.decoder = Decoder(c)
+
+
+class CausalLM(Module):
+    def __init__(self, c: OPTConfig) -> None:
+        super().__init__()
+        self.model = Model(c)
+        self.lm_head = Head(c, self.model.decoder.embed_tokens)
+
+
+def build(c: OPTConfig) -> Module:
+    return CausalLM(c)

@@ -1,0 +1,89 @@
+"""Phi 1, 1.5 and 2: biases everywhere, even on the head; one norm a layer; partial rotary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zeroplan.architectures.families.llama import Head
+from zeroplan.architectures.module import Embedding, LayerNorm, Linear, Module, ModuleList
+from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
+
+
+@dataclass(kw_only=True)
+class PhiConfig(RotaryConfig):
+    aliases: ClassVar[dict[str, tuple[str, ...]]] = {
+        "residual_dropout": ("resid_pdrop",),
+        "embedding_dropout": ("embd_pdrop",),
+    }
+    not_null: ClassVar[frozenset[str]] = frozenset({"head_dim"})
+    rotates_part: ClassVar[bool] = True
+
+    vocab_size: int = 51200
+    hidden_size: int = 2048
+    intermediate_size: int = 8192
+    num_hidden_layers: int = 24
+    num_attention_heads: int = 32
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    hidden_act: str = "gelu_new"
+    max_position_embeddings: int = 2048
+    tie_word_embeddings: bool = False
+    attention_dropout: float | None = 0.0
+    residual_dropout: float = 0.0
+    embedding_dropout: float = 0.0
+    qk_layernorm: bool = False
+    partial_rotary_factor: float = 0.5
+    pad_token_id: int | None = None
+
+
+class Attention(Module):
+    """Grouped keys and values; the norms of queries and keys have hidden_size / heads entries."""
+
+    def __init__(self, c: PhiConfig) -> None:
+        super().__init__()
+        queries, keys = c.num_attention_heads * c.head_width, c.kv_heads * c.head_width
+        self.q_proj = Linear(c.hidden_size, queries, bias=True)
+        self.k_proj = Linear(c.hidden_size, keys, bias=True)
+        self.v_proj = Linear(c.hidden_size, keys, bias=True)
+        self.dense = Linear(queries, c.hidden_size, bias=True)
+        if c.qk_layernorm:
+            self.q_layernorm = LayerNorm(c.hidden_size // c.num_attention_heads)
+            self.k_layernorm = LayerNorm(c.hidden_size // c.num_attention_heads)
+
+
+class MLP(Module):
+    def __init__(self, c: PhiConfig) -> None:
+        super().__init__()
+        self.fc1 = Linear(c.hidden_size, c.ffn, bias=True)
+        self.fc2 = Linear(c.ffn, c.hidden_size, bias=True)
+
+
+class Layer(Module):
+    """x + attention(norm(x)) + mlp(norm(x)), one norm for both."""
+
+    def __init__(self, c: PhiConfig) -> None:
+        super().__init__()
+        self.self_attn = Attention(c)
+        self.mlp = MLP(c)
+        self.input_layernorm = LayerNorm(c.hidden_size)
+
+
+class Decoder(Module):
+    def __init__(self, c: PhiConfig) -> None:
+        super().__init__()
+        self.embed_tokens = Embedding(c.vocab_size, c.hidden_size)
+        self.layers = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
+        self.rotary_emb = RotaryEmbedding(c)
+        self.final_layernorm = LayerNorm(c.hidden_size)
+
+
+class CausalLM(Module):
+    def __init__(self, c: PhiConfig) -> None:
+        super().__init__()
+        self.model = Decoder(c)
+        self.lm_head = Head(c, self.model.embed_tokens, bias=True)
+
+
+def build(c: PhiConfig) -> Module:
+    return CausalLM(c)

@@ -1,0 +1,84 @@
+"""Phi 3 and 4: Llama with q, k, v in one matrix and gate, up in another; long ropes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from zeroplan.architectures.families.llama import CausalLM, Decoder, Layer
+from zeroplan.architectures.module import Linear, Module
+from zeroplan.architectures.rope import RotaryConfig, Settings
+from zeroplan.errors import SpecError, shown
+
+
+@dataclass(kw_only=True)
+class Phi3Config(RotaryConfig):
+    aliases: ClassVar[dict[str, tuple[str, ...]]] = {
+        "residual_dropout": ("resid_pdrop",),
+        "embedding_dropout": ("embd_pdrop",),
+    }
+    not_null: ClassVar[frozenset[str]] = frozenset({"head_dim"})
+    rotates_part: ClassVar[bool] = True
+
+    vocab_size: int = 32064
+    hidden_size: int = 3072
+    intermediate_size: int = 8192
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    hidden_act: str = "silu"
+    max_position_embeddings: int = 4096
+    original_max_position_embeddings: int = 4096
+    tie_word_embeddings: bool = False
+    attention_dropout: float = 0.0
+    residual_dropout: float = 0.0
+    embedding_dropout: float = 0.0
+    sliding_window: int | None = None
+    partial_rotary_factor: float = 1.0
+    pad_token_id: int | None = 32000
+
+    def completed(self, settings: Settings) -> Settings:
+        """`su` and `yarn` are former names of longrope; the length stands outside the settings."""
+        settings = super().completed(settings)
+        if settings["rope_type"] in ("longrope", "yarn", "llama3"):
+            settings["original_max_position_embeddings"] = self.original_max_position_embeddings
+        if settings["rope_type"] in ("su", "yarn"):
+            settings["rope_type"] = "longrope"
+        return settings
+
+    def validate(self, place: str) -> None:
+        super().validate(place)
+        settings = self.rope()
+        kind = settings["rope_type"]
+        if kind not in ("default", "longrope"):
+            raise SpecError(place, f"rope_type = {kind}", "default or longrope (transformers refuses others)")
+        turned = int(self.hidden_size // self.num_attention_heads * settings["partial_rotary_factor"])
+        for name in ("short_factor", "long_factor"):
+            given = settings.get(name)
+            if given is not None and (not isinstance(given, list) or len(given) != turned // 2):
+                raise SpecError(place, f"{name} = {shown(given)}", f"{turned // 2} numbers")
+
+
+class Attention(Module):
+    """The output projection is registered first, then the fused one."""
+
+    def __init__(self, c: Phi3Config) -> None:
+        super().__init__()
+        queries, keys = c.num_attention_heads * c.head_width, c.kv_heads * c.head_width
+        self.o_proj = Linear(queries, c.hidden_size, bias=False)
+        self.qkv_proj = Linear(c.hidden_size, queries + 2 * keys, bias=False)
+
+
+class FusedMLP(Module):
+    """GatedMLP with gate and up as one matrix."""
+
+    def __init__(self, c: Phi3Config) -> None:
+        super().__init__()
+        self.gate_up_proj = Linear(c.hidden_size, 2 * c.ffn, bias=False)
+        self.down_proj = Linear(c.ffn, c.hidden_size, bias=False)
+
+
+def build(c: Phi3Config) -> Module:
+    layers: list[Module] = [Layer(c, Attention(c), FusedMLP(c)) for _ in range(c.num_hidden_layers)]
+    return CausalLM(c, Decoder(c, layers))

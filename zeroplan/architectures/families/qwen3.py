@@ -1,0 +1,43 @@
+"""Qwen 3: head_dim of its own (128), and norms of that width on each head's queries and keys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zeroplan.architectures.config import Config
+from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.families.qwen2 import WindowedConfig
+from zeroplan.architectures.module import Module, RMSNorm
+
+
+@dataclass(kw_only=True)
+class Qwen3Config(WindowedConfig):
+    vocab_size: int = 151936
+    hidden_size: int = 4096
+    intermediate_size: int = 22016
+    num_hidden_layers: int = 32
+    num_attention_heads: int = 32
+    head_dim: int = 128
+    hidden_act: str = "silu"
+    max_position_embeddings: int = 32768
+    tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    attention_dropout: float = 0.0
+    pad_token_id: int | None = None
+
+
+class NormedAttention(Attention):
+    """Attention whose queries and keys are normed head by head."""
+
+    def __init__(self, c: Config, *, bias: bool) -> None:
+        super().__init__(c, qkv_bias=bias, o_bias=bias)
+        self.q_norm = RMSNorm(c.head_width)
+        self.k_norm = RMSNorm(c.head_width)
+
+
+def build(c: Qwen3Config) -> Module:
+    layers: list[Module] = [
+        Layer(c, NormedAttention(c, bias=c.attention_bias), GatedMLP(c.hidden_size, c.ffn))
+        for _ in range(c.num_hidden_layers)
+    ]
+    return CausalLM(c, Decoder(c, layers))

@@ -1,0 +1,43 @@
+"""StarCoder 2: LayerNorm, a plain MLP, and one switch for all biases but the head's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zeroplan.architectures.families.gpt_bigcode import MLP
+from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, Layer
+from zeroplan.architectures.module import LayerNorm, Module
+from zeroplan.architectures.rope import RotaryConfig
+
+
+@dataclass(kw_only=True)
+class Starcoder2Config(RotaryConfig):
+    vocab_size: int = 49152
+    hidden_size: int = 3072
+    intermediate_size: int = 12288
+    num_hidden_layers: int = 30
+    num_attention_heads: int = 24
+    num_key_value_heads: int = 2
+    head_dim: int | None = None
+    hidden_act: str = "gelu_pytorch_tanh"
+    max_position_embeddings: int = 4096
+    tie_word_embeddings: bool = True
+    use_bias: bool = True
+    sliding_window: int | None = None
+    attention_dropout: float = 0.0
+    residual_dropout: float = 0.0
+    embedding_dropout: float = 0.0
+    pad_token_id: int | None = None
+
+
+def build(c: Starcoder2Config) -> Module:
+    layers: list[Module] = [
+        Layer(
+            c,
+            Attention(c, qkv_bias=c.use_bias, o_bias=c.use_bias),
+            MLP(c.hidden_size, c.ffn, bias=c.use_bias),
+            norm=LayerNorm,
+        )
+        for _ in range(c.num_hidden_layers)
+    ]
+    return CausalLM(c, Decoder(c, layers, norm=LayerNorm))

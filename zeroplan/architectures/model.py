@@ -1,0 +1,68 @@
+"""From a family's config to a `Model`: tensors from the tree of modules, widths from the config."""
+
+from __future__ import annotations
+
+from zeroplan.architectures.config import Config
+from zeroplan.architectures.module import LayerNorm, Module, RMSNorm
+from zeroplan.architectures.registry import family
+from zeroplan.specs.model import Model, Shape, Tensor
+
+
+def model_of(model_type: str, config: Config, *, name: str, source: str) -> Model:
+    """The model that transformers would build from this config."""
+    _config_class, build = family(model_type)
+    root = build(config)
+    tensors = tuple(Tensor(path, p.shape, p.elements) for path, p in root.named_parameters())
+    return Model(
+        name=name, family=model_type, tensors=tensors, parameters=sum(t.elements for t in tensors),
+        shape=shape_of(config, root), source=source,
+    )  # fmt: skip
+
+
+def shape_of(config: Config, root: Module) -> Shape:
+    """Widths of a layer; norms, gating and experts are read off the last layer of the tree."""
+    layer = last_layer(root)
+    modules = [module for _name, module in layer.named_modules()]
+    names = [name for name, _parameter in layer.named_parameters()]
+    moe = any("experts." in name for name in names)
+    ffn = getattr(config, "moe_intermediate_size", None) if moe else None
+    shared = sum(
+        parameter.shape[0] for name, parameter in layer.named_parameters()
+        if "shared_expert" in name and name.endswith("up_proj.weight")
+    )  # fmt: skip
+    value_width = getattr(config, "v_head_dim", None) or config.head_width
+    nope = getattr(config, "qk_nope_head_dim", None)
+    head_width = nope + getattr(config, "qk_rope_head_dim", 0) if nope else config.head_width
+    return Shape(
+        hidden=config.hidden_size,
+        layers=config.num_hidden_layers,
+        heads=config.num_attention_heads,
+        kv_heads=config.num_attention_heads if nope else config.kv_heads,
+        head_width=head_width,
+        value_width=value_width,
+        ffn=ffn or config.ffn,
+        vocab=config.vocab_size,
+        positions=getattr(config, "max_position_embeddings", 0) or 0,
+        rms_norm=any(isinstance(module, RMSNorm) for module in modules),
+        norms=sum(isinstance(module, RMSNorm | LayerNorm) for module in layer.children.values()) or 1,
+        gated=any("gate_proj" in name or "gate_up_proj" in name for name in names),
+        experts=_experts(config) if moe else 0,
+        experts_per_token=getattr(config, "num_experts_per_tok", 0) or 0 if moe else 0,
+        dense_layers=getattr(config, "first_k_dense_replace", 0) or 0 if moe else 0,
+        dense_ffn=config.ffn if moe else 0,
+        shared_ffn=shared,
+    )
+
+
+def last_layer(root: Module) -> Module:
+    """The last of the longest list of modules: a decoder's last layer."""
+    lists = [m for _n, m in root.named_modules() if m.children and all(k.isdigit() for k in m.children)]
+    longest = max(lists, key=lambda module: len(module.children))
+    return list(longest.children.values())[-1]
+
+
+def _experts(config: Config) -> int:
+    for name in ("num_experts", "num_local_experts", "n_routed_experts"):
+        if value := getattr(config, name, None):
+            return int(value)
+    return 0

@@ -1,0 +1,131 @@
+"""Modules as torch sees them: parameters and children in the order of registration.
+
+A family writes its model once, as a tree of these; tensors (names, shapes, order, tying), and with them every
+byte that DeepSpeed holds, follow from the tree. Shapes are counted in elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from math import prod
+
+
+class Parameter:
+    """A trainable tensor. Two modules that hold the same object are tied."""
+
+    __slots__ = ("shape",)
+
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+
+class Buffer:
+    """A tensor that is not trained, in the dtype (torch's name) that a model built in float32 gives it."""
+
+    __slots__ = ("dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
+        self.shape, self.dtype = shape, dtype
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+
+class Module:
+    """A node of the tree: parameters, buffers and modules are registered in order of assignment."""
+
+    parameters: dict[str, Parameter]
+    buffers: dict[str, Buffer]
+    children: dict[str, Module]
+
+    def __init__(self) -> None:
+        vars(self).update(
+            parameters={}, buffers={}, children={}
+        )  # past __setattr__: thousands of these are made
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, Parameter):
+            self.parameters[name] = value
+        elif isinstance(value, Module):
+            self.children[name] = value
+        elif isinstance(value, Buffer):
+            self.buffers[name] = value
+        vars(self)[name] = value
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """The tree, parents before children, in the order of registration (torch's `named_modules`)."""
+        yield prefix, self
+        for name, child in self.children.items():
+            yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
+
+    def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
+        """Each parameter once, under the first name it appears with (torch's `named_parameters`)."""
+        seen: set[int] = set()
+        for prefix, module in self.named_modules():
+            for name, parameter in module.parameters.items():
+                if id(parameter) not in seen:
+                    seen.add(id(parameter))
+                    yield (f"{prefix}.{name}" if prefix else name), parameter
+
+    def named_buffers(self) -> Iterator[tuple[str, Buffer]]:
+        """Each buffer with its name (torch's `named_buffers`)."""
+        for prefix, module in self.named_modules():
+            for name, buffer in module.buffers.items():
+                yield (f"{prefix}.{name}" if prefix else name), buffer
+
+
+class ModuleList(Module):
+    def __init__(self, modules: Iterable[Module]) -> None:
+        super().__init__()
+        for index, module in enumerate(modules):
+            self.children[str(index)] = module
+
+
+class Linear(Module):
+    """y = x·Wᵀ + b, W of shape [out, in]."""
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool) -> None:
+        super().__init__()
+        self.inputs, self.outputs = inputs, outputs
+        self.weight = Parameter(outputs, inputs)
+        if bias:
+            self.bias = Parameter(outputs)
+
+
+class Conv1D(Module):
+    """GPT-2's linear layer: the weight is stored [in, out] and there is always a bias."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.inputs, self.outputs = inputs, outputs
+        self.weight = Parameter(inputs, outputs)
+        self.bias = Parameter(outputs)
+
+
+class Embedding(Module):
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__()
+        self.rows, self.width = rows, width
+        self.weight = Parameter(rows, width)
+
+
+class RMSNorm(Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = Parameter(width)
+
+
+class LayerNorm(Module):
+    """LayerNorm with its affine weight and bias, or without either (`affine=False`)."""
+
+    def __init__(self, width: int, *, affine: bool = True, bias: bool = True) -> None:
+        super().__init__()
+        if affine:
+            self.weight = Parameter(width)
+            if bias:
+                self.bias = Parameter(width)

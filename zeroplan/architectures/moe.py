@@ -1,0 +1,40 @@
+"""What the mixture-of-experts families share: their sizes, the router and the fused experts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from zeroplan.architectures.module import Module, Parameter
+from zeroplan.architectures.rope import RotaryConfig
+
+
+@dataclass(kw_only=True)
+class MoEConfig(RotaryConfig):
+    """A config with routed experts. `intermediate_size` is the width of dense layers, or of the experts."""
+
+    num_experts: int
+    num_experts_per_tok: int | None = None
+    router_aux_loss_coef: float = 0.001
+    output_router_logits: bool = False
+
+
+class Router(Module):
+    """One logit an expert; the weight is the module's own parameter."""
+
+    def __init__(self, experts: int, hidden: int) -> None:
+        super().__init__()
+        self.weight = Parameter(experts, hidden)
+
+
+class Experts(Module):
+    """All experts of a layer in two 3-D parameters, [experts, out, in]."""
+
+    def __init__(self, experts: int, hidden: int, ffn: int) -> None:
+        super().__init__()
+        self.gate_up_proj = Parameter(experts, 2 * ffn, hidden)
+        self.down_proj = Parameter(experts, hidden, ffn)
+
+
+def sparse_layer(index: int, experts: int, step: int, dense_layers: list[int] | None) -> bool:
+    """Qwen's rule: every `step`-th layer has experts, but for the layers named as dense."""
+    return index not in (dense_layers or ()) and experts > 0 and (index + 1) % step == 0

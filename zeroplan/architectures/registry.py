@@ -1,0 +1,60 @@
+"""Which module of `families/` knows which `model_type`; a family is imported only when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from zeroplan.architectures.config import Config
+from zeroplan.architectures.module import Module
+
+# model_type -> its config class. `build(config)` of the module of that name in families/ makes the tree.
+FAMILIES: dict[str, str] = {
+    "bert": "BertConfig",
+    "bloom": "BloomConfig",
+    "deepseek_v2": "DeepseekV2Config",
+    "deepseek_v3": "DeepseekV3Config",
+    "falcon": "FalconConfig",
+    "gemma": "GemmaConfig",
+    "gemma2": "Gemma2Config",
+    "gemma3_text": "Gemma3TextConfig",
+    "gpt2": "GPT2Config",
+    "gpt_bigcode": "GPTBigCodeConfig",
+    "gpt_neox": "GPTNeoXConfig",
+    "gpt_oss": "GptOssConfig",
+    "gptj": "GPTJConfig",
+    "llama": "LlamaConfig",
+    "mistral": "MistralConfig",
+    "mixtral": "MixtralConfig",
+    "olmo": "OlmoConfig",
+    "olmo2": "Olmo2Config",
+    "opt": "OPTConfig",
+    "phi": "PhiConfig",
+    "phi3": "Phi3Config",
+    "qwen2": "Qwen2Config",
+    "qwen2_moe": "Qwen2MoeConfig",
+    "qwen3": "Qwen3Config",
+    "qwen3_moe": "Qwen3MoeConfig",
+    "starcoder2": "Starcoder2Config",
+}
+
+# What `architectures` of config.json says, where it is not the config's name with ForCausalLM.
+ARCHITECTURES: dict[str, tuple[str, ...]] = {
+    "bert": ("BertLMHeadModel", "BertForMaskedLM"),
+    "gemma3_text": ("Gemma3ForCausalLM",),
+    "gpt2": ("GPT2LMHeadModel",),
+}
+
+
+def family(model_type: str) -> tuple[type[Config], Callable[[Any], Module]]:
+    """The config class and the builder of a known `model_type`. Raises `KeyError`."""
+    class_name = FAMILIES[model_type]
+    module = import_module(f"zeroplan.architectures.families.{model_type}")
+    return getattr(module, class_name), module.build
+
+
+def accepted_architectures(model_type: str) -> tuple[str, ...]:
+    """The classes that mean this family's language model. Raises `KeyError`."""
+    plain = f"{FAMILIES[model_type].removesuffix('Config')}ForCausalLM"
+    return ARCHITECTURES.get(model_type, (plain,))

@@ -1,0 +1,158 @@
+"""Rotary positions: the settings that config.json gives, and the frequencies kept as buffers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, ClassVar
+
+from zeroplan.architectures.config import Config
+from zeroplan.architectures.module import Buffer, Module
+from zeroplan.errors import SpecError, shown
+
+Settings = dict[str, Any]
+
+# rope_type -> the settings that must stand beside it; all but two of them numbers
+NEEDED: dict[str, tuple[str, ...]] = {
+    "default": (),
+    "proportional": (),
+    "linear": ("factor",),
+    "dynamic": ("factor",),
+    "yarn": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
+    "longrope": ("short_factor", "long_factor"),
+}
+SCALES_LENGTH = frozenset({"llama3", "yarn", "longrope"})
+READS_HEAD_DIM = frozenset({"dynamic", "yarn", "longrope"})
+
+
+@dataclass(kw_only=True)
+class RotaryConfig(Config):
+    """A config with rotary positions; `rope_scaling` is the former name of `rope_parameters` and wins."""
+
+    rotates_part: ClassVar[bool] = False
+    """The plain rope of this family rotates partial_rotary_factor of a head, not all of it."""
+    head_dim_declared: ClassVar[bool] = False
+    """The family's config class has head_dim, so that config.json without it is the same as null."""
+
+    max_position_embeddings: int = 2048
+    rope_theta: float = 10000.0
+    partial_rotary_factor: float | None = None
+    rope_parameters: dict[str, Any] | None = None
+    rope_scaling: dict[str, Any] | None = None
+
+    @property
+    def rotary_head(self) -> int:
+        """The head width that the frequencies are computed from."""
+        return self.head_dim if self.head_dim is not None else self.head_width
+
+    def rope(self) -> Settings:
+        """One set of settings, as transformers completes it."""
+        settings = dict(self.rope_scaling or self.rope_parameters or {})
+        settings.setdefault("rope_theta", self.rope_theta)
+        if self.partial_rotary_factor is not None:
+            settings.setdefault("partial_rotary_factor", self.partial_rotary_factor)
+        return self.completed(settings)
+
+    def completed(self, settings: Settings) -> Settings:
+        """With the type under its present name and the length that scaling starts from."""
+        settings.setdefault("rope_type", settings.get("type", "default"))
+        if str(settings["rope_type"]) in SCALES_LENGTH:
+            settings.setdefault("original_max_position_embeddings", self.max_position_embeddings)
+        return settings
+
+    def ropes(self) -> dict[str, Settings]:
+        """The settings by the prefix of their buffers' names; more than one where layer types differ."""
+        return {"": self.rope()}
+
+    def validate(self, place: str) -> None:
+        super().validate(place)
+        nested = (self.rope_scaling or self.rope_parameters or {}).keys() & set(self.layer_types or ())
+        if nested and list(self.ropes()) == [""]:
+            found = f"rope settings nested under {sorted(nested)[0]}"
+            raise SpecError(place, found, "one set of settings for all layers")
+        for settings in self.ropes().values():
+            check_rope(self, settings, place)
+
+
+def check_rope(c: RotaryConfig, settings: Settings, place: str) -> None:
+    """Refuse rope settings that transformers cannot compute frequencies from."""
+    kind = settings["rope_type"]
+    if not isinstance(kind, str) or kind not in NEEDED:
+        raise SpecError(place, f"rope_type = {shown(kind)}", f"one of {', '.join(NEEDED)}")
+    for name in ("rope_theta", *NEEDED[kind]):
+        check_setting(settings, name, kind, place)
+    part = settings.get("partial_rotary_factor", 1.0)
+    if not is_number(part) or not 0 <= part <= 1:
+        raise SpecError(place, f"partial_rotary_factor = {shown(part)}", "a part of the head, from 0 to 1")
+    length = settings.get("original_max_position_embeddings")
+    if kind in SCALES_LENGTH and not is_number(length, above=0):
+        found = f"original_max_position_embeddings = {shown(length)} in the rope settings"
+        raise SpecError(place, found, "a positive number")
+    check_rotary_width(c, settings, place)
+
+
+def check_setting(settings: Settings, name: str, kind: str, place: str) -> None:
+    value = settings.get(name)
+    if name in ("short_factor", "long_factor"):
+        good = isinstance(value, list) and all(is_number(item) for item in value)
+        expected = f"a list of numbers for rope_type {kind}"
+    else:
+        expected = f"a positive number for rope_type {kind}"
+        by_lengths = name == "factor" and kind == "yarn" and value is None and name in settings
+        good = by_lengths or is_number(value, above=0)
+    if not good:
+        found = f"{name} = {shown(value)}" if name in settings else f"rope settings without {name}"
+        raise SpecError(place, found, expected)
+
+
+def check_rotary_width(c: RotaryConfig, settings: Settings, place: str) -> None:
+    kind, head = settings["rope_type"], c.head_dim
+    if kind in READS_HEAD_DIM and head is None and c.head_dim_declared:
+        found = f"rope_type {kind} without head_dim"
+        raise SpecError(place, found, "head_dim, which transformers needs here", f"head_dim: {c.head_width}")
+    turned = int(c.rotary_head * settings.get("partial_rotary_factor", 1.0))
+    if head is not None and head > 4 and head % 2 and turned == head:
+        raise SpecError(place, f"head_dim = {head}", "an even head_dim for rotary positions")
+    if kind == "dynamic" and turned == 2:
+        raise SpecError(place, "rope_type dynamic with 2 rotated elements", "more of them")
+    if frequencies(c, settings) is None:
+        parts = len(settings["short_factor"]) if kind == "longrope" else turned // 2
+        found = f"{parts} rope factors for {turned} rotated elements"
+        raise SpecError(place, found, f"{(turned + 1) // 2} factors")
+
+
+def is_number(value: object, above: float = float("-inf")) -> bool:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return numeric and isfinite(value) and value > above  # type: ignore[arg-type, operator]
+
+
+def frequencies(c: RotaryConfig, settings: Settings) -> int | None:
+    """The length of inv_freq: half the rotated elements; None where two lengths do not fit together."""
+    kind, head = settings["rope_type"], c.rotary_head
+    factor = settings.get("partial_rotary_factor", 1.0)
+    if kind == "proportional":
+        return max(head // 2, int(factor * head // 2))
+    turned = head if kind == "default" and not c.rotates_part else int(head * factor)
+    half = (turned + 1) // 2
+    if kind == "longrope":
+        return broadcast(half, len(settings["short_factor"]))
+    return broadcast(half, turned // 2) if kind == "yarn" else half
+
+
+def broadcast(one: int, other: int) -> int | None:
+    if other in (one, 1):
+        return one
+    return other if one == 1 else None
+
+
+class RotaryEmbedding(Module):
+    """The frequencies, twice: as used and as first computed. No parameters."""
+
+    def __init__(self, c: RotaryConfig) -> None:
+        super().__init__()
+        for prefix, settings in c.ropes().items():
+            length = frequencies(c, settings)
+            assert length is not None
+            setattr(self, f"{prefix}inv_freq", Buffer((length,), "float32"))
+            setattr(self, f"{prefix}original_inv_freq", Buffer((length,), "float32"))

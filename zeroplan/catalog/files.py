@@ -1,0 +1,65 @@
+"""Reading the user's files: bounded, regular, UTF-8, and with an error that names the place."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+from zeroplan.errors import SpecError, shown
+
+LARGEST_FILE = 4_000_000
+"""Bytes. The largest config.json or ds_config.json seen has 60 kB."""
+
+
+def read_text(path: str | Path, expected: str) -> str:
+    """The text of a regular file ('-' is standard input). Raises `SpecError`."""
+    if str(path) == "-":
+        return _decoded("standard input", sys.stdin.buffer.read(LARGEST_FILE + 1), expected)
+    place = str(path)
+    try:
+        status = Path(path).stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise SpecError(place, "a folder", expected)
+        if not stat.S_ISREG(status.st_mode):
+            raise SpecError(place, "something that is not a regular file", expected)
+        if status.st_size > LARGEST_FILE:
+            raise SpecError(place, f"{status.st_size:,} bytes", f"{expected} of at most {LARGEST_FILE:,} bytes")
+        return _decoded(place, Path(path).read_bytes(), expected)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise SpecError(shown(place), reason.lower(), expected) from error
+
+
+def _decoded(place: str, content: bytes, expected: str) -> str:
+    if len(content) > LARGEST_FILE:
+        raise SpecError(place, f"over {LARGEST_FILE:,} bytes", expected)
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{place}, byte {error.start}", "bytes that are not UTF-8", expected) from error
+
+
+def read_object(path: str | Path, expected: str) -> dict[str, Any]:
+    """The object in a JSON file. Raises `SpecError` with line and column."""
+    text = read_text(path, expected)
+    place = "standard input" if str(path) == "-" else str(path)
+    if not text.strip():
+        raise SpecError(place, "an empty file", expected)
+    try:
+        value = json.loads(text, parse_constant=lambda name: _not_json(place, name))
+    except json.JSONDecodeError as error:
+        raise SpecError(
+            f"{place}:{error.lineno}:{error.colno}", f"text that is not JSON ({error.msg.lower()})", expected
+        ) from error
+    except (RecursionError, ValueError) as error:
+        raise SpecError(place, "nesting or a number too large to read", expected) from error
+    if not isinstance(value, dict):
+        raise SpecError(place, f"a JSON {type(value).__name__}", f"{expected}: an object in {{}}")
+    return value
+
+
+def _not_json(place: str, name: str) -> NoReturn:
+    raise SpecError(place, name, "a finite number (JSON has no NaN or Infinity)")

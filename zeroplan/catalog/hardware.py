@@ -1,0 +1,75 @@
+"""GPU and cluster presets as specs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zeroplan.catalog import presets
+from zeroplan.errors import QuantityError
+from zeroplan.specs.cluster import Cluster, Figure, Gpu
+from zeroplan.units import read_bytes, read_rate
+
+UNITS = {"memory_bandwidth": "B/s", "sustained_matmul": "FLOP/s", "link": "B/s", "host_link": "B/s"}
+
+
+def gpu(name: str) -> Gpu:
+    """A GPU preset by name or alias. Raises `UnknownNameError`."""
+    found, content = presets.load("GPU", name, "`zeroplan gpus` lists them; or write --gpu-mem 80GB")
+    rates = {key: _rate(content[key], f"{found}.{key}", unit) for key, unit in UNITS.items() if key in content}
+    return Gpu(
+        name=found,
+        title=content["title"],
+        memory=_size(content["memory"], f"{found}.memory"),
+        memory_class=content["memory_class"],
+        peak={
+            precision: _rate(entry, f"{found}.peak.{precision}", "FLOP/s")
+            for precision, entry in content.get("peak", {}).items()
+        },
+        context=_size(content["context"], f"{found}.context") if "context" in content else None,
+        **rates,
+    )
+
+
+def gpu_of_class(gigabytes: int) -> Gpu:
+    """The card that a bare `--gpu-mem N` stands for. Raises `QuantityError` when no card has that number on it."""
+    found = presets.having("GPU", f"memory_class: {gigabytes}", "class_default: true")
+    if not found:
+        raise QuantityError(
+            f"--gpu-mem: found {gigabytes}, expected the size of a known card ({', '.join(map(str, classes()))}) "
+            f"or a size with its unit; write {gigabytes}GB or {gigabytes}GiB"
+        )
+    return gpu(found[0])._replace(stands_for_class=True)
+
+
+def classes() -> list[int]:
+    """The memory sizes in GB that a bare number may name."""
+    return sorted({gpu(name).memory_class for name in presets.having("GPU", "class_default: true")})
+
+
+def cluster(name: str) -> Cluster:
+    """A cluster preset (one node of it) by name or alias. Raises `UnknownNameError`."""
+    found, content = presets.load("cluster", name, "`zeroplan clusters` lists them")
+    card = gpu(content["gpu"])
+    sizes = {key: int(_size(content[key], f"{found}.{key}").value) for key in ("host_memory", "nvme") if key in content}
+    return Cluster(
+        name=found,
+        gpus_per_node=content["gpus_per_node"],
+        gpu=card,
+        capacity=int(card.memory.value),
+        host_memory=sizes.get("host_memory"),
+        nvme=sizes.get("nvme"),
+        intra_node=_rate(content["intra_node"], f"{found}.intra_node", "B/s"),
+        inter_node=_rate(content["inter_node"], f"{found}.inter_node", "B/s") if "inter_node" in content else None,
+    )
+
+
+def _size(entry: dict[str, Any], what: str) -> Figure:
+    return _figure(entry, read_bytes(str(entry["value"]), what))
+
+
+def _rate(entry: dict[str, Any], what: str, unit: str) -> Figure:
+    return _figure(entry, read_rate(str(entry["value"]), what, unit))
+
+
+def _figure(entry: dict[str, Any], value: float) -> Figure:
+    return Figure(value, entry["source"], str(entry["date"]), entry["evidence"], entry.get("kind", ""))

@@ -1,0 +1,118 @@
+"""The commands. Each reads a request, calls one function, shows the result and sets the exit code."""
+
+# As in options.py: annotations stay objects, not strings.
+from typing import Annotated
+
+import typer
+
+from zeroplan import __version__
+from zeroplan.cli.options import OUTPUT, Options, with_options
+
+FITS, DOES_NOT_FIT, BAD_INPUT = 0, 1, 2
+
+app = typer.Typer(
+    name="zeroplan",
+    help="Plan a DeepSpeed training run before it starts: what fits, what moves, which ds_config.json.",
+    no_args_is_help=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable: bytes as integers.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only the answer.", rich_help_panel=OUTPUT)]
+Accounting = Annotated[
+    str,
+    typer.Option(
+        "--accounting", metavar="deepspeed|paper", rich_help_panel=OUTPUT,
+        help="Whose bytes --json holds (tables show both).",
+    ),
+]  # fmt: skip
+
+
+@app.callback(invoke_without_command=True)
+def top(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and stop.", is_eager=True)] = False,
+) -> None:
+    if version:
+        typer.echo(f"zeroplan {__version__}")
+        raise typer.Exit(FITS)
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+@with_options
+def estimate(
+    options: Options, *, json: Json = False, quiet: Quiet = False, accounting: Accounting = "deepspeed"
+) -> None:
+    """Memory per GPU and traffic of a strategy, or of ZeRO 0-3 side by side."""
+    from zeroplan.cli.estimate import run
+
+    raise typer.Exit(run(options, json=json, quiet=quiet, accounting=accounting))
+
+
+@app.command()
+@with_options
+def recommend(
+    options: Options,
+    *,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write ds_config.json ('-': standard output).")
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option("--for", metavar="hf|deepspeed", help="Whether the Trainer fills \"auto\", or every value is written."),
+    ] = "hf",
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """The fastest strategy that fits, why the others lost, and its ds_config.json."""
+    from zeroplan.cli.recommend import run
+
+    raise typer.Exit(run(options, json=json, quiet=quiet, output=output, target=target, force=force))
+
+
+@app.command()
+@with_options
+def explain(
+    options: Options,
+    *,
+    term: Annotated[str, typer.Argument(help="A line, a formula or a ds_config key.", show_default=False)],
+    json: Json = False,
+) -> None:
+    """Formula, symbols with their values, source and assumptions of any number; or a ds_config key."""
+    from zeroplan.cli.explain import run
+
+    raise typer.Exit(run(options, term, json=json))
+
+
+@app.command()
+def models(
+    name: Annotated[
+        str | None, typer.Argument(help="Show every tensor of this model.", show_default=False)
+    ] = None,
+    *,
+    json: Json = False,
+) -> None:
+    """List the model presets, or the tensors of one model."""
+    from zeroplan.cli import lists
+
+    raise typer.Exit(lists.models(name, json=json))
+
+
+@app.command()
+def gpus(*, json: Json = False) -> None:
+    """List the GPU presets."""
+    from zeroplan.cli import lists
+
+    raise typer.Exit(lists.gpus(json=json))
+
+
+@app.command()
+def clusters(*, json: Json = False) -> None:
+    """List the node presets."""
+    from zeroplan.cli import lists
+
+    raise typer.Exit(lists.clusters(json=json))

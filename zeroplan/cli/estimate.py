@@ -1,0 +1,37 @@
+"""`zeroplan estimate`."""
+
+from __future__ import annotations
+
+import typer
+
+from zeroplan.cli.options import Options
+from zeroplan.cli.request import read_request
+from zeroplan.costs.ledger import ACCOUNTINGS, ledger
+from zeroplan.errors import QuantityError, shown
+from zeroplan.fit import fit
+
+
+def run(options: Options, *, json: bool, quiet: bool, accounting: str) -> int:
+    """0 when something fits (or nothing could fail), 1 when nothing does."""
+    if accounting not in ACCOUNTINGS:
+        raise QuantityError(
+            f"--accounting: found {shown(accounting)}, expected {' or '.join(ACCOUNTINGS)}; write --accounting paper"
+        )
+    request = read_request(options)
+    jobs = request.jobs()
+    ledgers = [ledger(job, accounting if json else "deepspeed") for job in jobs]
+    fits = [fit(job, real) for job, real in zip(jobs, ledgers, strict=True)]
+    if json:
+        from zeroplan.report import machine
+
+        objects = [machine.strategy_object(*parts) for parts in zip(jobs, ledgers, fits, strict=True)]
+        body = objects[0] if "stage" in request.settled else {"stages": objects}
+        typer.echo(machine.dumps({"command": "estimate", **body, "assumed": list(request.assumed)}))
+    else:
+        from zeroplan.report import console
+        from zeroplan.report import estimate as report
+
+        papers = [ledger(job, "paper") for job in jobs]
+        estimates = [report.Estimate(*parts) for parts in zip(jobs, papers, ledgers, fits, strict=True)]
+        console.show(report.answer(estimates), *([] if quiet else report.details(estimates, request.assumed)))
+    return 1 if all(verdict.fits is False for verdict in fits) else 0

@@ -1,0 +1,65 @@
+"""`zeroplan explain`: any line, formula or ds_config key."""
+
+from __future__ import annotations
+
+import typer
+
+from zeroplan.cli.options import Options
+from zeroplan.cli.request import read_request
+from zeroplan.costs.ledger import ACCOUNTINGS, ledger
+from zeroplan.deepspeed.keys import KEYS, Key, key
+from zeroplan.errors import UnknownNameError
+from zeroplan.ledger import Line, Transfer
+from zeroplan.specs.job import Job
+
+
+def run(options: Options, term: str, *, json: bool) -> int:
+    """Explain a line of the ledger, a transfer, a formula or a key. 0 when it is known."""
+    request = read_request(options, default_params="7B", default_gpus=8)
+    wanted = _plain(term)
+    entries = [(job, found) for job in request.jobs() for found in named(job)]
+    lines = [(job, entry) for job, entry in entries if wanted in _names(entry)]
+    keys = find_keys(term)
+    if not lines and not keys:
+        known = {name for _job, entry in entries for name in _names(entry)} | {k.name for k in KEYS.values()}
+        raise UnknownNameError("line, formula or key", term, known)
+    if json:
+        from zeroplan.report import machine
+        from zeroplan.report.explain import machine_form
+
+        typer.echo(machine.dumps({"command": "explain", "term": term, **machine_form(lines, keys)}))
+    else:
+        from zeroplan.report import console
+        from zeroplan.report.explain import screen
+
+        console.show(*screen(lines, keys, request.assumed))
+    return 0
+
+
+def named(job: Job) -> list[Line | Transfer]:
+    """Every entry of both ledgers of a job."""
+    found: list[Line | Transfer] = []
+    for accounting in reversed(ACCOUNTINGS):  # the paper first
+        counted = ledger(job, accounting)
+        for tier in (counted.gpu, counted.host, counted.nvme):
+            found += [entry for entry, _phases in tier.lines()]
+        found += counted.traffic
+    return found
+
+
+def find_keys(term: str) -> list[Key]:
+    """The key at a dotted path, or every key whose last part (or alias) is that word."""
+    exact = key(term)
+    if exact:
+        return [exact]
+    wanted = term.strip().lower().replace("-", "_").replace(" ", "_")
+    return [known for known in KEYS.values() if wanted in (known.name, known.path, *known.aliases)]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.lower().replace("_", " ").replace("-", " ").split())
+
+
+def _names(entry: Line | Transfer) -> tuple[str, ...]:
+    title = entry.name if isinstance(entry, Line) else entry.collective
+    return _plain(title), _plain(entry.rule.__name__)

@@ -1,0 +1,86 @@
+"""The options that commands share, declared once. Values stay text here: `request` reads them, and its errors
+say what to write. Panels group them in the help."""
+
+# No `from __future__ import annotations` here: typer evaluates each string at start-up, which costs milliseconds.
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+import typer
+
+MODEL, JOB, CLUSTER, OUTPUT = "Model", "Job", "Cluster", "Output"
+
+
+def _option(name: str, panel: str, text: str, metavar: str) -> Any:
+    return typer.Option(name, help=text, metavar=metavar, rich_help_panel=panel, show_default=False)
+
+
+Text = str | None
+
+
+class Options:
+    """What was typed; None where nothing was."""
+
+    def __init__(self, **typed: str | None) -> None:
+        for name in self.__annotations__:
+            setattr(self, name, typed.get(name))
+
+    params: Annotated[Text, _option("--params", MODEL, "Parameter count, when only that is known.", "7B")] = None
+    model: Annotated[
+        Text, _option("--model", MODEL, "Preset, Hugging Face config.json or its folder, or org/name.", "NAME")
+    ] = None
+    config: Annotated[
+        Text, _option("--config", JOB, "An existing ds_config.json is the strategy ('-': standard input).", "FILE")
+    ] = None
+    seq: Annotated[Text, _option("--seq", JOB, "Sequence length in tokens (2048).", "TOKENS")] = None
+    micro_batch: Annotated[Text, _option("--micro-batch", JOB, "Sequences per GPU and micro-step.", "N")] = None
+    grad_accum: Annotated[Text, _option("--grad-accum", JOB, "Micro-steps per optimizer step.", "N")] = None
+    global_batch: Annotated[
+        Text, _option("--global-batch", JOB, "Sequences per step over all GPUs (train_batch_size).", "N")
+    ] = None
+    precision: Annotated[Text, _option("--precision", JOB, "Training precision (bf16).", "fp32|fp16|bf16|fp8")] = None
+    optimizer: Annotated[
+        Text,
+        _option("--optimizer", JOB, "adam, adamw (default), sgd, sgd-momentum, adagrad, lion, lamb, adafactor, "
+                "adam8bit or muon.", "NAME"),
+    ] = None  # fmt: skip
+    checkpointing: Annotated[
+        Text, _option("--checkpointing", JOB, "Activation checkpointing.", "none|selective|full")
+    ] = None
+    attention: Annotated[
+        Text, _option("--attention", JOB, "Attention implementation (sdpa).", "eager|sdpa|flash")
+    ] = None
+    stage: Annotated[Text, _option("--stage", JOB, "ZeRO stage (all four when left out).", "0|1|2|3")] = None
+    offload_optimizer: Annotated[
+        Text, _option("--offload-optimizer", JOB, "Where optimizer states live.", "none|cpu|nvme")
+    ] = None
+    offload_param: Annotated[
+        Text, _option("--offload-param", JOB, "Where parameters live between uses (stage 3).", "none|cpu|nvme")
+    ] = None
+    gpus: Annotated[Text, _option("--gpus", CLUSTER, "GPUs, or nodes x GPUs per node.", "8|4x8")] = None
+    gpu: Annotated[Text, _option("--gpu", CLUSTER, "GPU preset (see `zeroplan gpus`).", "NAME")] = None
+    gpu_mem: Annotated[
+        Text, _option("--gpu-mem", CLUSTER, "Memory of one GPU; a bare number is the size on the box.", "80|79.2GiB")
+    ] = None
+    host_mem: Annotated[Text, _option("--host-mem", CLUSTER, "Host memory of one node.", "512GiB")] = None
+    nvme: Annotated[Text, _option("--nvme", CLUSTER, "Local NVMe of one node.", "3.8TB")] = None
+    cluster: Annotated[Text, _option("--cluster", CLUSTER, "Node preset (see `zeroplan clusters`).", "NAME")] = None
+    hostfile: Annotated[Text, _option("--hostfile", CLUSTER, "Hosts in DeepSpeed's format.", "FILE")] = None
+
+
+def with_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the shared options: it receives them as its first argument, an `Options`."""
+    own = [p.replace(kind=p.KEYWORD_ONLY) for p in list(inspect.signature(function).parameters.values())[1:]]
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=None)
+        for name, annotation in Options.__annotations__.items()
+    ]
+
+    @wraps(function)
+    def command(**values: Any) -> None:
+        function(Options(**{p.name: values.pop(p.name) for p in shared}), **values)
+
+    command.__signature__ = inspect.Signature([*shared, *own])  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in (*shared, *own)}
+    return command

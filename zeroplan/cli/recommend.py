@@ -1,0 +1,67 @@
+"""`zeroplan recommend`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from zeroplan.cli.options import Options
+from zeroplan.cli.request import read_request
+from zeroplan.deepspeed.write import TARGETS, ds_config, dumps
+from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.plan import Plan, label, plan, usual_batch
+from zeroplan.search import Candidate
+
+RESERVE = 0.05
+"""Share of each card kept free: PyTorch reserves 1.00 to 1.25 times what it allocates."""
+
+
+def run(options: Options, *, json: bool, quiet: bool, output: str | None, target: str, force: bool) -> int:
+    """0 with a plan, 1 when nothing fits."""
+    if json and output == "-":
+        raise ContradictionError("--json and -o - both want standard output; keep one")
+    if target not in TARGETS:
+        raise QuantityError(f"--for: found {shown(target)}, expected {' or '.join(TARGETS)}; write --for hf")
+    request = read_request(options, default_params="7B", default_gpus=8)
+    if request.cluster.capacity is None:
+        raise ContradictionError("no card: write --gpu-mem 80, --gpu h100-80gb or --cluster dgx-h100")
+    job = request.job()
+    assumed = [*request.assumed, f"{RESERVE:.0%} of each card kept free"]
+    if "checkpointing" not in request.settled:
+        assumed = [text for text in assumed if "--checkpointing" not in text]
+    if job.workload.global_batch is None and request.open_batch:
+        assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
+    found = plan(job, request.settled, reserve=RESERVE)
+    if output is not None and found.chosen:
+        from zeroplan.deepspeed.files import write_whole
+
+        write_whole(output, dumps(ds_config(found.chosen.job, target)), force=force)
+    if json:
+        typer.echo(machine_form(found, assumed))
+    elif output == "-" and found.chosen:
+        pass  # standard output holds the config and nothing else
+    else:
+        from zeroplan.report import console
+        from zeroplan.report import recommend as report
+
+        below = [] if quiet else report.details(found, tuple(assumed), target)
+        console.show(report.answer(job, found), *below)
+    return 0 if found.chosen else 1
+
+
+def machine_form(found: Plan, assumed: list[str]) -> str:
+    """`plan` (or null), `rejected` with reasons, `ways_out`."""
+    from zeroplan.report import machine
+
+    def entry(candidate: Candidate) -> dict[str, Any]:
+        whole = machine.strategy_object(candidate.job, candidate.ledger, candidate.fit)
+        return {**whole, "name": label(candidate), "step_seconds": candidate.time.total}
+
+    return machine.dumps({
+        "command": "recommend",
+        "plan": entry(found.chosen) if found.chosen else None,
+        "rejected": [{**entry(r.candidate), "reason": r.reason} for r in found.rejected],
+        "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
+        "assumed": assumed,
+    })  # fmt: skip

@@ -1,0 +1,227 @@
+"""From what was typed to specs: model, cluster, workload and strategies, and what had to be assumed."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from zeroplan.cli.options import Options
+from zeroplan.cli.request_cluster import read_cluster
+from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import Model
+from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.strategy import (
+    ATTENTION,
+    CHECKPOINTING,
+    DEVICES,
+    PRECISIONS,
+    STAGES,
+    Offload,
+    Strategy,
+    Workload,
+)
+from zeroplan.units import read_count, read_integer
+
+DEFAULT_SEQ = 2048
+CHOICES = {
+    "precision": PRECISIONS,
+    "optimizer": tuple(OPTIMIZERS),
+    "checkpointing": CHECKPOINTING,
+    "attention": ATTENTION,
+    "offload_optimizer": DEVICES,
+    "offload_param": DEVICES,
+}
+DEFAULTS: dict[str, Any] = {
+    "precision": "bf16", "optimizer": "adamw", "checkpointing": "none", "attention": "sdpa",
+}  # fmt: skip
+
+
+class Request(NamedTuple):
+    """What is asked: fields of the strategy that are settled, the rest is open (or assumed, for an estimate)."""
+
+    model: Model
+    cluster: Cluster
+    workload: Workload
+    settled: dict[str, Any]
+    """Fields of `Strategy` stated on the command line or in a ds_config.json."""
+    open_batch: bool = True
+    """The micro-batch was not stated."""
+    assumed: tuple[str, ...] = ()
+
+    def jobs(self) -> list[Job]:
+        """One job per stage asked for: all four, or those that the stated offload allows."""
+        stages = [self.settled["stage"]] if "stage" in self.settled else STAGES[self._lowest_stage() :]
+        return [self.job(stage=stage) for stage in stages]
+
+    def job(self, **changes: Any) -> Job:
+        """The job with the stated fields, defaults, and `changes`."""
+        strategy = Strategy(**{"stage": 0, **DEFAULTS, **self.settled, **changes})
+        return Job(model=self.model, cluster=self.cluster, workload=self.workload, strategy=strategy)
+
+    def _lowest_stage(self) -> int:
+        optimizer = self.settled.get("offload_optimizer")
+        if self.settled.get("offload_param") or (optimizer and optimizer.device == "nvme"):
+            return 3
+        return 1 if optimizer else 0
+
+
+def read_request(options: Options, *, default_params: str | None = None, default_gpus: int = 1) -> Request:
+    """Everything typed, read and checked. `default_params` stands in when no model is named."""
+    assumed: list[str] = []
+    cluster = read_cluster(options, assumed, default_gpus)
+    model = _model(options, assumed, default_params)
+    settled = _flags(options)
+    total = _number(options.global_batch, "--global-batch")
+    if options.config is not None:
+        stated_total = _merge_config(options, settled, model, assumed)
+        total = _agreed(total, stated_total, "--global-batch", "train_batch_size")
+    _check_offload(settled)
+    open_batch = "micro_batch" not in settled
+    _batch(settled, total, cluster.gpus)
+    seq = _number(options.seq, "--seq", "2048") or DEFAULT_SEQ
+    if options.seq is None:
+        assumed.append(f"sequence {DEFAULT_SEQ} (--seq)")
+    _check_seq(model, seq, assumed)
+    for name, value in DEFAULTS.items():
+        if name not in settled:
+            assumed.append(f"{name} {value} (--{name})")
+    if settled.get("precision") == "fp8":
+        assumed.append("fp8 runs inside matmuls; weights, gradients and states keep their 16- and 32-bit bytes")
+    return Request(
+        model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
+        open_batch=open_batch, assumed=tuple(assumed),
+    )  # fmt: skip
+
+
+def _model(options: Options, assumed: list[str], default_params: str | None) -> Model:
+    if options.params is not None and options.model is not None:
+        raise ContradictionError("--params and --model both name a model; keep --model, it is exact")
+    if options.model is not None:
+        from zeroplan.catalog.models import model  # noqa: PLC0415
+
+        return model(options.model)
+    from zeroplan.architectures.infer import infer  # noqa: PLC0415
+
+    text = options.params or default_params
+    if text is None:
+        raise ContradictionError("no model: write --params 7B, or --model llama-3.1-8b, or --model config.json")
+    if options.params is None:
+        assumed.append(f"model of {text} (--model)")
+    inferred = infer(read_count(text), text)
+    assumed.append(f"{inferred.source}; '7B' labels run from 6.7B to 8.5B, --model is exact")
+    return inferred
+
+
+def _flags(options: Options) -> dict[str, Any]:
+    settled: dict[str, Any] = {}
+    if options.stage is not None:
+        if options.stage not in [str(stage) for stage in STAGES]:
+            raise QuantityError(f"--stage: found {shown(options.stage)}, expected 0, 1, 2 or 3; write --stage 2")
+        settled["stage"] = int(options.stage)
+    for name, choices in CHOICES.items():
+        value = getattr(options, name)
+        if value is None:
+            continue
+        if value not in choices:
+            flag = "--" + name.replace("_", "-")
+            raise QuantityError(f"{flag}: found {shown(value)}, expected {', '.join(choices)}; write {flag} {choices[-1]}")
+        settled[name] = value
+        if name.startswith("offload"):
+            settled[name] = None if value == "none" else Offload(device=value)
+    for name in ("micro_batch", "grad_accum"):
+        value = _number(getattr(options, name), "--" + name.replace("_", "-"))
+        if value is not None:
+            settled[name] = value
+    return settled
+
+
+def _merge_config(options: Options, settled: dict[str, Any], model: Model, assumed: list[str]) -> int | None:
+    """Add what the ds_config.json states; an option that says otherwise is an error."""
+    from zeroplan.catalog.files import read_object  # noqa: PLC0415
+    from zeroplan.deepspeed.read import read_config, trainer_fills  # noqa: PLC0415
+
+    assert options.config is not None
+    place = "standard input" if options.config == "-" else options.config
+    stated = read_config(read_object(options.config, "a ds_config.json"), place)
+    for name, value in stated.fields.items():
+        if name in settled and settled[name] != value and not _same_device(settled[name], value):
+            flag = "--" + name.replace("_", "-")
+            raise ContradictionError(
+                f"{flag} {_text(settled[name])} contradicts {place}, which says {_text(value)}; keep one"
+            )
+        settled[name] = value
+    for name in ("offload_optimizer", "offload_param"):
+        if settled.get(name) and name not in stated.fields:
+            raise ContradictionError(
+                f"--{name.replace('_', '-')} {settled[name].device} contradicts {place}, which offloads nothing there"
+            )
+    fills = trainer_fills(model.shape.hidden, settled["stage"])
+    names = {"zero_optimization.reduce_bucket_size": "reduce_bucket_size",
+             "zero_optimization.stage3_prefetch_bucket_size": "prefetch_bucket_size",
+             "zero_optimization.stage3_param_persistence_threshold": "param_persistence_threshold"}  # fmt: skip
+    for path in stated.auto:
+        if path in fills:
+            settled[names[path]] = fills[path]
+            assumed.append(f"{path.rsplit('.', 1)[1]} auto: {fills[path]:,} as the Trainer fills it")
+    if stated.auto:
+        assumed.append('"auto" filled as Hugging Face\'s Trainer does')
+    assumed.extend(stated.notes)
+    return stated.train_batch_size
+
+
+def _same_device(left: Any, right: Any) -> bool:
+    return isinstance(left, Offload) and isinstance(right, Offload) and left.device == right.device
+
+
+def _text(value: Any) -> str:
+    return value.device if isinstance(value, Offload) else str(value)
+
+
+def _agreed(flag: int | None, stated: int | None, name: str, key: str) -> int | None:
+    if flag is not None and stated is not None and flag != stated:
+        raise ContradictionError(f"{name} {flag} contradicts {key} {stated} in the config; keep one")
+    return flag if flag is not None else stated
+
+
+def _check_offload(settled: dict[str, Any]) -> None:
+    stage, optimizer, parameters = (settled.get(k) for k in ("stage", "offload_optimizer", "offload_param"))
+    if stage is None:
+        return
+    if parameters and stage < 3:
+        raise ContradictionError(f"--offload-param does nothing at stage {stage}; write --stage 3")
+    if optimizer and stage == 0:
+        raise ContradictionError("--offload-optimizer does nothing at stage 0; write --stage 1, 2 or 3")
+    if optimizer and optimizer.device == "nvme" and stage < 3:
+        raise ContradictionError(
+            f"--offload-optimizer nvme stays in host memory at stage {stage}; write --stage 3, or cpu"
+        )
+
+
+def _batch(settled: dict[str, Any], total: int | None, gpus: int) -> None:
+    """train_batch_size = micro-batch × accumulation × GPUs, as DeepSpeed solves it (runtime/config.py)."""
+    if total is None:
+        return
+    micro, accum = settled.get("micro_batch"), settled.get("grad_accum")
+    divisor = gpus * (micro or 1) * (accum or 1)
+    if total % divisor or (micro and accum and total != divisor):
+        parts = f"{gpus} GPUs × micro-batch {micro or '?'} × accumulation {accum or '?'}"
+        nearest = max(divisor, round(total / divisor) * divisor)
+        raise ContradictionError(
+            f"--global-batch: found {total}, expected a multiple of {divisor} ({parts}); write --global-batch {nearest}"
+        )
+    if micro and not accum:
+        settled["grad_accum"] = total // divisor
+    elif accum and not micro:
+        settled["micro_batch"] = total // divisor
+    elif not micro and not accum:
+        settled["grad_accum"] = total // divisor
+
+
+def _check_seq(model: Model, seq: int, assumed: list[str]) -> None:
+    if model.shape.positions and seq > model.shape.positions and not model.inferred:
+        assumed.append(f"sequence {seq} is beyond the model's {model.shape.positions} positions")
+
+
+def _number(text: str | None, flag: str, example: str = "8") -> int | None:
+    return None if text is None else read_integer(text, flag, example)

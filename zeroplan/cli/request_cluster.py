@@ -1,0 +1,101 @@
+"""The cluster that was typed: `--gpus`, `--gpu`, `--gpu-mem`, `--host-mem`, `--nvme`, `--cluster`, `--hostfile`."""
+
+from __future__ import annotations
+
+import re
+
+from zeroplan.cli.options import Options
+from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.specs.cluster import Cluster
+from zeroplan.units import gib, read_bytes, read_integer
+
+USUAL_NODE = 8
+LARGEST_CLUSTER = 1_000_000
+
+
+def read_cluster(options: Options, assumed: list[str], default_gpus: int) -> Cluster:
+    """Nodes, GPUs and capacities. What a bare number stands for is added to `assumed`."""
+    cluster = Cluster()
+    if options.cluster is not None:
+        from zeroplan.catalog.hardware import cluster as preset  # noqa: PLC0415
+
+        cluster = preset(options.cluster)
+    cluster = _counted(options, cluster, assumed, default_gpus)
+    cluster = _card(options, cluster, assumed)
+    if options.host_mem is not None:
+        size = _size(options.host_mem, "--host-mem", "GiB", "512GiB", assumed)
+        cluster = cluster._replace(host_memory=size)
+    if options.nvme is not None:
+        cluster = cluster._replace(nvme=_size(options.nvme, "--nvme", "GB", "3.8TB", assumed))
+    return cluster
+
+
+def _counted(options: Options, cluster: Cluster, assumed: list[str], default: int) -> Cluster:
+    if options.hostfile is not None:
+        if options.gpus is not None:
+            raise ContradictionError("--gpus and --hostfile both count the GPUs; keep one")
+        from zeroplan.catalog.hostfile import read_hostfile  # noqa: PLC0415
+
+        slots = read_hostfile(options.hostfile)
+        if len(set(slots.values())) > 1:
+            raise ContradictionError(
+                f"{options.hostfile}: found hosts with {min(slots.values())} and {max(slots.values())} slots, "
+                "expected the same on each; write --gpus NODESxGPUS for the part that is equal"
+            )
+        return cluster._replace(nodes=len(slots), gpus_per_node=next(iter(slots.values())))
+    if options.gpus is None:
+        if cluster.name:
+            return cluster
+        assumed.append(f"{default} GPU{'s' if default > 1 else ''} (--gpus)")
+        return cluster._replace(nodes=1, gpus_per_node=default)
+    return _nodes(options.gpus, cluster, assumed)
+
+
+def _nodes(text: str, cluster: Cluster, assumed: list[str]) -> Cluster:
+    match = re.fullmatch(r"([0-9]{1,7})(?:x([0-9]{1,7}))?", text)
+    numbers = [int(part) for part in match.groups() if part] if match else []
+    if not numbers or 0 in numbers or max(numbers) > LARGEST_CLUSTER:
+        raise QuantityError(f"--gpus: found {shown(text)}, expected GPUs or nodes x GPUs; write --gpus 8 or --gpus 4x8")
+    if len(numbers) == 2:
+        return cluster._replace(nodes=numbers[0], gpus_per_node=numbers[1])
+    gpus, per_node = numbers[0], cluster.gpus_per_node if cluster.name else USUAL_NODE
+    if gpus <= per_node:
+        return cluster._replace(nodes=1, gpus_per_node=gpus)
+    if gpus % per_node:
+        even = max(width for width in range(1, per_node + 1) if gpus % width == 0)
+        raise QuantityError(
+            f"--gpus: found {gpus}, expected a multiple of {per_node} GPUs a node; "
+            f"write nodes x GPUs, e.g. --gpus {gpus // even}x{even}"
+        )
+    if not cluster.name:
+        assumed.append(f"nodes of {per_node} GPUs (--gpus {gpus // per_node}x{per_node})")
+    return cluster._replace(nodes=gpus // per_node, gpus_per_node=per_node)
+
+
+def _card(options: Options, cluster: Cluster, assumed: list[str]) -> Cluster:
+    if options.gpu is not None:
+        from zeroplan.catalog.hardware import gpu  # noqa: PLC0415
+
+        card = gpu(options.gpu)
+        if cluster.gpu and cluster.gpu.name != card.name:
+            raise ContradictionError(f"--gpu {card.name} contradicts --cluster {cluster.name}, which has {cluster.gpu.name}")
+        cluster = cluster._replace(gpu=card, capacity=int(card.memory.value))
+    if options.gpu_mem is None:
+        return cluster
+    if re.fullmatch(r"[0-9]{1,4}", options.gpu_mem) and int(options.gpu_mem) > 0:
+        from zeroplan.catalog.hardware import gpu_of_class  # noqa: PLC0415
+
+        card = gpu_of_class(int(options.gpu_mem))
+        assumed.append(
+            f"an {options.gpu_mem} GB card shows PyTorch {gib(card.memory.value)} ({card.title}; --gpu-mem {options.gpu_mem}GiB for the round number)"
+        )
+        return cluster._replace(gpu=cluster.gpu or card, capacity=int((cluster.gpu or card).memory.value))
+    return cluster._replace(capacity=read_bytes(options.gpu_mem, "--gpu-mem"))
+
+
+def _size(text: str, flag: str, bare_unit: str, example: str, assumed: list[str]) -> int:
+    if re.fullmatch(r"[0-9]+", text):
+        read_integer(text, flag, example)
+        assumed.append(f"{flag} {text} read as {text} {bare_unit}")
+        text += bare_unit
+    return read_bytes(text, flag, example)

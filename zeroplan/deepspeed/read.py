@@ -1,0 +1,161 @@
+"""An existing ds_config.json as a strategy, as DeepSpeed 0.19.8 resolves it.
+
+`"auto"` has a meaning only under Hugging Face's Trainer; it is filled here as the Trainer would
+(transformers 5.23 integrations/deepspeed.py), with the options of the command line in place of TrainingArguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from zeroplan.deepspeed.keys import STRICT_SECTIONS, children, key
+from zeroplan.deepspeed.values import checked
+from zeroplan.errors import ContradictionError, SpecError, UnknownNameError, shown
+from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.strategy import Offload, Strategy
+
+AUTO = "auto"
+# ds_config key -> field of Strategy
+ZERO_FIELDS = {
+    "reduce_bucket_size": "reduce_bucket_size",
+    "allgather_bucket_size": "allgather_bucket_size",
+    "stage3_prefetch_bucket_size": "prefetch_bucket_size",
+    "stage3_param_persistence_threshold": "param_persistence_threshold",
+    "stage3_model_persistence_threshold": "model_persistence_threshold",
+    "stage3_max_live_parameters": "max_live_parameters",
+    "stage3_max_reuse_distance": "max_reuse_distance",
+    "sub_group_size": "sub_group_size",
+    "overlap_comm": "overlap_comm",
+    "contiguous_gradients": "contiguous_gradients",
+    "reduce_scatter": "reduce_scatter",
+    "round_robin_gradients": "round_robin_gradients",
+    "zero_hpz_partition_size": "hpz_partition_size",
+}
+OFFLOAD_FIELDS = ("pin_memory", "buffer_count", "buffer_size", "max_in_cpu", "ratio", "nvme_path")
+
+
+class Stated(NamedTuple):
+    """What a ds_config.json says: fields of `Strategy`, and what it leaves to the Trainer."""
+
+    fields: dict[str, Any]
+    auto: tuple[str, ...] = ()
+    """Keys that are `"auto"`, by dotted path."""
+    train_batch_size: int | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_config(config: dict[str, Any], place: str) -> Stated:
+    """The strategy that a ds_config.json states. Raises `SpecError` for what DeepSpeed would refuse."""
+    notes: list[str] = []
+    _refuse_unknown(config, place)
+    zero = _section(config, "zero_optimization", place)
+    fields: dict[str, Any] = {"stage": checked(zero, "zero_optimization", "stage", place, 0)}
+    for key, name in ZERO_FIELDS.items():
+        if zero.get(key, AUTO) not in (AUTO, None):
+            fields[name] = checked(zero, "zero_optimization", key, place)
+    fields |= _offloads(zero, fields["stage"], place, notes)
+    fields |= _precision(config, place)
+    fields |= _optimizer(config, place)
+    for key, name in (("train_micro_batch_size_per_gpu", "micro_batch"), ("gradient_accumulation_steps", "grad_accum")):
+        if config.get(key, AUTO) not in (AUTO, None):
+            fields[name] = _batch(config, key, place)
+    if isinstance(config.get("gradient_clipping"), int | float):
+        fields["gradient_clipping"] = float(config["gradient_clipping"])
+    total = None if config.get("train_batch_size", AUTO) in (AUTO, None) else _batch(config, "train_batch_size", place)
+    return Stated(fields, tuple(_autos(config)), total, tuple(notes))
+
+
+def trainer_fills(hidden: int, stage: int) -> dict[str, int]:
+    """What the Trainer puts for `"auto"` bucket sizes (elements), by field of `Strategy`."""
+    fills = {"zero_optimization.reduce_bucket_size": hidden * hidden}
+    if stage == 3:
+        fills["zero_optimization.stage3_prefetch_bucket_size"] = int(0.9 * hidden * hidden)
+        fills["zero_optimization.stage3_param_persistence_threshold"] = 10 * hidden
+    return fills
+
+
+def _refuse_unknown(section: dict[str, Any], place: str, path: str = "") -> None:
+    """DeepSpeed stops on an unknown key inside its strict sections, and ignores it elsewhere."""
+    for name, value in section.items():
+        full = f"{path}.{name}" if path else name
+        if path in STRICT_SECTIONS and key(full) is None:
+            known = [known.name for known in children(path)]
+            raise UnknownNameError(f"key in {place}: {path}", name, known, "DeepSpeed refuses it")
+        if isinstance(value, dict) and (found := key(full)):
+            _refuse_unknown(value, place, found.path)
+
+
+def _section(config: dict[str, Any], name: str, place: str) -> dict[str, Any]:
+    value = config.get(name, {})
+    if not isinstance(value, dict):
+        raise SpecError(f"{place}: {name}", shown(value), "an object in {}")
+    return value
+
+
+def _batch(config: dict[str, Any], key: str, place: str) -> int:
+    value = config[key]
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise SpecError(f"{place}: {key}", shown(value), "a whole number from 1", f'"{key}": 1')
+    return value
+
+
+def _offloads(zero: dict[str, Any], stage: int, place: str, notes: list[str]) -> dict[str, Offload]:
+    found = {}
+    for name in ("offload_optimizer", "offload_param"):
+        section = _section({name: zero.get(name) or {}}, name, place)
+        path = f"zero_optimization.{name}"
+        device = checked(section, path, "device", place, "none")
+        if device == "none":
+            continue
+        if (name == "offload_param" and stage < 3) or stage == 0:
+            notes.append(f"{name} has no effect at stage {stage}")
+            continue
+        if device == "nvme" and stage < 3:
+            notes.append(f"{name}: nvme at stage {stage} stays in host memory, as cpu")
+            device = "cpu"
+        values = {key: checked(section, path, key, place) for key in OFFLOAD_FIELDS if section.get(key) is not None}
+        found[name] = Offload(device=device, **values)
+    return found
+
+
+def _precision(config: dict[str, Any], place: str) -> dict[str, str]:
+    enabled = {}
+    for name in ("fp16", "bf16"):
+        value = _section(config, name, place).get("enabled", False)
+        if value not in (True, False, AUTO):
+            raise SpecError(f"{place}: {name}.enabled", shown(value), "true or false", f'"{name}": {{"enabled": true}}')
+        enabled[name] = value
+    if enabled["fp16"] is True and enabled["bf16"] is True:
+        raise ContradictionError(f"{place}: fp16 and bf16 are both enabled; DeepSpeed refuses that, keep one")
+    for name, value in enabled.items():
+        if value is True:
+            return {"precision": name}
+    return {} if AUTO in enabled.values() else {"precision": "fp32"}
+
+
+def _optimizer(config: dict[str, Any], place: str) -> dict[str, str]:
+    section = _section(config, "optimizer", place)
+    named = section.get("type")
+    if named is None:
+        return {}
+    if not isinstance(named, str):
+        raise SpecError(f"{place}: optimizer.type", shown(named), "a name", '"type": "AdamW"')
+    for name, optimizer in OPTIMIZERS.items():
+        if optimizer.config_type and optimizer.config_type.lower() == named.lower():
+            params = section.get("params")
+            momentum = params.get("momentum", 0) if isinstance(params, dict) else 0
+            return {"optimizer": "sgd-momentum" if name == "sgd" and momentum else name}
+    raise SpecError(
+        f"{place}: optimizer.type", shown(named), "an optimizer zeroplan knows",
+        ", ".join(sorted({o.config_type for o in OPTIMIZERS.values() if o.config_type})),
+    )  # fmt: skip
+
+
+def _autos(section: dict[str, Any], prefix: str = "") -> list[str]:
+    paths = []
+    for key, value in section.items():
+        if value == AUTO:
+            paths.append(prefix + key)
+        elif isinstance(value, dict):
+            paths += _autos(value, f"{prefix}{key}.")
+    return paths

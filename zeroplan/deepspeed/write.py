@@ -1,0 +1,133 @@
+"""A strategy as ds_config.json for DeepSpeed 0.19.8. Same input, same bytes; integers stay integers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zeroplan.deepspeed.read import AUTO, trainer_fills
+from zeroplan.specs.job import Job
+from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.strategy import Offload
+
+TARGETS = ("hf", "deepspeed")
+LEARNING_RATE = 1e-5
+"""A placeholder: the learning rate is the user's to choose."""
+NVME_PATH = "/local_nvme"
+AIO = {"block_size": 1048576, "queue_depth": 8, "intra_op_parallelism": 1, "single_submit": False, "overlap_events": True}
+
+
+def ds_config(job: Job, target: str = "hf") -> dict[str, Any]:
+    """The config. For the Trainer ('hf') each key that it fills with this plan's value is "auto"."""
+    strategy, for_trainer = job.strategy, target == "hf"
+    total = strategy.micro_batch * strategy.grad_accum * job.ranks
+
+    def filled(value: Any) -> Any:
+        return AUTO if for_trainer else value
+
+    config: dict[str, Any] = {
+        "train_batch_size": filled(total),
+        "train_micro_batch_size_per_gpu": filled(strategy.micro_batch),
+        "gradient_accumulation_steps": filled(strategy.grad_accum),
+        "gradient_clipping": filled(strategy.gradient_clipping),
+    }
+    config |= _precision(strategy.precision, for_trainer=for_trainer)
+    config |= _optimizer(strategy.optimizer, for_trainer=for_trainer, offloaded=bool(strategy.offload_optimizer))
+    config["zero_optimization"] = _zero(job, for_trainer=for_trainer)
+    if any(part and part.device == "nvme" for part in (strategy.offload_optimizer, strategy.offload_param)):
+        config["aio"] = AIO
+    return config
+
+
+def dumps(config: dict[str, Any]) -> str:
+    return json.dumps(config, indent=2) + "\n"
+
+
+def training_arguments(job: Job) -> dict[str, Any]:
+    """What must stand in TrainingArguments for `"auto"` to mean this plan."""
+    strategy = job.strategy
+    arguments: dict[str, Any] = {
+        "per_device_train_batch_size": strategy.micro_batch,
+        "gradient_accumulation_steps": strategy.grad_accum,
+        "max_grad_norm": strategy.gradient_clipping,
+    }
+    if strategy.precision != "fp32":
+        arguments["fp16" if strategy.precision == "fp16" else "bf16"] = True
+    if strategy.checkpointing != "none":
+        arguments["gradient_checkpointing"] = True
+    if OPTIMIZERS[strategy.optimizer].config_type is None:
+        arguments["optim"] = OPTIMIZERS[strategy.optimizer].trainer
+    return arguments
+
+
+def _precision(precision: str, *, for_trainer: bool) -> dict[str, Any]:
+    if for_trainer:
+        return {"bf16": {"enabled": AUTO}, "fp16": {"enabled": AUTO}}
+    if precision == "fp32":
+        return {}
+    return {"fp16" if precision == "fp16" else "bf16": {"enabled": True}}
+
+
+def _optimizer(name: str, *, for_trainer: bool, offloaded: bool) -> dict[str, Any]:
+    optimizer = OPTIMIZERS[name]
+    config: dict[str, Any] = {}
+    if optimizer.config_type:
+        params: dict[str, Any] = {"lr": AUTO if for_trainer else LEARNING_RATE}
+        if optimizer.config_type in ("Adam", "AdamW"):
+            defaults = {"betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0}
+            params |= {key: AUTO if for_trainer else value for key, value in defaults.items()}
+        if name == "sgd-momentum":
+            params["momentum"] = 0.9
+        config["optimizer"] = {"type": optimizer.config_type, "params": params}
+    elif offloaded:
+        config["zero_force_ds_cpu_optimizer"] = False
+    if not optimizer.tested:
+        config["zero_allow_untested_optimizer"] = True
+    return config
+
+
+def _zero(job: Job, *, for_trainer: bool) -> dict[str, Any]:
+    strategy = job.strategy
+    fills = trainer_fills(job.model.shape.hidden, strategy.stage) if for_trainer else {}
+
+    def size(key: str, value: int) -> Any:
+        return AUTO if fills.get(f"zero_optimization.{key}") == value else value
+
+    zero: dict[str, Any] = {"stage": strategy.stage}
+    if strategy.stage == 0:
+        return zero
+    zero |= {
+        "overlap_comm": strategy.overlaps,
+        "contiguous_gradients": strategy.contiguous_gradients,
+        "reduce_scatter": strategy.reduce_scatter,
+        "reduce_bucket_size": size("reduce_bucket_size", strategy.reduce_bucket_size),
+    }
+    if strategy.stage < 3:
+        zero["allgather_bucket_size"] = strategy.allgather_bucket_size
+    else:
+        zero |= {
+            "stage3_prefetch_bucket_size": size("stage3_prefetch_bucket_size", strategy.prefetch_bucket_size),
+            "stage3_param_persistence_threshold": size(
+                "stage3_param_persistence_threshold", strategy.param_persistence_threshold
+            ),
+            "stage3_max_live_parameters": strategy.max_live_parameters,
+            "stage3_max_reuse_distance": strategy.max_reuse_distance,
+            "sub_group_size": strategy.sub_group_size,
+            "stage3_gather_16bit_weights_on_model_save": True,
+        }
+    for name in ("offload_optimizer", "offload_param"):
+        if section := getattr(strategy, name):
+            zero[name] = _offload(section, name)
+    return zero
+
+
+def _offload(offload: Offload, name: str) -> dict[str, Any]:
+    section: dict[str, Any] = {"device": offload.device, "pin_memory": offload.pin_memory}
+    if offload.device == "nvme":
+        section["nvme_path"] = offload.nvme_path or NVME_PATH
+        section["buffer_count"] = offload.buffer_count or (5 if name == "offload_param" else 4)
+        if name == "offload_param":
+            section |= {"buffer_size": offload.buffer_size, "max_in_cpu": offload.max_in_cpu}
+    if name == "offload_optimizer" and offload.ratio < 1:
+        section["ratio"] = offload.ratio
+    return section

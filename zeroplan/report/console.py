@@ -1,0 +1,44 @@
+"""The terminal: how wide it is, and the plain table that all reports share."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+NARROWEST = 60
+PIPED = 100
+"""Columns when nobody watches: wide enough that no number is wrapped."""
+
+
+def console() -> Console:
+    """A console as wide as the terminal (`COLUMNS` wins); rich honours NO_COLOR and pipes."""
+    stated = os.environ.get("COLUMNS", "")
+    width = int(stated) if stated.isdigit() else 0
+    if not width:
+        width = shutil.get_terminal_size((PIPED, 25)).columns if sys.stdout.isatty() else PIPED
+    return Console(width=max(width, NARROWEST), highlight=False, emoji=False)
+
+
+def heading(text: str) -> Text:
+    return Text(text, style="bold")
+
+
+def table(columns: list[str]) -> Table:
+    """A plain table: first column to the left, numbers to the right and never cut."""
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns))
+    for index, name in enumerate(columns):
+        grid.add_column(name, justify="right" if index else "left", no_wrap=bool(index), overflow="fold")
+    return grid
+
+
+def show(answer: Text, *parts: RenderableType) -> None:
+    """Print to standard output: the answer as one line, then the rest to the console's width."""
+    out = console()
+    out.print(answer, soft_wrap=True)
+    for part in parts:
+        out.print(part)

@@ -1,0 +1,139 @@
+"""The screen of `zeroplan estimate`: the answer, the paper's table, what DeepSpeed needs, what was assumed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from zeroplan.fit import Fit
+from zeroplan.ledger import Ledger, Line, total
+from zeroplan.report.console import heading, table
+from zeroplan.sources import DEEPSPEED
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import Model
+from zeroplan.units import count, gb, gib
+
+
+class Estimate(NamedTuple):
+    """One strategy, counted both ways."""
+
+    job: Job
+    paper: Ledger
+    real: Ledger
+    fit: Fit
+
+
+def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[RenderableType]:
+    """What `estimate` prints below its answer, for one strategy or for several side by side."""
+    parts: list[RenderableType] = [
+        "",
+        heading("Model states by the ZeRO paper, per GPU (GB = 10⁹ bytes)"), _paper_table(estimates), "",
+        heading(f"What DeepSpeed {DEEPSPEED} needs, per GPU (GiB = 2³⁰ bytes)"), _need_table(estimates),
+    ]  # fmt: skip
+    if len(estimates) == 1:
+        parts += ["", heading("Every line, per GPU"), _lines_table(estimates[0]), *_traffic(estimates[0])]
+    if assumed:
+        parts += ["", Text("assumed: " + "; ".join(assumed), style="dim")]
+    return parts
+
+
+def answer(estimates: list[Estimate]) -> Text:
+    """The one sentence the reader came for."""
+    job = estimates[0].job
+    gpus = f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
+    what = f"{title(job.model)} on {gpus}: "
+    capacity = estimates[0].fit.gpu.capacity
+    if capacity is None:
+        needs = ", ".join(f"{_name(e)} {gib(e.fit.gpu.needed)}" for e in estimates)
+        return Text(f"{what}each GPU needs {needs}.", style="bold")
+    fitting = [e for e in estimates if e.fit.fits]
+    failing = [e for e in estimates if not e.fit.fits]
+    clauses = []
+    if fitting:
+        names = _listed([_name(e) for e in fitting])
+        clauses.append(f"{names} fit{'s' if len(fitting) == 1 else ''} in {gib(capacity)}")
+    clauses += [f"{_name(e)} {e.fit.shortage}" for e in failing]
+    return Text(what + "; ".join(clauses) + ".", style="bold green" if fitting else "bold red")
+
+
+def title(model: Model) -> str:
+    """The model as a sentence names it."""
+    return model.name if model.inferred else f"{model.name} ({count(model.parameters)} parameters)"
+
+
+def _name(estimate: Estimate) -> str:
+    return f"ZeRO-{estimate.job.strategy.stage}"
+
+
+def _listed(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _paper_table(estimates: list[Estimate]) -> Table:
+    grid = table(["", *map(_name, estimates)])
+    for index, entry in enumerate(estimates[0].paper.gpu.resident):
+        grid.add_row(entry.name, *(gb(e.paper.gpu.resident[index].bytes) for e in estimates))
+    grid.add_row("sum", *(gb(total(e.paper.gpu.resident)) for e in estimates), style="bold")
+    return grid
+
+
+def _need_table(estimates: list[Estimate]) -> Table:
+    grid = table(["", *map(_name, estimates)])
+    grid.add_row("held between steps", *(gib(total(e.real.gpu.resident)) for e in estimates))
+    rows = [("+ gradients and buffers", "buffers"), ("+ activations", "activations"), ("+ logits and loss", "logits")]
+    for label, kind in rows:
+        grid.add_row(label, *(gib(sum(x.bytes for x in _beside(e) if _kind(x) == kind)) for e in estimates))
+    grid.add_row("peak", *(gib(total(e.real.gpu.peak.lines)) for e in estimates), style="bold")
+    grid.add_row("  in", *(e.real.gpu.peak.phase for e in estimates), style="dim")
+    grid.add_row("+ CUDA context", *(gib(e.fit.outside.bytes) for e in estimates))
+    grid.add_row("needed", *(gib(e.fit.gpu.needed) for e in estimates), style="bold")
+    if estimates[0].fit.gpu.capacity is not None:
+        grid.add_row(f"of {gib(estimates[0].fit.gpu.capacity)}", *(_verdict(e) for e in estimates))
+    if any(e.real.host.resident for e in estimates) or estimates[0].job.cluster.host_memory:
+        grid.add_row("host memory per node", *(gib(e.fit.host.needed) for e in estimates))
+    if any(e.real.nvme.resident for e in estimates):
+        grid.add_row("NVMe per node", *(gib(e.fit.nvme.needed) for e in estimates))
+    return grid
+
+
+def _verdict(estimate: Estimate) -> Text:
+    headroom = estimate.fit.gpu.headroom
+    assert headroom is not None
+    if headroom < 0:
+        return Text(f"-{gib(-headroom)}", style="red")
+    return Text(f"+{gib(headroom)}", style="green")
+
+
+def _beside(estimate: Estimate) -> list[Line]:
+    """Lines at the peak that are not held between steps."""
+    held = {id(entry) for entry in estimate.real.gpu.resident}
+    return [entry for entry in estimate.real.gpu.peak.lines if id(entry) not in held]
+
+
+def _kind(entry: Line) -> str:
+    if entry.name == "logits and loss":
+        return "logits"
+    return "activations" if entry.rule.__module__.endswith("activations") else "buffers"
+
+
+def _lines_table(estimate: Estimate) -> Table:
+    grid = table(["", "size", "formula", "counts in"])
+    for index in (2, 3):
+        grid.columns[index].justify = "left"
+        grid.columns[index].no_wrap = False
+    for entry, phases in estimate.real.gpu.lines():
+        grid.add_row(entry.name, gib(entry.bytes), entry.formula, " ".join(phases))
+    return grid
+
+
+def _traffic(estimate: Estimate) -> list[RenderableType]:
+    if not estimate.real.traffic:
+        return []
+    grid = table(["collective", "when", "calls", "tensors", "sent by one rank"])
+    for transfer in estimate.real.traffic:
+        when = transfer.when.replace("_", "-")
+        grid.add_row(transfer.collective, when, f"{transfer.calls:,}", gb(transfer.bytes), gb(transfer.wire_bytes))
+    return ["", heading("What each rank takes part in"), grid]

@@ -1,0 +1,117 @@
+"""The screen of `zeroplan explain`: formula, symbols with their values, source and assumptions."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from zeroplan.deepspeed.keys import Key
+from zeroplan.ledger import Line, Transfer, provenance
+from zeroplan.report.console import heading, table
+from zeroplan.sources import SOURCES
+from zeroplan.specs.job import Job
+from zeroplan.symbols import SYMBOLS
+from zeroplan.units import gb, gib
+
+Found = list[tuple[Job, Line | Transfer]]
+
+
+def screen(found: Found, keys: list[Key], assumed: tuple[str, ...]) -> list[Any]:
+    """Each formula once, with what it gives at each stage; then the keys of that name."""
+    parts: list[Any] = []
+    for rule in dict.fromkeys(entry.rule for _job, entry in found):
+        group = [(job, entry) for job, entry in found if entry.rule is rule]
+        parts += _formula(group)
+    for known in keys:
+        parts += _key(known)
+    if found and assumed:
+        parts.append(Text("assumed: " + "; ".join(assumed), style="dim"))
+    return parts
+
+
+def _formula(group: Found) -> list[RenderableType]:
+    _job, first = group[0]
+    origin = provenance(first.rule)
+    source = SOURCES[origin.source]
+    title = first.name if isinstance(first, Line) else first.collective
+    parts: list[RenderableType] = [
+        heading(f"{title} = {origin.equation}"),
+        Text(f"  {origin.meaning}"),
+    ]
+    grid = table(["", "at", "worked out", "bytes", ""])
+    for index in (1, 2):
+        grid.columns[index].justify = "left"
+        grid.columns[index].no_wrap = False
+    for job, entry in _distinct(group):
+        size = gb(entry.bytes) if source.kind == "paper" else gib(entry.bytes)
+        grid.add_row("", f"ZeRO-{job.strategy.stage}", entry.worked, f"{entry.bytes:,}", size)
+    parts.append(grid)
+    for name in first.symbols:
+        symbol = SYMBOLS[name]
+        parts.append(Text(f"  {symbol.letter}  {symbol.meaning}{f' [{symbol.unit}]' if symbol.unit else ''}"))
+    parts.append(Text(f"  source: {source.title} {origin.place} ({source.address})"))
+    parts.append(Text(f"  evidence: {source.kind}"))
+    if origin.note:
+        parts.append(Text(f"  note: {origin.note}"))
+    return [*parts, ""]
+
+
+def _distinct(group: Found) -> Found:
+    seen: set[tuple[int, int, str]] = set()
+    kept = []
+    for job, entry in group:
+        mark = (job.strategy.stage, entry.bytes, str(entry.symbols))
+        if mark not in seen:
+            seen.add(mark)
+            kept.append((job, entry))
+    return kept
+
+
+def _key(known: Key) -> list[RenderableType]:
+    unit = f" {known.unit}" if known.unit else ""
+    parts: list[RenderableType] = [
+        heading(known.path),
+        Text(f"  {known.meaning}"),
+        Text(f"  {known.kind}, default {_value(known.default)}{unit}"),
+    ]
+    if known.choices:
+        parts.append(Text(f"  one of {', '.join(known.choices)}"))
+    if known.stages != (0, 1, 2, 3):
+        stages = ", ".join(map(str, known.stages)) or "none"
+        parts.append(Text(f"  has an effect at ZeRO stage {stages}"))
+    if known.auto:
+        parts.append(Text(f'  "auto": the Trainer fills {known.auto}'))
+    if known.aliases:
+        parts.append(Text(f"  also written {', '.join(known.aliases)}"))
+    if known.deprecated:
+        parts.append(Text(f"  deprecated: write {known.deprecated}"))
+    return [*parts, Text(f"  source: DeepSpeed 0.19.8 {known.place}"), ""]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "none"}[value]
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def machine_form(found: Found, keys: list[Key]) -> dict[str, Any]:
+    """`entries[]` with stage, bytes, formula, symbols and source; `keys[]` as the table has them."""
+    return {
+        "entries": [
+            {
+                "stage": job.strategy.stage,
+                "name": entry.name if isinstance(entry, Line) else entry.collective,
+                "bytes": entry.bytes,
+                "formula": entry.formula,
+                "worked": entry.worked,
+                "symbols": entry.symbols,
+                "source": entry.source,
+                "note": provenance(entry.rule).note,
+            }
+            for job, entry in _distinct(found)
+        ],
+        "keys": [asdict(known) for known in keys],
+    }

@@ -1,0 +1,107 @@
+"""`--json`: one documented shape for every command. Bytes are integers, times are seconds.
+
+estimate, and each element of recommend's `plan` and `rejected`:
+  model {name, family, parameters, source, inferred}; cluster {nodes, gpus_per_node, gpus, gpu}; workload; strategy;
+  accounting; memory.{gpu,host,nvme} = {lines[], resident, phases, peak}; memory.gpu.outside (the CUDA context);
+  traffic[]; fit {capacity, needed, headroom, fits, host, nvme}.
+`lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise.
+host and nvme are per node, gpu is per GPU.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from zeroplan.fit import Fit, TierFit
+from zeroplan.ledger import PHASES, Ledger, Line, Tier, Transfer, total
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import Model
+from zeroplan.specs.strategy import Strategy
+
+SCHEMA_VERSION = 1
+
+
+def dumps(content: dict[str, Any]) -> str:
+    return json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=2, ensure_ascii=False)
+
+
+def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
+    """Everything about one strategy."""
+    cluster = job.cluster
+    return {
+        "model": model_object(job.model),
+        "cluster": {
+            "name": cluster.name or None,
+            "nodes": cluster.nodes,
+            "gpus_per_node": cluster.gpus_per_node,
+            "gpus": cluster.gpus,
+            "gpu": cluster.gpu.name if cluster.gpu else None,
+        },
+        "workload": job.workload._asdict(),
+        "strategy": _strategy(job.strategy),
+        "accounting": ledger.accounting,
+        "memory": {
+            "gpu": {**_tier(ledger.gpu), "outside": [_line(verdict.outside, [])]},
+            "host": _tier(ledger.host),
+            "nvme": _tier(ledger.nvme),
+        },
+        "traffic": [_transfer(transfer) for transfer in ledger.traffic],
+        "fit": {**_fit(verdict.gpu), "fits": verdict.fits, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)},
+    }
+
+
+def _strategy(strategy: Strategy) -> dict[str, Any]:
+    offloads = {name: getattr(strategy, name) for name in ("offload_optimizer", "offload_param")}
+    return strategy._asdict() | {name: part._asdict() if part else None for name, part in offloads.items()}
+
+
+def model_object(model: Model) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "family": model.family,
+        "parameters": model.parameters,
+        "source": model.source,
+        "inferred": model.inferred,
+    }
+
+
+def _tier(tier: Tier) -> dict[str, Any]:
+    peak = tier.peak
+    return {
+        "lines": [_line(entry, phases) for entry, phases in tier.lines()],
+        "resident": total(tier.resident),
+        "phases": {phase: total(tier.worst(phase).lines) for phase in PHASES},
+        "peak": {"bytes": total(peak.lines), "phase": peak.phase, "place": peak.place},
+    }
+
+
+def _line(entry: Line, phases: list[str]) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "bytes": entry.bytes,
+        "phases": phases,
+        "formula": entry.formula,
+        "symbols": entry.symbols,
+        "source": entry.source,
+        "evidence": entry.evidence,
+    }
+
+
+def _transfer(transfer: Transfer) -> dict[str, Any]:
+    return {
+        "when": transfer.when,
+        "collective": transfer.collective,
+        "dtype": transfer.dtype,
+        "calls": transfer.calls,
+        "bytes": transfer.bytes,
+        "wire_bytes": transfer.wire_bytes,
+        "group": transfer.group,
+        "ranks": transfer.ranks,
+        "formula": transfer.formula,
+        "source": transfer.source,
+    }
+
+
+def _fit(tier: TierFit) -> dict[str, Any]:
+    return {"capacity": tier.capacity, "needed": tier.needed, "headroom": tier.headroom, "fits": tier.fits}

@@ -1,0 +1,100 @@
+"""The screen of `zeroplan recommend`: the plan, what each alternative lost by, and what was assumed."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from zeroplan.deepspeed.write import training_arguments
+from zeroplan.fit import PLACES, TierFit
+from zeroplan.ledger import total
+from zeroplan.plan import Plan, label
+from zeroplan.report.console import heading, table
+from zeroplan.report.estimate import title
+from zeroplan.search import Candidate
+from zeroplan.specs.job import Job
+from zeroplan.units import gb, gib, seconds
+
+MOST_ROWS = 8
+
+
+def details(plan: Plan, assumed: tuple[str, ...], target: str) -> list[RenderableType]:
+    """What `recommend` prints below its answer."""
+    parts: list[RenderableType] = [""]
+    if plan.chosen:
+        parts += [heading("The plan"), _plan_table(plan.chosen), ""]
+    if plan.rejected:
+        parts += [heading("Why the others lost" if plan.chosen else "Nearest to fitting"), _others(plan), ""]
+    if plan.ways_out:
+        parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), ""]
+    if plan.chosen and target == "hf":
+        arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job).items())
+        parts += [Text(f"TrainingArguments({arguments}, deepspeed=\"ds_config.json\")"), ""]
+    if plan.chosen:
+        parts.append(Text("Write the config: add -o ds_config.json (--for deepspeed for every value)."))
+    if assumed:
+        parts.append(Text("assumed: " + "; ".join(assumed), style="dim"))
+    return parts
+
+
+def answer(job: Job, plan: Plan) -> Text:
+    gpus = f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
+    what = f"{title(job.model)} on {gpus}"
+    if plan.chosen is None:
+        nearest = plan.rejected[0]
+        return Text(
+            f"{what}: nothing fits. Nearest: {label(nearest.candidate)} {nearest.reason}.", style="bold red"
+        )
+    fit = plan.chosen.fit.gpu
+    room = f" of {gib(fit.capacity)}" if fit.capacity is not None else ""
+    return Text(f"{what}: {label(plan.chosen)}. {gib(fit.needed)}{room} per GPU.", style="bold green")
+
+
+def _plan_table(chosen: Candidate) -> Table:
+    strategy, job = chosen.strategy, chosen.job
+    grid = table(["", ""])
+    grid.columns[1].justify = "left"
+    grid.columns[1].no_wrap = False
+    sequences = strategy.micro_batch * strategy.grad_accum * job.ranks
+    rows = [
+        ("ZeRO stage", str(strategy.stage)),
+        ("batch", f"micro-batch {strategy.micro_batch} × accumulation {strategy.grad_accum} × {job.ranks} GPUs"
+         f" = {sequences} sequences of {job.workload.seq} tokens a step"),
+        ("checkpointing", strategy.checkpointing),
+        ("offload", _offload(chosen)),
+        ("buckets", f"reduce {strategy.reduce_bucket_size:,} elements"
+         + (f", prefetch {strategy.prefetch_bucket_size:,}" if strategy.stage == 3 else "")),
+        ("GPU memory", f"held {gib(total(chosen.ledger.gpu.resident))}, peak {gib(total(chosen.ledger.gpu.peak.lines))}"
+         f" in {chosen.ledger.gpu.peak.phase}, {_room(chosen.fit.gpu)}"),
+    ]  # fmt: skip
+    for key in ("host", "nvme"):
+        tier: TierFit = getattr(chosen.fit, key)
+        if tier.needed and (tier.capacity is not None or strategy.offload_optimizer):
+            rows.append((PLACES[key], f"{gib(tier.needed)}, {_room(tier)}"))
+    sent = sum(t.wire_bytes * (strategy.grad_accum if t.when == "micro_step" else 1) for t in chosen.ledger.traffic)
+    rows.append(("sent per GPU", f"{gb(sent)} a step"))
+    rows.append(("step", f"about {seconds(chosen.time.total)}: a rough clock for ranking, compared with no run yet"))
+    for name, value in rows:
+        grid.add_row(name, value)
+    return grid
+
+
+def _room(tier: TierFit) -> str:
+    if tier.headroom is None:
+        return "capacity not stated"
+    return f"{gib(tier.headroom)} free" if tier.headroom >= 0 else f"{gib(-tier.headroom)} too many"
+
+
+def _offload(chosen: Candidate) -> str:
+    parts = {"optimizer": chosen.strategy.offload_optimizer, "parameters": chosen.strategy.offload_param}
+    return ", ".join(f"{name} on {part.device}" for name, part in parts.items() if part) or "none"
+
+
+def _others(plan: Plan) -> Table:
+    grid = table(["", ""])
+    grid.columns[1].justify = "left"
+    grid.columns[1].no_wrap = False
+    for rejected in plan.rejected[:MOST_ROWS]:
+        grid.add_row(label(rejected.candidate), rejected.reason)
+    return grid
