@@ -28,7 +28,7 @@ class SpecError(ZeroplanError):
 
 class UnknownNameError(ZeroplanError):
     def __init__(self, kind: str, name: str, known: Iterable[str], way_out: str = "") -> None:
-        import difflib  # only on the way to an error  # noqa: PLC0415
+        import difflib  # only on the way to an error
 
         known = sorted(known)
         near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4)

@@ -31,8 +31,8 @@ class Provenance(NamedTuple):
 @cache
 def provenance(rule: Rule) -> Provenance:
     """Equation, meaning and source of a formula, read from its docstring."""
-    first, _, rest = (rule.__doc__ or "").strip().partition("\n")
-    match = re.fullmatch(r"(.+?) -- (.+) \[(\S+?)(?: (.+))?\]\.", first.strip())
+    first, _, rest = (rule.__doc__ or "").strip().partition("\n\n")
+    match = re.fullmatch(r"(.+?) -- (.+) \[(\S+?)(?: (.+))?\]\.", " ".join(first.split()))
     if match is None or match[3] not in SOURCES:
         raise AssertionError(f"{rule.__name__}: docstring is not 'equation -- meaning [Source place].'")
     return Provenance(match[1], match[2], match[3], match[4] or "", " ".join(rest.split()))

@@ -68,9 +68,7 @@ def plan(job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = Tr
     """The fastest strategy that fits `job`'s cluster; ties go to the simplest. Settled fields are kept."""
     per_gpu = _per_gpu(job, settled)
     sizes = micro_batches(per_gpu, settled)
-    found = [
-        best_micro_batch(job.at(**choice), sizes, per_gpu, reserve) for choice in choices(job, settled)
-    ]
+    found = [best_micro_batch(job.at(**choice), sizes, per_gpu, reserve) for choice in choices(job, settled)]
     fitting = [best for best, _larger in found if best.fit.fits is not False]
     if not fitting:
         failing = sorted((best for best, _larger in found), key=lambda c: c.fit.gpu.needed)
@@ -82,7 +80,7 @@ def plan(job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = Tr
     chosen = min((c for c in fitting if c.throughput >= enough), key=simplicity)
     larger = next((bigger for best, bigger in found if best is chosen), None)
     others = [best for best, _larger in found if best is not chosen]
-    rejected = tuple(Rejected(c, _reason(c, chosen)) for c in _neighbours(chosen, larger, others))
+    rejected = tuple(Rejected(c, _reason(c, chosen)) for c in _neighbours(larger, others))
     return Plan(chosen, rejected, (), len(found) * len(sizes))
 
 
@@ -94,7 +92,7 @@ def _per_gpu(job: Job, settled: dict[str, Any]) -> int:
     return max(total // job.ranks, int(settled.get("grad_accum", 1)))
 
 
-def _neighbours(chosen: Candidate, larger: Candidate | None, others: list[Candidate]) -> list[Candidate]:
+def _neighbours(larger: Candidate | None, others: list[Candidate]) -> list[Candidate]:
     """The larger micro-batch, then the best of each other stage, offload and checkpointing."""
     picked = [larger] if larger else []
     best: dict[tuple[object, ...], Candidate] = {}
@@ -160,7 +158,9 @@ _LOOSENED: dict[str, Callable[[Any], str]] = {
 def _shorter(job: Job, settled: dict[str, Any], attempt: Callable[[str, Job, dict[str, Any]], bool]) -> None:
     seq = job.workload.seq // 2
     while seq >= 256:
-        if attempt(f"a sequence of {seq} (--seq {seq})", job._replace(workload=job.workload._replace(seq=seq)), settled):
+        if attempt(
+            f"a sequence of {seq} (--seq {seq})", job._replace(workload=job.workload._replace(seq=seq)), settled
+        ):
             return
         seq //= 2
 

@@ -32,9 +32,7 @@ def read_count(text: str, what: str = "--params", example: str = "7B, 350M or 6.
         raise QuantityError(f"{what}: found {shown(text)}, expected a count; write {example}")
     value = _exact(match[1]) * factor
     if value != int(value) or not 1 <= value <= LARGEST_COUNT:
-        raise QuantityError(
-            f"{what}: found {shown(text)}, expected a whole number from 1 to 1000T; write {example}"
-        )
+        raise QuantityError(f"{what}: found {shown(text)}, expected a whole number from 1 to 1000T; write {example}")
     return int(value)
 
 

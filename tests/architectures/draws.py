@@ -201,11 +201,7 @@ def spell(config: Draw, family: str, rng: random.Random, **values: int) -> None:
 
 def positions(config: Draw, family: str, rng: random.Random) -> None:
     if rng.random() < 0.6 or family in ("gpt_bigcode", "gptj", "bert"):
-        name = (
-            rng.choice(["n_positions", "max_position_embeddings"])
-            if family in GPT
-            else "max_position_embeddings"
-        )
+        name = rng.choice(["n_positions", "max_position_embeddings"]) if family in GPT else "max_position_embeddings"
         config[name] = rng.randint(5, 200)
     layers = config.get("num_hidden_layers", config.get("n_layer", 2))
     if family in ROTARY and rng.random() < 0.15:
@@ -213,26 +209,33 @@ def positions(config: Draw, family: str, rng: random.Random) -> None:
         config["layer_types"] = [rng.choice(kinds) for _ in range(layers + (rng.random() < 0.1))]
 
 
+KINDS = ["default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional", "su", "mrope"]
+LONG_KINDS = ["default", "longrope", "longrope", "yarn", "su", "linear"]
+
+
+def rotated_pairs(config: Draw) -> int:
+    head = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    return int(head * config.get("partial_rotary_factor", 1.0)) // 2
+
+
 def ropes(config: Draw, family: str, rng: random.Random) -> None:
     how = rng.random()
     if how < 0.35:
         return
-    kind = rng.choice(
-        ["default", "linear", "dynamic", "yarn", "llama3", "longrope", "proportional", "su", "mrope"]
-    )
+    kind = rng.choice(LONG_KINDS if family == "phi3" else KINDS)
     settings: Draw = {rng.choice(["type", "rope_type"]): kind}
     if kind in ("linear", "dynamic", "yarn", "llama3") or rng.random() < 0.2:
         settings["factor"] = rng.choice([2, 4.0])
     if kind == "llama3":
         settings |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 4}
     if kind in ("longrope", "su"):
-        count = rng.randint(1, 8)
+        count = rng.choice([rng.randint(1, 8), rotated_pairs(config)])
         settings |= {"short_factor": [1.0] * count, "long_factor": [2] * count}
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and family != "phi3":
         settings["partial_rotary_factor"] = rng.choice([0.25, 0.5, 0.7])
     if rng.random() < 0.3:
         settings["rope_theta"] = 5000.0
-    if rng.random() < 0.2:
+    if rng.random() < 0.2 and family != "phi3":
         config["partial_rotary_factor"] = 0.5
     name = "rope_scaling" if how < 0.7 else "rope_parameters"
     if family == "gemma3_text" and name == "rope_parameters":
@@ -240,9 +243,7 @@ def ropes(config: Draw, family: str, rng: random.Random) -> None:
             "full_attention": settings,
             "sliding_attention": rng.choice([None, {"rope_type": "default"}]),
         }
-        config.pop(
-            "layer_types", None
-        )  # with former names in it, transformers does not complete nested settings
+        config.pop("layer_types", None)  # with former names in it, transformers does not complete nested settings
     if family == "starcoder2" and config.get("head_dim", 0) is None:
         del config["head_dim"]  # an explicit null and yarn: transformers fails, here it is read as left out
     config[name] = settings

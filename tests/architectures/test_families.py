@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Module
@@ -23,6 +24,7 @@ from zeroplan.architectures.read import (
     accepted_architectures,
     build_module,
     config_class,
+    known_fields,
     read_config,
 )
 from zeroplan.architectures.registry import FAMILIES
@@ -46,9 +48,7 @@ def shapes(module: Module) -> Shapes:
 
 @cache
 def preset(name: str) -> dict[str, Any]:
-    config: dict[str, Any] = yaml.safe_load((ROOT / "presets" / "models" / f"{name}.yaml").read_text())[
-        "config"
-    ]
+    config: dict[str, Any] = yaml.safe_load((ROOT / "presets" / "models" / f"{name}.yaml").read_text())["config"]
     return config
 
 
@@ -91,11 +91,7 @@ def test_every_tensor_of_one_model_a_family(model: str) -> None:
     in_layer = re.compile(r"^.*?\.(?:layers|h|layer)\.(\d+)\.")
     assert [pair for pair in found if not in_layer.match(pair[0])] == expected.pop("")
     for index, tensors in expected.items():
-        mine = [
-            (m.string[m.end() :], shape)
-            for name, shape in found
-            if (m := in_layer.match(name)) and m[1] == index
-        ]
+        mine = [(m.string[m.end() :], shape) for name, shape in found if (m := in_layer.match(name)) and m[1] == index]
         assert mine == tensors
     buffers = {name: buffer.shape for name, buffer in module.named_buffers()}
     listed = re.search(r"buffers \(not parameters\): (\[.*?\])", sections()[model])
@@ -104,7 +100,7 @@ def test_every_tensor_of_one_model_a_family(model: str) -> None:
         assert buffers[name] == shape
 
 
-# What transformers' config leaves null and its model fills in, as ours does; and what changes nothing we count.
+# What transformers' config leaves null and its model fills in; and what changes nothing that we count.
 FILLED = {"n_inner", "num_ln_in_parallel_attn"}
 UNREAD = {
     "deepseek_v2": {"qk_head_dim"},
@@ -135,6 +131,32 @@ def test_null_where_transformers_reads_null(family: str) -> None:
         elif name in config_class(family, "test").not_null:
             with pytest.raises(SpecError):
                 build(config)
+
+
+def typed(config: dict[str, Any]) -> Config:
+    """As a file is read: its types checked by pydantic first."""
+    cls = config_class(config["model_type"], "config.json")
+    read: Config = TypeAdapter(cls).validate_json(json.dumps(known_fields(config)), strict=True)
+    read.validate("config.json")
+    return read
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["preset"])
+def test_presets_have_the_declared_types(row: dict[str, str]) -> None:
+    assert typed(preset(row["preset"])) == read_config(preset(row["preset"]), "config.json")[1]
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_null_where_transformers_refuses_null(family: str) -> None:
+    cls = config_class(family, "test")
+    nullable = {name for name, what in DEFAULTS[family]["null"].items() if what["model"] == "builds"}
+    nullable |= {name for name, what in DEFAULTS[family]["undeclared"].items() if what.get("null") == "builds"}
+    for name in {name for field in cls.readable() for name in cls.names(field)} & set(DEFAULTS[family]["defaults"]):
+        if name in nullable:
+            typed({"model_type": family, name: None})
+            continue
+        with pytest.raises((ValidationError, SpecError)):
+            typed({"model_type": family, name: None})
 
 
 BAD: list[dict[str, Any]] = [
@@ -202,9 +224,7 @@ NASTY: dict[str, list[Any]] = {
 def nasty(cls: type[Config], rng: random.Random) -> dict[str, Any]:
     """Values of the declared types, none of them sensible."""
     types = {
-        name: kind
-        for base in reversed(cls.__mro__)
-        for name, kind in getattr(base, "__annotations__", {}).items()
+        name: kind for base in reversed(cls.__mro__) for name, kind in getattr(base, "__annotations__", {}).items()
     }
     fields = {}
     for name in rng.sample(sorted(cls.readable()), 4):

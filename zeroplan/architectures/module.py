@@ -44,9 +44,7 @@ class Module:
     children: dict[str, Module]
 
     def __init__(self) -> None:
-        vars(self).update(
-            parameters={}, buffers={}, children={}
-        )  # past __setattr__: thousands of these are made
+        vars(self).update(parameters={}, buffers={}, children={})  # past __setattr__: thousands of these are made
 
     def __setattr__(self, name: str, value: object) -> None:
         if isinstance(value, Parameter):

@@ -26,7 +26,10 @@ def gpu(name: str) -> Gpu:
             for precision, entry in content.get("peak", {}).items()
         },
         context=_size(content["context"], f"{found}.context") if "context" in content else None,
-        **rates,
+        memory_bandwidth=rates.get("memory_bandwidth"),
+        sustained_matmul=rates.get("sustained_matmul"),
+        link=rates.get("link"),
+        host_link=rates.get("host_link"),
     )
 
 

@@ -65,7 +65,7 @@ def from_hub(name: str) -> Model:
     """org/name through huggingface_hub (an optional extra), which keeps it in the local cache."""
     way_out = f"download its config.json and write --model {name.rsplit('/', 1)[-1]}/config.json, or --params"
     try:
-        from huggingface_hub import hf_hub_download  # optional extra  # noqa: PLC0415
+        from huggingface_hub import hf_hub_download  # optional extra
     except ImportError:
         raise SpecError(
             f"--model {name}", "no preset and nothing in the local Hugging Face cache",
@@ -75,14 +75,14 @@ def from_hub(name: str) -> Model:
         return from_file(Path(hf_hub_download(name, "config.json")), name=name)
     except ZeroplanError:
         raise
-    except Exception as error:  # the Hub's client raises requests', httpx's and its own  # noqa: BLE001
+    except Exception as error:  # the Hub's client raises requests', httpx's and its own
         reason = type(error).__name__
         raise SpecError(f"--model {name}", f"no answer from the Hub ({reason})", "its config.json", way_out) from error
 
 
 def _validated(kind: type[Config], fields: dict[str, Any], place: str) -> Config:
     """Types checked strictly, as transformers does: a file is not trusted."""
-    from pydantic import TypeAdapter, ValidationError  # 80 ms, only for files  # noqa: PLC0415
+    from pydantic import TypeAdapter, ValidationError  # 80 ms, only for files
 
     try:
         return TypeAdapter(kind).validate_json(json.dumps(fields), strict=True)

@@ -49,7 +49,7 @@ def _text(kind: str, name: str) -> str:
 
 
 def _parsed(kind: str, name: str) -> dict[str, Any]:
-    import yaml  # 20 ms, and not every run needs a preset  # noqa: PLC0415
+    import yaml  # 20 ms, and not every run needs a preset
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     content = yaml.load(_text(kind, name), Loader=loader)  # noqa: S506  (it is the safe loader)

@@ -62,7 +62,9 @@ def recommend(
     ] = None,
     target: Annotated[
         str,
-        typer.Option("--for", metavar="hf|deepspeed", help="Whether the Trainer fills \"auto\", or every value is written."),
+        typer.Option(
+            "--for", metavar="hf|deepspeed", help='Whether the Trainer fills "auto", or every value is written.'
+        ),
     ] = "hf",
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     json: Json = False,
@@ -90,9 +92,7 @@ def explain(
 
 @app.command()
 def models(
-    name: Annotated[
-        str | None, typer.Argument(help="Show every tensor of this model.", show_default=False)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="Show every tensor of this model.", show_default=False)] = None,
     *,
     json: Json = False,
 ) -> None:

@@ -7,7 +7,8 @@ import typer
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
-from zeroplan.deepspeed.keys import KEYS, Key, key
+from zeroplan.deepspeed.keys import KEYS, key
+from zeroplan.deepspeed.keys.key import Key
 from zeroplan.errors import UnknownNameError
 from zeroplan.ledger import Line, Transfer
 from zeroplan.specs.job import Job

@@ -91,5 +91,3 @@ def _listed(command: str, columns: list[str], rows: list[dict[str, Any]], *, jso
         grid.add_row(*(str(row[column]) for column in columns))
     console.show(console.heading(f"{len(rows)} {command}"), grid)
     return 0
-
-

@@ -1,5 +1,6 @@
 """The options that commands share, declared once. Values stay text here: `request` reads them, and its errors
-say what to write. Panels group them in the help."""
+say what to write. Panels group them in the help.
+"""
 
 # No `from __future__ import annotations` here: typer evaluates each string at start-up, which costs milliseconds.
 import inspect
@@ -48,9 +49,9 @@ class Options:
     checkpointing: Annotated[
         Text, _option("--checkpointing", JOB, "Activation checkpointing.", "none|selective|full")
     ] = None
-    attention: Annotated[
-        Text, _option("--attention", JOB, "Attention implementation (sdpa).", "eager|sdpa|flash")
-    ] = None
+    attention: Annotated[Text, _option("--attention", JOB, "Attention implementation (sdpa).", "eager|sdpa|flash")] = (
+        None
+    )
     stage: Annotated[Text, _option("--stage", JOB, "ZeRO stage (all four when left out).", "0|1|2|3")] = None
     offload_optimizer: Annotated[
         Text, _option("--offload-optimizer", JOB, "Where optimizer states live.", "none|cpu|nvme")

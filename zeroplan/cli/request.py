@@ -98,10 +98,10 @@ def _model(options: Options, assumed: list[str], default_params: str | None) -> 
     if options.params is not None and options.model is not None:
         raise ContradictionError("--params and --model both name a model; keep --model, it is exact")
     if options.model is not None:
-        from zeroplan.catalog.models import model  # noqa: PLC0415
+        from zeroplan.catalog.models import model
 
         return model(options.model)
-    from zeroplan.architectures.infer import infer  # noqa: PLC0415
+    from zeroplan.architectures.infer import infer
 
     text = options.params or default_params
     if text is None:
@@ -125,7 +125,9 @@ def _flags(options: Options) -> dict[str, Any]:
             continue
         if value not in choices:
             flag = "--" + name.replace("_", "-")
-            raise QuantityError(f"{flag}: found {shown(value)}, expected {', '.join(choices)}; write {flag} {choices[-1]}")
+            raise QuantityError(
+                f"{flag}: found {shown(value)}, expected {', '.join(choices)}; write {flag} {choices[-1]}"
+            )
         settled[name] = value
         if name.startswith("offload"):
             settled[name] = None if value == "none" else Offload(device=value)
@@ -138,8 +140,8 @@ def _flags(options: Options) -> dict[str, Any]:
 
 def _merge_config(options: Options, settled: dict[str, Any], model: Model, assumed: list[str]) -> int | None:
     """Add what the ds_config.json states; an option that says otherwise is an error."""
-    from zeroplan.catalog.files import read_object  # noqa: PLC0415
-    from zeroplan.deepspeed.read import read_config, trainer_fills  # noqa: PLC0415
+    from zeroplan.catalog.files import read_object
+    from zeroplan.deepspeed.read import read_config, trainer_fills
 
     assert options.config is not None
     place = "standard input" if options.config == "-" else options.config

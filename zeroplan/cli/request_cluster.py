@@ -17,7 +17,7 @@ def read_cluster(options: Options, assumed: list[str], default_gpus: int) -> Clu
     """Nodes, GPUs and capacities. What a bare number stands for is added to `assumed`."""
     cluster = Cluster()
     if options.cluster is not None:
-        from zeroplan.catalog.hardware import cluster as preset  # noqa: PLC0415
+        from zeroplan.catalog.hardware import cluster as preset
 
         cluster = preset(options.cluster)
     cluster = _counted(options, cluster, assumed, default_gpus)
@@ -34,7 +34,7 @@ def _counted(options: Options, cluster: Cluster, assumed: list[str], default: in
     if options.hostfile is not None:
         if options.gpus is not None:
             raise ContradictionError("--gpus and --hostfile both count the GPUs; keep one")
-        from zeroplan.catalog.hostfile import read_hostfile  # noqa: PLC0415
+        from zeroplan.catalog.hostfile import read_hostfile
 
         slots = read_hostfile(options.hostfile)
         if len(set(slots.values())) > 1:
@@ -74,20 +74,24 @@ def _nodes(text: str, cluster: Cluster, assumed: list[str]) -> Cluster:
 
 def _card(options: Options, cluster: Cluster, assumed: list[str]) -> Cluster:
     if options.gpu is not None:
-        from zeroplan.catalog.hardware import gpu  # noqa: PLC0415
+        from zeroplan.catalog.hardware import gpu
 
         card = gpu(options.gpu)
         if cluster.gpu and cluster.gpu.name != card.name:
-            raise ContradictionError(f"--gpu {card.name} contradicts --cluster {cluster.name}, which has {cluster.gpu.name}")
+            raise ContradictionError(
+                f"--gpu {card.name} contradicts --cluster {cluster.name}, which has {cluster.gpu.name}"
+            )
         cluster = cluster._replace(gpu=card, capacity=int(card.memory.value))
     if options.gpu_mem is None:
         return cluster
     if re.fullmatch(r"[0-9]{1,4}", options.gpu_mem) and int(options.gpu_mem) > 0:
-        from zeroplan.catalog.hardware import gpu_of_class  # noqa: PLC0415
+        from zeroplan.catalog.hardware import gpu_of_class
 
         card = gpu_of_class(int(options.gpu_mem))
+        shown_by_torch = gib(card.memory.value)
         assumed.append(
-            f"an {options.gpu_mem} GB card shows PyTorch {gib(card.memory.value)} ({card.title}; --gpu-mem {options.gpu_mem}GiB for the round number)"
+            f"a {options.gpu_mem} GB card shows PyTorch {shown_by_torch} ({card.title}; write "
+            f"--gpu-mem {options.gpu_mem}GiB for the round number)"
         )
         return cluster._replace(gpu=cluster.gpu or card, capacity=int((cluster.gpu or card).memory.value))
     return cluster._replace(capacity=read_bytes(options.gpu_mem, "--gpu-mem"))

@@ -36,9 +36,7 @@ def activations(job: Job) -> Activations:
         kept = [line("activations", forms.layers_saved, layer_bytes=layer, layers=shape.layers)]
     kept.append(line("final norm and head input", forms.head_input, t=tokens, h=shape.hidden, w=w))
     inner = line("one layer at work", forms.one_layer, layer_bytes=layer)
-    flight = line(
-        "activation gradients", forms.layer_gradients, t=tokens, f=width_at_work(job), h=shape.hidden, w=w
-    )
+    flight = line("activation gradients", forms.layer_gradients, t=tokens, f=width_at_work(job), h=shape.hidden, w=w)
     return Activations(
         saved=(*kept, _logits(job, 4)),
         forward=(*kept, _logits(job, 10 if w == 2 else 8)),

@@ -21,6 +21,4 @@ def ledger(job: Job, accounting: str = "deepspeed") -> Ledger:
         return Ledger("deepspeed", stage_0.gpu(job, alive), stages_1_2.host(job), traffic=traffic(job))
     if job.strategy.stage < 3:
         return Ledger("deepspeed", stages_1_2.gpu(job, alive), stages_1_2.host(job), traffic=traffic(job))
-    return Ledger(
-        "deepspeed", stage_3.gpu(job, alive), stage_3.host(job), stage_3.nvme(job), traffic=traffic(job)
-    )
+    return Ledger("deepspeed", stage_3.gpu(job, alive), stage_3.host(job), stage_3.nvme(job), traffic=traffic(job))

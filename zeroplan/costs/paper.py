@@ -52,7 +52,5 @@ def ledger(job: Job, activations: Activations) -> Ledger:
         "forward": [activations.forward],
         "backward": [activations.loss_backward, activations.layer_backward],
     }
-    moments = [
-        Moment(phase, phase, (*held, *lines)) for phase in PHASES for lines in extra.get(phase, [()])
-    ]
+    moments = [Moment(phase, phase, (*held, *lines)) for phase in PHASES for lines in extra.get(phase, [()])]
     return Ledger("paper", Tier(held, tuple(moments)), traffic=traffic(job))

@@ -51,10 +51,7 @@ def step_time(job: Job, ledger: Ledger) -> StepTime:
     work = _compute(job)
     micro = sum(_seconds(job.cluster, t.wire_bytes, t.calls) for t in ledger.traffic if t.when == "micro_step")
     last = sum(_seconds(job.cluster, t.wire_bytes, t.calls) for t in ledger.traffic if t.when == "step")
-    if strategy.overlaps:
-        exposed = max(work, micro) + EXPOSED * min(work, micro) - work
-    else:
-        exposed = micro
+    exposed = max(0.0, micro - work) + EXPOSED * min(work, micro) if strategy.overlaps else micro
     offload, optimizer = _update(job)
     return StepTime(steps * work, steps * exposed + last, offload, optimizer)
 

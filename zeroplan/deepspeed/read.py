@@ -12,7 +12,7 @@ from zeroplan.deepspeed.keys import STRICT_SECTIONS, children, key
 from zeroplan.deepspeed.values import checked
 from zeroplan.errors import ContradictionError, SpecError, UnknownNameError, shown
 from zeroplan.specs.optimizer import OPTIMIZERS
-from zeroplan.specs.strategy import Offload, Strategy
+from zeroplan.specs.strategy import Offload
 
 AUTO = "auto"
 # ds_config key -> field of Strategy
@@ -50,15 +50,18 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     _refuse_unknown(config, place)
     zero = _section(config, "zero_optimization", place)
     fields: dict[str, Any] = {"stage": checked(zero, "zero_optimization", "stage", place, 0)}
-    for key, name in ZERO_FIELDS.items():
-        if zero.get(key, AUTO) not in (AUTO, None):
-            fields[name] = checked(zero, "zero_optimization", key, place)
+    for entry, name in ZERO_FIELDS.items():
+        if zero.get(entry, AUTO) not in (AUTO, None):
+            fields[name] = checked(zero, "zero_optimization", entry, place)
     fields |= _offloads(zero, fields["stage"], place, notes)
     fields |= _precision(config, place)
     fields |= _optimizer(config, place)
-    for key, name in (("train_micro_batch_size_per_gpu", "micro_batch"), ("gradient_accumulation_steps", "grad_accum")):
-        if config.get(key, AUTO) not in (AUTO, None):
-            fields[name] = _batch(config, key, place)
+    for entry, name in (
+        ("train_micro_batch_size_per_gpu", "micro_batch"),
+        ("gradient_accumulation_steps", "grad_accum"),
+    ):
+        if config.get(entry, AUTO) not in (AUTO, None):
+            fields[name] = _batch(config, entry, place)
     if isinstance(config.get("gradient_clipping"), int | float):
         fields["gradient_clipping"] = float(config["gradient_clipping"])
     total = None if config.get("train_batch_size", AUTO) in (AUTO, None) else _batch(config, "train_batch_size", place)
@@ -153,9 +156,9 @@ def _optimizer(config: dict[str, Any], place: str) -> dict[str, str]:
 
 def _autos(section: dict[str, Any], prefix: str = "") -> list[str]:
     paths = []
-    for key, value in section.items():
+    for name, value in section.items():
         if value == AUTO:
-            paths.append(prefix + key)
+            paths.append(prefix + name)
         elif isinstance(value, dict):
-            paths += _autos(value, f"{prefix}{key}.")
+            paths += _autos(value, f"{prefix}{name}.")
     return paths

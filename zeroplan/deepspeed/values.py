@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from zeroplan.deepspeed.keys import KEYS, Key
+from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.keys.key import Key
 from zeroplan.errors import SpecError, shown
 
 TRUE, FALSE = {"true", "1", "on", "yes", "t", "y"}, {"false", "0", "off", "no", "f", "n"}

@@ -14,7 +14,13 @@ TARGETS = ("hf", "deepspeed")
 LEARNING_RATE = 1e-5
 """A placeholder: the learning rate is the user's to choose."""
 NVME_PATH = "/local_nvme"
-AIO = {"block_size": 1048576, "queue_depth": 8, "intra_op_parallelism": 1, "single_submit": False, "overlap_events": True}
+AIO = {
+    "block_size": 1048576,
+    "queue_depth": 8,
+    "intra_op_parallelism": 1,
+    "single_submit": False,
+    "overlap_events": True,
+}
 
 
 def ds_config(job: Job, target: str = "hf") -> dict[str, Any]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 def rms_norm(t: int, h: int, w: int) -> int:
-    """(4 + 2·w)·T·h + 4·T -- input and rstd in fp32, the normalized input, and the next linear's input [transformers models/llama/modeling_llama.py]."""
+    """(4 + 2·w)·T·h + 4·T -- input and rstd in fp32, the normalized input, and the next linear's input
+    [transformers models/llama/modeling_llama.py].
+    """
     return (4 + 2 * w) * t * h + 4 * t
 
 
@@ -14,12 +16,16 @@ def layer_norm(t: int, h: int, w: int) -> int:
 
 
 def attention_fused(t: int, q: int, kv: int, a: int, w: int) -> int:
-    """2·w·(T·q + T·k) + 4·T·n -- queries, keys, values, the output and the log-sum-exp [transformers integrations/sdpa_attention.py]."""
+    """2·w·(T·q + T·k) + 4·T·n -- queries, keys, values, the output and the log-sum-exp [transformers
+    integrations/sdpa_attention.py].
+    """
     return 2 * w * (t * q + t * kv) + 4 * t * a
 
 
 def attention_eager(t: int, s: int, q: int, a: int, w: int) -> int:
-    """4·w·T·q + (4 + w)·n·T·s -- as fused with keys and values repeated, and the scores' softmax in fp32 and again in w [transformers models/llama/modeling_llama.py]."""
+    """4·w·T·q + (4 + w)·n·T·s -- as fused with keys and values repeated, and the scores' softmax in fp32 and again
+    in w [transformers models/llama/modeling_llama.py].
+    """
     return 4 * w * t * q + (4 + w) * a * t * s
 
 
@@ -34,7 +40,9 @@ def plain_mlp(t: int, f: int, w: int) -> int:
 
 
 def routed_experts(t: int, h: int, f: int, e: int, top: int, w: int) -> int:
-    """w·κ·T·(2·h + 4·f) + T·(4·E + 40·κ) -- inputs, outputs and MLP of the experts a token visits, and routing indices [transformers integrations/moe.py]."""
+    """w·κ·T·(2·h + 4·f) + T·(4·E + 40·κ) -- inputs, outputs and MLP of the experts a token visits, and routing
+    indices [transformers integrations/moe.py].
+    """
     return w * top * t * (2 * h + 4 * f) + t * (4 * e + 40 * top)
 
 
@@ -64,5 +72,5 @@ def head_input(t: int, h: int, w: int) -> int:
 
 
 def logits(t: int, v: int, logit_bytes: int) -> int:
-    """λ·T·D -- logits, their fp32 copy and log-probabilities, gradients in backward [transformers loss/loss_utils.py]."""
+    """λ·T·D -- logits, their fp32 copy and log-probabilities, gradients [transformers loss/loss_utils.py]."""
     return logit_bytes * t * v

@@ -17,12 +17,16 @@ def whole_gradients(psi: int, g: int) -> int:
 
 
 def own_gradients(own: int, g: int) -> int:
-    """g·O -- whole tensors that touch this rank's partition wait for the step [DeepSpeed runtime/zero/stage_1_and_2.py]."""
+    """g·O -- whole tensors that touch this rank's partition wait for the step [DeepSpeed
+    runtime/zero/stage_1_and_2.py].
+    """
     return g * own
 
 
 def gathered_parameters(live: int, w: int) -> int:
-    """w·V -- parameters gathered for the layers at work and prefetched [DeepSpeed runtime/zero/partitioned_param_coordinator.py]."""
+    """w·V -- parameters gathered for the layers at work and prefetched [DeepSpeed
+    runtime/zero/partitioned_param_coordinator.py].
+    """
     return w * live
 
 
@@ -57,7 +61,9 @@ def group_fp32_gradients(group: int) -> int:
 
 
 def offload_scratch(largest: int, g: int) -> int:
-    """g·Λ -- scratch of the largest tensor's size for gradients bound for the host [DeepSpeed runtime/zero/stage_1_and_2.py]."""
+    """g·Λ -- scratch of the largest tensor's size for gradients bound for the host [DeepSpeed
+    runtime/zero/stage_1_and_2.py].
+    """
     return g * largest
 
 
@@ -72,7 +78,9 @@ def swap_buffers(buffer_count: int, buffer_size: int, w: int, ranks: int) -> int
 
 
 def pinned_on_node(size: int, ranks: int) -> int:
-    """r·2^⌈log2 S⌉ -- page-locked: torch rounds each rank's block up to a power of two [torch aten/src/ATen/core/CachingHostAllocator.h]."""
+    """r·2^⌈log2 S⌉ -- page-locked: torch rounds each rank's block up to a power of two [torch
+    aten/src/ATen/core/CachingHostAllocator.h].
+    """
     return ranks * power_of_two(size)
 
 

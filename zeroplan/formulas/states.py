@@ -74,5 +74,5 @@ def shard_states(shards: int, m: int) -> int:
 
 
 def persistent_parameters(persistent: int, w: int) -> int:
-    """w·Q -- tensors under stage3_param_persistence_threshold stay whole [DeepSpeed runtime/zero/parameter_offload.py]."""
+    """w·Q -- tensors under the persistence threshold stay whole [DeepSpeed runtime/zero/parameter_offload.py]."""
     return w * persistent

@@ -24,7 +24,9 @@ def gather_flat(flat: int, w: int) -> int:
 
 
 def gather_parameters(psi: int, w: int) -> int:
-    """w·Ψ -- each tensor gathered once on the pass, prefetch and reuse aside [DeepSpeed runtime/zero/partitioned_param_coordinator.py]."""
+    """w·Ψ -- each tensor gathered once on the pass, prefetch and reuse aside [DeepSpeed
+    runtime/zero/partitioned_param_coordinator.py].
+    """
     return w * psi
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from zeroplan.deepspeed.keys import Key
+from zeroplan.deepspeed.keys.key import Key
 from zeroplan.ledger import Line, Transfer, provenance
 from zeroplan.report.console import heading, table
 from zeroplan.sources import SOURCES

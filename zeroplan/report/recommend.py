@@ -30,7 +30,7 @@ def details(plan: Plan, assumed: tuple[str, ...], target: str) -> list[Renderabl
         parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), ""]
     if plan.chosen and target == "hf":
         arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job).items())
-        parts += [Text(f"TrainingArguments({arguments}, deepspeed=\"ds_config.json\")"), ""]
+        parts += [Text(f'TrainingArguments({arguments}, deepspeed="ds_config.json")'), ""]
     if plan.chosen:
         parts.append(Text("Write the config: add -o ds_config.json (--for deepspeed for every value)."))
     if assumed:
@@ -43,9 +43,7 @@ def answer(job: Job, plan: Plan) -> Text:
     what = f"{title(job.model)} on {gpus}"
     if plan.chosen is None:
         nearest = plan.rejected[0]
-        return Text(
-            f"{what}: nothing fits. Nearest: {label(nearest.candidate)} {nearest.reason}.", style="bold red"
-        )
+        return Text(f"{what}: nothing fits. Nearest: {label(nearest.candidate)} {nearest.reason}.", style="bold red")
     fit = plan.chosen.fit.gpu
     room = f" of {gib(fit.capacity)}" if fit.capacity is not None else ""
     return Text(f"{what}: {label(plan.chosen)}. {gib(fit.needed)}{room} per GPU.", style="bold green")

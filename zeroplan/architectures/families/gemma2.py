@@ -40,9 +40,7 @@ class Gemma2Config(RotaryConfig):
     def derive(self) -> None:
         super().derive()
         if self.layer_types is None:
-            self.layer_types = self.each_layer(
-                lambda index: "full_attention" if index % 2 else "sliding_attention"
-            )
+            self.layer_types = self.each_layer(lambda index: "full_attention" if index % 2 else "sliding_attention")
 
 
 class FourNormLayer(Layer):

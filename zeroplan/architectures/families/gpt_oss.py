@@ -39,9 +39,7 @@ class GptOssConfig(MoEConfig):
     def derive(self) -> None:
         super().derive()
         if self.layer_types is None:
-            self.layer_types = self.each_layer(
-                lambda index: "full_attention" if index % 2 else "sliding_attention"
-            )
+            self.layer_types = self.each_layer(lambda index: "full_attention" if index % 2 else "sliding_attention")
         if self.rope_parameters is None:
             self.rope_parameters = yarn()
 

@@ -60,9 +60,7 @@ class GatedMLP(Module):
 class Layer(Module):
     """Attention and MLP, each after its own norm; what the families put into the two differs."""
 
-    def __init__(
-        self, c: Config, self_attn: Module, mlp: Module, norm: Callable[[int], Module] = RMSNorm
-    ) -> None:
+    def __init__(self, c: Config, self_attn: Module, mlp: Module, norm: Callable[[int], Module] = RMSNorm) -> None:
         super().__init__()
         self.self_attn = self_attn
         self.mlp = mlp

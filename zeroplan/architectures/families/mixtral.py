@@ -45,7 +45,6 @@ class SparseBlock(Module):
 
 def build(c: MixtralConfig) -> Module:
     layers: list[Module] = [
-        Layer(c, Attention(c, qkv_bias=False, o_bias=False), SparseBlock(c))
-        for _ in range(c.num_hidden_layers)
+        Layer(c, Attention(c, qkv_bias=False, o_bias=False), SparseBlock(c)) for _ in range(c.num_hidden_layers)
     ]
     return CausalLM(c, Decoder(c, layers))

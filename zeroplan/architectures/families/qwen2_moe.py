@@ -71,7 +71,6 @@ def mlp(c: Qwen2MoeConfig, index: int) -> Module:
 
 def build(c: Qwen2MoeConfig) -> Module:
     layers: list[Module] = [
-        Layer(c, Attention(c, qkv_bias=c.qkv_bias, o_bias=False), mlp(c, index))
-        for index in range(c.num_hidden_layers)
+        Layer(c, Attention(c, qkv_bias=c.qkv_bias, o_bias=False), mlp(c, index)) for index in range(c.num_hidden_layers)
     ]
     return CausalLM(c, Decoder(c, layers))

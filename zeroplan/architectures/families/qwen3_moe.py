@@ -63,7 +63,6 @@ def mlp(c: Qwen3MoeConfig, index: int) -> Module:
 
 def build(c: Qwen3MoeConfig) -> Module:
     layers: list[Module] = [
-        Layer(c, NormedAttention(c, bias=c.attention_bias), mlp(c, index))
-        for index in range(c.num_hidden_layers)
+        Layer(c, NormedAttention(c, bias=c.attention_bias), mlp(c, index)) for index in range(c.num_hidden_layers)
     ]
     return CausalLM(c, Decoder(c, layers))

@@ -20,9 +20,7 @@ def traffic(job: Job) -> tuple[Transfer, ...]:
 
 
 def _transfer(job: Job, when: str, collective: str, calls: int, rule: Rule, **symbols: int) -> Transfer:
-    return Transfer(
-        when, collective, job.strategy.dtype, calls, rule(**symbols), job.ranks, "dp", rule, symbols
-    )
+    return Transfer(when, collective, job.strategy.dtype, calls, rule(**symbols), job.ranks, "dp", rule, symbols)
 
 
 def _stage_0(job: Job) -> tuple[Transfer, ...]:

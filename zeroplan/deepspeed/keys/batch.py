@@ -63,8 +63,7 @@ KEYS: tuple[Key, ...] = (
         kind="number",
         default=1.0,
         meaning=(
-            "Largest global gradient norm; clipping is on at 1.0 even when the key is absent, and 0 "
-            "turns it off."
+            "Largest global gradient norm; clipping is on at 1.0 even when the key is absent, and 0 turns it off."
         ),
         place="runtime/constants.py:202",
         auto="TrainingArguments.max_grad_norm",
@@ -106,8 +105,7 @@ KEYS: tuple[Key, ...] = (
         kind="string|null",
         default=None,
         meaning=(
-            "Dtype in which gradients travel (any case); absent, it is the dtype of the model: fp16, "
-            "bf16 or fp32."
+            "Dtype in which gradients travel (any case); absent, it is the dtype of the model: fp16, bf16 or fp32."
         ),
         place="runtime/constants.py:215",
         choices=("fp16", "bf16", "fp32"),
@@ -117,9 +115,7 @@ KEYS: tuple[Key, ...] = (
         path="seq_parallel_communication_data_type",
         kind="string|null",
         default="fp32",
-        meaning=(
-            "Dtype in which gradients travel when sequence parallelism spans more than one rank (any case)."
-        ),
+        meaning=("Dtype in which gradients travel when sequence parallelism spans more than one rank (any case)."),
         place="runtime/constants.py:228",
         choices=("fp16", "bf16", "fp32"),
         moves_bytes=True,

@@ -31,9 +31,7 @@ KEYS: tuple[Key, ...] = (
         path="checkpoint.use_node_local_storage",
         kind="boolean",
         default=False,
-        meaning=(
-            "Every node writes what it needs to its own disk; the Trainer sets it from save_on_each_node."
-        ),
+        meaning=("Every node writes what it needs to its own disk; the Trainer sets it from save_on_each_node."),
         place="runtime/constants.py:359",
     ),
     Key(

@@ -87,10 +87,7 @@ KEYS: tuple[Key, ...] = (
         path="data_efficiency.data_sampling.curriculum_learning.curriculum_metrics",
         kind="object|null",
         default=None,
-        meaning=(
-            "One section per metric, under names of the user's choice, with difficulty, clustering "
-            "and schedule."
-        ),
+        meaning=("One section per metric, under names of the user's choice, with difficulty, clustering and schedule."),
         place="runtime/data_pipeline/constants.py:35",
     ),
     Key(

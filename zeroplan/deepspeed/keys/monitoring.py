@@ -9,9 +9,7 @@ KEYS: tuple[Key, ...] = (
         path="steps_per_print",
         kind="integer|null",
         default=None,
-        meaning=(
-            "Steps between two lines of progress; absent, none. Accelerate overwrites it with infinity."
-        ),
+        meaning=("Steps between two lines of progress; absent, none. Accelerate overwrites it with infinity."),
         place="runtime/constants.py:45",
         unit="steps",
     ),
@@ -19,9 +17,7 @@ KEYS: tuple[Key, ...] = (
         path="wall_clock_breakdown",
         kind="boolean",
         default=False,
-        meaning=(
-            "Times forward, backward and step, with device synchronization; flops_profiler turns it on."
-        ),
+        meaning=("Times forward, backward and step, with device synchronization; flops_profiler turns it on."),
         place="runtime/constants.py:324",
     ),
     Key(

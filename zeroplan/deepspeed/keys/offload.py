@@ -120,10 +120,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.offload_optimizer.pin_memory",
         kind="boolean",
         default=True,
-        meaning=(
-            "Page-locks host memory (true since August 2026); blocks are rounded up to powers of two "
-            "by torch."
-        ),
+        meaning=("Page-locks host memory (true since August 2026); blocks are rounded up to powers of two by torch."),
         place="runtime/zero/offload_config.py:75",
         stages=ZERO_STAGES,
         moves_bytes=True,
@@ -151,8 +148,7 @@ KEYS: tuple[Key, ...] = (
         kind="boolean",
         default=False,
         meaning=(
-            "With parameters on NVMe too, builds the fp32 tiles from the swapped 16-bit ones in one "
-            "pass at start."
+            "With parameters on NVMe too, builds the fp32 tiles from the swapped 16-bit ones in one pass at start."
         ),
         place="runtime/zero/offload_config.py:96",
         stages=STAGE_3,

@@ -69,10 +69,7 @@ KEYS: tuple[Key, ...] = (
         path="optimizer.type",
         kind="string|null",
         default=None,
-        meaning=(
-            "DeepSpeed's own in any case (see DEEPSPEED_OPTIMIZERS), or the exact name of a "
-            "torch.optim class."
-        ),
+        meaning=("DeepSpeed's own in any case (see DEEPSPEED_OPTIMIZERS), or the exact name of a torch.optim class."),
         place="runtime/constants.py:28",
         moves_bytes=True,
     ),
@@ -89,8 +86,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default=None,
         meaning=(
-            "Arguments of the optimizer's constructor; one that it does not know raises a TypeError "
-            "(Muon drops it)."
+            "Arguments of the optimizer's constructor; one that it does not know raises a TypeError (Muon drops it)."
         ),
         place="runtime/constants.py:27",
         moves_bytes=True,
@@ -138,10 +134,7 @@ KEYS: tuple[Key, ...] = (
         path="optimizer.params.amsgrad",
         kind="boolean",
         default=False,
-        meaning=(
-            "The AMSGrad variant: torch_adam only, a third moment per element; the fused optimizers "
-            "refuse it."
-        ),
+        meaning=("The AMSGrad variant: torch_adam only, a third moment per element; the fused optimizers refuse it."),
         place="ops/adam/fused_adam.py:84",
         moves_bytes=True,
     ),
@@ -213,8 +206,7 @@ KEYS: tuple[Key, ...] = (
         kind="number",
         default=0.95,
         meaning=(
-            "Muon: decay rate of its momentum (MuSGD and torch's SGD take a momentum of their own, 0 "
-            "by default)."
+            "Muon: decay rate of its momentum (MuSGD and torch's SGD take a momentum of their own, 0 by default)."
         ),
         place="runtime/zero/muon/original_muon.py:308",
         moves_bytes=True,
@@ -253,9 +245,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_force_ds_cpu_optimizer",
         kind="boolean",
         default=True,
-        meaning=(
-            "With optimizer offload, refuses a client optimizer that is not DeepSpeed's own for the CPU."
-        ),
+        meaning=("With optimizer offload, refuses a client optimizer that is not DeepSpeed's own for the CPU."),
         place="runtime/constants.py:41",
         stages=ZERO_STAGES,
     ),

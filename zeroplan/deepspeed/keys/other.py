@@ -24,9 +24,7 @@ KEYS: tuple[Key, ...] = (
         path="weight_quantization",
         kind="object|null",
         default=None,
-        meaning=(
-            "Quantized weights in ZeRO-Inference; only quantized_initialization is read in training code."
-        ),
+        meaning=("Quantized weights in ZeRO-Inference; only quantized_initialization is read in training code."),
         place="runtime/config.py:582",
         stages=STAGE_3,
         moves_bytes=True,
@@ -68,10 +66,7 @@ KEYS: tuple[Key, ...] = (
         path="weight_quantization.quantized_initialization",
         kind="object",
         default={},
-        meaning=(
-            "num_bits (4 or 8), group_size, group_dim and symmetric (false) of weights that zero.Init "
-            "quantizes."
-        ),
+        meaning=("num_bits (4 or 8), group_size, group_dim and symmetric (false) of weights that zero.Init quantizes."),
         place="inference/config.py:92",
         stages=STAGE_3,
         moves_bytes=True,

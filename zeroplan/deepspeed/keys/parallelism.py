@@ -43,10 +43,7 @@ KEYS: tuple[Key, ...] = (
         path="tensor_parallel.vocab_parallel_lm_head",
         kind="boolean|null",
         default=None,
-        meaning=(
-            "Divides the output head over the vocabulary; absent, it follows the plan of the "
-            "Transformers model."
-        ),
+        meaning=("Divides the output head over the vocabulary; absent, it follows the plan of the Transformers model."),
         place="runtime/tensor_parallel/config.py:53",
         aliases=(),
         moves_bytes=True,
@@ -119,8 +116,7 @@ KEYS: tuple[Key, ...] = (
         kind="string|null",
         default=None,
         meaning=(
-            "Built-in rules: llama, bloom, chatglm, mixtral, deepseek_v2, qwen2 or phi3 (another name "
-            "is no preset)."
+            "Built-in rules: llama, bloom, chatglm, mixtral, deepseek_v2, qwen2 or phi3 (another name is no preset)."
         ),
         place="runtime/tensor_parallel/config.py:95",
         aliases=(),
@@ -154,9 +150,7 @@ KEYS: tuple[Key, ...] = (
         path="pipeline.stages",
         kind="integer|string",
         default="auto",
-        meaning=(
-            "Pipeline stages (accepted and never read in 0.19.8: PipelineModule takes its own argument)."
-        ),
+        meaning=("Pipeline stages (accepted and never read in 0.19.8: PipelineModule takes its own argument)."),
         place="runtime/config.py:275",
         stages=(),
     ),
@@ -164,10 +158,7 @@ KEYS: tuple[Key, ...] = (
         path="pipeline.partition",
         kind="string",
         default="best",
-        meaning=(
-            "How layers are divided (accepted and never read in 0.19.8: PipelineModule takes its own "
-            "argument)."
-        ),
+        meaning=("How layers are divided (accepted and never read in 0.19.8: PipelineModule takes its own argument)."),
         place="runtime/config.py:276",
         stages=(),
     ),
@@ -175,9 +166,7 @@ KEYS: tuple[Key, ...] = (
         path="pipeline.seed_layers",
         kind="boolean",
         default=False,
-        meaning=(
-            "A seed per layer (accepted and never read in 0.19.8: PipelineModule takes its own argument)."
-        ),
+        meaning=("A seed per layer (accepted and never read in 0.19.8: PipelineModule takes its own argument)."),
         place="runtime/config.py:277",
         stages=(),
     ),

@@ -74,20 +74,14 @@ KEYS: tuple[Key, ...] = (
         path="fp16.min_loss_scale",
         kind="integer",
         default=1,
-        meaning=(
-            "Floor of the dynamic scale, a whole number; must be over 0 when fp16 is enabled with "
-            "loss_scale 0."
-        ),
+        meaning=("Floor of the dynamic scale, a whole number; must be over 0 when fp16 is enabled with loss_scale 0."),
         place="runtime/precision_config.py:155",
     ),
     Key(
         path="fp16.fp16_master_weights_and_grads",
         kind="boolean",
         default=False,
-        meaning=(
-            "Keeps master weights and their gradients in fp16; needs ZeRO and CPU offload with "
-            "DeepSpeedCPUAdam."
-        ),
+        meaning=("Keeps master weights and their gradients in fp16; needs ZeRO and CPU offload with DeepSpeedCPUAdam."),
         place="runtime/precision_config.py:160",
         stages=ZERO_STAGES,
         moves_bytes=True,

@@ -66,8 +66,7 @@ KEYS: tuple[Key, ...] = (
         kind="string|null",
         default=None,
         meaning=(
-            "One of DeepSpeed's (see SCHEDULER_PARAMS) or a class of torch.optim.lr_scheduler, in the "
-            "exact spelling."
+            "One of DeepSpeed's (see SCHEDULER_PARAMS) or a class of torch.optim.lr_scheduler, in the exact spelling."
         ),
         place="runtime/constants.py:28",
     ),
@@ -75,9 +74,7 @@ KEYS: tuple[Key, ...] = (
         path="scheduler.params",
         kind="object|null",
         default=None,
-        meaning=(
-            "Arguments of the schedule; has to be there when type is, and unknown ones raise a TypeError."
-        ),
+        meaning=("Arguments of the schedule; has to be there when type is, and unknown ones raise a TypeError."),
         place="runtime/constants.py:33",
     ),
     Key(

@@ -17,10 +17,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.stage",
         kind="integer",
         default=0,
-        meaning=(
-            "What is divided over the ranks: 0 nothing, 1 optimizer states, 2 also gradients, 3 also "
-            "parameters."
-        ),
+        meaning=("What is divided over the ranks: 0 nothing, 1 optimizer states, 2 also gradients, 3 also parameters."),
         place="runtime/zero/config.py:95",
         minimum=0,
         maximum=3,
@@ -56,8 +53,7 @@ KEYS: tuple[Key, ...] = (
         kind="integer",
         default=500_000_000,
         meaning=(
-            "Elements that are gathered up before one reduction of gradients; also the size of the "
-            "reduction buffer."
+            "Elements that are gathered up before one reduction of gradients; also the size of the reduction buffer."
         ),
         place="runtime/zero/config.py:113",
         unit="elements",
@@ -70,9 +66,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.use_multi_rank_bucket_allreduce",
         kind="boolean",
         default=True,
-        meaning=(
-            "Joins the slices of all owners in a bucket into one all-reduce instead of one reduce per owner."
-        ),
+        meaning=("Joins the slices of all owners in a bucket into one all-reduce instead of one reduce per owner."),
         place="runtime/zero/config.py:119",
         stages=STAGES_1_2,
         moves_bytes=True,
@@ -81,10 +75,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.allgather_partitions",
         kind="boolean",
         default=True,
-        meaning=(
-            "Accepted and never read by an optimizer in 0.19.8: updated parameters are all-gathered "
-            "either way."
-        ),
+        meaning=("Accepted and never read by an optimizer in 0.19.8: updated parameters are all-gathered either way."),
         place="runtime/zero/config.py:126",
         stages=(),
     ),
@@ -128,8 +119,7 @@ KEYS: tuple[Key, ...] = (
         kind="boolean",
         default=True,
         meaning=(
-            "When a checkpoint is loaded, fills master weights from its fp32 copies rather than from "
-            "the 16-bit ones."
+            "When a checkpoint is loaded, fills master weights from its fp32 copies rather than from the 16-bit ones."
         ),
         place="runtime/zero/config.py:150",
         stages=ZERO_STAGES,
@@ -149,9 +139,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.cpu_offload",
         kind="boolean|null",
         default=None,
-        meaning=(
-            "Old switch for optimizer offload to the CPU; refused beside offload_optimizer, even when false."
-        ),
+        meaning=("Old switch for optimizer offload to the CPU; refused beside offload_optimizer, even when false."),
         place="runtime/zero/config.py:209",
         deprecated="offload_optimizer",
         stages=ZERO_STAGES,
@@ -161,9 +149,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.cpu_offload_param",
         kind="boolean|null",
         default=None,
-        meaning=(
-            "Old switch for parameter offload to the CPU; refused beside offload_param, even when false."
-        ),
+        meaning=("Old switch for parameter offload to the CPU; refused beside offload_param, even when false."),
         place="runtime/zero/config.py:188",
         deprecated="offload_param",
         stages=STAGE_3,
@@ -201,10 +187,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.round_robin_gradients",
         kind="boolean",
         default=False,
-        meaning=(
-            "Deals tensors out to the ranks in turn, so that copies of gradients to the host are "
-            "spread evenly."
-        ),
+        meaning=("Deals tensors out to the ranks in turn, so that copies of gradients to the host are spread evenly."),
         place="runtime/zero/config.py:309",
         stages=STAGES_1_2,
         moves_bytes=True,

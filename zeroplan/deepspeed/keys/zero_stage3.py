@@ -9,10 +9,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.sub_group_size",
         kind="integer",
         default=1_000_000_000,
-        meaning=(
-            "Elements of partitions that the optimizer updates at a time; the tile of offload to CPU "
-            "and NVMe."
-        ),
+        meaning=("Elements of partitions that the optimizer updates at a time; the tile of offload to CPU and NVMe."),
         place="runtime/zero/config.py:182",
         unit="elements",
         minimum=0,
@@ -23,9 +20,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.stage3_prefetch_bucket_size",
         kind="integer",
         default=50_000_000,
-        meaning=(
-            "Elements of parameters that may be gathered ahead of their use; the last tensor may exceed it."
-        ),
+        meaning=("Elements of parameters that may be gathered ahead of their use; the last tensor may exceed it."),
         place="runtime/zero/config.py:222",
         unit="elements",
         minimum=0,
@@ -91,8 +86,7 @@ KEYS: tuple[Key, ...] = (
         kind="boolean",
         default=False,
         meaning=(
-            "Gathers the whole 16-bit model on rank 0 when it is saved; otherwise no consolidated "
-            "file is written."
+            "Gathers the whole 16-bit model on rank 0 when it is saved; otherwise no consolidated file is written."
         ),
         place="runtime/zero/config.py:257",
         aliases=("gather_16bit_weights_on_model_save",),
@@ -113,9 +107,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.stage3_module_granularity_threshold",
         kind="integer",
         default=0,
-        meaning=(
-            "Modules with fewer parameters per descendant than this are gathered as one unit; 0 turns it off."
-        ),
+        meaning=("Modules with fewer parameters per descendant than this are gathered as one unit; 0 turns it off."),
         place="runtime/zero/config.py:265",
         unit="elements per module",
         aliases=("module_granularity_threshold",),
@@ -126,9 +118,7 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.stage3_use_all_reduce_for_fetch_params",
         kind="boolean",
         default=False,
-        meaning=(
-            "Gathers several parameters by one all-reduce of a zero-filled buffer instead of an all-gather."
-        ),
+        meaning=("Gathers several parameters by one all-reduce of a zero-filled buffer instead of an all-gather."),
         place="runtime/zero/config.py:273",
         aliases=("use_all_reduce_for_fetch_params",),
         stages=STAGE_3,
@@ -181,8 +171,7 @@ KEYS: tuple[Key, ...] = (
         kind="boolean",
         default=False,
         meaning=(
-            "Reduces gradients by all-to-all of 4-bit codes between nodes (qgZ); refused with "
-            "reduce_scatter false."
+            "Reduces gradients by all-to-all of 4-bit codes between nodes (qgZ); refused with reduce_scatter false."
         ),
         place="runtime/zero/config.py:340",
         stages=STAGE_3,
@@ -193,8 +182,7 @@ KEYS: tuple[Key, ...] = (
         kind="boolean",
         default=True,
         meaning=(
-            "Replaces torch's linear function so that it does not hold the gathered weight from "
-            "forward to backward."
+            "Replaces torch's linear function so that it does not hold the gathered weight from forward to backward."
         ),
         place="runtime/zero/config.py:346",
         stages=STAGE_3,

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+TIERS = ("gpu", "host", "nvme")
+
+
+def test_the_paper_table_of_7b_on_8_gpus(zeroplan):
+    ran = zeroplan("estimate", "--params", "7B", "--gpus", "8")
+    assert ran.code == 0
+    row = next(line for line in ran.out.splitlines() if line.startswith("sum"))
+    assert row.split("  ")[0] == "sum"
+    assert [cell.strip() for cell in row.split("  ") if "GB" in cell] == ["112 GB", "38.5 GB", "26.25 GB", "14 GB"]
+
+
+def test_the_answer_comes_first_and_assumptions_last(zeroplan):
+    lines = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--gpu-mem", "80").out.strip().splitlines()
+    assert lines[0].startswith("7B on 8 GPUs: ZeRO-1, ZeRO-2 and ZeRO-3 fit in 79.25 GiB; ZeRO-0 needs")
+    tail = " ".join(lines[next(i for i, line in enumerate(lines) if line.startswith("assumed:")) :])
+    for default in ("sequence 2048 (--seq)", "precision bf16", "optimizer adamw", "shape inferred from 7B"):
+        assert default in tail
+
+
+def test_quiet_prints_the_answer_alone(zeroplan):
+    assert zeroplan("estimate", "--params", "7B", "--gpus", "8", "-q").out.count("\n") == 1
+
+
+@pytest.mark.parametrize("accounting", ["paper", "deepspeed"])
+def test_json_of_one_strategy_has_the_documented_shape(zeroplan, accounting):
+    ran = zeroplan("estimate", "--model", "llama-3.1-8b", "--gpus", "4x8", "--gpu-mem", "80GiB", "--stage", "2",
+                   "--accounting", accounting, "--json")  # fmt: skip
+    found = ran.json
+    assert found["schema_version"] == 1
+    assert found["accounting"] == accounting
+    assert found["model"]["parameters"] == 8_030_261_248
+    for tier in TIERS:
+        memory = found["memory"][tier]
+        assert set(memory["phases"]) == {"init", "forward", "backward", "step"}
+        assert memory["peak"]["bytes"] == max(memory["phases"].values())
+        for line in memory["lines"]:
+            assert type(line["bytes"]) is int
+            assert set(line["phases"]) <= {"resident", "init", "forward", "backward", "step"}
+            assert line["formula"]
+            assert line["source"]
+            assert line["evidence"]
+    assert {line["evidence"] for line in found["memory"]["gpu"]["lines"] if accounting == "paper"} <= {"paper", "code", "assumed"}
+    for transfer in found["traffic"]:
+        assert transfer["when"] in ("micro_step", "step")
+        assert transfer["collective"] in ("all_reduce", "all_gather", "reduce_scatter")
+        assert transfer["dtype"] == "bfloat16"
+        assert 0 < transfer["wire_bytes"] < 2 * transfer["bytes"]
+    assert found["fit"]["capacity"] == 80 * 2**30
+    assert found["fit"]["headroom"] == found["fit"]["capacity"] - found["fit"]["needed"]
+    assert found["fit"]["fits"] is True
+
+
+def test_json_without_a_stage_has_one_object_for_each(zeroplan):
+    stages = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--accounting", "paper", "--json").json["stages"]
+    assert [one["strategy"]["stage"] for one in stages] == [0, 1, 2, 3]
+    held = [one["memory"]["gpu"]["resident"] for one in stages]
+    assert held == [112 * 10**9, 38_500_000_000, 26_250_000_000, 14 * 10**9]
+
+
+def test_exit_code_1_when_nothing_fits(zeroplan):
+    ran = zeroplan("estimate", "--params", "70B", "--gpus", "1", "--gpu-mem", "24")
+    assert (ran.code, ran.err) == (1, "")
+    assert "too many" in ran.out.splitlines()[0]
+
+
+def test_host_memory_is_checked_per_node(zeroplan):
+    words = ("estimate", "--params", "7B", "--gpus", "8", "--gpu-mem", "80", "--stage", "3", "--offload-optimizer", "cpu")
+    tight, roomy = (zeroplan(*words, "--host-mem", size, "--json").json["fit"] for size in ("64GiB", "1TiB"))
+    assert (tight["fits"], tight["host"]["fits"]) == (False, False)
+    assert (roomy["fits"], roomy["host"]["fits"]) == (True, True)
+
+
+def test_a_ds_config_is_a_strategy(zeroplan, tmp_path):
+    path = tmp_path / "ds.json"
+    path.write_text(json.dumps({
+        "train_batch_size": 64, "train_micro_batch_size_per_gpu": 2, "fp16": {"enabled": True},
+        "optimizer": {"type": "Lion"}, "zero_optimization": {"stage": 2, "reduce_bucket_size": 2e8, "overlap_comm": True},
+    }))  # fmt: skip
+    found = zeroplan("estimate", "--config", str(path), "--model", "gpt2", "--gpus", "8", "--json").json["strategy"]
+    expected = {"stage": 2, "micro_batch": 2, "grad_accum": 4, "precision": "fp16", "optimizer": "lion",
+                "reduce_bucket_size": 200_000_000, "overlap_comm": True}  # fmt: skip
+    assert {key: found[key] for key in expected} == expected
+
+
+def test_auto_is_filled_as_the_trainer_does(zeroplan, tmp_path):
+    path = tmp_path / "ds.json"
+    keys = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
+    path.write_text(json.dumps({"zero_optimization": {"stage": 3} | dict.fromkeys(keys, "auto")}))
+    found = zeroplan("estimate", "--config", str(path), "--model", "llama-3.1-8b", "--gpus", "8", "--json").json["strategy"]
+    # transformers integrations/deepspeed.py: hidden², int(0.9·hidden²), 10·hidden with hidden 4096
+    filled = (found["reduce_bucket_size"], found["prefetch_bucket_size"], found["param_persistence_threshold"])
+    assert filled == (16_777_216, 15_099_494, 40_960)
+
+
+@pytest.mark.parametrize(("typed", "shape"), [("8", (1, 8)), ("4x8", (4, 8)), ("64", (8, 8)), ("3", (1, 3))])
+def test_gpus(zeroplan, typed, shape):
+    found = zeroplan("estimate", "--params", "1B", "--gpus", typed, "--stage", "1", "--json").json["cluster"]
+    assert (found["nodes"], found["gpus_per_node"]) == shape
+
+
+def test_a_cluster_preset_brings_card_and_node(zeroplan):
+    found = zeroplan("estimate", "--params", "1B", "--cluster", "dgx-h100", "--gpus", "16", "--stage", "1", "--json").json
+    assert (found["cluster"]["nodes"], found["cluster"]["gpu"]) == (2, "h100-80gb")
+    assert found["fit"]["host"]["capacity"] == 2048 * 2**30
+
+
+def test_a_hostfile_counts_the_gpus(zeroplan, tmp_path):
+    (tmp_path / "hostfile").write_text("a slots=4\nb slots=4\n")
+    found = zeroplan("estimate", "--params", "1B", "--hostfile", str(tmp_path / "hostfile"), "--stage", "1", "--json").json
+    assert (found["cluster"]["nodes"], found["cluster"]["gpus_per_node"]) == (2, 4)
+
+
+def test_a_global_batch_is_solved_for_accumulation(zeroplan):
+    words = ("estimate", "--params", "1B", "--gpus", "8", "--stage", "1", "--global-batch", "64", "--json")
+    assert zeroplan(*words, "--micro-batch", "2").json["strategy"]["grad_accum"] == 4
+    assert zeroplan(*words, "--grad-accum", "2").json["strategy"]["micro_batch"] == 4
+
+
+def test_fp8_says_what_it_changes(zeroplan):
+    assert "fp8 runs inside matmuls" in " ".join(zeroplan("estimate", "--params", "7B", "--precision", "fp8").out.split())

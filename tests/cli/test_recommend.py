@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_works_as_typed(zeroplan):
+    ran = zeroplan("recommend", "--gpu-mem", "80")
+    assert ran.code == 0
+    assert ran.out.startswith("7B on 8 GPUs: ZeRO-")
+    text = " ".join(ran.out.split())
+    for said in ("8 GPUs (--gpus)", "model of 7B (--model)", "a 80 GB card shows PyTorch 79.25 GiB", "Why the others lost"):
+        assert said in text
+
+
+def test_the_reason_is_in_bytes_or_seconds(zeroplan):
+    found = zeroplan("recommend", "--gpu-mem", "80", "--json").json
+    assert found["plan"]["fit"]["fits"] is True
+    assert found["rejected"]
+    for rejected in found["rejected"]:
+        assert "GiB too many" in rejected["reason"] or " a step slower" in rejected["reason"] or "faster, within" in rejected["reason"]
+
+
+def test_prefers_the_lowest_stage_without_offload(zeroplan):
+    strategy = zeroplan("recommend", "--params", "350M", "--gpus", "8", "--gpu-mem", "80", "--json").json["plan"]["strategy"]
+    assert (strategy["stage"], strategy["offload_optimizer"], strategy["checkpointing"]) == (0, None, "none")
+
+
+def test_offload_when_nothing_else_fits(zeroplan):
+    words = ("recommend", "--params", "7B", "--gpus", "1", "--gpu-mem", "24", "--json")
+    assert zeroplan(*words).json["plan"]["strategy"]["offload_optimizer"]["device"] == "cpu"
+    refused = zeroplan(*words, "--host-mem", "64GiB")
+    assert refused.code == 1
+    assert any("host memory per node" in rejected["reason"] for rejected in refused.json["rejected"])
+
+
+def test_when_nothing_fits_it_says_what_would(zeroplan):
+    ran = zeroplan("recommend", "--params", "70B", "--gpus", "8", "--gpu-mem", "24", "--offload-optimizer", "none", "--json")
+    assert ran.code == 1
+    assert ran.json["plan"] is None
+    changes = " ".join(way["change"] for way in ran.json["ways_out"])
+    for way in ("--gpus", "--offload-optimizer"):
+        assert way in changes
+
+
+@pytest.mark.parametrize(
+    ("words", "change"),
+    [
+        (["--checkpointing", "none", "--seq", "32768", "--micro-batch", "1"], "--checkpointing full"),
+        (["--seq", "65536", "--micro-batch", "4"], "a smaller micro-batch"),
+        (["--attention", "eager", "--seq", "32768"], "--attention sdpa"),
+    ],
+)
+def test_single_changes_are_tried(zeroplan, words, change):
+    ran = zeroplan("recommend", "--params", "7B", "--gpus", "8", "--gpu-mem", "40", *words, "--json")
+    assert ran.code == 1
+    assert any(change in way["change"] for way in ran.json["ways_out"])
+    for way in ran.json["ways_out"]:
+        assert way["fit"]["fits"] is True
+
+
+def test_settled_fields_are_kept(zeroplan):
+    words = ["--stage", "3", "--checkpointing", "full", "--micro-batch", "2", "--grad-accum", "4"]
+    strategy = zeroplan("recommend", "--gpu-mem", "80", *words, "--json").json["plan"]["strategy"]
+    assert [strategy[key] for key in ("stage", "checkpointing", "micro_batch", "grad_accum")] == [3, "full", 2, 4]
+
+
+def test_a_global_batch_is_met_exactly(zeroplan):
+    found = zeroplan("recommend", "--gpu-mem", "80", "--gpus", "8", "--global-batch", "96", "--json").json["plan"]["strategy"]
+    assert found["micro_batch"] * found["grad_accum"] * 8 == 96
+
+
+def test_writes_the_config_and_keeps_what_is_there(zeroplan, tmp_path):
+    path = tmp_path / "ds_config.json"
+    assert zeroplan("recommend", "--gpu-mem", "80", "-o", str(path)).code == 0
+    first = path.read_bytes()
+    assert json.loads(first)["zero_optimization"]["stage"] in range(4)
+    kept = zeroplan("recommend", "--gpu-mem", "40", "-o", str(path))
+    assert (kept.code, path.read_bytes()) == (2, first)
+    assert "--force" in kept.err
+    assert zeroplan("recommend", "--gpu-mem", "80", "-o", str(path), "--force").code == 0
+    assert path.read_bytes() == first
+    assert [entry.name for entry in tmp_path.iterdir()] == ["ds_config.json"]
+
+
+def test_standard_output_holds_only_the_json(zeroplan):
+    ran = zeroplan("recommend", "--gpu-mem", "80", "-o", "-", "--for", "deepspeed")
+    config = json.loads(ran.out)
+    assert "auto" not in ran.out
+    assert config["train_batch_size"] == config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 8
+
+
+def test_no_card_is_asked_for(zeroplan):
+    ran = zeroplan("recommend", "--params", "7B")
+    assert (ran.code, ran.out) == (2, "")
+    assert "--gpu-mem 80" in ran.err

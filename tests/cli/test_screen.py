@@ -1,0 +1,78 @@
+"""The screen at several widths, piped, without colour; help and version."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from zeroplan import __version__
+
+COMMANDS = [
+    ["estimate", "--params", "7B", "--gpus", "8"],
+    ["estimate", "--model", "llama-3.1-405b", "--gpus", "64x8", "--gpu-mem", "80", "--stage", "3"],
+    ["recommend", "--gpu-mem", "80"],
+    ["explain", "optimizer states"],
+    ["models"], ["models", "gpt2"], ["gpus"], ["clusters"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [80, 140])
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_nothing_is_cut_or_too_wide(zeroplan, monkeypatch, words, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = zeroplan(*words).out.splitlines()
+    assert all(len(line) <= columns for line in lines[1:]), max(lines[1:], key=len)
+    assert "…" not in "\n".join(lines)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_a_pipe_gets_no_colour(zeroplan, words):
+    assert "\x1b" not in zeroplan(*words).out
+
+
+def test_no_color_and_a_pipe_in_a_real_process():
+    environment = {**os.environ, "NO_COLOR": "1"}
+    command = [sys.executable, "-m", "zeroplan", *COMMANDS[0]]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert "\x1b" not in ran.stdout
+    assert "38.5 GB" in ran.stdout
+
+
+def test_a_closed_pipe_is_no_error():
+    command = f"{sys.executable} -m zeroplan models | head -1"
+    ran = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+    assert ran.stderr == ""
+
+
+@pytest.mark.parametrize("words", [[], ["-h"], ["--help"]])
+def test_help(zeroplan, words):
+    ran = zeroplan(*words)
+    assert ran.code == 0
+    for command in ("estimate", "recommend", "explain", "models", "gpus", "clusters"):
+        assert command in ran.out
+
+
+@pytest.mark.parametrize("command", ["estimate", "recommend", "explain", "models"])
+def test_help_of_a_command(zeroplan, command):
+    ran = zeroplan(command, "-h")
+    assert ran.code == 0
+    assert "--json" in ran.out
+
+
+def test_version(zeroplan):
+    assert zeroplan("--version").out.strip() == f"zeroplan {__version__}"
+
+
+def test_bare_estimate_needs_no_heavy_library():
+    code = (
+        "import sys; sys.argv = ['zeroplan', 'estimate', '--params', '7B', '--gpus', '8']\n"
+        "from zeroplan.__main__ import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'numpy', 'pydantic', 'yaml', 'torch', 'transformers', 'plotly'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

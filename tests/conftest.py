@@ -1,0 +1,40 @@
+"""What many tests need: the command line in this process, and jobs of a named model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from zeroplan.__main__ import main
+
+REFERENCES = Path(__file__).parent / "references"
+ROOT = Path(__file__).parent.parent
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def zeroplan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Run a command as typed: `zeroplan("estimate", "--params", "7B")`."""
+
+    def run(*arguments: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["zeroplan", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return Ran(int(ended.value.code or 0), captured.out, captured.err)
+
+    return run

@@ -1,0 +1,97 @@
+"""Properties that hold for any strategy."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.jobs import job
+from zeroplan.costs.ledger import ACCOUNTINGS, ledger
+from zeroplan.ledger import PHASES, RESIDENT, total
+from zeroplan.specs.strategy import Offload
+
+MODELS = ("llama-3.2-1b", "gpt2", "mixtral-8x7b", "falcon-7b", "deepseek-v2-lite", "bert-base", "gemma-2-2b")
+jobs = st.builds(
+    job,
+    st.sampled_from(MODELS),
+    gpus=st.sampled_from([1, 2, 3, 8, 64]),
+    seq=st.sampled_from([128, 2048]),
+    stage=st.integers(0, 3),
+    precision=st.sampled_from(["fp32", "fp16", "bf16", "fp8"]),
+    optimizer=st.sampled_from(["adamw", "sgd", "lion", "adam8bit"]),
+    micro_batch=st.integers(1, 4),
+    grad_accum=st.integers(1, 3),
+    checkpointing=st.sampled_from(["none", "selective", "full"]),
+    attention=st.sampled_from(["eager", "sdpa", "flash"]),
+    overlap_comm=st.sampled_from([None, True, False]),
+    offload_optimizer=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme")]),
+    offload_param=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme")]),
+)
+drawn = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+@drawn
+@given(jobs, st.sampled_from(ACCOUNTINGS))
+def test_lines_add_up_to_each_phase_and_every_byte_is_an_integer(one, accounting):
+    counted = ledger(one, accounting)
+    for tier in (counted.gpu, counted.host, counted.nvme):
+        lines = tier.lines()
+        assert all(type(line.bytes) is int and line.bytes >= 0 for line, _phases in lines)
+        assert sum(line.bytes for line, phases in lines if RESIDENT in phases) == total(tier.resident)
+        for phase in PHASES:
+            assert sum(line.bytes for line, phases in lines if phase in phases) == total(tier.worst(phase).lines)
+        assert total(tier.peak.lines) == max(total(tier.worst(phase).lines) for phase in PHASES)
+
+
+@drawn
+@given(jobs)
+def test_a_line_says_formula_symbols_source_and_evidence(one):
+    for accounting in ACCOUNTINGS:
+        for line, _phases in ledger(one, accounting).gpu.lines():
+            assert line.formula
+            assert line.source
+            assert line.evidence
+            assert line.rule(**line.symbols) == line.bytes
+
+
+@drawn
+@given(jobs)
+def test_a_higher_stage_never_holds_more_model_states(one):
+    """But for the reduce bucket and gathered tensors that stage 3 keeps, and a padding under one element a rank.
+
+    In fp32 stage 0 has no master copy and every other stage has one, so there stage 1 can hold more.
+    """
+    states = {"parameters", "gradients", "fp32 master copy", "optimizer states"}
+    first = 1 if one.strategy.precision == "fp32" else 0
+    one = one.at(offload_optimizer=None, offload_param=None)
+    held = [
+        sum(line.bytes for line in ledger(one.at(stage=stage)).gpu.resident if line.name in states - {"gradients"})
+        for stage in range(first, 4)
+    ]
+    padding = 16 * (2 * one.ranks + len(one.model.tensors))
+    assert all(later <= earlier + padding for earlier, later in zip(held, held[1:], strict=False))
+
+
+@drawn
+@given(jobs)
+def test_activations_grow_with_the_micro_batch(one):
+    twice = one.at(micro_batch=2 * one.strategy.micro_batch)
+    assert total(ledger(twice).gpu.peak.lines) >= total(ledger(one).gpu.peak.lines)
+
+
+@pytest.mark.parametrize("attention", ["sdpa", "flash"])
+def test_fused_attention_is_linear_in_the_sequence_and_eager_is_not(attention):
+    def saved(seq: int, kind: str) -> int:
+        counted = ledger(job("llama-3.2-1b", seq=seq, attention=kind, stage=2))
+        return next(line.bytes for line in counted.gpu.worst("forward").lines if line.name == "activations")
+
+    assert saved(4096, attention) == 2 * saved(2048, attention)
+    assert saved(4096, "eager") > 3 * saved(2048, "eager")
+
+
+def test_gradients_accumulate_only_with_accumulation():
+    one = job("llama-3.2-1b", stage=2, grad_accum=1)
+    more = one.at(grad_accum=2)
+    assert "own gradients" not in {line.name for line in ledger(one).gpu.worst("forward").lines}
+    assert "own gradients" in {line.name for line in ledger(more).gpu.worst("forward").lines}
