@@ -134,13 +134,13 @@ def ways_out(job: Job, settled: dict[str, Any], *, reserve: float) -> tuple[WayO
     def attempt(change: str, changed: Job, free: dict[str, Any]) -> bool:
         found = plan(changed, free, reserve=reserve, rescue=False).chosen
         if found:
-            ways.append(WayOut(f"{change}: {label(found)}, {gib(found.fit.gpu.needed)}", found))
+            ways.append(WayOut(f"{change}: {label(found)}; needs {gib(found.fit.gpu.needed)}", found))
         return found is not None
 
     for name, text in _LOOSENED.items():
         if settled.get(name) not in (None, "full") or (name in settled and settled[name] is None):
             free = {key: value for key, value in settled.items() if key != name}
-            attempt(text(settled[name]), job, free)
+            attempt(text(settled[name]), job.at(attention="sdpa") if name == "attention" else job, free)
     _shorter(job, settled, attempt)
     _more_gpus(job, settled, attempt)
     return tuple(ways)

@@ -14,10 +14,17 @@ def test_hosts_comments_and_blank_lines(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [("worker-1\n", ":1"), ("worker-1 slots=x\n", ":1"), ("a slots=8\na slots=8\n", ":2"), ("a slots=0", ":1"), ("#", "")],
+    [("worker-1\n", ":1"), ("worker-1 slots=x\n", ":1"), ("a slots=0", ":1"), ("#", "")],
 )
 def test_a_bad_line_is_named(tmp_path, text, place):
     path = tmp_path / "hostfile"
     path.write_text(text)
     with pytest.raises(SpecError, match=f"hostfile{place}.*slots=8"):
+        read_hostfile(str(path))
+
+
+def test_a_host_stands_once(tmp_path):
+    path = tmp_path / "hostfile"
+    path.write_text("a slots=8\na slots=8\n")
+    with pytest.raises(SpecError, match="hostfile:2.*a second time"):
         read_hostfile(str(path))

@@ -48,7 +48,7 @@ def test_when_nothing_fits_it_says_what_would(zeroplan):
     ("words", "change"),
     [
         (["--checkpointing", "none", "--seq", "32768", "--micro-batch", "1"], "--checkpointing full"),
-        (["--seq", "65536", "--micro-batch", "4"], "a smaller micro-batch"),
+        (["--seq", "16384", "--micro-batch", "16"], "a smaller micro-batch"),
         (["--attention", "eager", "--seq", "32768"], "--attention sdpa"),
     ],
 )

@@ -1,0 +1,406 @@
+"""The ds_config.json that `recommend` writes: which keys, which values, and that reading it back gives the same plan."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+import sys
+from functools import cache
+
+import pytest
+
+from zeroplan.__main__ import main
+from zeroplan.cli.options import Options
+from zeroplan.cli.recommend import RESERVE
+from zeroplan.cli.request import read_request
+from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.read import ZERO_FIELDS, read_config
+from zeroplan.deepspeed.write import ds_config, dumps, training_arguments
+from zeroplan.plan import plan
+from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMIZERS
+from zeroplan.specs.strategy import Offload, Strategy
+
+SEED = 20261121
+DRAWS = 60
+MODELS = (
+    "bloom-7b1", "deepseek-v2-lite", "falcon-7b", "gemma-2-9b", "gemma-3-1b", "gpt2-xl", "gpt-neox-20b", "gpt-oss-20b",
+    "llama-2-7b", "llama-2-13b", "llama-3.1-70b", "mistral-7b-v0.3", "mixtral-8x7b", "opt-13b", "phi-4", "pythia-1.4b",
+    "qwen2.5-0.5b", "qwen3-30b-a3b", "smollm2-135m", "tinyllama-1.1b",
+)  # fmt: skip
+PARAMS = ("125M", "350M", "1.3B", "3B", "7B", "13B", "34B", "70B", "175B", "405B")
+GPUS = ("1", "2", "3", "4", "8", "2x4", "2x8", "4x8", "6x8", "8x8", "16x8", "32x8", "64x8")
+GPU_MEM = ("16", "24", "32", "40", "48", "64", "80", "94", "96", "128", "141", "16GiB", "37.5GiB", "79.2GiB", "100GB")
+PRECISIONS = ("fp32", "fp16", "bf16")
+
+
+def draw(rng):
+    """Options of one request, by name."""
+    gpus = rng.choice(GPUS)
+    ranks = 1
+    for part in gpus.split("x"):
+        ranks *= int(part)
+    options = {
+        "gpus": gpus,
+        "gpu_mem": rng.choice(GPU_MEM),
+        "precision": rng.choice(PRECISIONS),
+        "optimizer": rng.choice([*OPTIMIZERS, "adam", "adamw", "adamw"]),
+        "seq": rng.choice(["512", "2048", "4096"]),
+        "host_mem": rng.choice(["256GiB", "1TB", "2TB", "8TB"]),
+    }
+    options["model" if rng.random() < 0.7 else "params"] = None
+    if "model" in options:
+        options["model"] = rng.choice(MODELS)
+    else:
+        options["params"] = rng.choice(PARAMS)
+    if rng.random() < 0.4:
+        options["nvme"] = "8TB"
+    if rng.random() < 0.7:
+        options["stage"] = rng.choice("0123")
+    if rng.random() < 0.3:
+        options["global_batch"] = str(ranks * rng.choice([1, 3, 8, 32]))
+    if rng.random() < 0.2:
+        options["checkpointing"] = rng.choice(["none", "full"])
+    if options["optimizer"] in OFFLOADABLE and rng.random() < 0.6:
+        options |= draw_offload(rng, options.get("stage", "3"), "nvme" in options)
+        if "offload_param" in options:
+            options["stage"] = "3"
+    return options
+
+
+def draw_offload(rng, stage, nvme):
+    """Where the optimizer goes, and at stage 3 perhaps the parameters."""
+    if stage == "0":
+        return {}
+    devices = ["cpu", *(["nvme"] if nvme and stage == "3" else [])]
+    drawn = {"offload_optimizer": rng.choice(devices)}
+    if stage == "3" and rng.random() < 0.6:
+        drawn["offload_param"] = rng.choice(devices)
+    return drawn
+
+
+def flags(options):
+    """The options as they are typed."""
+    return [text for name, value in options.items() for text in ("--" + name.replace("_", "-"), value)]
+
+
+def chosen(options):
+    """The job of the plan, or None when nothing fits."""
+    request = read_request(Options(**options), default_params="7B", default_gpus=8)
+    best = plan(request.job(), request.settled, reserve=RESERVE, rescue=False).chosen
+    return best.job if best else None
+
+
+@cache
+def recommendations(count=DRAWS, seed=SEED):
+    """`count` drawn requests that fit, as (options, job)."""
+    rng, found = random.Random(seed), []
+    while len(found) < count:
+        options = draw(rng)
+        if (job := chosen(options)) is not None:
+            found.append((options, job))
+    return tuple(found)
+
+
+def zeroplan(*arguments):
+    """Exit code, standard output and standard error of the command, in this process."""
+    out, err, before = io.StringIO(), io.StringIO(), sys.argv
+    sys.argv = ["zeroplan", *arguments]
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as stop:
+            main()
+    finally:
+        sys.argv = before
+    return stop.value.code, out.getvalue(), err.getvalue()
+
+
+def leaves(section, prefix=""):
+    """(path, value) of every entry that is no section."""
+    for name, value in section.items():
+        if isinstance(value, dict):
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
+
+
+def sections(config, prefix=""):
+    for name, value in config.items():
+        if isinstance(value, dict):
+            yield prefix + name
+            yield from sections(value, f"{prefix}{name}.")
+
+
+def trainer_value(path, job):
+    """What transformers 5.23 puts for "auto" (integrations/deepspeed.py), None where it takes an argument."""
+    hidden = job.model.shape.hidden
+    fills = {"zero_optimization.reduce_bucket_size": hidden * hidden}
+    if job.strategy.stage == 3:
+        fills["zero_optimization.stage3_prefetch_bucket_size"] = int(0.9 * hidden * hidden)
+        fills["zero_optimization.stage3_param_persistence_threshold"] = 10 * hidden
+    return fills.get(path)
+
+
+def explicit(strategy):
+    """What stands for itself in a file: defaults that are None or 0 in a Strategy, written out."""
+    changed = {"overlap_comm": strategy.overlaps}
+    for name, count in (("offload_optimizer", 4), ("offload_param", 5)):
+        part = getattr(strategy, name)
+        if part and part.device == "nvme":
+            part = part._replace(nvme_path=part.nvme_path or "/local_nvme", buffer_count=part.buffer_count or count)
+        changed[name] = part
+    return strategy._replace(**changed)
+
+
+def effective(strategy):
+    """The fields that do something at its stage, by name."""
+    idle = {
+        field
+        for key, field in ZERO_FIELDS.items()
+        if strategy.stage not in KEYS[f"zero_optimization.{key}"].stages
+    }
+    return {name: value for name, value in explicit(strategy)._asdict().items() if name not in idle}
+
+
+CASES = range(DRAWS)
+
+
+def test_draws_cover_what_is_written():
+    """Each stage, precision, optimizer and device is among the draws, or the other tests say little."""
+    strategies = [job.strategy for _options, job in recommendations()]
+    assert {s.stage for s in strategies} == {0, 1, 2, 3}
+    assert {s.precision for s in strategies} == set(PRECISIONS)
+    assert {s.optimizer for s in strategies} == set(OPTIMIZERS)
+    for name in ("offload_optimizer", "offload_param"):
+        assert {part.device if part else None for part in (getattr(s, name) for s in strategies)} == {
+            None, "cpu", "nvme",
+        }  # fmt: skip
+    assert {s.checkpointing for s in strategies} == {"none", "full"}
+    assert len({job.ranks for _options, job in recommendations()}) >= 8
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_for_the_trainer_auto_stands_where_the_trainer_puts_the_same(case):
+    """No "auto" that the Trainer leaves alone; no number where its fill is that number."""
+    _options, job = recommendations()[case]
+    config = ds_config(job, "hf")
+    whole = dict(leaves(ds_config(job, "deepspeed")))
+    for path, value in leaves(config):
+        known = KEYS[path]
+        if value == "auto":
+            assert known.auto, path
+            assert job.strategy.stage in known.stages, path
+            fill = trainer_value(path, job)
+            assert fill is None or fill == whole[path], path
+        else:
+            assert value == whole[path], path
+            assert not known.auto or value != trainer_value(path, job), path
+            assert not known.auto or trainer_value(path, job) is not None, path
+    assert {"fp16.enabled", "bf16.enabled"} <= dict(leaves(config)).keys()
+    assert whole.keys() - {"fp16.enabled", "bf16.enabled"} == dict(leaves(config)).keys() - {
+        "fp16.enabled",
+        "bf16.enabled",
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_trainer_arguments_say_what_auto_means(case):
+    _options, job = recommendations()[case]
+    strategy, arguments = job.strategy, training_arguments(job)
+    assert arguments["per_device_train_batch_size"] == strategy.micro_batch
+    assert arguments["gradient_accumulation_steps"] == strategy.grad_accum
+    assert arguments["max_grad_norm"] == strategy.gradient_clipping
+    assert [name for name in ("fp16", "bf16") if arguments.get(name)] == [strategy.precision][: strategy.precision != "fp32"]
+    assert arguments.get("gradient_checkpointing", False) == (strategy.checkpointing == "full")
+    assert ("optim" in arguments) == ("optimizer" not in ds_config(job, "hf"))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_for_deepspeed_every_value_is_written(case):
+    _options, job = recommendations()[case]
+    config = ds_config(job, "deepspeed")
+    for path, value in leaves(json.loads(dumps(config))):
+        assert value != "auto", path
+        if KEYS[path].kind.startswith("integer"):
+            assert type(value) is int, path
+    batch = config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * job.ranks
+    assert config["train_batch_size"] == batch
+    asked = job.workload.global_batch
+    assert asked is None or batch == asked
+    on = [name for name in ("fp16", "bf16") if config.get(name, {}).get("enabled")]
+    assert on == [job.strategy.precision][: job.strategy.precision != "fp32"]
+
+
+def legal(known, value):
+    """Whether DeepSpeed's own type and bounds take the value."""
+    plain = {"integer": int, "number": (int, float), "boolean": bool, "string": str, "array": list, "object": dict}
+    kinds = [plain[kind] for kind in known.kind.split("|") if kind in plain]
+    if not any(isinstance(value, kind) and (kind is bool) == isinstance(value, bool) for kind in kinds):
+        return False
+    if known.choices:
+        return value in known.choices
+    low, above, high, below = known.minimum, known.exclusive_minimum, known.maximum, known.exclusive_maximum
+    return (
+        (low is None or value >= low) and (above is None or value > above)
+        and (high is None or value <= high) and (below is None or value < below)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["hf", "deepspeed"])
+@pytest.mark.parametrize("case", CASES)
+def test_every_key_is_known_and_does_something(case, target):
+    """Each key is in the table by its first spelling, legal, not deprecated, and has an effect at the stage."""
+    _options, job = recommendations()[case]
+    config = ds_config(job, target)
+    for path, value in leaves(config):
+        known = KEYS[path]
+        assert job.strategy.stage in known.stages, path
+        assert not known.deprecated, path
+        assert value == "auto" or legal(known, value), f"{path}: {value!r}"
+    for path in sections(config):
+        assert job.strategy.stage in KEYS[path].stages, path
+    if job.strategy.stage in (1, 2):
+        assert config["zero_optimization"]["allgather_bucket_size"] % 2 == 0
+    devices = [config["zero_optimization"].get(f"offload_{part}", {}) for part in ("optimizer", "param")]
+    on_disk = [section for section in devices if section.get("device") == "nvme"]
+    assert ("aio" in config) == bool(on_disk)
+    assert all(section["nvme_path"].startswith("/") for section in on_disk)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_reading_back_gives_the_same_strategy(case):
+    _options, job = recommendations()[case]
+    strategy = job.strategy
+    outside = {name: getattr(strategy, name) for name in ("checkpointing", "attention")}
+    if OPTIMIZERS[strategy.optimizer].config_type is None:
+        outside["optimizer"] = strategy.optimizer
+    stated = read_config(json.loads(dumps(ds_config(job, "deepspeed"))), "ds_config.json")
+    assert stated.auto == ()
+    assert stated.notes == ()
+    assert stated.train_batch_size == strategy.micro_batch * strategy.grad_accum * job.ranks
+    assert effective(Strategy(**stated.fields, **outside)) == effective(strategy)
+
+
+def argument_flags(job, arguments):
+    """TrainingArguments as flags of this command line."""
+    typed = ["--micro-batch", str(arguments["per_device_train_batch_size"])]
+    typed += ["--grad-accum", str(arguments["gradient_accumulation_steps"])]
+    typed += ["--precision", next((name for name in ("fp16", "bf16") if arguments.get(name)), "fp32")]
+    typed += ["--checkpointing", "full" if arguments.get("gradient_checkpointing") else "none"]
+    if "optim" in arguments:
+        known = {o.trainer: name for name, o in OPTIMIZERS.items() if o.config_type is None}
+        typed += ["--optimizer", known[arguments["optim"]]]
+    return typed
+
+
+WORKLOAD = ("model", "params", "gpus", "gpu_mem", "host_mem", "nvme", "seq")
+
+
+@pytest.mark.parametrize("target", ["hf", "deepspeed"])
+@pytest.mark.parametrize("case", CASES)
+def test_estimating_the_written_file_gives_the_planned_bytes(case, target, tmp_path):
+    """`recommend -o FILE`, then `estimate --config FILE`: same strategy, same ledger, whole."""
+    options, job = recommendations()[case]
+    path = tmp_path / "ds_config.json"
+    code, out, _err = zeroplan("recommend", *flags(options), "--json", "-o", str(path), "--for", target)
+    assert code == 0
+    planned = json.loads(out)["plan"]
+    outside = {name: value for name, value in options.items() if name in WORKLOAD}
+    typed = argument_flags(job, training_arguments(job))
+    if target == "deepspeed":
+        typed = typed[6:]  # batch and precision stand in the file
+    code, out, err = zeroplan("estimate", "--config", str(path), *flags(outside), *typed, "--json")
+    assert code == 0, err
+    estimated = json.loads(out)
+    for part in ("strategy", "memory", "traffic"):
+        if part != "strategy":
+            assert estimated[part] == planned[part], part
+            continue
+        read, meant = (effective(as_strategy(found[part])) for found in (estimated, planned))
+        assert read == meant
+
+
+def as_strategy(found):
+    offloads = {name: Offload(**found[name]) if found[name] else None for name in ("offload_optimizer", "offload_param")}
+    return Strategy(**{**found, **offloads})
+
+
+@pytest.mark.parametrize("target", ["hf", "deepspeed"])
+@pytest.mark.parametrize("case", range(0, DRAWS, 6))
+def test_the_same_request_gives_the_same_bytes(case, target):
+    """`-o -` prints the config alone, ends with a line break, and repeats itself."""
+    options, job = recommendations()[case]
+    first, second = (zeroplan("recommend", *flags(options), "-o", "-", "--for", target) for _ in range(2))
+    assert first == second
+    code, out, err = first
+    assert (code, err) == (0, "")
+    assert out == dumps(ds_config(job, target))
+    assert out.endswith("}\n")
+    assert isinstance(json.loads(out), dict)
+
+
+SMALL = ("recommend", "--model", "gpt2", "--gpus", "2", "--gpu-mem", "24")
+
+
+class TestFile:
+    def test_written_whole_and_alone(self, tmp_path):
+        path = tmp_path / "made.json"
+        code, out, err = zeroplan(*SMALL, "-o", str(path))
+        assert (code, err) == (0, "")
+        assert out
+        assert [entry.name for entry in tmp_path.iterdir()] == ["made.json"]
+        printed = zeroplan(*SMALL, "-o", "-")[1]
+        assert path.read_text(encoding="utf-8") == printed
+        assert path.stat().st_mode & 0o777 == 0o644
+
+    def test_an_existing_file_stays(self, tmp_path):
+        path = tmp_path / "mine.json"
+        path.write_text("mine", encoding="utf-8")
+        code, out, err = zeroplan(*SMALL, "-o", str(path))
+        assert (code, out) == (2, "")
+        assert "--force" in err
+        assert err.count("\n") == 1
+        assert path.read_text(encoding="utf-8") == "mine"
+        assert len(list(tmp_path.iterdir())) == 1
+
+    def test_force_replaces_it(self, tmp_path):
+        path = tmp_path / "mine.json"
+        path.write_text("mine" * 10_000, encoding="utf-8")
+        assert zeroplan(*SMALL, "-o", str(path), "--force")[0] == 0
+        assert path.read_text(encoding="utf-8") == zeroplan(*SMALL, "-o", "-")[1]
+        assert len(list(tmp_path.iterdir())) == 1
+
+    @pytest.mark.parametrize("place", ["", "missing/made.json"])
+    def test_a_place_that_cannot_be_written(self, place, tmp_path):
+        code, out, err = zeroplan(*SMALL, "-o", str(tmp_path / place))
+        assert (code, out) == (2, "")
+        assert err.startswith("zeroplan: ")
+        assert err.count("\n") == 1
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_failure_midway_leaves_nothing(self, tmp_path, monkeypatch):
+        path = tmp_path / "mine.json"
+        path.write_text("mine", encoding="utf-8")
+
+        def full(*_args):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr("pathlib.Path.replace", full)
+        code, _out, err = zeroplan(*SMALL, "-o", str(path), "--force")
+        assert code == 2
+        assert "no space left" in err
+        assert path.read_text(encoding="utf-8") == "mine"
+        assert len(list(tmp_path.iterdir())) == 1
+
+    def test_nothing_is_written_when_nothing_fits(self, tmp_path):
+        path = tmp_path / "made.json"
+        request = ("recommend", "--model", "llama-3.1-405b", "--gpus", "1", "--gpu-mem", "16", "--host-mem", "16GiB")
+        code, _out, _err = zeroplan(*request, "-o", str(path))
+        assert code == 1
+        assert not path.exists()
+
+    @pytest.mark.parametrize("more", [("--json", "-o", "-"), ("--for", "accelerate", "-o", "-")])
+    def test_two_things_on_one_output_or_an_unknown_target(self, more):
+        code, out, err = zeroplan(*SMALL, *more)
+        assert (code, out) == (2, "")
+        assert err.startswith("zeroplan: ")
