@@ -10,7 +10,7 @@ def test_works_as_typed(zeroplan):
     assert ran.code == 0
     assert ran.out.startswith("7B on 8 GPUs: ZeRO-")
     text = " ".join(ran.out.split())
-    for said in ("8 GPUs (--gpus)", "model of 7B (--model)", "a 80 GB card shows PyTorch 79.25 GiB", "Why the others lost"):
+    for said in ("8 GPUs (--gpus)", "model of 7B (--model)", "a card of 80 GB shows PyTorch 79.25 GiB", "Why the others lost"):
         assert said in text
 
 

@@ -90,7 +90,7 @@ def _card(options: Options, cluster: Cluster, assumed: list[str]) -> Cluster:
         card = gpu_of_class(int(options.gpu_mem))
         shown_by_torch = gib(card.memory.value)
         assumed.append(
-            f"a {options.gpu_mem} GB card shows PyTorch {shown_by_torch} ({card.title}; write "
+            f"a card of {options.gpu_mem} GB shows PyTorch {shown_by_torch} ({card.title}; write "
             f"--gpu-mem {options.gpu_mem}GiB for the round number)"
         )
         return cluster._replace(gpu=cluster.gpu or card, capacity=int((cluster.gpu or card).memory.value))

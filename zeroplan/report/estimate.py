@@ -91,7 +91,7 @@ def _need_table(estimates: list[Estimate]) -> Table:
     grid.add_row("+ CUDA context", *(gib(e.fit.outside.bytes) for e in estimates))
     grid.add_row("needed", *(gib(e.fit.gpu.needed) for e in estimates), style="bold")
     if estimates[0].fit.gpu.capacity is not None:
-        grid.add_row(f"of {gib(estimates[0].fit.gpu.capacity)}", *(_verdict(e) for e in estimates))
+        grid.add_row(f"free of {gib(estimates[0].fit.gpu.capacity)}", *(_verdict(e) for e in estimates))
     if any(e.real.host.resident for e in estimates) or estimates[0].job.cluster.host_memory:
         grid.add_row("host memory per node", *(gib(e.fit.host.needed) for e in estimates))
     if any(e.real.nvme.resident for e in estimates):
