@@ -41,7 +41,8 @@ def main() -> int:
         ratio = statistics.median(ratios)
         verdict = "" if bound is None else f"  (at most {bound:g}: {'ok' if ratio <= bound else 'TOO SLOW'})"
         print(
-            f"{ratio:5.1f} × python -c pass, {statistics.median(times) * 1e3:4.0f} ms  zeroplan {' '.join(arguments)}{verdict}"
+            f"{ratio:5.1f} × python -c pass, {statistics.median(times) * 1e3:4.0f} ms  "
+            f"zeroplan {' '.join(arguments)}{verdict}"
         )
         failed += bound is not None and ratio > bound
     return 1 if failed else 0

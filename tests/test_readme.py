@@ -13,7 +13,9 @@ TEXT = README.read_text(encoding="utf-8")
 AUDIT = [(match[1], re.findall(r"\*\*([^*]+)\*\*", match[0])) for match in ROW.finditer(TEXT)]
 
 
-@pytest.mark.parametrize(("command", "shown"), blocks(), ids=lambda value: value[:60] if value.startswith("zeroplan") else "")
+@pytest.mark.parametrize(
+    ("command", "shown"), blocks(), ids=lambda value: value[:60] if value.startswith("zeroplan") else ""
+)
 def test_an_example_shows_what_the_command_prints(command, shown):
     assert shown == output(command), "run: python -m tests.readme_blocks"
 

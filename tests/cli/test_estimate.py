@@ -45,7 +45,11 @@ def test_json_of_one_strategy_has_the_documented_shape(zeroplan, accounting):
             assert line["formula"]
             assert line["source"]
             assert line["evidence"]
-    assert {line["evidence"] for line in found["memory"]["gpu"]["lines"] if accounting == "paper"} <= {"paper", "code", "assumed"}
+    assert {line["evidence"] for line in found["memory"]["gpu"]["lines"] if accounting == "paper"} <= {
+        "paper",
+        "code",
+        "assumed",
+    }
     for transfer in found["traffic"]:
         assert transfer["when"] in ("micro_step", "step")
         assert transfer["collective"] in ("all_reduce", "all_gather", "reduce_scatter")
@@ -70,7 +74,19 @@ def test_exit_code_1_when_nothing_fits(zeroplan):
 
 
 def test_host_memory_is_checked_per_node(zeroplan):
-    words = ("estimate", "--params", "7B", "--gpus", "8", "--gpu-mem", "80", "--stage", "3", "--offload-optimizer", "cpu")
+    words = (
+        "estimate",
+        "--params",
+        "7B",
+        "--gpus",
+        "8",
+        "--gpu-mem",
+        "80",
+        "--stage",
+        "3",
+        "--offload-optimizer",
+        "cpu",
+    )
     tight, roomy = (zeroplan(*words, "--host-mem", size, "--json").json["fit"] for size in ("64GiB", "1TiB"))
     assert (tight["fits"], tight["host"]["fits"]) == (False, False)
     assert (roomy["fits"], roomy["host"]["fits"]) == (True, True)
@@ -92,7 +108,9 @@ def test_auto_is_filled_as_the_trainer_does(zeroplan, tmp_path):
     path = tmp_path / "ds.json"
     keys = ("reduce_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold")
     path.write_text(json.dumps({"zero_optimization": {"stage": 3} | dict.fromkeys(keys, "auto")}))
-    found = zeroplan("estimate", "--config", str(path), "--model", "llama-3.1-8b", "--gpus", "8", "--json").json["strategy"]
+    found = zeroplan("estimate", "--config", str(path), "--model", "llama-3.1-8b", "--gpus", "8", "--json").json[
+        "strategy"
+    ]
     # transformers integrations/deepspeed.py: hidden², int(0.9·hidden²), 10·hidden with hidden 4096
     filled = (found["reduce_bucket_size"], found["prefetch_bucket_size"], found["param_persistence_threshold"])
     assert filled == (16_777_216, 15_099_494, 40_960)
@@ -105,14 +123,18 @@ def test_gpus(zeroplan, typed, shape):
 
 
 def test_a_cluster_preset_brings_card_and_node(zeroplan):
-    found = zeroplan("estimate", "--params", "1B", "--cluster", "dgx-h100", "--gpus", "16", "--stage", "1", "--json").json
+    found = zeroplan(
+        "estimate", "--params", "1B", "--cluster", "dgx-h100", "--gpus", "16", "--stage", "1", "--json"
+    ).json
     assert (found["cluster"]["nodes"], found["cluster"]["gpu"]) == (2, "h100-80gb")
     assert found["fit"]["host"]["capacity"] == 2048 * 2**30
 
 
 def test_a_hostfile_counts_the_gpus(zeroplan, tmp_path):
     (tmp_path / "hostfile").write_text("a slots=4\nb slots=4\n")
-    found = zeroplan("estimate", "--params", "1B", "--hostfile", str(tmp_path / "hostfile"), "--stage", "1", "--json").json
+    found = zeroplan(
+        "estimate", "--params", "1B", "--hostfile", str(tmp_path / "hostfile"), "--stage", "1", "--json"
+    ).json
     assert (found["cluster"]["nodes"], found["cluster"]["gpus_per_node"]) == (2, 4)
 
 
@@ -123,4 +145,6 @@ def test_a_global_batch_is_solved_for_accumulation(zeroplan):
 
 
 def test_fp8_says_what_it_changes(zeroplan):
-    assert "fp8 runs inside matmuls" in " ".join(zeroplan("estimate", "--params", "7B", "--precision", "fp8").out.split())
+    assert "fp8 runs inside matmuls" in " ".join(
+        zeroplan("estimate", "--params", "7B", "--precision", "fp8").out.split()
+    )

@@ -9,7 +9,14 @@ def test_a_line_shows_formula_symbols_values_and_source(zeroplan):
     ran = zeroplan("explain", "optimizer states", "--params", "7B", "--gpus", "8")
     text = " ".join(ran.out.split())
     assert ran.code == 0
-    for said in ("⌈K·Ψ / N⌉", "⌈12·7,000,000,000 / 8⌉", "10,500,000,000", "data-parallel ranks", "§5.1", "arxiv.org/abs/1910.02054"):
+    for said in (
+        "⌈K·Ψ / N⌉",
+        "⌈12·7,000,000,000 / 8⌉",
+        "10,500,000,000",
+        "data-parallel ranks",
+        "§5.1",
+        "arxiv.org/abs/1910.02054",
+    ):
         assert said in text
 
 
@@ -28,7 +35,9 @@ def test_every_zero_and_aio_key_is_explained(zeroplan, path):
     assert path in ran.out
 
 
-@pytest.mark.parametrize("term", ["gradients", "all-gather", "reduce bucket", "gathered parameters", "logits", "checkpoints"])
+@pytest.mark.parametrize(
+    "term", ["gradients", "all-gather", "reduce bucket", "gathered parameters", "logits", "checkpoints"]
+)
 def test_lines_transfers_and_formulas(zeroplan, term):
     assert zeroplan("explain", term, "--checkpointing", "full", "--json").json["entries"]
 

@@ -10,7 +10,12 @@ def test_works_as_typed(zeroplan):
     assert ran.code == 0
     assert ran.out.startswith("7B on 8 GPUs: ZeRO-")
     text = " ".join(ran.out.split())
-    for said in ("8 GPUs (--gpus)", "model of 7B (--model)", "a card of 80 GB shows PyTorch 79.25 GiB", "Why the others lost"):
+    for said in (
+        "8 GPUs (--gpus)",
+        "model of 7B (--model)",
+        "a card of 80 GB shows PyTorch 79.25 GiB",
+        "Why the others lost",
+    ):
         assert said in text
 
 
@@ -19,11 +24,17 @@ def test_the_reason_is_in_bytes_or_seconds(zeroplan):
     assert found["plan"]["fit"]["fits"] is True
     assert found["rejected"]
     for rejected in found["rejected"]:
-        assert "GiB too many" in rejected["reason"] or " a step slower" in rejected["reason"] or "faster, within" in rejected["reason"]
+        assert (
+            "GiB too many" in rejected["reason"]
+            or " a step slower" in rejected["reason"]
+            or "faster, within" in rejected["reason"]
+        )
 
 
 def test_prefers_the_lowest_stage_without_offload(zeroplan):
-    strategy = zeroplan("recommend", "--params", "350M", "--gpus", "8", "--gpu-mem", "80", "--json").json["plan"]["strategy"]
+    strategy = zeroplan("recommend", "--params", "350M", "--gpus", "8", "--gpu-mem", "80", "--json").json["plan"][
+        "strategy"
+    ]
     assert (strategy["stage"], strategy["offload_optimizer"], strategy["checkpointing"]) == (0, None, "none")
 
 
@@ -36,7 +47,9 @@ def test_offload_when_nothing_else_fits(zeroplan):
 
 
 def test_when_nothing_fits_it_says_what_would(zeroplan):
-    ran = zeroplan("recommend", "--params", "70B", "--gpus", "8", "--gpu-mem", "24", "--offload-optimizer", "none", "--json")
+    ran = zeroplan(
+        "recommend", "--params", "70B", "--gpus", "8", "--gpu-mem", "24", "--offload-optimizer", "none", "--json"
+    )
     assert ran.code == 1
     assert ran.json["plan"] is None
     changes = " ".join(way["change"] for way in ran.json["ways_out"])
@@ -67,7 +80,9 @@ def test_settled_fields_are_kept(zeroplan):
 
 
 def test_a_global_batch_is_met_exactly(zeroplan):
-    found = zeroplan("recommend", "--gpu-mem", "80", "--gpus", "8", "--global-batch", "96", "--json").json["plan"]["strategy"]
+    found = zeroplan("recommend", "--gpu-mem", "80", "--gpus", "8", "--global-batch", "96", "--json").json["plan"][
+        "strategy"
+    ]
     assert found["micro_batch"] * found["grad_accum"] * 8 == 96
 
 
@@ -88,7 +103,10 @@ def test_standard_output_holds_only_the_json(zeroplan):
     ran = zeroplan("recommend", "--gpu-mem", "80", "-o", "-", "--for", "deepspeed")
     config = json.loads(ran.out)
     assert "auto" not in ran.out
-    assert config["train_batch_size"] == config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 8
+    assert (
+        config["train_batch_size"]
+        == config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * 8
+    )
 
 
 def test_no_card_is_asked_for(zeroplan):

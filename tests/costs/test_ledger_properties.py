@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -70,7 +72,7 @@ def test_a_higher_stage_never_holds_more_model_states(one):
         for stage in range(first, 4)
     ]
     padding = 16 * (2 * one.ranks + len(one.model.tensors))
-    assert all(later <= earlier + padding for earlier, later in zip(held, held[1:], strict=False))
+    assert all(later <= earlier + padding for earlier, later in pairwise(held))
 
 
 @drawn

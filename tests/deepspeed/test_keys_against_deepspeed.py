@@ -76,9 +76,7 @@ def model_of(section):
     return getattr(importlib.import_module(f"deepspeed.{module}"), name)
 
 
-FIELDS = [
-    (section, name, field) for section in MODELS for name, field in model_of(section).model_fields.items()
-]
+FIELDS = [(section, name, field) for section in MODELS for name, field in model_of(section).model_fields.items()]
 
 
 def path_of(section, name, field):
@@ -142,8 +140,7 @@ def test_field_is_in_the_table(section, name, field):
     if known.path not in BOUNDS_IN_VALIDATORS:
         sides = ("ge", "gt", "le", "lt")
         bounds = {
-            side: next((getattr(mark, side) for mark in field.metadata if hasattr(mark, side)), None)
-            for side in sides
+            side: next((getattr(mark, side) for mark in field.metadata if hasattr(mark, side)), None) for side in sides
         }
         table = (known.minimum, known.exclusive_minimum, known.maximum, known.exclusive_maximum)
         assert dict(zip(sides, table, strict=True)) == bounds

@@ -155,9 +155,7 @@ def explicit(strategy):
 def effective(strategy):
     """The fields that do something at its stage, by name."""
     idle = {
-        field
-        for key, field in ZERO_FIELDS.items()
-        if strategy.stage not in KEYS[f"zero_optimization.{key}"].stages
+        field for key, field in ZERO_FIELDS.items() if strategy.stage not in KEYS[f"zero_optimization.{key}"].stages
     }
     return {name: value for name, value in explicit(strategy)._asdict().items() if name not in idle}
 
@@ -210,7 +208,9 @@ def test_trainer_arguments_say_what_auto_means(case):
     assert arguments["per_device_train_batch_size"] == strategy.micro_batch
     assert arguments["gradient_accumulation_steps"] == strategy.grad_accum
     assert arguments["max_grad_norm"] == strategy.gradient_clipping
-    assert [name for name in ("fp16", "bf16") if arguments.get(name)] == [strategy.precision][: strategy.precision != "fp32"]
+    assert [name for name in ("fp16", "bf16") if arguments.get(name)] == [strategy.precision][
+        : strategy.precision != "fp32"
+    ]
     assert arguments.get("gradient_checkpointing", False) == (strategy.checkpointing == "full")
     assert ("optim" in arguments) == ("optimizer" not in ds_config(job, "hf"))
 
@@ -321,7 +321,9 @@ def test_estimating_the_written_file_gives_the_planned_bytes(case, target, tmp_p
 
 
 def as_strategy(found):
-    offloads = {name: Offload(**found[name]) if found[name] else None for name in ("offload_optimizer", "offload_param")}
+    offloads = {
+        name: Offload(**found[name]) if found[name] else None for name in ("offload_optimizer", "offload_param")
+    }
     return Strategy(**{**found, **offloads})
 
 

@@ -10,8 +10,8 @@ import random
 import types
 
 import pytest
-from tests.deepspeed.test_write import chosen, draw
 
+from tests.deepspeed.test_write import chosen, draw
 from zeroplan.deepspeed.keys import DEEPSPEED_VERSION
 from zeroplan.deepspeed.write import ds_config, dumps, training_arguments
 from zeroplan.specs.optimizer import OPTIMIZERS
@@ -164,7 +164,7 @@ def train(job, config, answers):
             engine.step()
             losses.append(loss.item())
         answers.put((engine.global_steps, engine.skipped_steps, losses))
-    except BaseException as error:  # noqa: BLE001 it goes to the parent
+    except BaseException as error:
         answers.put(f"{type(error).__name__}: {error}")
 
 

@@ -11,7 +11,19 @@ import pytest
 from tests.conftest import ROOT
 
 COUNT = "from zeroplan.catalog import presets as p; print(p.PRESETS, *(len(p.names(k)) for k in p.KINDS))"
-COMMAND = [sys.executable, "-m", "zeroplan", "estimate", "--model", "llama-3.1-8b", "--gpus", "8", "--gpu", "h100", "-q"]
+COMMAND = [
+    sys.executable,
+    "-m",
+    "zeroplan",
+    "estimate",
+    "--model",
+    "llama-3.1-8b",
+    "--gpus",
+    "8",
+    "--gpu",
+    "h100",
+    "-q",
+]
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ def config_class(model_type: object, place: str) -> type[Config]:
         found = "no model_type" if model_type is None else f"model_type = {shown(model_type)}"
         raise SpecError(place, found, "the name of a model family", '"model_type": "llama"')
     if model_type not in FAMILIES:
-        raise UnknownNameError("model family", model_type, FAMILIES, WAY_OUT)
+        raise UnknownNameError(f"model_type in {place}:", model_type, FAMILIES, WAY_OUT)
     return family(model_type)[0]
 
 
