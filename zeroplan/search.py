@@ -79,11 +79,16 @@ def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | Non
     return stage == 3 or (stage > 0 and optimizer.device == "cpu")
 
 
-def buckets(job: Job, stage: int, settled: dict[str, Any]) -> dict[str, int]:
-    """Bucket sizes in elements: hidden² where that is enough to hide latency, else 5e7; never above 5e8."""
+def buckets(job: Job, stage: int, settled: dict[str, Any]) -> dict[str, Any]:
+    """Bucket sizes in elements: hidden² where that is enough to hide latency, else 5e7; never above 5e8.
+
+    With buckets that small a second one costs little, so reduction overlaps backward at every stage that can.
+    """
+    if stage == 0:
+        return {}
     hidden = job.model.shape.hidden
     size = min(hidden * hidden, LARGEST_BUCKET) if hidden * hidden >= ENOUGH_BUCKET else SMALL_BUCKET
-    chosen = {"reduce_bucket_size": size}
+    chosen: dict[str, Any] = {"reduce_bucket_size": size, "overlap_comm": True}
     if stage == 3:
         chosen["prefetch_bucket_size"] = int(0.9 * hidden * hidden) if size == hidden * hidden else SMALL_BUCKET
         chosen["param_persistence_threshold"] = 10 * hidden

@@ -9,14 +9,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.formulas import compute
-from zeroplan.ledger import Ledger
+from zeroplan.ledger import Ledger, Transfer
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
 
 SUSTAINED = 100e12
 """FLOP/s when no card is known."""
-EXPOSED = 0.5
-"""Share of the shorter of compute and traffic that still shows when they overlap (published runs: 0.45 to 0.85)."""
+EXPOSED, EXPOSED_AT_STAGE_3 = 0.5, 0.85
+"""Share of the shorter of compute and traffic that still shows when they overlap: 0.45 fits published FSDP runs, 0.85
+those of DeepSpeed's stage 3."""
 LINK_SHARE = 0.8
 """Of a link's nominal rate that a large collective reaches."""
 USUAL_LINK, USUAL_NODE_NETWORK, USUAL_HOST_LINK = 12e9, 25e9, 12e9
@@ -47,13 +48,22 @@ class StepTime(NamedTuple):
 
 def step_time(job: Job, ledger: Ledger) -> StepTime:
     """One optimizer step: `grad_accum` micro-steps, then the update."""
-    strategy, steps = job.strategy, job.strategy.grad_accum
-    work = _compute(job)
-    micro = sum(_seconds(job.cluster, t.wire_bytes, t.calls) for t in ledger.traffic if t.when == "micro_step")
-    last = sum(_seconds(job.cluster, t.wire_bytes, t.calls) for t in ledger.traffic if t.when == "step")
-    exposed = max(0.0, micro - work) + EXPOSED * min(work, micro) if strategy.overlaps else micro
+    strategy, work = job.strategy, _compute(job)
+    each = _seconds(job.cluster, [t for t in ledger.traffic if t.when == "micro_step"])
+    reduced = _seconds(job.cluster, [t for t in ledger.traffic if t.when == "step" and "reduce" in t.collective])
+    gathered = _seconds(job.cluster, [t for t in ledger.traffic if t.when == "step" and "gather" in t.collective])
+    hidden = strategy.overlaps and strategy.stage > 0
+    micro = _exposed(work, each, strategy.stage) if hidden else each
+    last = _exposed(work, each + reduced, strategy.stage) if hidden else each + reduced
     offload, optimizer = _update(job)
-    return StepTime(steps * work, steps * exposed + last, offload, optimizer)
+    exposed = (strategy.grad_accum - 1) * micro + last + gathered
+    return StepTime(strategy.grad_accum * work, exposed, offload, optimizer)
+
+
+def _exposed(work: float, traffic: float, stage: int) -> float:
+    """Seconds of traffic that show although they overlap with `work` seconds of compute."""
+    share = EXPOSED_AT_STAGE_3 if stage == 3 else EXPOSED
+    return max(0.0, traffic - work) + share * min(work, traffic)
 
 
 def _compute(job: Job) -> float:
@@ -88,8 +98,9 @@ def _matmul_rate(job: Job) -> float:
     return rate / 4 if precision == "fp32" else rate
 
 
-def _seconds(cluster: Cluster, wire_bytes: int, calls: int) -> float:
-    return wire_bytes / ring_rate(cluster) + calls * COLLECTIVE_LATENCY
+def _seconds(cluster: Cluster, traffic: list[Transfer]) -> float:
+    rate = ring_rate(cluster)
+    return sum(t.wire_bytes / rate + t.calls * COLLECTIVE_LATENCY for t in traffic)
 
 
 def ring_rate(cluster: Cluster) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 from zeroplan.deepspeed.read import AUTO, trainer_fills
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
-from zeroplan.specs.strategy import Offload
+from zeroplan.specs.strategy import Offload, Strategy
 
 TARGETS = ("hf", "deepspeed")
 LEARNING_RATE = 1e-5
@@ -38,7 +38,7 @@ def ds_config(job: Job, target: str = "hf") -> dict[str, Any]:
         "gradient_clipping": filled(strategy.gradient_clipping),
     }
     config |= _precision(strategy.precision, for_trainer=for_trainer)
-    config |= _optimizer(strategy.optimizer, for_trainer=for_trainer, offloaded=bool(strategy.offload_optimizer))
+    config |= _optimizer(strategy, for_trainer=for_trainer)
     config["zero_optimization"] = _zero(job, for_trainer=for_trainer)
     if any(part and part.device == "nvme" for part in (strategy.offload_optimizer, strategy.offload_param)):
         config["aio"] = AIO
@@ -74,20 +74,20 @@ def _precision(precision: str, *, for_trainer: bool) -> dict[str, Any]:
     return {"fp16" if precision == "fp16" else "bf16": {"enabled": True}}
 
 
-def _optimizer(name: str, *, for_trainer: bool, offloaded: bool) -> dict[str, Any]:
-    optimizer = OPTIMIZERS[name]
+def _optimizer(strategy: Strategy, *, for_trainer: bool) -> dict[str, Any]:
+    optimizer = OPTIMIZERS[strategy.optimizer]
     config: dict[str, Any] = {}
     if optimizer.config_type:
         params: dict[str, Any] = {"lr": AUTO if for_trainer else LEARNING_RATE}
         if optimizer.config_type in ("Adam", "AdamW"):
             defaults = {"betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0}
             params |= {key: AUTO if for_trainer else value for key, value in defaults.items()}
-        if name == "sgd-momentum":
+        if strategy.optimizer == "sgd-momentum":
             params["momentum"] = 0.9
         config["optimizer"] = {"type": optimizer.config_type, "params": params}
-    elif offloaded:
+    elif strategy.offload_optimizer:
         config["zero_force_ds_cpu_optimizer"] = False
-    if not optimizer.tested:
+    if strategy.stage and not optimizer.tested:
         config["zero_allow_untested_optimizer"] = True
     return config
 

@@ -14,6 +14,7 @@ from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import title
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
 from zeroplan.units import gb, gib, seconds
 
 MOST_ROWS = 8
@@ -61,8 +62,7 @@ def _plan_table(chosen: Candidate) -> Table:
          f" = {sequences} sequences of {job.workload.seq} tokens a step"),
         ("checkpointing", strategy.checkpointing),
         ("offload", _offload(chosen)),
-        ("buckets", f"reduce {strategy.reduce_bucket_size:,} elements"
-         + (f", prefetch {strategy.prefetch_bucket_size:,}" if strategy.stage == 3 else "")),
+        ("buckets", _buckets(strategy)),
         ("GPU memory", f"held {gib(total(chosen.ledger.gpu.resident))}, peak {gib(total(chosen.ledger.gpu.peak.lines))}"
          f" in {chosen.ledger.gpu.peak.phase}, {_room(chosen.fit.gpu)}"),
     ]  # fmt: skip
@@ -76,6 +76,14 @@ def _plan_table(chosen: Candidate) -> Table:
     for name, value in rows:
         grid.add_row(name, value)
     return grid
+
+
+def _buckets(strategy: Strategy) -> str:
+    if strategy.stage == 0:
+        return "none at stage 0"
+    prefetch = f", prefetch {strategy.prefetch_bucket_size:,}" if strategy.stage == 3 else ""
+    overlap = ", reduced while backward goes on" if strategy.overlaps else ""
+    return f"reduce {strategy.reduce_bucket_size:,} elements{prefetch}{overlap}"
 
 
 def _room(tier: TierFit) -> str:

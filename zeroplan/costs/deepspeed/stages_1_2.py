@@ -30,7 +30,7 @@ def gradients(job: Job) -> Gradients:
     own = line("own gradients", buffers.own_gradients, own=own_elements(job), g=w)
     every = line("gradients", buffers.whole_gradients, psi=job.model.parameters, g=w)
     more_than_one = strategy.grad_accum > 1
-    if strategy.stage == 1 and not strategy.overlaps:
+    if strategy.stage == 1 and (more_than_one or not strategy.overlaps):
         return Gradients((every, bucket) if more_than_one else (), (every, bucket), (own,))
     large = line("largest gradient", buffers.largest_gradient, largest=job.model.largest.elements, g=w)
     if strategy.offload_optimizer:
