@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 
@@ -12,22 +13,38 @@ def main() -> None:
     from zeroplan.cli.app import BAD_INPUT, app
     from zeroplan.errors import ZeroplanError
 
+    _usable_streams()
     try:
         code = app(standalone_mode=False)
+        sys.stdout.flush()
     except ZeroplanError as error:
         code = _fail(str(error), BAD_INPUT)
     except click.exceptions.Abort:
         code = _fail("interrupted", 130)
     except click.ClickException as error:
-        code = _fail(error.format_message(), BAD_INPUT)
-    except BrokenPipeError:
-        sys.stderr.close()
+        code = _fail(f"{error.format_message()} Write zeroplan -h for what there is.", BAD_INPUT)
+    except BrokenPipeError:  # the reader has enough
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
         code = 0
+    except OSError as error:
+        code = _fail(f"standard output: {(error.strerror or str(error)).lower()}", BAD_INPUT)
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
     sys.exit(code or 0)
 
 
+def _usable_streams() -> None:
+    """A closed stream swallows, and a terminal without Greek letters shows a replacement."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _fail(message: str, code: int) -> int:
-    sys.stderr.write(f"zeroplan: {' '.join(message.split())}\n")
+    line = "".join(letter if letter.isprintable() else " " for letter in message)
+    sys.stderr.write(f"zeroplan: {line}\n")
     return code
 
 

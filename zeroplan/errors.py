@@ -40,6 +40,14 @@ class ContradictionError(ZeroplanError):
     pass
 
 
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that a typed one most likely meant."""
+    import difflib
+
+    known = list(known)
+    return (difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0) or known)[0]
+
+
 def shown(value: object, limit: int = 60) -> str:
     """A value as an error message quotes it: printable, on one line, cut when long."""
     text = repr(value)

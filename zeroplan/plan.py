@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from zeroplan.errors import ContradictionError
 from zeroplan.search import Candidate, best_micro_batch, choices, evaluate, micro_batches
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
@@ -69,6 +70,10 @@ def plan(job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = Tr
     per_gpu = _per_gpu(job, settled)
     sizes = micro_batches(per_gpu, settled)
     found = [best_micro_batch(job.at(**choice), sizes, per_gpu, reserve) for choice in choices(job, settled)]
+    if not found:
+        raise ContradictionError(
+            "nothing to choose from: no strategy has all that was asked for; leave out --stage or an --offload option"
+        )
     fitting = [best for best, _larger in found if best.fit.fits is not False]
     if not fitting:
         failing = sorted((best for best, _larger in found), key=lambda c: c.fit.gpu.needed)

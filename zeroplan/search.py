@@ -51,7 +51,7 @@ def choices(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
     optimizers = _offloads(job, settled, "offload_optimizer")
     parameters = _offloads(job, settled, "offload_param")
     for stage, recompute, optimizer, params in product(stages, checkpointing, optimizers, parameters):
-        if _runs(job, stage, optimizer, params):
+        if _runs(job, stage, optimizer, params, settled):
             yield {
                 "stage": stage,
                 "checkpointing": recompute,
@@ -68,13 +68,13 @@ def _offloads(job: Job, settled: dict[str, Any], name: str) -> list[Offload | No
     return [None, *(Offload(device=device) for device in devices)]
 
 
-def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | None) -> bool:
-    """Whether DeepSpeed does anything with that combination."""
-    if params and (stage < 3 or not optimizer):
+def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | None, settled: dict[str, Any]) -> bool:
+    """Whether DeepSpeed does anything with that combination, and whether it is worth considering unasked."""
+    if params and stage < 3:
         return False
     if optimizer is None:
-        return True
-    if job.strategy.optimizer not in OFFLOADABLE:
+        return params is None or settled.get("offload_param") is not None
+    if job.strategy.optimizer not in OFFLOADABLE and not settled.get("offload_optimizer"):
         return False
     return stage == 3 or (stage > 0 and optimizer.device == "cpu")
 

@@ -16,8 +16,10 @@ COUNTS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 GiB = 2**30
 GB = 10**9
 LARGEST_COUNT = 10**15
+LONGEST = 40
+"""Characters of a quantity that are looked at; no real one is longer."""
 
-_NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,3})?|\.[0-9]+)"
+_NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?|\.[0-9]+)"
 _QUANTITY = re.compile(_NUMBER + r" ?([A-Za-zµ]*(?:/s)?)")
 
 
@@ -26,10 +28,10 @@ def read_count(text: str, what: str = "--params", example: str = "7B, 350M or 6.
 
     Raises `QuantityError` for anything else: zero, negative, not a whole number, unknown suffix, over 10^15.
     """
-    match = re.fullmatch(_NUMBER + r"([A-Za-z]?)", text)
+    match = re.fullmatch(_NUMBER + r"([A-Za-z]?)", text[:LONGEST])
     factor = COUNTS.get(match[2].upper()) if match else None
     if match is None or factor is None:
-        raise QuantityError(f"{what}: found {shown(text)}, expected a count; write {example}")
+        raise QuantityError(f"{what}: found {shown(text)}, expected a count; write {what} {example}")
     value = _exact(match[1]) * factor
     if value != int(value) or not 1 <= value <= LARGEST_COUNT:
         raise QuantityError(f"{what}: found {shown(text)}, expected a whole number from 1 to 1000T; write {example}")
@@ -39,21 +41,27 @@ def read_count(text: str, what: str = "--params", example: str = "7B, 350M or 6.
 def read_integer(text: str, what: str, example: str) -> int:
     """A plain whole number from 1 to 10^15. Raises `QuantityError`."""
     if not re.fullmatch(r"[0-9]{1,16}", text) or not 1 <= int(text) <= LARGEST_COUNT:
-        raise QuantityError(f"{what}: found {shown(text)}, expected a whole number from 1; write {what} {example}")
+        raise QuantityError(
+            f"{what}: found {shown(text)}, expected a whole number from 1 to 10^15; write {what} {example}"
+        )
     return int(text)
 
 
-def read_bytes(text: str, what: str = "--gpu-mem", example: str = "80, 80GB or 79.2GiB") -> int:
+def read_bytes(text: str, what: str = "--gpu-mem", example: str = "80GB or 79.2GiB") -> int:
     """A size such as '80GB', '79.2 GiB' or '81559MiB' in bytes. A bare number is refused here."""
-    match = _QUANTITY.fullmatch(text)
+    match = _QUANTITY.fullmatch(text[:LONGEST])
     unit = match[2] if match else ""
     factor = _byte_factor(unit)
     if match is None or factor is None:
-        hint = " (b is bits; B is bytes)" if unit.endswith("b") else ""
-        raise QuantityError(f"{what}: found {shown(text)}{hint}, expected a size with its unit; write {example}")
+        hint = " (case matters: Gb is bits, GB and GiB are bytes)" if unit.lower().endswith("b") else ""
+        raise QuantityError(
+            f"{what}: found {shown(text)}{hint}, expected a size with its unit, GB or GiB; write {what} {example}"
+        )
     value = int(_exact(match[1]) * factor)
     if not 0 < value < 2**63:
-        raise QuantityError(f"{what}: found {shown(text)}, expected more than zero and under 8 EiB; write {example}")
+        raise QuantityError(
+            f"{what}: found {shown(text)}, expected more than zero and under 8 EiB; write {what} {example}"
+        )
     return value
 
 

@@ -15,12 +15,12 @@ def read_hostfile(path: str) -> dict[str, int]:
         text = raw.split("#", 1)[0].strip()
         if not text:
             continue
-        match = re.fullmatch(r"(\S+)\s+slots=(\d+)", text)
+        match = re.fullmatch(r"(\S+)\s+slots=([0-9]{1,6})", text)
         place = f"{path}:{number}"
         if match is None or int(match[2]) == 0:
             raise SpecError(place, shown(text), "a host and its GPUs", "worker-1 slots=8")
         if match[1] in hosts:
-            raise SpecError(place, f"host {match[1]} a second time", "each host once")
+            raise SpecError(place, f"host {shown(match[1])} a second time", "each host once")
         hosts[match[1]] = int(match[2])
     if not hosts:
         raise SpecError(path, "no host", "a DeepSpeed hostfile", "worker-1 slots=8")

@@ -23,8 +23,8 @@ REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 def model(name: str) -> Model:
     """The model that `--model` names. Raises a `ZeroplanError` that says what to write instead."""
     if not name.strip():
-        raise SpecError("--model", "an empty name", "a preset, a config.json or org/name", "llama-3.1-8b")
-    path = Path(name).expanduser()
+        raise SpecError("model", "an empty name", "a preset, a config.json or org/name", "llama-3.1-8b")
+    path = Path(os.path.expanduser(name))
     if _exists(path) or name.endswith(".json") or name.startswith((".", "/", "~")):
         return from_file(path)
     if cached := _cached(name):
@@ -49,7 +49,7 @@ def from_preset(name: str) -> Model:
 
 def from_file(path: Path, name: str = "") -> Model:
     """A config.json, or the folder that holds it."""
-    if path.is_dir():
+    if os.path.isdir(path):
         path = path / "config.json"
     content = read_object(path, EXPECTED)
     kind = config_class(content.get("model_type"), str(path))
@@ -63,13 +63,13 @@ def from_file(path: Path, name: str = "") -> Model:
 
 def from_hub(name: str) -> Model:
     """org/name through huggingface_hub (an optional extra), which keeps it in the local cache."""
-    way_out = f"download its config.json and write --model {name.rsplit('/', 1)[-1]}/config.json, or --params"
+    way_out = f"download its config.json and write --model {name.rsplit('/', 1)[-1]}/config.json, or --params 7B"
     try:
         from huggingface_hub import hf_hub_download  # optional extra
     except ImportError:
         raise SpecError(
             f"--model {name}", "no preset and nothing in the local Hugging Face cache",
-            "a model known here", f"pip install 'zeroplan[hub]' to fetch it; or {way_out}",
+            "a model known here", f"pip install 'zeroplan[hub]' to fetch it, or {way_out}",
         ) from None  # fmt: skip
     try:
         return from_file(Path(hf_hub_download(name, "config.json")), name=name)
@@ -89,7 +89,8 @@ def _validated(kind: type[Config], fields: dict[str, Any], place: str) -> Config
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"] if isinstance(part, str))
-        raise SpecError(f"{place}: {field}", shown(first["input"]), first["msg"].lower()) from error
+        expected = first["msg"].lower().replace("input should be ", "")
+        raise SpecError(f"{place}: {field}", json.dumps(first["input"])[:60], expected) from error
 
 
 def _check_architectures(content: dict[str, Any], model_type: str, place: str) -> None:
@@ -119,7 +120,7 @@ def _cached(name: str) -> Path | None:
     root = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{name.replace('/', '--')}"
     try:
         revision = (root / "refs" / "main").read_text(encoding="utf-8").strip()
-    except OSError:
+    except (OSError, ValueError):
         return None
     path = root / "snapshots" / revision / "config.json"
     return path if path.is_file() else None

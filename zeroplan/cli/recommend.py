@@ -39,14 +39,12 @@ def run(options: Options, *, json: bool, quiet: bool, output: str | None, target
         write_whole(output, dumps(ds_config(found.chosen.job, target)), force=force)
     if json:
         typer.echo(machine_form(found, assumed))
-    elif output == "-" and found.chosen:
-        pass  # standard output holds the config and nothing else
-    else:
+    elif output != "-" or found.chosen is None:  # with -o - standard output holds the config and nothing else
         from zeroplan.report import console
         from zeroplan.report import recommend as report
 
         below = [] if quiet else report.details(found, tuple(assumed), target)
-        console.show(report.answer(job, found), *below)
+        console.show(report.answer(job, found), *below, errors=output == "-")
     return 0 if found.chosen else 1
 
 

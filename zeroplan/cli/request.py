@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.request_cluster import read_cluster
-from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
@@ -78,7 +78,7 @@ def read_request(options: Options, *, default_params: str | None = None, default
         total = _agreed(total, stated_total, "--global-batch", "train_batch_size")
     _check_offload(settled)
     open_batch = "micro_batch" not in settled
-    _batch(settled, total, cluster.gpus)
+    _batch(settled, total, cluster.gpus, "--global-batch" if options.global_batch else "train_batch_size")
     seq = _number(options.seq, "--seq", "2048") or DEFAULT_SEQ
     if options.seq is None:
         assumed.append(f"sequence {DEFAULT_SEQ} (--seq)")
@@ -103,7 +103,7 @@ def _model(options: Options, assumed: list[str], default_params: str | None) -> 
         return model(options.model)
     from zeroplan.architectures.infer import infer
 
-    text = options.params or default_params
+    text = default_params if options.params is None else options.params
     if text is None:
         raise ContradictionError("no model: write --params 7B, or --model llama-3.1-8b, or --model config.json")
     if options.params is None:
@@ -126,7 +126,7 @@ def _flags(options: Options) -> dict[str, Any]:
         if value not in choices:
             flag = "--" + name.replace("_", "-")
             raise QuantityError(
-                f"{flag}: found {shown(value)}, expected {', '.join(choices)}; write {flag} {choices[-1]}"
+                f"{flag}: found {shown(value)}, expected {', '.join(choices)}; write {flag} {nearest(value, choices)}"
             )
         settled[name] = value
         if name.startswith("offload"):
@@ -145,7 +145,7 @@ def _merge_config(options: Options, settled: dict[str, Any], model: Model, assum
 
     assert options.config is not None
     place = "standard input" if options.config == "-" else options.config
-    stated = read_config(read_object(options.config, "a ds_config.json"), place)
+    stated = read_config(read_object(options.config, "a ds_config.json", unique=True), place)
     for name, value in stated.fields.items():
         if name in settled and settled[name] != value and not _same_device(settled[name], value):
             flag = "--" + name.replace("_", "-")
@@ -154,9 +154,10 @@ def _merge_config(options: Options, settled: dict[str, Any], model: Model, assum
             )
         settled[name] = value
     for name in ("offload_optimizer", "offload_param"):
-        if settled.get(name) and name not in stated.fields:
+        if getattr(options, name) not in (None, "none") and name not in stated.fields:
             raise ContradictionError(
-                f"--{name.replace('_', '-')} {settled[name].device} contradicts {place}, which offloads nothing there"
+                f"--{name.replace('_', '-')} {settled[name].device} contradicts {place}, which offloads nothing there; "
+                "leave the option out, or --config"
             )
     fills = trainer_fills(model.shape.hidden, settled["stage"])
     names = {"zero_optimization.reduce_bucket_size": "reduce_bucket_size",
@@ -177,7 +178,7 @@ def _same_device(left: Any, right: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    return value.device if isinstance(value, Offload) else str(value)
+    return value.device if isinstance(value, Offload) else "none" if value is None else str(value)
 
 
 def _agreed(flag: int | None, stated: int | None, name: str, key: str) -> int | None:
@@ -200,7 +201,7 @@ def _check_offload(settled: dict[str, Any]) -> None:
         )
 
 
-def _batch(settled: dict[str, Any], total: int | None, gpus: int) -> None:
+def _batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str) -> None:
     """train_batch_size = micro-batch × accumulation × GPUs, as DeepSpeed solves it (runtime/config.py)."""
     if total is None:
         return
@@ -208,10 +209,9 @@ def _batch(settled: dict[str, Any], total: int | None, gpus: int) -> None:
     divisor = gpus * (micro or 1) * (accum or 1)
     if total % divisor or (micro and accum and total != divisor):
         parts = f"{gpus} GPUs × micro-batch {micro or '?'} × accumulation {accum or '?'}"
-        nearest = max(divisor, round(total / divisor) * divisor)
-        raise ContradictionError(
-            f"--global-batch: found {total}, expected a multiple of {divisor} ({parts}); write --global-batch {nearest}"
-        )
+        possible = max(divisor, round(total / divisor) * divisor)
+        expected = f"{divisor}" if micro and accum else f"a multiple of {divisor}"
+        raise ContradictionError(f"{said_by}: found {total}, expected {expected} ({parts}); write {said_by} {possible}")
     if micro and not accum:
         settled["grad_accum"] = total // divisor
     elif accum and not micro:

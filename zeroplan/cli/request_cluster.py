@@ -21,6 +21,10 @@ def read_cluster(options: Options, assumed: list[str], default_gpus: int) -> Clu
 
         cluster = preset(options.cluster)
     cluster = _counted(options, cluster, assumed, default_gpus)
+    if cluster.gpus > LARGEST_CLUSTER:
+        raise QuantityError(
+            f"--gpus: found {shown(options.gpus or options.hostfile)}, {cluster.gpus:,} GPUs, expected at most {LARGEST_CLUSTER:,}; write --gpus 64x8"
+        )
     cluster = _card(options, cluster, assumed)
     if options.host_mem is not None:
         size = _size(options.host_mem, "--host-mem", "GiB", "512GiB", assumed)
@@ -54,10 +58,12 @@ def _counted(options: Options, cluster: Cluster, assumed: list[str], default: in
 def _nodes(text: str, cluster: Cluster, assumed: list[str]) -> Cluster:
     match = re.fullmatch(r"([0-9]{1,7})(?:x([0-9]{1,7}))?", text)
     numbers = [int(part) for part in match.groups() if part] if match else []
-    if not numbers or 0 in numbers or max(numbers) > LARGEST_CLUSTER:
+    if not numbers or 0 in numbers:
         raise QuantityError(f"--gpus: found {shown(text)}, expected GPUs or nodes x GPUs; write --gpus 8 or --gpus 4x8")
     if len(numbers) == 2:
         return cluster._replace(nodes=numbers[0], gpus_per_node=numbers[1])
+    if numbers[0] > LARGEST_CLUSTER:
+        return cluster._replace(nodes=numbers[0], gpus_per_node=1)
     gpus, per_node = numbers[0], cluster.gpus_per_node if cluster.name else USUAL_NODE
     if gpus <= per_node:
         return cluster._replace(nodes=1, gpus_per_node=gpus)
@@ -65,7 +71,7 @@ def _nodes(text: str, cluster: Cluster, assumed: list[str]) -> Cluster:
         even = max(width for width in range(1, per_node + 1) if gpus % width == 0)
         raise QuantityError(
             f"--gpus: found {gpus}, expected a multiple of {per_node} GPUs a node; "
-            f"write nodes x GPUs, e.g. --gpus {gpus // even}x{even}"
+            f"write --gpus {gpus // even}x{even}, or another nodes x GPUs"
         )
     if not cluster.name:
         assumed.append(f"nodes of {per_node} GPUs (--gpus {gpus // per_node}x{per_node})")
@@ -79,7 +85,7 @@ def _card(options: Options, cluster: Cluster, assumed: list[str]) -> Cluster:
         card = gpu(options.gpu)
         if cluster.gpu and cluster.gpu.name != card.name:
             raise ContradictionError(
-                f"--gpu {card.name} contradicts --cluster {cluster.name}, which has {cluster.gpu.name}"
+                f"--gpu {card.name} contradicts --cluster {cluster.name}, which has {cluster.gpu.name}; keep one"
             )
         cluster = cluster._replace(gpu=card, capacity=int(card.memory.value))
     if options.gpu_mem is None:
@@ -87,13 +93,20 @@ def _card(options: Options, cluster: Cluster, assumed: list[str]) -> Cluster:
     if re.fullmatch(r"[0-9]{1,4}", options.gpu_mem) and int(options.gpu_mem) > 0:
         from zeroplan.catalog.hardware import gpu_of_class
 
+        if cluster.gpu is not None:
+            if cluster.gpu.memory_class != int(options.gpu_mem):
+                raise ContradictionError(
+                    f"--gpu-mem {options.gpu_mem} contradicts {cluster.gpu.title}, a card of "
+                    f"{cluster.gpu.memory_class} GB; leave --gpu-mem out, or write --gpu-mem {options.gpu_mem}GB"
+                )
+            return cluster
         card = gpu_of_class(int(options.gpu_mem))
         shown_by_torch = gib(card.memory.value)
         assumed.append(
             f"a card of {options.gpu_mem} GB shows PyTorch {shown_by_torch} ({card.title}; write "
             f"--gpu-mem {options.gpu_mem}GiB for the round number)"
         )
-        return cluster._replace(gpu=cluster.gpu or card, capacity=int((cluster.gpu or card).memory.value))
+        return cluster._replace(gpu=card, capacity=int(card.memory.value))
     return cluster._replace(capacity=read_bytes(options.gpu_mem, "--gpu-mem"))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from zeroplan.deepspeed.keys import STRICT_SECTIONS, children, key
+from zeroplan.deepspeed.keys import KEYS, STRICT_SECTIONS, children, key
 from zeroplan.deepspeed.values import checked
 from zeroplan.errors import ContradictionError, SpecError, UnknownNameError, shown
 from zeroplan.specs.optimizer import OPTIMIZERS
@@ -31,6 +31,12 @@ ZERO_FIELDS = {
     "round_robin_gradients": "round_robin_gradients",
     "zero_hpz_partition_size": "hpz_partition_size",
 }
+BATCH_FIELDS = {
+    "train_batch_size": "",
+    "train_micro_batch_size_per_gpu": "micro_batch",
+    "gradient_accumulation_steps": "grad_accum",
+}
+LARGEST_BATCH = 1_000_000_000
 OFFLOAD_FIELDS = ("pin_memory", "buffer_count", "buffer_size", "max_in_cpu", "ratio", "nvme_path")
 
 
@@ -48,24 +54,35 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     """The strategy that a ds_config.json states. Raises `SpecError` for what DeepSpeed would refuse."""
     notes: list[str] = []
     _refuse_unknown(config, place)
-    zero = _section(config, "zero_optimization", place)
+    zero = _zero_section(config, place)
     fields: dict[str, Any] = {"stage": checked(zero, "zero_optimization", "stage", place, 0)}
-    for entry, name in ZERO_FIELDS.items():
-        if zero.get(entry, AUTO) not in (AUTO, None):
-            fields[name] = checked(zero, "zero_optimization", entry, place)
+    fields |= _stated(zero, "zero_optimization", ZERO_FIELDS, place)
     fields |= _offloads(zero, fields["stage"], place, notes)
     fields |= _precision(config, place)
     fields |= _optimizer(config, place)
-    for entry, name in (
-        ("train_micro_batch_size_per_gpu", "micro_batch"),
-        ("gradient_accumulation_steps", "grad_accum"),
-    ):
-        if config.get(entry, AUTO) not in (AUTO, None):
-            fields[name] = _batch(config, entry, place)
-    if isinstance(config.get("gradient_clipping"), int | float):
-        fields["gradient_clipping"] = float(config["gradient_clipping"])
-    total = None if config.get("train_batch_size", AUTO) in (AUTO, None) else _batch(config, "train_batch_size", place)
-    return Stated(fields, tuple(_autos(config)), total, tuple(notes))
+    fields |= _stated(config, "", {"gradient_clipping": "gradient_clipping"}, place)
+    batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
+    fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
+    return Stated(fields, tuple(_autos(config)), batch.get("train_batch_size"), tuple(notes))
+
+
+def _zero_section(config: dict[str, Any], place: str) -> dict[str, Any]:
+    """`zero_optimization`; true is an old form of stage 1 (runtime/zero/config.py)."""
+    section = config.get("zero_optimization", {})
+    if isinstance(section, bool):
+        return {"stage": int(section)}
+    if not isinstance(section, dict):
+        raise SpecError(
+            f"{place}: zero_optimization", shown(section), "an object in {}", '"zero_optimization": {"stage": 2}'
+        )
+    return section
+
+
+def _stated(section: dict[str, Any], path: str, names: dict[str, str], place: str) -> dict[str, Any]:
+    """The fields of `Strategy` that a section states, "auto" and null aside."""
+    present = {key: name for key, name in names.items() if section.get(key, AUTO) != AUTO}
+    found = {name: checked(section, path, key, place) for key, name in present.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def trainer_fills(hidden: int, stage: int) -> dict[str, int]:
@@ -78,34 +95,33 @@ def trainer_fills(hidden: int, stage: int) -> dict[str, int]:
 
 
 def _refuse_unknown(section: dict[str, Any], place: str, path: str = "") -> None:
-    """DeepSpeed stops on an unknown key inside its strict sections, and ignores it elsewhere."""
+    """DeepSpeed stops on an unknown key in its strict sections, and on a section that is not an object."""
     for name, value in section.items():
         full = f"{path}.{name}" if path else name
-        if path in STRICT_SECTIONS and key(full) is None:
+        found = key(full)
+        if path in STRICT_SECTIONS and found is None:
             known = [known.name for known in children(path)]
             raise UnknownNameError(f"key in {place}: {path}", name, known, "DeepSpeed refuses it")
-        if isinstance(value, dict) and (found := key(full)):
+        if found is None:
+            continue
+        nullable = "null" in found.kind.split("|")
+        if found.kind in ("object", "object|null") and not isinstance(value, dict) and not (value is None and nullable):
+            raise SpecError(f"{place}: {full}", shown(value), "an object in {}", f'"{name}": {{}}, or leave it out')
+        if isinstance(value, dict):
             _refuse_unknown(value, place, found.path)
-
-
-def _section(config: dict[str, Any], name: str, place: str) -> dict[str, Any]:
-    value = config.get(name, {})
-    if not isinstance(value, dict):
-        raise SpecError(f"{place}: {name}", shown(value), "an object in {}")
-    return value
 
 
 def _batch(config: dict[str, Any], key: str, place: str) -> int:
     value = config[key]
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise SpecError(f"{place}: {key}", shown(value), "a whole number from 1", f'"{key}": 1')
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_BATCH:
+        raise SpecError(f"{place}: {key}", shown(value), f"a whole number from 1 to {LARGEST_BATCH:,}", f'"{key}": 1')
     return value
 
 
 def _offloads(zero: dict[str, Any], stage: int, place: str, notes: list[str]) -> dict[str, Offload]:
     found = {}
     for name in ("offload_optimizer", "offload_param"):
-        section = _section({name: zero.get(name) or {}}, name, place)
+        section = zero.get(name) or {}
         path = f"zero_optimization.{name}"
         device = checked(section, path, "device", place, "none")
         if device == "none":
@@ -116,18 +132,17 @@ def _offloads(zero: dict[str, Any], stage: int, place: str, notes: list[str]) ->
         if device == "nvme" and stage < 3:
             notes.append(f"{name}: nvme at stage {stage} stays in host memory, as cpu")
             device = "cpu"
-        values = {key: checked(section, path, key, place) for key in OFFLOAD_FIELDS if section.get(key) is not None}
-        found[name] = Offload(device=device, **values)
+        values = {key: checked(section, path, key, place) for key in OFFLOAD_FIELDS if f"{path}.{key}" in KEYS}
+        found[name] = Offload(device=device, **{key: value for key, value in values.items() if value is not None})
     return found
 
 
 def _precision(config: dict[str, Any], place: str) -> dict[str, str]:
-    enabled = {}
-    for name in ("fp16", "bf16"):
-        value = _section(config, name, place).get("enabled", False)
-        if value not in (True, False, AUTO):
-            raise SpecError(f"{place}: {name}.enabled", shown(value), "true or false", f'"{name}": {{"enabled": true}}')
-        enabled[name] = value
+    sections = {name: config.get(name) or {} for name in ("fp16", "bf16")}
+    enabled = {
+        name: AUTO if part.get("enabled") == AUTO else checked(part, name, "enabled", place, False)
+        for name, part in sections.items()
+    }
     if enabled["fp16"] is True and enabled["bf16"] is True:
         raise ContradictionError(f"{place}: fp16 and bf16 are both enabled; DeepSpeed refuses that, keep one")
     for name, value in enabled.items():
@@ -137,7 +152,7 @@ def _precision(config: dict[str, Any], place: str) -> dict[str, str]:
 
 
 def _optimizer(config: dict[str, Any], place: str) -> dict[str, str]:
-    section = _section(config, "optimizer", place)
+    section = config.get("optimizer") or {}
     named = section.get("type")
     if named is None:
         return {}
@@ -145,8 +160,7 @@ def _optimizer(config: dict[str, Any], place: str) -> dict[str, str]:
         raise SpecError(f"{place}: optimizer.type", shown(named), "a name", '"type": "AdamW"')
     for name, optimizer in OPTIMIZERS.items():
         if optimizer.config_type and optimizer.config_type.lower() == named.lower():
-            params = section.get("params")
-            momentum = params.get("momentum", 0) if isinstance(params, dict) else 0
+            momentum = (section.get("params") or {}).get("momentum", 0)
             return {"optimizer": "sgd-momentum" if name == "sgd" and momentum else name}
     raise SpecError(
         f"{place}: optimizer.type", shown(named), "an optimizer zeroplan knows",

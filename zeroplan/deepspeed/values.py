@@ -2,43 +2,56 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.keys.key import Key
-from zeroplan.errors import SpecError, shown
+from zeroplan.errors import SpecError, nearest, shown
 
 TRUE, FALSE = {"true", "1", "on", "yes", "t", "y"}, {"false", "0", "off", "no", "f", "n"}
 
 
 def checked(section: dict[str, Any], path: str, name: str, place: str, default: Any = None) -> Any:
-    """`section[name]` as DeepSpeed reads it, `default` when absent. Raises `SpecError` for what it refuses."""
+    """`section[name]` as DeepSpeed reads it, `default` when absent or null. Raises `SpecError` for what it refuses."""
     if name not in section:
         return default
-    known, value = KEYS[f"{path}.{name}"], section[name]
-    read = {"integer": _integer, "number": _number, "boolean": _boolean}.get(known.kind.split("|")[0], _text)(value)
+    known, value = KEYS[f"{path}.{name}" if path else name], section[name]
+    kinds = known.kind.split("|")
+    if value is None and "null" in kinds:
+        return default
+    read = {"integer": _integer, "number": _number, "boolean": _boolean}.get(kinds[0], _text)(value)
     if read is None or not _in_range(known, read):
-        raise SpecError(f"{place}: {path}.{name}", shown(value), _expected(known), f'"{name}": {_example(known)}')
+        found = json.dumps(value)
+        raise SpecError(
+            f"{place}: {known.path}", found if len(found) < 60 else shown(value), _expected(known, kinds),
+            f'"{name}": {_example(known, value)}',
+        )  # fmt: skip
     return read
 
 
 def _integer(value: Any) -> int | None:
-    number = _number(value)
-    return int(number) if number is not None and number == int(number) else None
+    if isinstance(value, str) and not re.fullmatch(r"\s*[+-]?[0-9]{1,19}(\.0*)?\s*", value):
+        return None
+    number = float(value) if isinstance(value, bool) else _number(value)
+    return int(number) if number is not None and number == int(number) and abs(number) < 2**63 else None
 
 
 def _number(value: Any) -> float | None:
     if isinstance(value, bool):
-        return None
+        return float(value)
     try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
+        number = float(value) if isinstance(value, int | float | str) else None
+    except (ValueError, OverflowError):
         return None
-    return number if abs(number) < float("inf") else None
+    return number if number is not None and abs(number) < float("inf") else None
 
 
 def _boolean(value: Any) -> bool | None:
-    text = str(value).lower()
+    if isinstance(value, int | float):
+        return bool(value) if value in (0, 1) else None
+    text = value.lower() if isinstance(value, str) else ""
     return True if text in TRUE else False if text in FALSE else None
 
 
@@ -55,16 +68,22 @@ def _in_range(known: Key, value: Any) -> bool:
     return (low is None or value >= low) and (above is None or value > above) and (high is None or value <= high)
 
 
-def _expected(known: Key) -> str:
+def _expected(known: Key, kinds: list[str]) -> str:
     if known.choices:
         return " or ".join(known.choices)
     bounds = [f"at least {known.minimum:g}"] if known.minimum is not None else []
     bounds += [f"at most {known.maximum:g}"] if known.maximum is not None else []
     unit = f" of {known.unit}" if known.unit else ""
-    return f"{'an' if known.kind[0] in 'aeiou' else 'a'} {known.kind}{unit}{', ' if bounds else ''}{', '.join(bounds)}"
+    bounds += [f"more than {known.exclusive_minimum:g}"] if known.exclusive_minimum is not None else []
+    kind = " or ".join("true or false" if kind == "boolean" else kind for kind in kinds)
+    if kinds == ["boolean"]:
+        return kind
+    return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}{unit}{', ' if bounds else ''}{', '.join(bounds)}"
 
 
-def _example(known: Key) -> str:
+def _example(known: Key, value: Any) -> str:
     if known.choices:
-        return f'"{known.choices[-1]}"'
-    return str(known.default).lower() if known.default is not None else "1"
+        return f'"{nearest(str(value), known.choices)}"'
+    if known.default is None:
+        return {"integer": "1", "number": "1.0", "boolean": "true"}.get(known.kind.split("|")[0], '"..."')
+    return json.dumps(known.default)

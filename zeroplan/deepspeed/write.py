@@ -7,7 +7,7 @@ from typing import Any
 
 from zeroplan.deepspeed.read import AUTO, trainer_fills
 from zeroplan.specs.job import Job
-from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMIZERS
 from zeroplan.specs.strategy import Offload, Strategy
 
 TARGETS = ("hf", "deepspeed")
@@ -85,7 +85,7 @@ def _optimizer(strategy: Strategy, *, for_trainer: bool) -> dict[str, Any]:
         if strategy.optimizer == "sgd-momentum":
             params["momentum"] = 0.9
         config["optimizer"] = {"type": optimizer.config_type, "params": params}
-    elif strategy.offload_optimizer:
+    if strategy.offload_optimizer and strategy.optimizer not in OFFLOADABLE:
         config["zero_force_ds_cpu_optimizer"] = False
     if strategy.stage and not optimizer.tested:
         config["zero_allow_untested_optimizer"] = True

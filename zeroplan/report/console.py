@@ -15,13 +15,16 @@ PIPED = 100
 """Columns when nobody watches: wide enough that no number is wrapped."""
 
 
-def console() -> Console:
-    """A console as wide as the terminal (`COLUMNS` wins); rich honours NO_COLOR and pipes."""
+def console(*, errors: bool = False) -> Console:
+    """A console as wide as the terminal (`COLUMNS` wins), on standard output or standard error.
+
+    rich honours NO_COLOR, and pipes get no colour.
+    """
     stated = os.environ.get("COLUMNS", "")
     width = int(stated) if stated.isdigit() else 0
     if not width:
         width = shutil.get_terminal_size((PIPED, 25)).columns if sys.stdout.isatty() else PIPED
-    return Console(width=max(width, NARROWEST), highlight=False, emoji=False)
+    return Console(width=max(width, NARROWEST), highlight=False, emoji=False, markup=False, stderr=errors)
 
 
 def heading(text: str) -> Text:
@@ -36,9 +39,9 @@ def table(columns: list[str]) -> Table:
     return grid
 
 
-def show(answer: Text, *parts: RenderableType) -> None:
-    """Print to standard output: the answer as one line, then the rest to the console's width."""
-    out = console()
+def show(answer: Text, *parts: RenderableType, errors: bool = False) -> None:
+    """Print the answer as one line, then the rest to the console's width."""
+    out = console(errors=errors)
     out.print(answer, soft_wrap=True)
     for part in parts:
         out.print(part)

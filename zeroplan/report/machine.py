@@ -23,7 +23,7 @@ SCHEMA_VERSION = 1
 
 
 def dumps(content: dict[str, Any]) -> str:
-    return json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=2, ensure_ascii=False)
+    return json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=2)
 
 
 def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:

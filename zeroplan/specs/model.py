@@ -13,6 +13,15 @@ class Tensor(NamedTuple):
     elements: int
 
 
+class Visit(NamedTuple):
+    """A module that owns tensors is entered or left, in the order in which DeepSpeed's hooks see it."""
+
+    enters: bool
+    module: int
+    tensors: tuple[int, ...]
+    """Indices into the model's tensors."""
+
+
 class Shape(NamedTuple):
     """The widths that activations and FLOPs follow from, in elements."""
 

@@ -1,0 +1,175 @@
+"""Replay of stage 3's parameter coordinator: which gathers it issues, and what is gathered at each moment.
+
+It follows runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8 event by event: fetch what a module
+misses, take its tensors off the fetch queue, prefetch from the queue's head, release on leaving. The first
+micro-step of a run records the trace (no prefetch, no reuse); the replay starts with the second, and decisions to
+release are remembered from the first time they are taken (lru_cache), as there. Sizes are elements.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from zeroplan.arithmetic import round_up
+from zeroplan.specs.model import Visit
+from zeroplan.specs.strategy import Strategy
+
+NEVER = -10_000_000_000
+
+
+class Gather(NamedTuple):
+    """One all-gather: its tensors, and the elements it gathers, each tensor padded to the ranks."""
+
+    tensors: tuple[int, ...]
+    elements: int
+    backward: bool
+
+
+class Held(NamedTuple):
+    """Gathered elements alive right after a visit."""
+
+    elements: int
+    visit: Visit
+    backward: bool
+
+
+class Coordinator:
+    """The state that one rank's coordinator keeps across micro-steps."""
+
+    def __init__(
+        self, sizes: Sequence[int], persistent: frozenset[int], strategy: Strategy, ranks: int,
+        forward: Sequence[Visit], backward: Sequence[Visit],
+    ) -> None:  # fmt: skip
+        self.sizes, self.persistent, self.strategy, self.ranks = sizes, persistent, strategy, ranks
+        self.visits = [*((visit, False) for visit in forward), *((visit, True) for visit in backward)]
+        self.order = [visit.tensors for visit, _backward in self.visits if visit.enters]
+        self.released: dict[tuple[int, int], frozenset[int]] = {}
+        self.available: set[int] = set()
+        self.storage: dict[int, int] = {}
+        """Elements of each gathered tensor's own storage."""
+        self.buffers: list[tuple[set[int], int]] = []
+        """Receive buffers of coalesced gathers: members not consumed yet, elements."""
+
+    @property
+    def held(self) -> int:
+        return sum(self.storage.values()) + sum(elements for _members, elements in self.buffers)
+
+    def gather_persistent(self) -> list[Gather]:
+        """After the optimizer's step: everything partitioned, then each persistent tensor gathered by itself."""
+        self.available, self.storage, self.buffers = set(self.persistent), {}, []
+        return [Gather((index,), round_up(self.sizes[index], self.ranks), False) for index in sorted(self.persistent)]
+
+    def micro_step(self) -> Iterator[Gather | Held]:
+        """One forward and backward: gathers as they are issued, and what is held after each visit."""
+        queue = deque((index, step) for step, tensors in enumerate(self.order) for index in sorted(set(tensors)))
+        recent: dict[int, int] = {}
+        inside: dict[int, int] = {}
+        """Tensor -> modules that it is in use by."""
+        count, step = 0, 0
+        flying: set[int] = set()
+        for visit, backward in self.visits:
+            tensors = set(visit.tensors)
+            if visit.enters:
+                missing = tensors - self.available - flying
+                if missing:
+                    yield self._gather(missing, backward)
+                    count += self._elements(missing)
+                    flying |= missing
+                self._consume(tensors, flying)
+                for index in tensors:
+                    inside[index] = inside.get(index, 0) + 1
+                pending = {index for index in tensors if recent.get(index, NEVER) < step}
+                taken: set[int] = set()
+                while queue and len(taken) < len(pending):
+                    index, used = queue.popleft()
+                    recent[index] = used
+                    taken.add(index)
+                ahead = self._ahead(queue, recent, flying, count)
+                if ahead:
+                    yield self._gather(ahead, backward)
+                    count += self._elements(ahead)
+                    flying |= ahead
+                step += 1
+            else:
+                for index in tensors:
+                    inside[index] -= 1
+                for index in self._to_release(visit, step, recent):
+                    if index in self.available and not inside.get(index):
+                        count -= self.sizes[index]
+                        self._drop(index)
+            yield Held(self.held, visit, backward)
+        self._finish(flying)
+
+    def _elements(self, tensors: Iterable[int]) -> int:
+        return sum(self.sizes[index] for index in tensors)
+
+    def _gather(self, tensors: set[int], backward: bool) -> Gather:
+        elements = sum(round_up(self.sizes[index], self.ranks) for index in tensors)
+        if len(tensors) == 1:
+            (index,) = tensors
+            self.storage[index] = elements  # received in place
+        else:
+            self.buffers.append((set(tensors), elements))
+        return Gather(tuple(sorted(tensors)), elements, backward)
+
+    def _consume(self, tensors: set[int], flying: set[int]) -> None:
+        """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for."""
+        for members, _elements in self.buffers:
+            if members & tensors & flying:
+                for index in members & flying:
+                    self.storage.setdefault(index, self.sizes[index])
+                    self.available.add(index)
+        for index in tensors & flying:
+            self.available.add(index)
+            flying.discard(index)
+            for members, _elements in self.buffers:
+                members.discard(index)
+        self.buffers = [(members, elements) for members, elements in self.buffers if members]
+
+    def _ahead(self, queue: deque[tuple[int, int]], recent: dict[int, int], flying: set[int], count: int) -> set[int]:
+        """Prefetch from the head of the queue while under the bucket and the live limit; the last may exceed."""
+        strategy = self.strategy
+        if strategy.prefetch_bucket_size <= 0:
+            return set()
+        room = min(strategy.max_live_parameters - count, strategy.prefetch_bucket_size)
+        chosen: set[int] = set()
+        elements = 0
+        while queue and elements < room:
+            index, used = queue.popleft()
+            recent[index] = max(recent.get(index, NEVER), used)
+            if index not in self.available and index not in flying and index not in chosen:
+                chosen.add(index)
+                elements += self.sizes[index]
+        return chosen
+
+    def _to_release(self, visit: Visit, step: int, recent: dict[int, int]) -> frozenset[int]:
+        """Not the persistent, not what a prefetch marked for later, not what comes again within the distance."""
+        mark = (visit.module, step)
+        if mark not in self.released:
+            candidates = {i for i in visit.tensors if i not in self.persistent and recent.get(i, NEVER) <= step}
+            travelled = 0
+            for tensors in self.order[step:]:
+                if travelled >= self.strategy.max_reuse_distance or not candidates:
+                    break
+                candidates -= set(tensors)
+                travelled += self._elements(tensors)
+            self.released[mark] = frozenset(candidates)
+        return self.released[mark]
+
+    def _drop(self, index: int) -> None:
+        self.available.discard(index)
+        self.storage.pop(index, None)
+
+    def _finish(self, flying: set[int]) -> None:
+        """End of backward: modules whose exit never fired are released; before the next forward, what flies is."""
+        left = {i for visit, backward in self.visits if backward and visit.enters for i in visit.tensors}
+        exited = {v.module for v, backward in self.visits if backward and not v.enters}
+        for visit, backward in self.visits:
+            if backward and visit.enters and visit.module not in exited:
+                for index in set(visit.tensors) & left - self.persistent:
+                    self._drop(index)
+        for index in flying:
+            self._drop(index)
+        self.buffers = []
