@@ -23,7 +23,7 @@ def read_cluster(options: Options, assumed: list[str], default_gpus: int) -> Clu
     cluster = _counted(options, cluster, assumed, default_gpus)
     if cluster.gpus > LARGEST_CLUSTER:
         raise QuantityError(
-            f"--gpus: found {shown(options.gpus or options.hostfile)}, {cluster.gpus:,} GPUs, expected at most {LARGEST_CLUSTER:,}; write --gpus 64x8"
+            f"--gpus: found {shown(options.gpus or options.hostfile)}, {cluster.gpus:,} GPUs, expected at most {LARGEST_CLUSTER:,}; write --gpus 8 or --gpus 4x8"
         )
     cluster = _card(options, cluster, assumed)
     if options.host_mem is not None:
