@@ -11,8 +11,8 @@ import warnings
 from typing import Any
 
 import pytest
-from tests.architectures.draws import draw
 
+from tests.architectures.draws import draw
 from zeroplan.architectures.read import accepted_architectures, build_module, read_config
 from zeroplan.architectures.registry import FAMILIES
 from zeroplan.errors import ZeroplanError

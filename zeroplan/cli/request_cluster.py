@@ -22,8 +22,10 @@ def read_cluster(options: Options, assumed: list[str], default_gpus: int) -> Clu
         cluster = preset(options.cluster)
     cluster = _counted(options, cluster, assumed, default_gpus)
     if cluster.gpus > LARGEST_CLUSTER:
+        typed = shown(options.gpus or options.hostfile)
         raise QuantityError(
-            f"--gpus: found {shown(options.gpus or options.hostfile)}, {cluster.gpus:,} GPUs, expected at most {LARGEST_CLUSTER:,}; write --gpus 8 or --gpus 4x8"
+            f"--gpus: found {typed}, {cluster.gpus:,} GPUs, expected at most {LARGEST_CLUSTER:,}; "
+            "write --gpus 8 or --gpus 4x8"
         )
     cluster = _card(options, cluster, assumed)
     if options.host_mem is not None:
