@@ -52,6 +52,8 @@ class Line(NamedTuple):
     bytes: int
     rule: Rule
     symbols: dict[str, int]
+    dtype: str = ""
+    """As torch names it; empty where several are mixed."""
 
     @property
     def formula(self) -> str:
@@ -71,9 +73,9 @@ class Line(NamedTuple):
         return SOURCES[provenance(self.rule).source].kind
 
 
-def line(name: str, rule: Rule, **symbols: int) -> Line:
+def line(name: str, rule: Rule, dtype: str = "", /, **symbols: int) -> Line:
     """Work a formula out for these values and keep both."""
-    return Line(name, rule(**symbols), rule, symbols)
+    return Line(name, rule(**symbols), rule, symbols, dtype)
 
 
 def total(lines: Iterable[Line]) -> int:

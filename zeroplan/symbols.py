@@ -44,5 +44,8 @@ SYMBOLS: dict[str, Symbol] = {
     "logit_bytes": Symbol("λ", "bytes", "bytes per logit alive at that moment"),
     "buffer_count": Symbol("β", "buffers", "swap buffers (buffer_count)"),
     "buffer_size": Symbol("σ", "elements", "elements of one swap buffer (buffer_size)"),
+    "moved": Symbol("X", "elements", "elements that the replay of DeepSpeed's order of events gathers or reduces"),
+    "alive": Symbol("Y", "elements", "elements that the replay finds alive at that moment"),
+    "tensors": Symbol("t", "tensors", "how many of them"),
     "size": Symbol("S", "bytes", "bytes of the line itself"),
 }

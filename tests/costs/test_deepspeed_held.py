@@ -29,8 +29,11 @@ MEASURED = {
 
 @pytest.mark.parametrize("stage", MEASURED)
 def test_llama_2_7b_on_8_ranks(stage):
-    held = ledger(job("llama-2-7b", stage=stage)).gpu.resident
-    assert {line.name: line.bytes for line in held} == MEASURED[stage]
+    """The published example leaves out rotary buffers and single numbers: some hundred bytes."""
+    held = {line.name: line.bytes for line in ledger(job("llama-2-7b", stage=stage)).gpu.resident}
+    small = {name: held.pop(name) for name in list(held) if held[name] < 1000}
+    assert held == MEASURED[stage]
+    assert small.keys() <= {"model buffers", "norm and flags", "fused optimizer's flag"}
 
 
 def test_after_forward_and_backward_with_one_rank_nothing_is_sent():
@@ -40,7 +43,9 @@ def test_after_forward_and_backward_with_one_rank_nothing_is_sent():
 # The same run: a step at stages 1 and 2 all-reduces Ψ elements in 14 buckets and gathers Ψ once.
 @pytest.mark.parametrize(("stage", "when"), [(1, "step"), (2, "micro_step")])
 def test_stages_1_and_2_all_reduce_their_buckets(stage, when):
-    reduce, gather = ledger(job("llama-2-7b", stage=stage)).traffic
+    traffic = ledger(job("llama-2-7b", stage=stage)).traffic
+    reduce, overflow, norm, gather = traffic
+    assert [(t.dtype, t.calls, t.bytes) for t in (overflow, norm)] == [("uint8", 1, 1), ("float32", 1, 4)]
     assert (reduce.collective, reduce.when, reduce.calls, reduce.bytes) == ("all_reduce", when, 14, 13_476_831_232)
     assert (gather.collective, gather.when, gather.calls, gather.bytes) == ("all_gather", "step", 1, 13_476_831_232)
 
@@ -53,5 +58,8 @@ def test_stage_0_all_reduces_once_per_step():
 
 # 65 persistent tensors (norms) are gathered again after the step, one call each.
 def test_stage_3_gathers_persistent_tensors_again():
-    again = ledger(job("llama-2-7b", stage=3)).traffic[-1]
+    traffic = ledger(job("llama-2-7b", stage=3)).traffic
+    again = traffic[-1]
+    scattered = next(transfer for transfer in traffic if transfer.collective == "reduce_scatter")
+    assert (scattered.calls, scattered.bytes) == (14, 13_476_831_232)
     assert (again.when, again.calls, again.bytes) == ("step", 65, 2 * 266_240)

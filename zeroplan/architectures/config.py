@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from zeroplan.errors import SpecError, shown
 
 MAX_LAYERS = 10_000
+LARGEST_WIDTH = 1_000_000_000
 
 
 @dataclass(kw_only=True)
@@ -91,6 +92,8 @@ class Config:
             least = 0 if name in COUNTS or name in self.may_be_zero else 1
             if type(value) is int and value < least and name in POSITIVE | COUNTS:
                 raise SpecError(place, f"{name} = {value}", f"a whole number from {least} up")
+            if type(value) is int and value > LARGEST_WIDTH and name in POSITIVE | COUNTS:
+                raise SpecError(place, f"{name} = {shown(value)}", f"at most {LARGEST_WIDTH:,}")
             if name in DROPOUTS and value is not None and not 0 <= value <= 1:
                 raise SpecError(place, f"{name} = {value}", "a probability between 0 and 1")
         if self.num_hidden_layers > MAX_LAYERS:

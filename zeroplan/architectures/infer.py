@@ -50,5 +50,6 @@ def infer(parameters: int, label: str) -> Model:
     tensors = (*shaped.tensors, Tensor("inferred.rest", (rest,), rest)) if rest else shaped.tensors
     return Model(
         name=label, family="llama", tensors=tensors, parameters=parameters, shape=shaped.shape, source=source,
+        execution=shaped.execution, buffers=shaped.buffers,
         inferred=True,
     )  # fmt: skip

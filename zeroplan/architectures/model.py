@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import cache
+from math import prod
+
 from zeroplan.architectures.config import Config
+from zeroplan.architectures.execution import execution
 from zeroplan.architectures.module import LayerNorm, Module, RMSNorm
 from zeroplan.architectures.registry import family
-from zeroplan.specs.model import Model, Shape, Tensor
+from zeroplan.architectures.walk import Step
+from zeroplan.specs.model import Execution, Model, Shape, Tensor, Visit
+
+BUFFER_DTYPES = {"embed_scale": "training", "inv_freq": "built", "original_inv_freq": "built"}
+"""Buffers without a dtype of their own; see `Model.buffers`."""
 
 
 def model_of(model_type: str, config: Config, *, name: str, source: str) -> Model:
@@ -15,7 +24,25 @@ def model_of(model_type: str, config: Config, *, name: str, source: str) -> Mode
     tensors = tuple(Tensor(path, p.shape, p.elements) for path, p in root.named_parameters())
     return Model(
         name=name, family=model_type, tensors=tensors, parameters=sum(t.elements for t in tensors),
-        shape=shape_of(config, root), source=source,
+        shape=shape_of(config, root), execution=cache(lambda: execution_of(root)),
+        buffers=tuple(
+            (BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
+            for path, b in root.named_buffers()
+        ),
+        source=source,
+    )  # fmt: skip
+
+
+def execution_of(root: Module) -> Execution:
+    """The order in which a training step runs this tree; parameters are counted as in `Model.tensors`."""
+    found = execution(root)
+
+    def visits(steps: Iterable[Step]) -> tuple[Visit, ...]:
+        return tuple(Visit(enters, module, found.owned[module]) for enters, module in steps)
+
+    return Execution(
+        visits(found.forward), visits(found.backward), visits(found.recomputing),
+        found.gradients, found.gradients_stage3,
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from math import prod
+from typing import ClassVar
 
 
 class Parameter:
@@ -39,6 +40,19 @@ class Buffer:
 class Module:
     """A node of the tree: parameters, buffers and modules are registered in order of assignment."""
 
+    forward_order: tuple[str, ...] | None = None
+    """Modules and own parameters in the order in which forward uses them; absent names are skipped, and what
+    is not named never runs in training. None: own parameters, then modules, as registered."""
+    saves_last: bool = False
+    """After its last module, its own forward saves one more tensor for backward (a dropout's mask)."""
+    backward_fetches: int = 1
+    """How many of the tensors that it returns get a gradient: DeepSpeed's hook before backward fires for each."""
+    takes_gradient: ClassVar[bool] = True
+    """A tensor that needs a gradient comes in as a positional argument: without it no hook of DeepSpeed's tells
+    the end of its backward."""
+    calls_linear: ClassVar[bool] = False
+    """Its product is torch.nn.functional.linear, which DeepSpeed replaces at stage 3."""
+
     parameters: dict[str, Parameter]
     buffers: dict[str, Buffer]
     children: dict[str, Module]
@@ -54,6 +68,12 @@ class Module:
         elif isinstance(value, Buffer):
             self.buffers[name] = value
         vars(self)[name] = value
+
+    def in_forward_order(self) -> Iterator[tuple[str, Parameter | Module]]:
+        """Own parameters and modules as forward uses them."""
+        parts: dict[str, Parameter | Module] = {**self.parameters, **self.children}
+        order = parts if self.forward_order is None else self.forward_order
+        return ((name, parts[name]) for name in order if name in parts)
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """The tree, parents before children, in the order of registration (torch's `named_modules`)."""
@@ -87,6 +107,8 @@ class ModuleList(Module):
 class Linear(Module):
     """y = x·Wᵀ + b, W of shape [out, in]."""
 
+    calls_linear = True
+
     def __init__(self, inputs: int, outputs: int, *, bias: bool) -> None:
         super().__init__()
         self.inputs, self.outputs = inputs, outputs
@@ -106,6 +128,10 @@ class Conv1D(Module):
 
 
 class Embedding(Module):
+    """Its input is integers."""
+
+    takes_gradient = False
+
     def __init__(self, rows: int, width: int) -> None:
         super().__init__()
         self.rows, self.width = rows, width
@@ -120,6 +146,8 @@ class RMSNorm(Module):
 
 class LayerNorm(Module):
     """LayerNorm with its affine weight and bias, or without either (`affine=False`)."""
+
+    forward_order = ("bias", "weight")
 
     def __init__(self, width: int, *, affine: bool = True, bias: bool = True) -> None:
         super().__init__()

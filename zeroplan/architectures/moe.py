@@ -19,10 +19,16 @@ class MoEConfig(RotaryConfig):
 
 
 class Router(Module):
-    """One logit an expert; the weight is the module's own parameter."""
+    """One logit an expert; the weight is the module's own parameter.
 
-    def __init__(self, experts: int, hidden: int) -> None:
+    It returns logits and scores; the logits get a gradient from a load-balancing loss only.
+    """
+
+    calls_linear = True
+
+    def __init__(self, experts: int, hidden: int, *, balanced: bool = False) -> None:
         super().__init__()
+        self.backward_fetches = 2 if balanced else 1
         self.weight = Parameter(experts, hidden)
 
 

@@ -30,6 +30,9 @@ ZERO_FIELDS = {
     "reduce_scatter": "reduce_scatter",
     "round_robin_gradients": "round_robin_gradients",
     "zero_hpz_partition_size": "hpz_partition_size",
+    "use_multi_rank_bucket_allreduce": "use_multi_rank_bucket_allreduce",
+    "compute_grad_norm": "compute_grad_norm",
+    "stage3_use_all_reduce_for_fetch_params": "all_reduce_for_fetch",
 }
 BATCH_FIELDS = {
     "train_batch_size": "",
@@ -37,6 +40,7 @@ BATCH_FIELDS = {
     "gradient_accumulation_steps": "grad_accum",
 }
 LARGEST_BATCH = 1_000_000_000
+TOP_FIELDS = {"gradient_clipping": "gradient_clipping", "communication_data_type": "communication_dtype"}
 OFFLOAD_FIELDS = ("pin_memory", "buffer_count", "buffer_size", "max_in_cpu", "ratio", "nvme_path")
 
 
@@ -60,7 +64,9 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields |= _offloads(zero, fields["stage"], place, notes)
     fields |= _precision(config, place)
     fields |= _optimizer(config, place)
-    fields |= _stated(config, "", {"gradient_clipping": "gradient_clipping"}, place)
+    fields |= _stated(config, "", TOP_FIELDS, place)
+    fields |= _stated(config.get("data_types") or {}, "data_types", {"grad_accum_dtype": "grad_accum_dtype"}, place)
+    fields |= _stated(config.get("bf16") or {}, "bf16", {"check_grad_overflow": "check_grad_overflow"}, place)
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
     return Stated(fields, tuple(_autos(config)), batch.get("train_batch_size"), tuple(notes))
@@ -151,7 +157,7 @@ def _precision(config: dict[str, Any], place: str) -> dict[str, str]:
     return {} if AUTO in enabled.values() else {"precision": "fp32"}
 
 
-def _optimizer(config: dict[str, Any], place: str) -> dict[str, str]:
+def _optimizer(config: dict[str, Any], place: str) -> dict[str, Any]:
     section = config.get("optimizer") or {}
     named = section.get("type")
     if named is None:
@@ -160,8 +166,9 @@ def _optimizer(config: dict[str, Any], place: str) -> dict[str, str]:
         raise SpecError(f"{place}: optimizer.type", shown(named), "a name", '"type": "AdamW"')
     for name, optimizer in OPTIMIZERS.items():
         if optimizer.config_type and optimizer.config_type.lower() == named.lower():
-            momentum = (section.get("params") or {}).get("momentum", 0)
-            return {"optimizer": "sgd-momentum" if name == "sgd" and momentum else name}
+            params = section.get("params") or {}
+            fields = {"optimizer": "sgd-momentum" if name == "sgd" and params.get("momentum") else name}
+            return {**fields, "torch_adam": True} if params.get("torch_adam") is True else fields
     raise SpecError(
         f"{place}: optimizer.type", shown(named), "an optimizer zeroplan knows",
         ", ".join(sorted({o.config_type for o in OPTIMIZERS.values() if o.config_type})),

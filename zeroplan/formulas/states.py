@@ -76,3 +76,13 @@ def shard_states(shards: int, m: int) -> int:
 def persistent_parameters(persistent: int, w: int) -> int:
     """w·Q -- tensors under the persistence threshold stay whole [DeepSpeed runtime/zero/parameter_offload.py]."""
     return w * persistent
+
+
+def model_buffers(size: int) -> int:
+    """S -- buffers that the model registers: rotary frequencies, masks, router biases [transformers models]."""
+    return size
+
+
+def scalars(tensors: int, w: int) -> int:
+    """w·t -- single numbers that stay: the last gradient norm, flags [DeepSpeed runtime]."""
+    return w * tensors

@@ -33,3 +33,13 @@ def gather_parameters(psi: int, w: int) -> int:
 def gather_persistent(persistent: int, w: int) -> int:
     """w·Q -- persistent tensors are gathered again after the step, one call each [DeepSpeed runtime/zero/stage3.py]."""
     return w * persistent
+
+
+def replayed(moved: int, w: int) -> int:
+    """w·X -- what the replay of DeepSpeed's own order of events sends [DeepSpeed runtime/zero]."""
+    return w * moved
+
+
+def scalars(tensors: int, w: int) -> int:
+    """w·t -- one number a call: overflow flags and gradient norms [DeepSpeed runtime/zero]."""
+    return w * tensors

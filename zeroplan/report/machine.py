@@ -80,6 +80,7 @@ def _line(entry: Line, phases: list[str]) -> dict[str, Any]:
     return {
         "name": entry.name,
         "bytes": entry.bytes,
+        "dtype": entry.dtype,
         "phases": phases,
         "formula": entry.formula,
         "symbols": entry.symbols,

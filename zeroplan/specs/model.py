@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 
@@ -20,6 +21,19 @@ class Visit(NamedTuple):
     module: int
     tensors: tuple[int, ...]
     """Indices into the model's tensors."""
+
+
+class Execution(NamedTuple):
+    """The order of one training step: modules entered and left, and gradients becoming ready."""
+
+    forward: tuple[Visit, ...]
+    backward: tuple[Visit, ...]
+    recomputing: tuple[Visit, ...]
+    """Backward with every layer checkpointed: a layer's forward runs again inside it."""
+    gradients: tuple[int, ...]
+    """Tensors in the order in which their gradients become ready; those that get none are not here."""
+    gradients_stage_3: tuple[int, ...]
+    """The same at stage 3, whose own linear function gives weights before biases."""
 
 
 class Shape(NamedTuple):
@@ -65,6 +79,11 @@ class Model(NamedTuple):
     parameters: int
     """Trainable parameters, tied tensors once: the sum over `tensors`."""
     shape: Shape
+    execution: Callable[[], Execution]
+    """Worked out when first asked for."""
+    buffers: tuple[tuple[str, int], ...]
+    """dtype and elements of each buffer that the model registers (rotary frequencies and the like); dtype
+    "training" is that of the parameters, "built" is float32, or that of the parameters under zero.Init."""
     source: str
     """Where tensors and shape come from: a preset, a config.json, or inferred from a count."""
     inferred: bool = False

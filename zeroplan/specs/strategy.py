@@ -50,8 +50,22 @@ class Strategy(NamedTuple):
     contiguous_gradients: bool = True
     reduce_scatter: bool = True
     round_robin_gradients: bool = False
+    use_multi_rank_bucket_allreduce: bool = True
     gradient_clipping: float = 1.0
+    grad_accum_dtype: str | None = None
+    """None: as the parameters (data_types.grad_accum_dtype)."""
+    communication_dtype: str | None = None
+    check_grad_overflow: bool = True
+    """fp16 always checks; this is bf16's own switch."""
+    compute_grad_norm: bool = True
+    torch_adam: bool = False
+    parameter_groups: int = 1
+    """1, 2 (decay and no decay, as the Trainer makes them), or k (tensor i in group i mod k)."""
     hpz_partition_size: int = 1
+    all_reduce_for_fetch: bool = False
+    """stage3_use_all_reduce_for_fetch_params: coalesced gathers become all-reduces."""
+    zero_init: bool = False
+    """The model is built under deepspeed.zero.Init, as from_pretrained does under the Trainer at stage 3."""
 
     @property
     def overlaps(self) -> bool:
@@ -65,6 +79,29 @@ class Strategy(NamedTuple):
     @property
     def dtype(self) -> str:
         return {"fp32": "float32", "fp16": "float16"}.get(self.precision, "bfloat16")
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether gradients are copied into one buffer; optimizer offload at stages 1 and 2 forces it."""
+        return self.contiguous_gradients or (self.offload_optimizer is not None and self.stage < 3)
+
+    @property
+    def runs_bf16_optimizer(self) -> bool:
+        """Stage 1 with fp32 accumulation in bf16 is another class (runtime/engine.py:_do_optimizer_sanity_check)."""
+        fp32_gradients = self.dtype == "bfloat16" and self.accumulation == "float32"
+        return self.stage == 1 and fp32_gradients and self.offload_optimizer is None
+
+    @property
+    def accumulation(self) -> str:
+        """Gradients accumulate in this dtype."""
+        return {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}.get(self.grad_accum_dtype or "", self.dtype)
+
+    @property
+    def communication(self) -> str:
+        """Gradients travel in this dtype."""
+        return {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}.get(
+            self.communication_dtype or "", self.dtype
+        )
 
     def shards(self, from_stage: int, ranks: int) -> int:
         """Over how many ranks a state is split that is sharded from `from_stage` on."""

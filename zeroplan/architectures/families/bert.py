@@ -47,6 +47,8 @@ class BertConfig(Config):
 class Embeddings(Module):
     """Words, positions and token types, summed and normed."""
 
+    forward_order = ("word_embeddings", "token_type_embeddings", "position_embeddings", "LayerNorm")
+
     def __init__(self, c: BertConfig) -> None:
         super().__init__()
         self.word_embeddings = Embedding(c.vocab_size, c.hidden_size)
@@ -88,6 +90,10 @@ class Intermediate(Module):
 
 
 class Layer(Module):
+    """Attention across to an encoder runs only beside one."""
+
+    forward_order = ("attention", "intermediate", "output")
+
     def __init__(self, c: BertConfig) -> None:
         super().__init__()
         self.attention = Attention(c.hidden_size)
@@ -111,7 +117,12 @@ class Model(Module):
 
 
 class Predictions(Module):
-    """A transform, then the decoder; tied, its weight is the words' and its bias is the one kept here."""
+    """A transform, then the decoder; tied, its weight is the words' and its bias is the one kept here.
+
+    Not tied, the bias kept here goes unused and has no gradient.
+    """
+
+    forward_order = ("transform", "decoder")
 
     def __init__(self, c: BertConfig, words: Embedding) -> None:
         super().__init__()

@@ -54,6 +54,7 @@ class Block(Module):
         self.self_attention = Attention(c)
         self.post_attention_layernorm = LayerNorm(c.hidden_size)
         self.mlp = MLP(c.hidden_size, c.ffn)
+        self.saves_last = c.residual_dropout > 0
 
 
 class Transformer(Module):

@@ -110,6 +110,8 @@ class BalancedRouter(Router):
 class SparseBlock(Module):
     """Routed experts, their router, and the shared experts as one MLP."""
 
+    forward_order = ("gate", "experts", "shared_experts")
+
     def __init__(self, c: LatentConfig, router: type[Router]) -> None:
         super().__init__()
         self.experts = Experts(c.num_experts, c.hidden_size, c.moe_intermediate_size)

@@ -74,10 +74,15 @@ class Attention(Module):
 class Layer(Module):
     """One norm or two for attention and MLP side by side; two, in this order, for one after the other."""
 
+    forward_order = (
+        "ln_attn", "ln_mlp", "input_layernorm", "self_attention", "post_attention_layernorm", "mlp",
+    )  # fmt: skip
+
     def __init__(self, c: FalconConfig) -> None:
         super().__init__()
         self.self_attention = Attention(c)
         self.mlp = MLP(c.hidden_size, c.ffn, bias=bool(c.bias))
+        self.saves_last = bool(c.residual_dropout)
         if not c.parallel_attn:
             self.post_attention_layernorm = LayerNorm(c.hidden_size)
             self.input_layernorm = LayerNorm(c.hidden_size)

@@ -46,6 +46,11 @@ class Gemma2Config(RotaryConfig):
 class FourNormLayer(Layer):
     """A layer that norms the input and the output of both its halves."""
 
+    forward_order = (
+        "input_layernorm", "self_attn", "post_attention_layernorm",
+        "pre_feedforward_layernorm", "mlp", "post_feedforward_layernorm",
+    )  # fmt: skip
+
     def __init__(self, c: Config, self_attn: Module, mlp: Module) -> None:
         super().__init__(c, self_attn, mlp)
         self.pre_feedforward_layernorm = RMSNorm(c.hidden_size)

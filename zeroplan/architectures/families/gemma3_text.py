@@ -85,9 +85,15 @@ class Gemma3TextConfig(RotaryConfig):
             raise SpecError(place, "use_bidirectional_attention without sliding_window", "a sliding_window")
 
 
+class LateNormedAttention(NormedAttention):
+    """All three projections, then the norms."""
+
+    forward_order = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj")
+
+
 def build(c: Gemma3TextConfig) -> Module:
     layers: list[Module] = [
-        FourNormLayer(c, NormedAttention(c, bias=c.attention_bias), GatedMLP(c.hidden_size, c.ffn))
+        FourNormLayer(c, LateNormedAttention(c, bias=c.attention_bias), GatedMLP(c.hidden_size, c.ffn))
         for _ in range(c.num_hidden_layers)
     ]
     return CausalLM(c, Decoder(c, layers, embedding=ScaledEmbedding))

@@ -75,6 +75,10 @@ class MLP(Module):
 
 
 class Block(Module):
+    """Attention across to an encoder runs only beside one."""
+
+    forward_order = ("ln_1", "attn", "ln_2", "mlp")
+
     def __init__(self, c: GPT2Config) -> None:
         super().__init__()
         self.ln_1 = LayerNorm(c.hidden_size)
@@ -84,6 +88,7 @@ class Block(Module):
             self.crossattention = Attention(c, cross=True)
             self.ln_cross_attn = LayerNorm(c.hidden_size)
         self.mlp = MLP(c)
+        self.saves_last = c.residual_dropout > 0
 
 
 class Transformer(Module):

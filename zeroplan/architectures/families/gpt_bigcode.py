@@ -53,6 +53,10 @@ class MLP(Module):
 
 
 class Block(Module):
+    """Attention across to an encoder runs only beside one."""
+
+    forward_order = ("ln_1", "attn", "ln_2", "mlp")
+
     def __init__(self, c: GPTBigCodeConfig) -> None:
         super().__init__()
         self.ln_1 = LayerNorm(c.hidden_size)
@@ -62,6 +66,7 @@ class Block(Module):
             self.crossattention = Attention(c, cross=True)
             self.ln_cross_attn = LayerNorm(c.hidden_size)
         self.mlp = MLP(c.hidden_size, c.ffn)
+        self.saves_last = c.residual_dropout > 0
 
 
 class MaskedTransformer(Transformer):

@@ -65,12 +65,15 @@ class MLP(Module):
 class Layer(Module):
     """The norms are registered before what they feed."""
 
+    forward_order = ("input_layernorm", "attention", "post_attention_layernorm", "mlp")
+
     def __init__(self, c: GPTNeoXConfig) -> None:
         super().__init__()
         self.input_layernorm = LayerNorm(c.hidden_size)
         self.post_attention_layernorm = LayerNorm(c.hidden_size)
         self.attention = Attention(c)
         self.mlp = MLP(c.hidden_size, c.ffn)
+        self.saves_last = c.residual_dropout > 0
 
 
 class Decoder(Module):

@@ -57,7 +57,13 @@ def yarn() -> dict[str, Any]:
 
 
 class SinkAttention(Attention):
-    """Attention with one more logit a head, which takes weight and gives nothing."""
+    """Attention with one more logit a head, which takes weight and gives nothing.
+
+    Its input comes under a name, not by position.
+    """
+
+    forward_order = ("q_proj", "k_proj", "v_proj", "sinks", "o_proj")
+    takes_gradient = False
 
     def __init__(self, c: GptOssConfig) -> None:
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
@@ -65,13 +71,19 @@ class SinkAttention(Attention):
 
 
 class BiasedRouter(Router):
-    def __init__(self, experts: int, hidden: int) -> None:
-        super().__init__(experts, hidden)
+    def __init__(self, experts: int, hidden: int, *, balanced: bool = False) -> None:
+        super().__init__(experts, hidden, balanced=balanced)
         self.bias = Parameter(experts)
 
 
 class BiasedExperts(Module):
-    """[experts, in, out], unlike the other families', with a bias for each product."""
+    """[experts, in, out], unlike the other families', with a bias for each product.
+
+    The biases of the experts chosen are picked before the products (transformers' experts_implementation
+    grouped_mm, the default).
+    """
+
+    forward_order = ("gate_up_proj_bias", "gate_up_proj", "down_proj_bias", "down_proj")
 
     def __init__(self, experts: int, hidden: int, ffn: int) -> None:
         super().__init__()
@@ -86,7 +98,7 @@ class SparseBlock(Module):
 
     def __init__(self, c: GptOssConfig) -> None:
         super().__init__()
-        self.router = BiasedRouter(c.num_experts, c.hidden_size)
+        self.router = BiasedRouter(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
         self.experts = BiasedExperts(c.num_experts, c.hidden_size, c.ffn)
 
 

@@ -23,7 +23,9 @@ class GPTJConfig(GPTConfig):
 
 
 class Attention(Module):
-    """Keys, values and queries in this order; sines and cosines of all positions as a buffer."""
+    """Keys, values and queries registered in this order; sines and cosines of all positions as a buffer."""
+
+    forward_order = ("q_proj", "k_proj", "v_proj", "out_proj")
 
     def __init__(self, c: GPTJConfig) -> None:
         super().__init__()
@@ -49,6 +51,7 @@ class Block(Module):
         self.ln_1 = LayerNorm(c.hidden_size)
         self.attn = Attention(c)
         self.mlp = MLP(c)
+        self.saves_last = c.residual_dropout > 0
 
 
 class Transformer(Module):

@@ -60,12 +60,15 @@ class GatedMLP(Module):
 class Layer(Module):
     """Attention and MLP, each after its own norm; what the families put into the two differs."""
 
+    forward_order: tuple[str, ...] = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")
+
     def __init__(self, c: Config, self_attn: Module, mlp: Module, norm: Callable[[int], Module] = RMSNorm) -> None:
         super().__init__()
         self.self_attn = self_attn
         self.mlp = mlp
         self.input_layernorm = norm(c.hidden_size)
         self.post_attention_layernorm = norm(c.hidden_size)
+        self.saves_last = bool(c.residual_dropout)
 
 
 class Decoder(Module):

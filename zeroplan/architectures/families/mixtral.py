@@ -39,7 +39,7 @@ class SparseBlock(Module):
 
     def __init__(self, c: MixtralConfig) -> None:
         super().__init__()
-        self.gate = Router(c.num_experts, c.hidden_size)
+        self.gate = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
         self.experts = Experts(c.num_experts, c.hidden_size, c.ffn)
 
 

@@ -32,6 +32,8 @@ class Olmo2Config(RotaryConfig):
 class WideNormedAttention(Attention):
     """The norms are as wide as all queries and all keys."""
 
+    forward_order = ("q_proj", "q_norm", "k_proj", "k_norm", "v_proj", "o_proj")
+
     def __init__(self, c: Olmo2Config) -> None:
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
         self.q_norm = RMSNorm(c.num_attention_heads * c.head_width)
@@ -40,6 +42,8 @@ class WideNormedAttention(Attention):
 
 class Layer(Module):
     """x + norm(attention(x)), then x + norm(mlp(x))."""
+
+    forward_order = ("self_attn", "post_attention_layernorm", "mlp", "post_feedforward_layernorm")
 
     def __init__(self, c: Olmo2Config) -> None:
         super().__init__()

@@ -47,7 +47,9 @@ class OPTConfig(Config):
 
 
 class Attention(Module):
-    """Keys, values and queries in this order."""
+    """Keys, values and queries are registered in this order."""
+
+    forward_order = ("q_proj", "k_proj", "v_proj", "out_proj")
 
     def __init__(self, c: OPTConfig) -> None:
         super().__init__()
@@ -58,7 +60,7 @@ class Attention(Module):
 
 
 class Layer(Module):
-    """The MLP's two matrices are the layer's own."""
+    """The MLP's two matrices are the layer's own; each norm comes before its half or after it."""
 
     def __init__(self, c: OPTConfig) -> None:
         super().__init__()
@@ -67,10 +69,19 @@ class Layer(Module):
         self.fc1 = Linear(c.hidden_size, c.ffn, bias=c.enable_bias)
         self.fc2 = Linear(c.ffn, c.hidden_size, bias=c.enable_bias)
         self.final_layer_norm = LayerNorm(c.hidden_size, affine=c.layer_norm_elementwise_affine)
+        if c.do_layer_norm_before:
+            self.forward_order = ("self_attn_layer_norm", "self_attn", "final_layer_norm", "fc1", "fc2")
+            self.saves_last = c.residual_dropout > 0
+        else:
+            self.forward_order = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 
 
 class Decoder(Module):
     """Where word_embed_proj_dim differs from hidden_size, two matrices lead in and out."""
+
+    forward_order = (
+        "embed_tokens", "embed_positions", "project_in", "layers", "final_layer_norm", "project_out",
+    )  # fmt: skip
 
     def __init__(self, c: OPTConfig) -> None:
         super().__init__()

@@ -40,6 +40,8 @@ class PhiConfig(RotaryConfig):
 class Attention(Module):
     """Grouped keys and values; the norms of queries and keys have hidden_size / heads entries."""
 
+    forward_order = ("q_proj", "k_proj", "v_proj", "q_layernorm", "k_layernorm", "dense")
+
     def __init__(self, c: PhiConfig) -> None:
         super().__init__()
         queries, keys = c.num_attention_heads * c.head_width, c.kv_heads * c.head_width
@@ -62,11 +64,14 @@ class MLP(Module):
 class Layer(Module):
     """x + attention(norm(x)) + mlp(norm(x)), one norm for both."""
 
+    forward_order = ("input_layernorm", "self_attn", "mlp")
+
     def __init__(self, c: PhiConfig) -> None:
         super().__init__()
         self.self_attn = Attention(c)
         self.mlp = MLP(c)
         self.input_layernorm = LayerNorm(c.hidden_size)
+        self.saves_last = c.residual_dropout > 0
 
 
 class Decoder(Module):

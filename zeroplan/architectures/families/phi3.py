@@ -63,6 +63,8 @@ class Phi3Config(RotaryConfig):
 class Attention(Module):
     """The output projection is registered first, then the fused one."""
 
+    forward_order = ("qkv_proj", "o_proj")
+
     def __init__(self, c: Phi3Config) -> None:
         super().__init__()
         queries, keys = c.num_attention_heads * c.head_width, c.kv_heads * c.head_width

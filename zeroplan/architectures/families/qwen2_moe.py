@@ -54,11 +54,14 @@ class Qwen2MoeConfig(MoEConfig):
 
 
 class SparseBlock(Module):
-    """Router, routed experts, and a shared expert behind a gate of one logit."""
+    """Router, routed experts, and a shared expert behind a gate of one logit, multiplied last."""
+
+    forward_order = ("shared_expert", "gate", "experts", "shared_expert_gate")
+    saves_last = True
 
     def __init__(self, c: Qwen2MoeConfig) -> None:
         super().__init__()
-        self.gate = Router(c.num_experts, c.hidden_size)
+        self.gate = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
         self.experts = Experts(c.num_experts, c.hidden_size, c.moe_intermediate_size)
         self.shared_expert = GatedMLP(c.hidden_size, c.shared_expert_intermediate_size)
         self.shared_expert_gate = Linear(c.hidden_size, 1, bias=False)

@@ -29,6 +29,8 @@ class Qwen3Config(WindowedConfig):
 class NormedAttention(Attention):
     """Attention whose queries and keys are normed head by head."""
 
+    forward_order = ("q_proj", "q_norm", "k_proj", "k_norm", "v_proj", "o_proj")
+
     def __init__(self, c: Config, *, bias: bool) -> None:
         super().__init__(c, qkv_bias=bias, o_bias=bias)
         self.q_norm = RMSNorm(c.head_width)

@@ -48,12 +48,14 @@ class Qwen3MoeConfig(MoEConfig):
 
 
 class SparseBlock(Module):
-    """The experts, then their router."""
+    """The experts and their router, registered in this order."""
+
+    forward_order = ("gate", "experts")
 
     def __init__(self, c: Qwen3MoeConfig) -> None:
         super().__init__()
         self.experts = Experts(c.num_experts, c.hidden_size, c.moe_intermediate_size)
-        self.gate = Router(c.num_experts, c.hidden_size)
+        self.gate = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
 
 
 def mlp(c: Qwen3MoeConfig, index: int) -> Module:

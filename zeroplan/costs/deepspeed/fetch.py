@@ -10,13 +10,52 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from zeroplan.arithmetic import round_up
+from zeroplan.costs.deepspeed.layout import persistent_tensors, tensor_sizes
+from zeroplan.specs.job import Job
 from zeroplan.specs.model import Visit
-from zeroplan.specs.strategy import Strategy
 
 NEVER = -10_000_000_000
+
+
+def steady_micro_step(job: Job) -> tuple[Gather | Held, ...]:
+    """The first micro-step of the third optimizer step; later ones repeat it. Nothing is gathered with one rank."""
+    if job.ranks == 1:
+        return ()
+    order, strategy = job.model.execution(), job.strategy
+    settings = Settings(
+        frozenset(persistent_tensors(job)), job.ranks, strategy.prefetch_bucket_size, strategy.max_live_parameters,
+        strategy.max_reuse_distance, min(strategy.grad_accum, 2),
+    )  # fmt: skip
+    backward = order.recomputing if strategy.checkpointing == "full" else order.backward
+    return _replayed(tuple(tensor_sizes(job)), settings, order.forward, backward)
+
+
+class Settings(NamedTuple):
+    """What decides the gathers, beside the model."""
+
+    persistent: frozenset[int]
+    ranks: int
+    prefetch_bucket_size: int
+    max_live_parameters: int
+    max_reuse_distance: int
+    grad_accum: int
+
+
+@lru_cache(maxsize=64)
+def _replayed(
+    sizes: tuple[int, ...], settings: Settings, forward: tuple[Visit, ...], backward: tuple[Visit, ...]
+) -> tuple[Gather | Held, ...]:
+    """Two optimizer steps, then the micro-step that is looked at. The run's first only records the trace."""
+    coordinator = Coordinator(sizes, settings, forward, backward)
+    for micro_steps in (settings.grad_accum - 1, settings.grad_accum):
+        for _micro in range(micro_steps):
+            deque(coordinator.micro_step(), maxlen=0)
+        coordinator.gather_persistent()
+    return tuple(coordinator.micro_step())
 
 
 class Gather(NamedTuple):
@@ -39,10 +78,10 @@ class Coordinator:
     """The state that one rank's coordinator keeps across micro-steps."""
 
     def __init__(
-        self, sizes: Sequence[int], persistent: frozenset[int], strategy: Strategy, ranks: int,
-        forward: Sequence[Visit], backward: Sequence[Visit],
-    ) -> None:  # fmt: skip
-        self.sizes, self.persistent, self.strategy, self.ranks = sizes, persistent, strategy, ranks
+        self, sizes: Sequence[int], settings: Settings, forward: Sequence[Visit], backward: Sequence[Visit]
+    ) -> None:
+        self.sizes, self.settings = sizes, settings
+        self.persistent, self.ranks = settings.persistent, settings.ranks
         self.visits = [*((visit, False) for visit in forward), *((visit, True) for visit in backward)]
         self.order = [visit.tensors for visit, _backward in self.visits if visit.enters]
         self.released: dict[tuple[int, int], frozenset[int]] = {}
@@ -65,8 +104,8 @@ class Coordinator:
         """One forward and backward: gathers as they are issued, and what is held after each visit."""
         queue = deque((index, step) for step, tensors in enumerate(self.order) for index in sorted(set(tensors)))
         recent: dict[int, int] = {}
-        inside: dict[int, int] = {}
-        """Tensor -> modules that it is in use by."""
+        inside: dict[int, set[int]] = {}
+        """Tensor -> modules that use it now; a module that recomputes enters twice and leaves once."""
         count, step = 0, 0
         flying: set[int] = set()
         for visit, backward in self.visits:
@@ -79,7 +118,7 @@ class Coordinator:
                     flying |= missing
                 self._consume(tensors, flying)
                 for index in tensors:
-                    inside[index] = inside.get(index, 0) + 1
+                    inside.setdefault(index, set()).add(visit.module)
                 pending = {index for index in tensors if recent.get(index, NEVER) < step}
                 taken: set[int] = set()
                 while queue and len(taken) < len(pending):
@@ -94,7 +133,7 @@ class Coordinator:
                 step += 1
             else:
                 for index in tensors:
-                    inside[index] -= 1
+                    inside[index].discard(visit.module)
                 for index in self._to_release(visit, step, recent):
                     if index in self.available and not inside.get(index):
                         count -= self.sizes[index]
@@ -130,10 +169,10 @@ class Coordinator:
 
     def _ahead(self, queue: deque[tuple[int, int]], recent: dict[int, int], flying: set[int], count: int) -> set[int]:
         """Prefetch from the head of the queue while under the bucket and the live limit; the last may exceed."""
-        strategy = self.strategy
-        if strategy.prefetch_bucket_size <= 0:
+        settings = self.settings
+        if settings.prefetch_bucket_size <= 0:
             return set()
-        room = min(strategy.max_live_parameters - count, strategy.prefetch_bucket_size)
+        room = min(settings.max_live_parameters - count, settings.prefetch_bucket_size)
         chosen: set[int] = set()
         elements = 0
         while queue and elements < room:
@@ -151,7 +190,7 @@ class Coordinator:
             candidates = {i for i in visit.tensors if i not in self.persistent and recent.get(i, NEVER) <= step}
             travelled = 0
             for tensors in self.order[step:]:
-                if travelled >= self.strategy.max_reuse_distance or not candidates:
+                if travelled >= self.settings.max_reuse_distance or not candidates:
                     break
                 candidates -= set(tensors)
                 travelled += self._elements(tensors)

@@ -1,7 +1,7 @@
-"""How stages 1 and 2 lay a parameter group out: one flat buffer, cut into equal partitions through tensors.
+"""How DeepSpeed cuts a model over the ranks: flat groups at stages 1 and 2, tensor by tensor at stage 3.
 
-DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py: __init__, _round_robin_reorder, initialize_gradient_partition.
-Sizes are elements.
+DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py (__init__, _round_robin_reorder, initialize_gradient_partition),
+parameter_offload.py (mark_persistent_parameters), stage3.py (_create_fp16_sub_groups). Sizes are elements.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zeroplan.arithmetic import round_up
+from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.specs.job import Job
 
 START_ALIGNMENT = 2
 """nccl_start_alignment_factor: all-gather send buffers start at 4 bytes."""
@@ -28,7 +29,7 @@ class Group(NamedTuple):
     """Tensor -> (owner, elements) of each piece, from its start to its end."""
 
 
-def group(indices: Sequence[int], sizes: Sequence[int], ranks: int, *, round_robin: bool) -> Group:
+def group(indices: Sequence[int], sizes: Sequence[int], ranks: int, *, round_robin: bool = False) -> Group:
     """Lay the tensors `indices` out over `ranks`."""
     laid = list(indices)
     if round_robin:  # tensor i goes to list i mod ranks, and the lists are joined
@@ -45,6 +46,86 @@ def group(indices: Sequence[int], sizes: Sequence[int], ranks: int, *, round_rob
     return Group(tuple(indices), flat, share, pieces)
 
 
+def group_members(job: Job) -> list[list[int]]:
+    """Tensors of each parameter group: one group, decay and no decay, or dealt out in turn."""
+    every = range(len(job.model.tensors))
+    count = job.strategy.parameter_groups
+    if count == 1:
+        return [list(every)]
+    if count == 2:
+        decay = [index for index in every if decays(job, index)]
+        return [members for members in (decay, [i for i in every if not decays(job, i)]) if members]
+    return [members for start in range(count) if (members := list(every[start::count]))]
+
+
+def decays(job: Job, index: int) -> bool:
+    """Whether the Trainer gives a tensor weight decay: matrices, but no biases and nothing of a norm."""
+    tensor = job.model.tensors[index]
+    return len(tensor.shape) > 1 and not tensor.name.endswith("bias")
+
+
+def flat_groups(job: Job) -> list[Group]:
+    """The flat groups of stages 1 and 2."""
+    sizes = tensor_sizes(job)
+    robin = job.strategy.round_robin_gradients
+    return [group(members, sizes, job.ranks, round_robin=robin) for members in group_members(job)]
+
+
+def tensor_sizes(job: Job) -> list[int]:
+    return [tensor.elements for tensor in job.model.tensors]
+
+
 def own_tensors(layout: Group, rank: int) -> list[int]:
     """Tensors that touch a rank's partition, in the order they lie there."""
     return [index for index, pieces in layout.pieces.items() if any(owner == rank for owner, _n in pieces)]
+
+
+def own_elements(job: Job, groups: Sequence[Group], rank: int | None = None) -> int:
+    """Whole tensors that touch one rank's partitions, by default for the rank where they are largest."""
+    sizes = tensor_sizes(job)
+    touched = [0] * (job.ranks + 1)
+    for layout in groups:
+        for index, pieces in layout.pieces.items():
+            touched[pieces[0][0]] += sizes[index]
+            touched[pieces[-1][0] + 1] -= sizes[index]
+    held = 0
+    of_rank = []
+    for change in touched[:-1]:
+        held += change
+        of_rank.append(held)
+    return max(of_rank) if rank is None else of_rank[rank]
+
+
+def shard_elements(job: Job) -> int:
+    """P: at stage 3 every tensor is split over the ranks by itself, rounded up."""
+    return sum(ceil_div(size, job.ranks) for size in tensor_sizes(job))
+
+
+def persistent_tensors(job: Job) -> list[int]:
+    """Small tensors that stay gathered at stage 3, in order, while their sum stays under the model's threshold."""
+    chosen: list[int] = []
+    held = 0
+    if job.ranks == 1:
+        return chosen  # a lone rank's partition is the tensor itself
+    for index, size in enumerate(tensor_sizes(job)):
+        small = size <= job.strategy.param_persistence_threshold
+        if small and held + size <= job.strategy.model_persistence_threshold:
+            chosen.append(index)
+            held += size
+    return chosen
+
+
+def sub_groups(job: Job) -> list[int]:
+    """Elements of each sub-group's partition: a group's tensors are collected until sub_group_size is reached."""
+    found: list[int] = []
+    sizes = tensor_sizes(job)
+    for members in group_members(job):
+        filled = 0
+        for index in members:
+            filled += ceil_div(sizes[index], job.ranks)
+            if filled >= job.strategy.sub_group_size:
+                found.append(filled)
+                filled = 0
+        if filled:
+            found.append(filled)
+    return found

@@ -42,6 +42,18 @@ def buckets(order: Iterable[int], sizes: list[int], limit: int) -> Iterator[Buck
         yield Bucket(tuple(held), elements, elements > limit)
 
 
+def runs(sizes: Iterable[int], limit: int) -> Iterator[int]:
+    """Elements of each run of tensors: one closes as soon as it exceeds the limit."""
+    elements = 0
+    for size in sizes:
+        elements += size
+        if elements > limit:
+            yield elements
+            elements = 0
+    if elements:
+        yield elements
+
+
 class Slice(NamedTuple):
     owner: int
     elements: int
@@ -76,18 +88,9 @@ def flush(
         yield Collective("all_reduce", bucket.elements)
         return
     pieces = slices(bucket, groups, apart)
-    if multi_rank:
-        runs = {0: pieces}
-    else:
-        runs = {}
-        for piece in pieces:
-            runs.setdefault(piece.owner, []).append(piece)
-    for run in runs.values():
-        elements = 0
-        for piece in run:
-            elements += piece.elements
-            if elements > limit:
-                yield Collective("all_reduce" if multi_rank else "reduce", elements)
-                elements = 0
-        if elements:
-            yield Collective("all_reduce" if multi_rank else "reduce", elements)
+    by_target: dict[int, list[Slice]] = {}
+    for piece in pieces:
+        by_target.setdefault(0 if multi_rank else piece.owner, []).append(piece)
+    kind = "all_reduce" if multi_rank else "reduce"
+    for run in by_target.values():
+        yield from (Collective(kind, elements) for elements in runs((piece.elements for piece in run), limit))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.costs.activations import Activations
-from zeroplan.costs.partition import flat_elements, own_elements
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES, model_buffers, numbers, state_bytes, state_dtype
+from zeroplan.costs.deepspeed.layout import flat_groups, own_elements
 from zeroplan.formulas import buffers, states
 from zeroplan.ledger import Line, Moment, Tier, line
 from zeroplan.specs.job import Job
-from zeroplan.specs.optimizer import OPTIMIZERS
 
 
 class Gradients(NamedTuple):
@@ -22,40 +22,45 @@ class Gradients(NamedTuple):
 
 def gradients(job: Job) -> Gradients:
     """Stage 1 keeps all of them until the boundary; stage 2 those of whole tensors that touch its partition."""
-    strategy, w = job.strategy, job.strategy.element_bytes
+    strategy, w, dtype = job.strategy, job.strategy.element_bytes, job.strategy.dtype
     bucket = line(
-        "reduce bucket", buffers.reduce_bucket,
+        "reduce bucket", buffers.reduce_bucket, dtype,
         bucket=strategy.reduce_bucket_size, w=w, copies=2 if strategy.overlaps else 1,
     )  # fmt: skip
-    own = line("own gradients", buffers.own_gradients, own=own_elements(job), g=w)
-    every = line("gradients", buffers.whole_gradients, psi=job.model.parameters, g=w)
+    own = line("own gradients", buffers.own_gradients, dtype, own=own_elements(job, flat_groups(job)), g=w)
+    every = line("gradients", buffers.whole_gradients, dtype, psi=job.model.parameters, g=w)
     more_than_one = strategy.grad_accum > 1
     if strategy.stage == 1 and (more_than_one or not strategy.overlaps):
         return Gradients((every, bucket) if more_than_one else (), (every, bucket), (own,))
-    large = line("largest gradient", buffers.largest_gradient, largest=job.model.largest.elements, g=w)
+    large = line("largest gradient", buffers.largest_gradient, dtype, largest=job.model.largest.elements, g=w)
     if strategy.offload_optimizer:
         return Gradients((), (bucket, large), ())
     return Gradients((own,) if more_than_one else (), (own, bucket, large), (own,))
 
 
 def gpu(job: Job, activations: Activations) -> Tier:
-    strategy, w, flat = job.strategy, job.strategy.element_bytes, flat_elements(job)
-    state_bytes = OPTIMIZERS[strategy.optimizer].state_bytes
-    parameters = line("parameters", states.flat_parameters, flat=flat, w=w)
+    strategy, w = job.strategy, job.strategy.element_bytes
+    flat = sum(layout.flat for layout in flat_groups(job))
+    parameters = line("parameters", states.flat_parameters, strategy.dtype, flat=flat, w=w)
     held, step = [parameters], []
     if strategy.offload_optimizer:
         largest = job.model.largest.elements
-        held.append(line("offload scratch", buffers.offload_scratch, largest=largest, g=w))
+        held.append(line("offload scratch", buffers.offload_scratch, strategy.dtype, largest=largest, g=w))
     else:
-        held.append(line("fp32 master copy", states.flat_master, flat=flat, n_d=job.ranks))
-        if state_bytes:
-            held.append(line("optimizer states", states.flat_states, flat=flat, m=state_bytes, n_d=job.ranks))
+        held += _optimizer(job, flat)
+        if strategy.runs_bf16_optimizer:
+            held.append(line("fp32 gradients", buffers.whole_gradients, "float32", psi=flat, g=4))
+        g = DTYPE_BYTES[strategy.accumulation]
         step = [
-            line("flattened gradients", buffers.flat_gradient_copy, flat=flat, g=w, n_d=job.ranks),
-            line("fp32 gradients", buffers.fp32_gradient_copy, flat=flat, n_d=job.ranks),
+            line(
+                "flattened gradients", buffers.flat_gradient_copy, strategy.accumulation, flat=flat, g=g, n_d=job.ranks
+            ),
+            line("fp32 gradients", buffers.fp32_gradient_copy, "float32", flat=flat, n_d=job.ranks),
         ]
+    on_gpu = strategy.compute_grad_norm and not strategy.offload_optimizer
+    held += [*model_buffers(job), *numbers(job, {"float32": int(on_gpu)})]
     moving = gradients(job)
-    second = line("model beside its flat copy", buffers.second_copy, psi=job.model.parameters, w=w)
+    second = line("model beside its flat copy", buffers.second_copy, strategy.dtype, psi=job.model.parameters, w=w)
     return Tier(
         tuple(held),
         (
@@ -69,29 +74,36 @@ def gpu(job: Job, activations: Activations) -> Tier:
     )
 
 
+def _optimizer(job: Job, flat: int) -> list[Line]:
+    lines = [line("fp32 master copy", states.flat_master, "float32", flat=flat, n_d=job.ranks)]
+    if size := state_bytes(job):
+        lines.append(line("optimizer states", states.flat_states, state_dtype(job), flat=flat, m=size, n_d=job.ranks))
+    return lines
+
+
 def host(job: Job) -> Tier:
     """One node's memory with the optimizer offloaded, and while the processes build their models."""
-    ranks, w = job.cluster.gpus_per_node, job.strategy.element_bytes
-    built = line("models built", buffers.built_model, psi=job.model.parameters, w=w, ranks=ranks)
+    ranks, w, dtype = job.cluster.gpus_per_node, job.strategy.element_bytes, job.strategy.dtype
+    built = line("models built", buffers.built_model, dtype, psi=job.model.parameters, w=w, ranks=ranks)
     init = Moment("init", "each process builds the model", (built,))
     if not job.strategy.offload_optimizer:
         return Tier((), (init,))
-    flat, state_bytes = flat_elements(job), OPTIMIZERS[job.strategy.optimizer].state_bytes
-    share, pin = flat // job.ranks, job.strategy.offload_optimizer.pin_memory
+    groups = flat_groups(job)
+    share, pin = sum(layout.partition for layout in groups), job.strategy.offload_optimizer.pin_memory
     blocks = [
-        ("fp32 master copy", 4 * share),
-        ("fp32 gradients", 4 * share),
-        ("16-bit staging", w * share),
-        ("gradient scratch", w * job.model.largest.elements),
+        ("fp32 master copy", "float32", 4 * share),
+        ("fp32 gradients", "float32", 4 * share),
+        ("16-bit staging", dtype, w * share),
+        ("gradient scratch", dtype, w * job.model.largest.elements),
     ]
     if job.strategy.stage == 2 and job.strategy.grad_accum > 1:
-        blocks.append(("accumulated gradients", w * own_elements(job)))
-    lines = [on_node(name, size, ranks, pinned=pin) for name, size in blocks]
-    if state_bytes:
-        lines.append(on_node("optimizer states", state_bytes * share, ranks, pinned=False))
+        blocks.append(("accumulated gradients", dtype, w * own_elements(job, groups)))
+    lines = [on_node(name, size, ranks, kind, pinned=pin) for name, kind, size in blocks]
+    if size := state_bytes(job):
+        lines.append(on_node("optimizer states", size * share, ranks, state_dtype(job), pinned=False))
     return Tier(tuple(lines), (init, *(Moment(p, "", tuple(lines)) for p in ("forward", "backward", "step"))))
 
 
-def on_node(name: str, size: int, ranks: int, *, pinned: bool) -> Line:
+def on_node(name: str, size: int, ranks: int, dtype: str, *, pinned: bool) -> Line:
     """A block each rank of the node holds, rounded up when it is page-locked."""
-    return line(name, buffers.pinned_on_node if pinned else buffers.pageable_on_node, size=size, ranks=ranks)
+    return line(name, buffers.pinned_on_node if pinned else buffers.pageable_on_node, dtype, size=size, ranks=ranks)

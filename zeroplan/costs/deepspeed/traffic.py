@@ -1,62 +1,128 @@
-"""What DeepSpeed 0.19.8 moves: collectives per micro-step and per step, without settings that reshape them."""
+"""What DeepSpeed 0.19.8 moves: each collective per micro-step and per step, from replays of its order of events."""
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.stage_3 import persistent_elements
-from zeroplan.costs.partition import flat_elements, persistent_tensors, reduce_calls
+from collections.abc import Iterable, Sequence
+
+from zeroplan.arithmetic import round_up
+from zeroplan.costs.deepspeed.fetch import Gather, steady_micro_step
+from zeroplan.costs.deepspeed.layout import Group, flat_groups, persistent_tensors, sub_groups, tensor_sizes
+from zeroplan.costs.deepspeed.reduction import Bucket, buckets, flush, runs
 from zeroplan.formulas import volume
-from zeroplan.ledger import Rule, Transfer
+from zeroplan.ledger import Transfer
 from zeroplan.specs.job import Job
 
+MICRO_STEP, STEP = "micro_step", "step"
+ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "uint8": 1, "float64": 8}
 ENGINE_RUN = 500_000_000
-"""Elements after which the engine closes a run of gradients at stage 0 (runtime/engine.py)."""
+"""Elements after which the engine closes a run of gradients at stage 0 (runtime/engine.py:allreduce_no_retain)."""
 
 
 def traffic(job: Job) -> tuple[Transfer, ...]:
-    """Buckets are all-reduced at stages 1 and 2, so their volume is 3Ψ on a ring where the paper says 2Ψ."""
+    """Buckets are all-reduced at stages 1 and 2, so their volume is 3Ψ on a ring where the paper says 2Ψ.
+
+    With one rank DeepSpeed issues most of them all the same; they move nothing and are left out.
+    """
     if job.ranks == 1:
         return ()
-    return {0: _stage_0, 1: _stages_1_2, 2: _stages_1_2, 3: _stage_3}[job.strategy.stage](job)
+    return tuple({0: _stage_0, 1: _stages_1_2, 2: _stages_1_2, 3: _stage_3}[job.strategy.stage](job))
 
 
-def _transfer(job: Job, when: str, collective: str, calls: int, rule: Rule, **symbols: int) -> Transfer:
-    return Transfer(when, collective, job.strategy.dtype, calls, rule(**symbols), job.ranks, "dp", rule, symbols)
+def _moved(job: Job, when: str, collective: str, dtype: str, elements: Iterable[int]) -> list[Transfer]:
+    """One transfer for all calls of a kind, none when there are none."""
+    calls = list(elements)
+    symbols = {"moved": sum(calls), "w": ELEMENT_BYTES[dtype]}
+    return _one(job, when, collective, dtype, len(calls), volume.replayed(**symbols), symbols) if calls else []
 
 
-def _stage_0(job: Job) -> tuple[Transfer, ...]:
-    calls = reduce_calls(job.model.tensors, ENGINE_RUN)
-    psi, g = job.model.parameters, job.strategy.element_bytes
-    return (_transfer(job, "step", "all_reduce", calls, volume.reduce_gradients, psi=psi, g=g),)
+def _numbers(job: Job, when: str, dtype: str, calls: int) -> list[Transfer]:
+    symbols = {"tensors": calls, "w": ELEMENT_BYTES[dtype]}
+    found = _one(job, when, "all_reduce", dtype, calls, volume.scalars(**symbols), symbols) if calls else []
+    return [transfer._replace(rule=volume.scalars) for transfer in found]
 
 
-def _stages_1_2(job: Job) -> tuple[Transfer, ...]:
-    w, psi = job.strategy.element_bytes, job.model.parameters
-    calls = reduce_calls(job.model.tensors, job.strategy.reduce_bucket_size)
-    when = "micro_step" if job.strategy.stage == 2 else "step"
-    return (
-        _transfer(job, when, "all_reduce", calls, volume.reduce_gradients, psi=psi, g=w),
-        _transfer(job, "step", "all_gather", 1, volume.gather_flat, flat=flat_elements(job), w=w),
-    )
+def _one(
+    job: Job, when: str, collective: str, dtype: str, calls: int, size: int, symbols: dict[str, int]
+) -> list[Transfer]:
+    return [Transfer(when, collective, dtype, calls, size, job.ranks, "dp", volume.replayed, symbols)]
 
 
-def _stage_3(job: Job) -> tuple[Transfer, ...]:
-    w, psi, strategy = job.strategy.element_bytes, job.model.parameters, job.strategy
-    gathered = psi - sum(tensor.elements for tensor in persistent_tensors(job))
-    tensors = len(job.model.tensors) - len(persistent_tensors(job))
-    once = gathered <= min(strategy.max_reuse_distance, strategy.max_live_parameters)
-    passes = ["forward"] if once else ["forward", "backward"]
-    gathers = [
-        _transfer(job, "micro_step", "all_gather", tensors, volume.gather_parameters, psi=gathered, w=w)
-        for _pass in passes
+def _stage_0(job: Job) -> list[Transfer]:
+    """The engine reduces all gradients after the last micro-step, in runs; fp32 with clipping adds its norm."""
+    calls = runs(tensor_sizes(job), ENGINE_RUN)
+    clips = job.strategy.precision == "fp32" and job.strategy.gradient_clipping > 0
+    return [
+        *_moved(job, STEP, "all_reduce", job.strategy.communication, calls),
+        *_numbers(job, STEP, "float32", int(clips)),
     ]
-    calls = reduce_calls(job.model.tensors, strategy.reduce_bucket_size)
-    persistent = persistent_elements(job)
-    again = [
-        _transfer(job, "step", "all_gather", len(persistent_tensors(job)), volume.gather_persistent,
-                  persistent=persistent, w=w)
-    ] if persistent else []  # fmt: skip
-    return (
-        *gathers,
-        _transfer(job, "micro_step", "reduce_scatter", calls, volume.reduce_gradients, psi=psi, g=w),
-        *again,
-    )
+
+
+def _stages_1_2(job: Job) -> list[Transfer]:
+    strategy, groups = job.strategy, flat_groups(job)
+    if strategy.runs_bf16_optimizer:
+        return _bf16_optimizer(job, groups)
+    calls = [
+        collective
+        for bucket in buckets(gradient_order(job), tensor_sizes(job), strategy.reduce_bucket_size)
+        for collective in flush(
+            bucket, groups, limit=strategy.reduce_bucket_size,
+            scatter=strategy.reduce_scatter and strategy.contiguous,
+            multi_rank=strategy.use_multi_rank_bucket_allreduce, apart=None,
+        )
+    ]  # fmt: skip
+    when = MICRO_STEP if strategy.stage == 2 else STEP
+    checks = strategy.precision == "fp16" or (strategy.dtype == "bfloat16" and strategy.check_grad_overflow)
+    found = []
+    for kind in ("all_reduce", "reduce"):
+        sizes = [call.elements for call in calls if call.kind == kind]
+        found += _moved(job, when, kind, strategy.communication, sizes)
+    return [
+        *found,
+        *_numbers(job, STEP, "uint8", int(checks)),
+        *_numbers(job, STEP, "float32", len(groups) if strategy.compute_grad_norm else 0),
+        *_moved(job, STEP, "all_gather", strategy.dtype, [layout.flat for layout in groups]),
+    ]
+
+
+def _bf16_optimizer(job: Job, groups: list[Group]) -> list[Transfer]:
+    """The engine reduces the groups' flat gradients as at stage 0; partitions are gathered after the step."""
+    calls = runs((layout.flat for layout in groups), ENGINE_RUN)
+    return [
+        *_moved(job, STEP, "all_reduce", job.strategy.communication, calls),
+        *_moved(job, STEP, "all_gather", job.strategy.dtype, [layout.flat for layout in groups]),
+    ]
+
+
+def gradient_order(job: Job) -> Sequence[int]:
+    """The order in which gradients reach the bucket: as backward makes them, or the model's own at stage 1's end."""
+    if job.strategy.stage == 2 or job.strategy.overlaps:
+        return job.model.execution().gradients
+    return range(len(job.model.tensors))
+
+
+def _reduced_whole(job: Job, bucket: Bucket) -> bool:
+    """Without reduce_scatter the contiguous buffer is all-reduced; a tensor that has no room in it never is."""
+    return job.strategy.contiguous_gradients and not job.strategy.reduce_scatter and not bucket.oversized
+
+
+def _stage_3(job: Job) -> list[Transfer]:
+    strategy, sizes = job.strategy, tensor_sizes(job)
+    gathers = [event for event in steady_micro_step(job) if isinstance(event, Gather)]
+    joined = [gather for gather in gathers if strategy.all_reduce_for_fetch and len(gather.tensors) > 1]
+    order = job.model.execution().gradients_stage_3
+    closed = list(buckets(order, sizes, strategy.reduce_bucket_size))
+    whole = [bucket for bucket in closed if _reduced_whole(job, bucket)]
+    scattered = [
+        sum(round_up(sizes[index], job.ranks) for index in bucket.tensors) for bucket in closed if bucket not in whole
+    ]
+    norm = "float32" if strategy.offload_optimizer else "float64"
+    return [
+        *_moved(job, MICRO_STEP, "all_gather", strategy.dtype, [g.elements for g in gathers if g not in joined]),
+        *_moved(job, MICRO_STEP, "all_reduce", strategy.dtype, [gather.elements for gather in joined]),
+        *_moved(job, MICRO_STEP, "reduce_scatter", strategy.communication, scattered),
+        *_moved(job, MICRO_STEP, "all_reduce", strategy.communication, [bucket.elements for bucket in whole]),
+        *_numbers(job, STEP, "uint8", int(strategy.precision == "fp16")),
+        *_numbers(job, STEP, norm, len(sub_groups(job))),
+        *_moved(job, STEP, "all_gather", strategy.dtype,
+                [round_up(sizes[index], job.ranks) for index in persistent_tensors(job)]),
+    ]  # fmt: skip

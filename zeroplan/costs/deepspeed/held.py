@@ -1,0 +1,49 @@
+"""Lines that every stage has: model buffers, single numbers, and which optimizer class runs (DeepSpeed 0.19.8)."""
+
+from __future__ import annotations
+
+from zeroplan.formulas import states
+from zeroplan.ledger import Line, line
+from zeroplan.specs.job import Job
+from zeroplan.specs.optimizer import OPTIMIZERS
+
+DTYPE_BYTES = {"float64": 8, "float32": 4, "int64": 8, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1}
+FUSED = ("adam", "adamw", "lion", "lamb")
+"""Optimizers that run as DeepSpeed's own CUDA kernels, each with a flag for overflow."""
+
+
+def runs_fused(job: Job) -> bool:
+    """Whether DeepSpeed's fused optimizer runs on the GPU (runtime/engine.py:get_optimizer_configuration)."""
+    strategy = job.strategy
+    return strategy.optimizer in FUSED and not strategy.torch_adam and not strategy.offload_optimizer
+
+
+def model_buffers(job: Job) -> list[Line]:
+    """Buffers the model registers, by dtype."""
+    sizes: dict[str, int] = {}
+    for stated, elements in job.model.buffers:
+        follows = stated == "training" or (stated == "built" and job.strategy.zero_init)
+        dtype = job.strategy.dtype if follows else "float32" if stated == "built" else stated
+        sizes[dtype] = sizes.get(dtype, 0) + elements * DTYPE_BYTES[dtype]
+    return [line("model buffers", states.model_buffers, dtype, size=size) for dtype, size in sizes.items() if size]
+
+
+def numbers(job: Job, dtypes: dict[str, int]) -> list[Line]:
+    """Single numbers kept on the GPU: the gradient norm and flags of a stage, and the fused optimizer's flag."""
+    found = [
+        line("norm and flags", states.scalars, dtype, tensors=count, w=DTYPE_BYTES[dtype])
+        for dtype, count in dtypes.items()
+        if count
+    ]
+    if runs_fused(job):
+        found.append(line("fused optimizer's flag", states.scalars, "int32", tensors=1, w=4))
+    return found
+
+
+def state_bytes(job: Job) -> int:
+    """Bytes of the optimizer's own states per parameter, on flat partitions where stages 1 to 3 have those."""
+    return OPTIMIZERS[job.strategy.optimizer].state_bytes
+
+
+def state_dtype(job: Job) -> str:
+    return "uint8" if job.strategy.optimizer == "adam8bit" else "float32"

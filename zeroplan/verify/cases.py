@@ -1,0 +1,191 @@
+"""Cases to measure, drawn from a seed: small models of odd sizes under every setting that moves a byte.
+
+`draw(seed)` is a case as `zeroplan.verify.measure` takes it; the same seed gives the same case. Settings that DeepSpeed
+0.19.8 is known to refuse are not drawn together (mixed accumulation at stage 0, ratio below stage 3, odd all-gather
+buckets); what it refuses beyond that is measured as "refused".
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+WORLDS = (1, 2, 3, 6, 8, 16, 64, 256)
+BUCKETS = (1, 1_000, 12_344, 100_000, 1_000_000, 500_000_000)
+"""Elements; even, because odd all-gather buckets are refused at stages 1 and 2 (but 1, which only reduces)."""
+Model = dict[str, Any]
+
+
+def _llama(r: random.Random) -> Model:
+    heads = r.choice((2, 4, 6))
+    return {
+        "model_type": "llama", "hidden_size": heads * r.choice((8, 16, 24)), "num_attention_heads": heads,
+        "num_key_value_heads": r.choice((1, 2, heads)), "intermediate_size": r.randrange(33, 300),
+        "attention_bias": r.random() < 0.2,
+    }  # fmt: skip
+
+
+def _qwen3(r: random.Random) -> Model:
+    return {**_llama(r), "model_type": "qwen3", "head_dim": r.choice((8, 16, 32))}
+
+
+def _gemma2(r: random.Random) -> Model:
+    return {
+        **_llama(r), "model_type": "gemma2", "head_dim": 16, "query_pre_attn_scalar": 16, "tie_word_embeddings": True,
+    }  # fmt: skip
+
+
+def _gpt2(r: random.Random) -> Model:
+    heads = r.choice((2, 3, 4))
+    return {
+        "model_type": "gpt2", "n_embd": heads * r.choice((8, 16, 20)), "n_head": heads,
+        "n_positions": r.randrange(64, 200), "n_inner": r.randrange(33, 300),
+        "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0,
+    }  # fmt: skip
+
+
+def _opt(r: random.Random) -> Model:
+    heads = r.choice((2, 3, 4))
+    hidden = heads * r.choice((8, 16, 20))
+    return {
+        "model_type": "opt", "hidden_size": hidden, "num_attention_heads": heads, "ffn_dim": r.randrange(33, 300),
+        "word_embed_proj_dim": r.choice((hidden, 24)), "max_position_embeddings": r.randrange(64, 200),
+        "dropout": 0.0, "attention_dropout": 0.0,
+    }  # fmt: skip
+
+
+def _gpt_neox(r: random.Random) -> Model:
+    heads = r.choice((2, 3, 4))
+    return {
+        "model_type": "gpt_neox", "hidden_size": heads * r.choice((8, 16, 24)), "num_attention_heads": heads,
+        "intermediate_size": r.randrange(33, 300), "hidden_dropout": 0.0, "attention_dropout": 0.0,
+    }  # fmt: skip
+
+
+def _mixtral(r: random.Random) -> Model:
+    return {
+        **_llama(r), "model_type": "mixtral", "hidden_size": r.choice((32, 48, 64)), "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 8 * r.randrange(3, 20),
+        "num_local_experts": r.choice((2, 3, 4)), "num_experts_per_tok": r.choice((1, 2)),
+    }  # fmt: skip
+
+
+def _deepseek_v3(r: random.Random) -> Model:
+    return {
+        "model_type": "deepseek_v3", "hidden_size": r.choice((32, 48, 64)), "num_attention_heads": 4,
+        "num_key_value_heads": 4, "intermediate_size": r.randrange(33, 150), "q_lora_rank": r.choice((16, 24)),
+        "kv_lora_rank": r.choice((8, 16)), "qk_rope_head_dim": 8, "qk_nope_head_dim": 16, "v_head_dim": 16,
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "n_shared_experts": 1,
+        "moe_intermediate_size": 8 * r.randrange(3, 12), "first_k_dense_replace": 1,
+    }  # fmt: skip
+
+
+FAMILIES: dict[str, Callable[[random.Random], Model]] = {
+    "llama": _llama, "qwen3": _qwen3, "gemma2": _gemma2, "gpt2": _gpt2, "opt": _opt, "gpt_neox": _gpt_neox,
+    "mixtral": _mixtral, "deepseek_v3": _deepseek_v3,
+}  # fmt: skip
+
+
+def model(r: random.Random) -> Model:
+    drawn: Model = {"tie_word_embeddings": r.random() < 0.4, "vocab_size": r.randrange(61, 1500)}
+    drawn |= FAMILIES[r.choice(list(FAMILIES))](r)
+    layers = "n_layer" if drawn["model_type"] == "gpt2" else "num_hidden_layers"
+    low = 2 if drawn["model_type"] == "deepseek_v3" else 1
+    return {**drawn, layers: r.randrange(low, 5)}
+
+
+def precision(r: random.Random, stage: int) -> dict[str, Any]:
+    """fp32, fp16 with a fixed loss scale (a dynamic one may skip steps) or bf16; now and then another accumulation."""
+    name = r.choice(("fp32", "fp16", "bf16", "bf16"))
+    config: dict[str, Any] = {}
+    if name == "fp16":
+        config["fp16"] = {"enabled": True, "loss_scale": 16}
+    elif name == "bf16":
+        config["bf16"] = {"enabled": True}
+    if stage and name != "fp32" and r.random() < 0.4:
+        config["data_types"] = {"grad_accum_dtype": "fp32"}
+    return config
+
+
+def optimizer_offload(r: random.Random, stage: int) -> dict[str, Any]:
+    offload: dict[str, Any] = {"device": "cpu", "pin_memory": r.random() < 0.6}
+    if stage == 3 and r.random() < 0.4:
+        offload["ratio"] = r.choice((0.3, 0.5, 0.8))
+    return offload
+
+
+def zero(r: random.Random, stage: int) -> dict[str, Any]:
+    """The zero_optimization section: about half of the settings are left at their defaults."""
+    section: dict[str, Any] = {"stage": stage}
+
+    def maybe(name: str, *values: Any, chance: float = 0.5) -> None:
+        if r.random() < chance:
+            section[name] = r.choice(values)
+
+    if stage == 0:
+        return section
+    maybe("reduce_bucket_size", *BUCKETS, chance=0.75)
+    maybe("overlap_comm", True, False)
+    maybe("contiguous_gradients", True, False, chance=0.4)
+    maybe("reduce_scatter", True, False, chance=0.4)
+    maybe("round_robin_gradients", True, False, chance=0.4)
+    if stage < 3:
+        maybe("allgather_bucket_size", *BUCKETS[1:])
+        maybe("use_multi_rank_bucket_allreduce", True, False)
+    else:
+        maybe("stage3_prefetch_bucket_size", 0, *BUCKETS, chance=0.7)
+        maybe("stage3_param_persistence_threshold", 0, 100, 5_000, 1_000_000, chance=0.7)
+        maybe("stage3_model_persistence_threshold", 0, 500, 20_000, chance=0.3)
+        maybe("stage3_max_live_parameters", 0, 10_000, 100_000, 1_000_000_000)
+        maybe("stage3_max_reuse_distance", 0, 10_000, 100_000, 1_000_000_000)
+        maybe("sub_group_size", 1, 1_000, 30_000, 1_000_000_000)
+        maybe("stage3_use_all_reduce_for_fetch_params", True, chance=0.1)
+    offload = r.random()
+    if offload < 0.4:
+        section["offload_optimizer"] = optimizer_offload(r, stage)
+    if stage == 3 and offload < 0.2:
+        section["offload_param"] = {"device": "cpu", "pin_memory": r.random() < 0.6}
+    return section
+
+
+def optimizer(r: random.Random, offloaded: bool) -> dict[str, Any]:
+    """DeepSpeed's fused Adam mostly, torch's own sometimes."""
+    parameters: dict[str, Any] = {"lr": 1e-5, "weight_decay": r.choice((0.0, 0.01))}
+    if not offloaded and r.random() < 0.25:
+        parameters["torch_adam"] = True
+    return {"type": r.choice(("AdamW", "Adam")), "params": parameters}
+
+
+def draw(seed: int) -> dict[str, Any]:
+    """One case, the same for the same seed."""
+    r = random.Random(seed)  # noqa: S311 (draws, not secrets)
+    stage, world = r.choice((0, 1, 1, 2, 2, 3, 3, 3)), r.choice(WORLDS)
+    drawn = model(r)
+    section = zero(r, stage)
+    config: dict[str, Any] = {
+        "zero_optimization": section,
+        **precision(r, stage),
+        "optimizer": optimizer(r, "offload_optimizer" in section),
+        "gradient_accumulation_steps": r.choice((1, 1, 2, 3)),
+    }
+    if r.random() < 0.6:
+        config["gradient_clipping"] = r.choice((0.0, 1.0))
+    return {
+        "seed": seed,
+        "model": drawn,
+        "ds_config": config,
+        "world": world,
+        "rank": r.choice(sorted({0, world // 2, world - 1})),
+        "ranks_per_node": min(world, 8) if world % 8 == 0 else world,
+        "seq": r.randrange(7, 60),
+        "micro_batch": r.choice((1, 2, 3)),
+        "steps": 3,
+        "mode": "meta",
+        "attention": "eager" if drawn["model_type"] in ("gemma2", "deepseek_v3") else r.choice(("eager", "sdpa")),
+        "checkpointing": r.choice(("none", "none", "none", "full")),
+        "optimizer": None,
+        "zero_init": stage == 3 and r.random() < 0.2,
+        "parameter_groups": r.choice((1, 1, 2, 3)),
+        "freeze": ["*embed*", "*wte*"] if r.random() < 0.1 else None,
+    }

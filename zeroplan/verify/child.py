@@ -1,0 +1,103 @@
+"""`python -m zeroplan.verify.child CASE.json OUT.json`: one rank of N of real DeepSpeed, measured.
+
+The case's format is described in `zeroplan.verify.measure`. The environment (DS_ACCELERATOR, RANK, WORLD_SIZE, ...)
+must be set before the start: `zeroplan.verify.measure.environment` gives it.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import json
+import platform
+import sys
+import time
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+def versions() -> dict[str, str]:
+    found = {name: importlib.metadata.version(name) for name in ("deepspeed", "torch", "transformers")}
+    return {**found, "python": platform.python_version()}
+
+
+def run(case: dict[str, Any]) -> dict[str, Any]:
+    """Build, initialize, train, and give back what was held and moved."""
+    from zeroplan.verify import job, owners, plain
+    from zeroplan.verify.collectives import Collectives, traffic
+    from zeroplan.verify.setting import Setting
+    from zeroplan.verify.steps import Phases, name_gradients, train
+
+    setting = Setting(case)
+    storages, stand_ins = setting.storages, setting.stand_ins
+    collectives = Collectives(case["rank"])
+    collectives.install()
+    deepspeed = setting.start_deepspeed()
+    if setting.disk is not None:
+        setting.disk.where = lambda: (collectives.step, collectives.phase)
+    out: dict[str, Any] = {}
+    phases = Phases(storages)
+    with storages, setting.kernels():
+        if case.get("activations", True):
+            out["activations"] = plain.activations(case, setting)
+            gc.collect()
+        config = setting.config()
+        storages.phase = "build"
+        with phases.phase("build", 0, 0):
+            context = deepspeed.zero.Init(config_dict_or_path=config) if case.get("zero_init") else None
+            model = job.build(case, setting.device, context)
+            batch = job.inputs(case, setting.device)
+        name_gradients(model, storages)
+        for name, tensor in batch.items():
+            storages.relabel(tensor, "inputs" if name else "")
+
+        def keep(name: str) -> None:
+            gc.collect()
+            out[name] = owners.held(storages, owners.kinds(storages, engine, model, batch))
+
+        owners.kinds(storages, None, model, batch)
+        parameters = job.groups(model, case.get("parameter_groups", 1))
+        with phases.phase("init", 0, 0):
+            engine, *_ = deepspeed.initialize(
+                model=model, config=config, optimizer=job.client_optimizer(case, parameters),
+                model_parameters=None if case.get("optimizer") else parameters,
+            )  # fmt: skip
+        keep("after_init")
+
+        def after_step(step: int) -> None:
+            keep(f"after_step_{step}")
+
+        train(engine, batch, phases, case.get("steps", 3), collectives.at, after_step)
+        skipped = engine.skipped_steps
+        if skipped:
+            raise RuntimeError(f"{skipped} steps were skipped (overflow): nothing measured would be steady")
+        out |= out.pop(f"after_step_{case.get('steps', 3)}")
+        out["phases"] = phases.found
+        out["traffic"] = traffic([c for c in collectives.calls if c.step in (0, 1, case.get("steps", 3))])
+        out["pins"] = sorted(stand_ins.pins)
+        out["optimizer_classes"] = [type(engine.optimizer).__name__, type(engine.basic_optimizer).__name__]
+        out["files"] = setting.files()
+        out["disk_traffic"] = setting.disk.traffic((0, 1, case.get("steps", 3))) if setting.disk else []
+    return out
+
+
+def main(case_path: str, out_path: str) -> int:
+    started = time.monotonic()
+    case = json.loads(Path(case_path).read_text())
+    out: dict[str, Any] = {"versions": versions(), "date": datetime.now(UTC).date().isoformat(), "case": case}
+    try:
+        out |= run(case)
+    except Exception as error:  # whatever it is, the parent is told
+        stopped = traceback.extract_tb(error.__traceback__)[-1].filename
+        theirs = any(part in stopped for part in ("/deepspeed/", "/pydantic/"))
+        out["refused" if theirs else "failed"] = f"{type(error).__name__}: {error}"
+        out["traceback"] = traceback.format_exc().splitlines()[-24:]
+    out["seconds"] = round(time.monotonic() - started, 1)
+    Path(out_path).write_text(json.dumps(out, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:3]))

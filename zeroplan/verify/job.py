@@ -1,0 +1,88 @@
+"""The model, optimizer and inputs of a case, built as a user of transformers would.
+
+Parameters are created in the training dtype of the case's ds_config (transformers' `dtype=`), so DeepSpeed's own cast
+finds nothing to do; buffers stay as the model makes them. `use_cache` is off, as the Trainer sets it.
+Only the child process imports this module (it needs torch and transformers).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from typing import Any
+
+import torch
+
+NO_DECAY = ("bias", "norm", "ln_", "layernorm")
+
+
+def training_dtype(ds_config: dict[str, Any]) -> torch.dtype:
+    """fp16 if enabled, else bf16 if enabled, else fp32 (deepspeed/runtime/config.py)."""
+    for name, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16)):
+        if ds_config.get(name, {}).get("enabled") is True:
+            return dtype
+    return torch.float32
+
+
+def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Module:
+    """The causal language model of the case's HF configuration, on `device`, with fresh weights."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    settings = dict(case["model"])
+    config = AutoConfig.for_model(settings.pop("model_type"), **settings)
+    config.use_cache = False
+    torch.manual_seed(case.get("seed", 0))
+    with init or torch.device(device):
+        model: torch.nn.Module = AutoModelForCausalLM.from_config(
+            config, dtype=training_dtype(case["ds_config"]), attn_implementation=case.get("attention", "eager")
+        )
+    for name, parameter in model.named_parameters():
+        if any(fnmatch.fnmatch(name, pattern) for pattern in case.get("freeze") or ()):
+            parameter.requires_grad_(False)
+    if case.get("checkpointing") == "full":
+        model.gradient_checkpointing_enable()
+    return model.train()
+
+
+def groups(model: torch.nn.Module, count: int) -> list[dict[str, Any]]:
+    """1: all; 2: with decay, then biases and norms without, as the Trainer does; k: tensor i goes to group i mod k."""
+    trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    if count == 1:
+        return [{"params": [p for _name, p in trainable]}]
+    if count == 2:
+        plain = [any(part in name.lower() for part in NO_DECAY) for name, _p in trainable]
+        decay = [p for (_name, p), no in zip(trainable, plain, strict=True) if not no]
+        return [
+            {"params": decay, "weight_decay": 0.01},
+            {"params": [p for (_name, p), no in zip(trainable, plain, strict=True) if no], "weight_decay": 0.0},
+        ]
+    split: list[dict[str, Any]] = [{"params": []} for _ in range(count)]
+    for index, (_name, parameter) in enumerate(trainable):
+        split[index % count]["params"].append(parameter)
+    return [group for group in split if group["params"]]
+
+
+def client_optimizer(case: dict[str, Any], parameters: list[dict[str, Any]]) -> torch.optim.Optimizer | None:
+    """Torch's own optimizer of the case, or None when the ds_config names one."""
+    if not case.get("optimizer"):
+        return None
+    settings = dict(case["optimizer"])
+    kind = getattr(torch.optim, settings.pop("type"))
+    made: torch.optim.Optimizer = kind(parameters, **{"lr": 1e-5, **settings})
+    return made
+
+
+def inputs(case: dict[str, Any], device: str) -> dict[str, torch.Tensor]:
+    """Token ids and labels of one micro-batch: one int64 tensor, no padding, no attention mask."""
+    shape = (case["micro_batch"], case["seq"])
+    vocabulary = case["model"]["vocab_size"]
+    ids = torch.randint(0, vocabulary, shape, device=device)
+    return {"input_ids": ids, "labels": ids}
+
+
+def resolved(case: dict[str, Any]) -> dict[str, Any]:
+    """The ds_config with the case's batch sizes in it."""
+    config = {**case["ds_config"], "train_micro_batch_size_per_gpu": case["micro_batch"]}
+    config.setdefault("gradient_accumulation_steps", 1)
+    config.setdefault("steps_per_print", 1_000_000)
+    config.pop("train_batch_size", None)
+    return config

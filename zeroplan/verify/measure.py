@@ -1,0 +1,70 @@
+"""Run one case of real DeepSpeed in a child process and read what it measured.
+
+A case is a dict (JSON):
+
+    model            HF configuration with model_type, as in config.json
+    ds_config        DeepSpeed's configuration; the case's micro_batch and its gradient_accumulation_steps count
+    world, rank      number of data-parallel ranks, and the one that is measured
+    ranks_per_node   ranks that share a host (LOCAL_SIZE)
+    seq, micro_batch tokens per sequence, sequences per micro-batch
+    steps            optimizer steps, 3: the third equals all later ones
+    mode             "meta" (sizes without bytes, any model) or "real" (real tensors on the CPU, small models)
+    attention        "eager" or "sdpa"
+    checkpointing    "none" or "full" (transformers' gradient_checkpointing_enable)
+    optimizer        null: ds_config's; or {"type": class of torch.optim, ...}, a client optimizer
+    zero_init        build the model under deepspeed.zero.Init
+    parameter_groups 1, 2 (decay and no decay, as the Trainer) or k (tensor i in group i mod k)
+    freeze           name patterns of parameters that do not train
+    activations      false: do not run the model without DeepSpeed as well
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+TIMEOUT = 600
+"""Seconds after which a measurement is given up."""
+
+
+def environment(case: dict[str, Any]) -> dict[str, str]:
+    """The variables that DeepSpeed reads at import, as its launcher sets them."""
+    rank, local = case["rank"], case.get("ranks_per_node") or min(case["world"], 8)
+    return {
+        "DS_ACCELERATOR": "cpu",
+        "RANK": str(rank),
+        "WORLD_SIZE": str(case["world"]),
+        "LOCAL_RANK": str(rank % local),
+        "LOCAL_SIZE": str(local),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
+
+
+def measure(case: dict[str, Any], timeout: float = TIMEOUT, python: str = sys.executable) -> dict[str, Any]:
+    """What DeepSpeed held and moved on the case's rank.
+
+    Instead of that it may hold "refused", DeepSpeed's message, or "failed", what went wrong in the measurement.
+    """
+    with tempfile.TemporaryDirectory(prefix="zeroplan-verify-") as folder:
+        given, found = Path(folder, "case.json"), Path(folder, "out.json")
+        given.write_text(json.dumps(case))
+        try:
+            finished = subprocess.run(  # noqa: S603 (our own module, no shell)
+                [python, "-m", "zeroplan.verify.child", str(given), str(found)],
+                env={**os.environ, **environment(case)},
+                capture_output=True, text=True, timeout=timeout, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return {"case": case, "failed": f"no result after {timeout:g} s"}
+        if not found.exists():
+            return {"case": case, "failed": finished.stderr[-2000:] or f"exit status {finished.returncode}"}
+        result: dict[str, Any] = json.loads(found.read_text())
+        return result

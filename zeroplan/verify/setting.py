@@ -1,0 +1,123 @@
+"""The surroundings of a run: device, stand-ins, process group and DeepSpeed itself, set up in the right order.
+
+Only the child process imports this module (it needs torch and deepspeed).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from zeroplan.verify import job
+from zeroplan.verify.disk import Disk, kind_of
+from zeroplan.verify.stand_ins import MetaStandIns, StandIns
+from zeroplan.verify.storages import Storages
+
+
+class Setting:
+    """Everything that stands between a case and the DeepSpeed that runs it."""
+
+    def __init__(self, case: dict[str, Any]) -> None:
+        self.case = case
+        self.meta = case.get("mode", "meta") == "meta"
+        self.device = "meta" if self.meta else "cpu"
+        self.stand_ins = MetaStandIns() if self.meta else StandIns()
+        self.storages = Storages(self.stand_ins)
+        self.disk: Disk | None = None
+        self.scratch = tempfile.TemporaryDirectory(prefix="zeroplan-verify-")
+
+    def start_deepspeed(self) -> Any:
+        """Process group first, then the accelerator, then whatever asks for either."""
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        dist.init_process_group("fake", rank=self.case["rank"], world_size=self.case["world"], store=FakeStore())
+        import deepspeed
+        from deepspeed.accelerator import get_accelerator, real_accelerator
+
+        logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
+        if self.meta:
+            from zeroplan.verify.accelerator import MetaAccelerator, replace_builders
+
+            host = get_accelerator()
+            device = MetaAccelerator(self.stand_ins, self.storages)  # type: ignore[arg-type]
+            real_accelerator.ds_accelerator, self.disk = device, device.disk
+            replace_builders()
+            from deepspeed.runtime.zero import linear
+
+            linear.get_accelerator = lambda: host  # asked for autocast's state alone, which `meta` does not have
+        else:
+            type(get_accelerator()).is_fp16_supported = lambda _self: True
+        from deepspeed.runtime.zero import utils as zero_utils
+
+        # By name: the package's attribute `torch` is torch itself.
+        sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
+        zero_utils.get_lst_from_rank0 = list
+        zero_utils.assert_lst_len_same_as_other_ranks = lambda _lst: None
+        deepspeed.init_distributed(dist_backend="fake", verbose=False)
+        import transformers  # noqa: F401
+
+        gc.collect()
+        gc.freeze()  # the libraries' own objects need no collecting before each phase
+        return deepspeed
+
+    @contextlib.contextmanager
+    def kernels(self) -> Iterator[None]:
+        """On "meta", torch's optimizers take the foreach path and sdpa the flash kernel, as on CUDA."""
+        if not self.meta:
+            yield
+            return
+        from torch.utils import _foreach_utils
+
+        supported = _foreach_utils._get_foreach_kernels_supported_devices
+        attention = torch.nn.functional.scaled_dot_product_attention
+        _foreach_utils._get_foreach_kernels_supported_devices = lambda: [*supported(), "meta"]
+        torch.nn.functional.scaled_dot_product_attention = flash(attention)
+        torch.Tensor.record_stream = lambda _self, _stream: None
+        try:
+            yield
+        finally:
+            _foreach_utils._get_foreach_kernels_supported_devices = supported
+            torch.nn.functional.scaled_dot_product_attention = attention
+
+    def config(self) -> dict[str, Any]:
+        """The ds_config to run. In "meta" mode NVMe folders are made in a scratch place and stay empty."""
+        config = job.resolved(self.case)
+        zero = dict(config.get("zero_optimization", {}))
+        for name in ("offload_optimizer", "offload_param"):
+            if self.meta and (zero.get(name) or {}).get("device") == "nvme":
+                zero[name] = {**zero[name], "nvme_path": str(self.scratch.name)}
+        return {**config, "zero_optimization": zero}
+
+    def files(self) -> list[dict[str, Any]]:
+        """Files on NVMe, by folder below zero_stage_3: how many, and their bytes."""
+        found: dict[str, list[int]] = {}
+        for path, size in self.disk.files.items() if self.disk else ():
+            found.setdefault(kind_of(path), []).append(size)
+        return [
+            {"folder": folder, "files": len(sizes), "bytes": sum(sizes), "sizes": sorted(sizes)}
+            for folder, sizes in found.items()
+        ]
+
+
+def flash(otherwise: Any) -> Any:
+    """scaled_dot_product_attention by CUDA's flash kernel where that takes it (no mask, head width a multiple of 8)."""
+
+    def attention(
+        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **options: Any
+    ) -> Any:
+        fits = query.shape[-1] == value.shape[-1] and query.shape[-1] % 8 == 0 and query.dtype != torch.float32
+        if query.device.type != "meta" or attn_mask is not None or not fits:
+            return otherwise(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, **options)
+        return torch.ops.aten._scaled_dot_product_flash_attention(
+            query, key, value, dropout_p, options.get("is_causal", False), scale=options.get("scale")
+        )[0]
+
+    return attention
