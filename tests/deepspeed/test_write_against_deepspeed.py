@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(deepspeed.__version__ != DEEPSPEED_VERSION, reason=f"written for {DEEPSPEED_VERSION}"),
 ]
 
-CASES = 100
+CASES = 72
 
 
 def _recommendations():
@@ -152,8 +152,8 @@ def _engines():
             continue
         if strategy.optimizer in ("adam", "adamw"):
             key = (strategy.stage, strategy.precision, len(devices) > 1, bool(strategy.offload_param))
-        elif strategy.optimizer in ("adagrad", "sgd", "sgd-momentum") and len(devices) == 1:
-            key = (strategy.optimizer, strategy.stage)
+        elif strategy.optimizer in ("adagrad", "sgd-momentum") and strategy.stage and len(devices) == 1:
+            key = (strategy.optimizer,)
         else:
             continue
         found.setdefault(key, job)

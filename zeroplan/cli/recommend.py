@@ -36,7 +36,7 @@ def run(options: Options, *, json: bool, quiet: bool, output: str | None, target
     if output is not None and found.chosen:
         from zeroplan.deepspeed.files import write_whole
 
-        write_whole(output, dumps(ds_config(found.chosen.job, target)), force=force)
+        write_whole(output, dumps(ds_config(found.chosen.job, target, request.given)), force=force)
     if json:
         typer.echo(machine_form(found, assumed))
     elif output != "-" or found.chosen is None:  # with -o - standard output holds the config and nothing else

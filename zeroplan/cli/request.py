@@ -48,6 +48,8 @@ class Request(NamedTuple):
     open_batch: bool = True
     """The micro-batch was not stated."""
     assumed: tuple[str, ...] = ()
+    given: dict[str, Any] | None = None
+    """The ds_config.json of `--config`, as it stands."""
 
     def jobs(self) -> list[Job]:
         """One job per stage asked for: all four, or those that the stated offload allows."""
@@ -73,8 +75,9 @@ def read_request(options: Options, *, default_params: str | None = None, default
     model = _model(options, assumed, default_params)
     settled = _flags(options)
     total = _number(options.global_batch, "--global-batch")
+    given = None
     if options.config is not None:
-        stated_total = _merge_config(options, settled, model, assumed)
+        given, stated_total = _merge_config(options, settled, model, assumed)
         total = _agreed(total, stated_total, "--global-batch", "train_batch_size")
     _check_offload(settled)
     open_batch = "micro_batch" not in settled
@@ -90,7 +93,7 @@ def read_request(options: Options, *, default_params: str | None = None, default
         assumed.append("fp8 runs inside matmuls; weights, gradients and states keep their 16- and 32-bit bytes")
     return Request(
         model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
-        open_batch=open_batch, assumed=tuple(assumed),
+        open_batch=open_batch, assumed=tuple(assumed), given=given,
     )  # fmt: skip
 
 
@@ -138,14 +141,17 @@ def _flags(options: Options) -> dict[str, Any]:
     return settled
 
 
-def _merge_config(options: Options, settled: dict[str, Any], model: Model, assumed: list[str]) -> int | None:
-    """Add what the ds_config.json states; an option that says otherwise is an error."""
+def _merge_config(
+    options: Options, settled: dict[str, Any], model: Model, assumed: list[str]
+) -> tuple[dict[str, Any], int | None]:
+    """Add what the ds_config.json states; an option that says otherwise is an error. Its content, and its batch."""
     from zeroplan.catalog.files import read_object
     from zeroplan.deepspeed.read import read_config, trainer_fills
 
     assert options.config is not None
     place = "standard input" if options.config == "-" else options.config
-    stated = read_config(read_object(options.config, "a ds_config.json", unique=True), place)
+    given = read_object(options.config, "a ds_config.json", unique=True)
+    stated = read_config(given, place)
     for name, value in stated.fields.items():
         if name in settled and settled[name] != value and not _same_device(settled[name], value):
             flag = "--" + name.replace("_", "-")
@@ -170,7 +176,7 @@ def _merge_config(options: Options, settled: dict[str, Any], model: Model, assum
     if stated.auto:
         assumed.append('"auto" filled as Hugging Face\'s Trainer does')
     assumed.extend(stated.notes)
-    return stated.train_batch_size
+    return given, stated.train_batch_size
 
 
 def _same_device(left: Any, right: Any) -> bool:

@@ -69,7 +69,7 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields |= _stated(config.get("bf16") or {}, "bf16", {"check_grad_overflow": "check_grad_overflow"}, place)
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
-    return Stated(fields, tuple(_autos(config)), batch.get("train_batch_size"), tuple(notes))
+    return Stated(fields, tuple(autos(config)), batch.get("train_batch_size"), tuple(notes))
 
 
 def _zero_section(config: dict[str, Any], place: str) -> dict[str, Any]:
@@ -175,11 +175,12 @@ def _optimizer(config: dict[str, Any], place: str) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _autos(section: dict[str, Any], prefix: str = "") -> list[str]:
+def autos(section: dict[str, Any], prefix: str = "") -> list[str]:
+    """Dotted paths of the values that are "auto"."""
     paths = []
     for name, value in section.items():
         if value == AUTO:
             paths.append(prefix + name)
         elif isinstance(value, dict):
-            paths += _autos(value, f"{prefix}{name}.")
+            paths += autos(value, f"{prefix}{name}.")
     return paths

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from zeroplan.deepspeed.read import AUTO, trainer_fills
+from zeroplan.deepspeed.read import AUTO, autos, trainer_fills
+from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMIZERS
 from zeroplan.specs.strategy import Offload, Strategy
@@ -23,8 +24,37 @@ AIO = {
 }
 
 
-def ds_config(job: Job, target: str = "hf") -> dict[str, Any]:
-    """The config. For the Trainer ('hf') each key that it fills with this plan's value is "auto"."""
+def ds_config(job: Job, target: str = "hf", given: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The config. For the Trainer ('hf') each key that it fills with this plan's value is "auto".
+
+    What a `given` config says stays as it is, the plan fills the rest. Raises `ContradictionError` for an "auto"
+    that nothing fills.
+    """
+    config = _planned(job, target)
+    if given is None:
+        return config
+    config = _kept(given, config)
+    if target != "hf" and (left := autos(config)):
+        raise ContradictionError(
+            f'{left[0]} is "auto" in the given config, which only the Trainer fills; write --for hf'
+        )
+    return config
+
+
+def _kept(given: dict[str, Any], planned: dict[str, Any]) -> dict[str, Any]:
+    """`planned`, with every value that `given` states, and its further keys."""
+    kept: dict[str, Any] = {}
+    for name in (*planned, *(name for name in given if name not in planned)):
+        if isinstance(given.get(name), dict) and isinstance(planned.get(name), dict):
+            kept[name] = _kept(given[name], planned[name])
+        elif name in given and (given[name] != AUTO or name not in planned):
+            kept[name] = given[name]
+        else:
+            kept[name] = planned[name]
+    return kept
+
+
+def _planned(job: Job, target: str) -> dict[str, Any]:
     strategy, for_trainer = job.strategy, target == "hf"
     total = strategy.micro_batch * strategy.grad_accum * job.ranks
 

@@ -118,7 +118,7 @@ class MetaAccelerator(CPU_Accelerator):  # type: ignore[misc, unused-ignore]
     def __init__(self, stand_ins: MetaStandIns, storages: Any) -> None:
         super().__init__()
         self.stand_ins, self.storages, self.disk = stand_ins, storages, Disk()
-        self.device_type = "meta"
+        self.device_type = self._name = "meta"
 
     def is_synchronized_device(self) -> bool:
         return False
