@@ -151,7 +151,8 @@ def _engines():
         if strategy.grad_accum > 8 or "nvme" in devices:
             continue
         if strategy.optimizer in ("adam", "adamw"):
-            key = (strategy.stage, strategy.precision, len(devices) > 1, bool(strategy.offload_param))
+            placed = "offload_param" if strategy.offload_param else "offload_optimizer"
+            key = (strategy.stage, placed if len(devices) > 1 else strategy.precision)
         elif strategy.optimizer in ("adagrad", "sgd-momentum") and strategy.stage and len(devices) == 1:
             key = (strategy.optimizer,)
         else:

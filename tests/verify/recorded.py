@@ -1,0 +1,41 @@
+"""Recorded runs of DeepSpeed 0.19.8 (tests/references/deepspeed_0.19.8.json) as jobs of ours."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.conftest import REFERENCES
+from zeroplan.architectures.model import model_of
+from zeroplan.architectures.read import read_config as read_model
+from zeroplan.deepspeed.read import read_config
+from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy, Workload
+
+CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
+RUNS: list[dict[str, Any]] = json.loads((REFERENCES / "deepspeed_0.19.8.json").read_text())["measured"]
+
+
+def job_of(case: dict[str, Any]) -> Job:
+    """The job that a recorded case ran."""
+    model_type, config = read_model(case["model"], "case")
+    fields = read_config(case["ds_config"], "case").fields
+    if client := case.get("optimizer"):
+        fields |= {"optimizer": CLIENT_OPTIMIZERS[client["type"]], "torch_adam": True}
+    fields |= {name: case[name] for name in ("micro_batch", "checkpointing", "attention", "parameter_groups")}
+    per_node = min(case["ranks_per_node"], case["world"])
+    return Job(
+        model=model_of(model_type, config, name="case", source="case"),
+        cluster=Cluster(nodes=case["world"] // per_node, gpus_per_node=per_node),
+        workload=Workload(seq=case["seq"]),
+        strategy=Strategy(**{"stage": 0, **fields, "zero_init": bool(case["zero_init"])}),
+    )
+
+
+def label(run: dict[str, Any]) -> str:
+    """What a case is about, for a test's name."""
+    case = run["case"]
+    zero = case["ds_config"].get("zero_optimization", {})
+    offload = "+offload" if zero.get("offload_optimizer") else ""
+    return f"{case['model']['model_type']}-stage{zero.get('stage', 0)}-x{case['world']}{offload}"
