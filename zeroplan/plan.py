@@ -12,6 +12,8 @@ from zeroplan.units import gib, seconds
 
 TIE = 0.03
 """Strategies within this share of the fastest step count as equally fast: the simpler one is taken."""
+EQUAL = 0.0005
+"""A share of the step too small to be shown."""
 USUAL_BATCH = 256
 """Sequences per step when no global batch is asked for."""
 LARGEST_TRIED = 4096
@@ -113,9 +115,11 @@ def _reason(candidate: Candidate, chosen: Candidate) -> str:
     per_sequence = candidate.time.total / (candidate.strategy.micro_batch * candidate.strategy.grad_accum)
     reference = chosen.time.total / (chosen.strategy.micro_batch * chosen.strategy.grad_accum)
     lost = (per_sequence - reference) * chosen.strategy.micro_batch * chosen.strategy.grad_accum
-    if lost <= 0:
-        return f"{seconds(-lost)} a step faster, within the {TIE:.0%} that count as equal: the simpler plan is taken"
     share = lost / chosen.time.total
+    if abs(share) < EQUAL:
+        return f"as fast, less simple, peak {gib(candidate.fit.gpu.needed)}"
+    if share < 0:
+        return f"{seconds(-lost)} a step faster, within the {TIE:.0%} that count as equal: the simpler plan is taken"
     line = _slowest_part(candidate, chosen)
     return f"{seconds(lost)} a step slower (+{share:.0%}: {line}), peak {gib(candidate.fit.gpu.needed)}"
 

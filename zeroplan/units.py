@@ -106,12 +106,21 @@ def _trimmed(value: float, unit: str, size: float) -> str:
     if size == 0:
         return f"0 {unit}"
     if abs(value) < 0.005:
-        return f"{size / 2**20:.2f} MiB" if unit == "GiB" else f"{size / 10**6:.2f} MB"
+        return _small(size, 1024 if unit == "GiB" else 1000, "i" if unit == "GiB" else "")
     digits = 2 if abs(value) < 1000 else 0
     text = f"{value:,.{digits}f}"
     if unit == "GB" and "." in text:
         text = text.rstrip("0").rstrip(".")
     return f"{text} {unit}"
+
+
+def _small(size: float, step: int, infix: str) -> str:
+    """Below 0.005 of the large unit: in MiB, KiB or bytes, whichever shows it."""
+    if abs(size) >= 0.005 * step**2:
+        return f"{size / step**2:.2f} M{infix}B"
+    if abs(size) >= step:
+        return f"{size / step:.2f} {'K' if infix else 'k'}{infix}B"
+    return f"{size:.0f} B"
 
 
 def _byte_factor(unit: str) -> int | None:

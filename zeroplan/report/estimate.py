@@ -53,7 +53,7 @@ def answer(estimates: list[Estimate]) -> Text:
     failing = [e for e in estimates if not e.fit.fits]
     clauses = []
     if fitting:
-        names = _listed([_name(e) for e in fitting])
+        names = _listed([f"{_name(e)} ({gib(e.fit.gpu.needed)})" for e in fitting])
         clauses.append(f"{names} fit{'s' if len(fitting) == 1 else ''} in {gib(capacity)}")
     clauses += [f"{_name(e)} {e.fit.shortage}" for e in failing]
     return Text(what + "; ".join(clauses) + ".", style="bold green" if fitting else "bold red")
