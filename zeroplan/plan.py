@@ -13,7 +13,7 @@ from zeroplan.units import gib, seconds
 TIE = 0.03
 """Strategies within this share of the fastest step count as equally fast: the simpler one is taken."""
 EQUAL = 0.0005
-"""A share of the step too small to be shown."""
+"""A share of the step under which two plans count as the same."""
 USUAL_BATCH = 256
 """Sequences per step when no global batch is asked for."""
 LARGEST_TRIED = 4096
@@ -117,7 +117,7 @@ def _reason(candidate: Candidate, chosen: Candidate) -> str:
     lost = (per_sequence - reference) * chosen.strategy.micro_batch * chosen.strategy.grad_accum
     share = lost / chosen.time.total
     if abs(share) < EQUAL:
-        return f"as fast, less simple, peak {gib(candidate.fit.gpu.needed)}"
+        return f"{seconds(abs(lost))} a step apart, needs {gib(candidate.fit.gpu.needed)}: the simpler plan is taken"
     if share < 0:
         return f"{seconds(-lost)} a step faster, within the {TIE:.0%} that count as equal: the simpler plan is taken"
     line = _slowest_part(candidate, chosen)

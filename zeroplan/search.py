@@ -92,6 +92,7 @@ def buckets(job: Job, stage: int, settled: dict[str, Any]) -> dict[str, Any]:
     if stage == 3:
         chosen["prefetch_bucket_size"] = int(0.9 * hidden * hidden) if size == hidden * hidden else SMALL_BUCKET
         chosen["param_persistence_threshold"] = 10 * hidden
+        chosen["reduce_scatter"] = job.at(stage=stage).strategy.scatters
     else:
         chosen["allgather_bucket_size"] = LARGEST_BUCKET
     return {name: settled.get(name, value) for name, value in chosen.items()}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -17,7 +18,9 @@ def test_the_paper_table_of_7b_on_8_gpus(zeroplan):
 
 def test_the_answer_comes_first_and_assumptions_last(zeroplan):
     lines = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--gpu-mem", "80").out.strip().splitlines()
-    assert lines[0].startswith("7B on 8 GPUs: ZeRO-1, ZeRO-2 and ZeRO-3 fit in 79.25 GiB; ZeRO-0 needs")
+    sized = re.sub(r"\d+\.\d\d GiB", "… GiB", lines[0])
+    fits = "ZeRO-1 (… GiB), ZeRO-2 (… GiB) and ZeRO-3 (… GiB) fit in … GiB"
+    assert sized == f"7B on 8 GPUs: {fits}; ZeRO-0 needs … GiB, … GiB too many."
     tail = " ".join(lines[next(i for i, line in enumerate(lines) if line.startswith("assumed:")) :])
     for default in ("sequence 2048 (--seq)", "precision bf16", "optimizer adamw", "shape inferred from 7B"):
         assert default in tail
@@ -148,3 +151,30 @@ def test_fp8_says_what_it_changes(zeroplan):
     assert "fp8 runs inside matmuls" in " ".join(
         zeroplan("estimate", "--params", "7B", "--precision", "fp8").out.split()
     )
+
+
+def test_a_total_batch_alone_is_solved_as_deepspeed_does(zeroplan, tmp_path):
+    """runtime/config.py, _set_batch_related_parameters: only train_batch_size means one micro-step."""
+    config = tmp_path / "ds_config.json"
+    config.write_text('{"train_batch_size": 64, "zero_optimization": {"stage": 2}, "bf16": {"enabled": true}}')
+    words = ("estimate", "--params", "1B", "--gpus", "8", "--config", str(config), "--json")
+    strategy = zeroplan(*words).json["strategy"]
+    assert (strategy["micro_batch"], strategy["grad_accum"]) == (8, 1)
+
+
+def test_fp8_training_writes_bf16_in_its_config(zeroplan, tmp_path):
+    config = tmp_path / "ds_config.json"
+    made = zeroplan("recommend", "--params", "1B", "--gpu-mem", "80", "--precision", "fp8", "-o", str(config),
+                    "--for", "deepspeed")  # fmt: skip
+    assert made.code == 0
+    assert json.loads(config.read_text())["bf16"] == {"enabled": True}
+    read = zeroplan("estimate", "--params", "1B", "--config", str(config), "--gpus", "8", "--precision", "fp8")
+    assert read.code == 0
+
+
+def test_adafactor_keeps_a_whole_second_moment_on_flat_partitions(zeroplan):
+    """transformers optimization.py: factored only with two dimensions or more, and a flat partition has one."""
+    words = ("estimate", "--model", "llama-2-7b", "--gpus", "8", "--stage", "1", "--optimizer", "adafactor", "--json")
+    lines = zeroplan(*words).json["memory"]["gpu"]["lines"]
+    states = next(line for line in lines if line["name"] == "optimizer states")
+    assert states["bytes"] == 4 * 6_738_415_616 // 8

@@ -28,6 +28,7 @@ def test_the_reason_is_in_bytes_or_seconds(zeroplan):
             "GiB too many" in rejected["reason"]
             or " a step slower" in rejected["reason"]
             or "faster, within" in rejected["reason"]
+            or " a step apart" in rejected["reason"]
         )
 
 
@@ -113,3 +114,35 @@ def test_no_card_is_asked_for(zeroplan):
     ran = zeroplan("recommend", "--params", "7B")
     assert (ran.code, ran.out) == (2, "")
     assert "--gpu-mem 80" in ran.err
+
+
+def test_a_global_batch_leaves_the_micro_batch_open(zeroplan):
+    words = ("recommend", "--model", "llama-2-7b", "--gpus", "8", "--gpu-mem", "80", "--seq", "512", "--json")
+    usual, asked = (zeroplan(*words, *more).json["plan"]["strategy"] for more in ((), ("--global-batch", "256")))
+    assert asked == usual
+    assert asked["micro_batch"] > 1
+
+
+def test_muon_at_stage_3_is_written_as_deepspeed_takes_it(zeroplan):
+    """runtime/zero/stage3.py: "Muon and reduce scatter cannot be used together"."""
+    words = ("recommend", "--params", "1B", "--gpu-mem", "80", "--optimizer", "muon", "--stage", "3", "-o", "-")
+    assert json.loads(zeroplan(*words).out)["zero_optimization"]["reduce_scatter"] is False
+
+
+def test_lamb_is_not_offloaded(zeroplan):
+    ran = zeroplan(
+        "recommend", "--params", "1B", "--gpu-mem", "80", "--optimizer", "lamb", "--offload-optimizer", "cpu"
+    )
+    assert ran.code == 2
+    assert "lamb runs on the GPU only" in ran.err
+
+
+def test_what_a_config_states_of_the_optimizer_is_repeated_for_the_trainer(zeroplan, tmp_path):
+    """transformers integrations/deepspeed.py, fill_match: the Trainer stops where the two differ."""
+    config = tmp_path / "ds_config.json"
+    params = {"lr": 4e-05, "betas": [0.9, 0.95], "eps": "auto", "weight_decay": 0.1}
+    config.write_text(json.dumps({"optimizer": {"type": "AdamW", "params": params}, "bf16": {"enabled": True}}))
+    text = " ".join(zeroplan("recommend", "--params", "1B", "--gpu-mem", "80", "--config", str(config)).out.split())
+    for argument in ("learning_rate=4e-05", "adam_beta1=0.9", "adam_beta2=0.95", "weight_decay=0.1"):
+        assert argument in text
+    assert "adam_epsilon" not in text

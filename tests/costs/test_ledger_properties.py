@@ -9,6 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.jobs import job
+from zeroplan.costs.deepspeed.layout import (
+    flat_groups,
+    own_elements,
+    persistent_tensors,
+    shard_elements,
+    sub_groups,
+)
+from zeroplan.costs.deepspeed.stage_3 import live_elements
+from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
 from zeroplan.ledger import PHASES, RESIDENT, total
 from zeroplan.specs.strategy import Offload
@@ -26,6 +35,13 @@ jobs = st.builds(
     grad_accum=st.integers(1, 3),
     checkpointing=st.sampled_from(["none", "selective", "full"]),
     attention=st.sampled_from(["eager", "sdpa", "flash"]),
+    parameter_groups=st.sampled_from([1, 2, 3]),
+    round_robin_gradients=st.booleans(),
+    reduce_bucket_size=st.sampled_from([5_000_000, 500_000_000]),
+    prefetch_bucket_size=st.sampled_from([0, 50_000_000]),
+    param_persistence_threshold=st.sampled_from([0, 100_000]),
+    max_reuse_distance=st.sampled_from([0, 1_000_000_000]),
+    sub_group_size=st.sampled_from([10_000_000, 1_000_000_000]),
     overlap_comm=st.sampled_from([None, True, False]),
     offload_optimizer=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme")]),
     offload_param=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme")]),
@@ -97,3 +113,11 @@ def test_gradients_accumulate_only_with_accumulation():
     more = one.at(grad_accum=2)
     assert "own gradients" not in {line.name for line in ledger(one).gpu.worst("forward").lines}
     assert "own gradients" in {line.name for line in ledger(more).gpu.worst("forward").lines}
+
+
+@drawn
+@given(jobs)
+def test_what_is_counted_once_equals_a_fresh_count(one):
+    """A memory that forgot a field of the strategy would hand out another strategy's bytes."""
+    for count in (flat_groups, own_elements, shard_elements, persistent_tensors, sub_groups, traffic, live_elements):
+        assert count(one) == count.__wrapped__(one)

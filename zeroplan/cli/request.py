@@ -45,6 +45,8 @@ class Request(NamedTuple):
     workload: Workload
     settled: dict[str, Any]
     """Fields of `Strategy` stated on the command line or in a ds_config.json."""
+    open_sizes: dict[str, int]
+    """What an estimate takes for a batch of which only the total is stated."""
     open_batch: bool = True
     """The micro-batch was not stated."""
     assumed: tuple[str, ...] = ()
@@ -54,7 +56,7 @@ class Request(NamedTuple):
     def jobs(self) -> list[Job]:
         """One job per stage asked for: all four, or those that the stated offload allows."""
         stages = [self.settled["stage"]] if "stage" in self.settled else STAGES[self._lowest_stage() :]
-        return [self.job(stage=stage) for stage in stages]
+        return [self.job(stage=stage, **self.open_sizes) for stage in stages]
 
     def job(self, **changes: Any) -> Job:
         """The job with the stated fields, defaults, and `changes`."""
@@ -81,7 +83,8 @@ def read_request(options: Options, *, default_params: str | None = None, default
         total = _agreed(total, stated_total, "--global-batch", "train_batch_size")
     _check_offload(settled)
     open_batch = "micro_batch" not in settled
-    _batch(settled, total, cluster.gpus, "--global-batch" if options.global_batch else "train_batch_size")
+    said_by = "--global-batch" if options.global_batch else "train_batch_size"
+    open_sizes = _batch(settled, total, cluster.gpus, said_by)
     seq = _number(options.seq, "--seq", "2048") or DEFAULT_SEQ
     if options.seq is None:
         assumed.append(f"sequence {DEFAULT_SEQ} (--seq)")
@@ -90,10 +93,13 @@ def read_request(options: Options, *, default_params: str | None = None, default
         if name not in settled:
             assumed.append(f"{name} {value} (--{name})")
     if settled.get("precision") == "fp8":
-        assumed.append("fp8 runs inside matmuls; weights, gradients and states keep their 16- and 32-bit bytes")
+        assumed.append(
+            "fp8 runs inside matmuls; weights, gradients and states keep their 16- and 32-bit bytes; the config says "
+            "bf16, the model's own layers turn fp8 on (Transformer Engine, torchao)"
+        )
     return Request(
         model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
-        open_batch=open_batch, assumed=tuple(assumed), given=given,
+        open_batch=open_batch, open_sizes=open_sizes, assumed=tuple(assumed), given=given,
     )  # fmt: skip
 
 
@@ -153,6 +159,8 @@ def _merge_config(
     given = read_object(options.config, "a ds_config.json", unique=True)
     stated = read_config(given, place)
     for name, value in stated.fields.items():
+        if name == "precision" and (settled.get(name), value) == ("fp8", "bf16"):
+            continue  # what fp8 training writes in its config
         if name in settled and settled[name] != value and not _same_device(settled[name], value):
             flag = "--" + name.replace("_", "-")
             raise ContradictionError(
@@ -195,6 +203,8 @@ def _agreed(flag: int | None, stated: int | None, name: str, key: str) -> int | 
 
 def _check_offload(settled: dict[str, Any]) -> None:
     stage, optimizer, parameters = (settled.get(k) for k in ("stage", "offload_optimizer", "offload_param"))
+    if optimizer and settled.get("optimizer") == "lamb":
+        raise ContradictionError("--optimizer lamb runs on the GPU only; write --offload-optimizer none, or adamw")
     if stage is None:
         return
     if parameters and stage < 3:
@@ -207,10 +217,14 @@ def _check_offload(settled: dict[str, Any]) -> None:
         )
 
 
-def _batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str) -> None:
-    """train_batch_size = micro-batch × accumulation × GPUs, as DeepSpeed solves it (runtime/config.py)."""
+def _batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str) -> dict[str, int]:
+    """train_batch_size = micro-batch × accumulation × GPUs, as DeepSpeed solves it (runtime/config.py).
+
+    With neither stated both stay open. For an estimate, DeepSpeed's own answer for a config that states only the
+    total is one micro-step; `--global-batch` alone is taken as accumulation over micro-batches of one.
+    """
     if total is None:
-        return
+        return {}
     micro, accum = settled.get("micro_batch"), settled.get("grad_accum")
     divisor = gpus * (micro or 1) * (accum or 1)
     if total % divisor or (micro and accum and total != divisor):
@@ -223,7 +237,8 @@ def _batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str) 
     elif accum and not micro:
         settled["micro_batch"] = total // divisor
     elif not micro and not accum:
-        settled["grad_accum"] = total // divisor
+        return {"micro_batch" if said_by == "train_batch_size" else "grad_accum": total // divisor}
+    return {}
 
 
 def _check_seq(model: Model, seq: int, assumed: list[str]) -> None:

@@ -15,6 +15,14 @@ TARGETS = ("hf", "deepspeed")
 LEARNING_RATE = 1e-5
 """A placeholder: the learning rate is the user's to choose."""
 NVME_PATH = "/local_nvme"
+TRAINER_NAMES = {
+    "optimizer": {"lr": "learning_rate", "eps": "adam_epsilon", "weight_decay": "weight_decay"},
+    "scheduler": {
+        "warmup_max_lr": "learning_rate",
+        "warmup_num_steps": "warmup_steps",
+        "total_num_steps": "max_steps",
+    },
+}
 AIO = {
     "block_size": 1048576,
     "queue_depth": 8,
@@ -79,8 +87,12 @@ def dumps(config: dict[str, Any]) -> str:
     return json.dumps(config, indent=2) + "\n"
 
 
-def training_arguments(job: Job) -> dict[str, Any]:
-    """What must stand in TrainingArguments for `"auto"` to mean this plan."""
+def training_arguments(job: Job, given: dict[str, Any] | None = None) -> dict[str, Any]:
+    """What must stand in TrainingArguments for `"auto"` to mean this plan.
+
+    The Trainer also stops where its own value differs from one that a `given` config states (transformers
+    integrations/deepspeed.py, fill_match), so those are repeated.
+    """
     strategy = job.strategy
     arguments: dict[str, Any] = {
         "per_device_train_batch_size": strategy.micro_batch,
@@ -89,10 +101,24 @@ def training_arguments(job: Job) -> dict[str, Any]:
     }
     if strategy.precision != "fp32":
         arguments["fp16" if strategy.precision == "fp16" else "bf16"] = True
-    if strategy.checkpointing != "none":
+    if strategy.checkpointing == "full":  # the Trainer has no selective checkpointing
         arguments["gradient_checkpointing"] = True
     if OPTIMIZERS[strategy.optimizer].config_type is None:
         arguments["optim"] = OPTIMIZERS[strategy.optimizer].trainer
+    return arguments | _repeated(given or {})
+
+
+def _repeated(given: dict[str, Any]) -> dict[str, Any]:
+    """What a config states of the optimizer and the scheduler, as TrainingArguments names it."""
+    arguments: dict[str, Any] = {}
+    for section, names in TRAINER_NAMES.items():
+        params = (given.get(section) or {}).get("params") or {}
+        for key, name in names.items():
+            if params.get(key, AUTO) != AUTO:
+                arguments[name] = params[key]
+    betas = ((given.get("optimizer") or {}).get("params") or {}).get("betas", AUTO)
+    if betas != AUTO:
+        arguments["adam_beta1"], arguments["adam_beta2"] = betas
     return arguments
 
 
@@ -135,7 +161,7 @@ def _zero(job: Job, *, for_trainer: bool) -> dict[str, Any]:
     zero |= {
         "overlap_comm": strategy.overlaps,
         "contiguous_gradients": strategy.contiguous_gradients,
-        "reduce_scatter": strategy.reduce_scatter,
+        "reduce_scatter": strategy.scatters,
         "reduce_bucket_size": size("reduce_bucket_size", strategy.reduce_bucket_size),
     }
     if strategy.stage < 3:

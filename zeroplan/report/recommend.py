@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +22,9 @@ from zeroplan.units import gb, gib, seconds
 MOST_ROWS = 8
 
 
-def details(plan: Plan, assumed: tuple[str, ...], target: str) -> list[RenderableType]:
+def details(
+    plan: Plan, assumed: tuple[str, ...], target: str, given: dict[str, Any] | None = None
+) -> list[RenderableType]:
     """What `recommend` prints below its answer."""
     parts: list[RenderableType] = [""]
     if plan.chosen:
@@ -30,7 +34,7 @@ def details(plan: Plan, assumed: tuple[str, ...], target: str) -> list[Renderabl
     if plan.ways_out:
         parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), ""]
     if plan.chosen and target == "hf":
-        arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job).items())
+        arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job, given).items())
         parts += [Text(f'TrainingArguments({arguments}, deepspeed="ds_config.json")'), ""]
     if plan.chosen:
         parts.append(Text("Write the config: add -o ds_config.json (--for deepspeed for every value)."))

@@ -88,6 +88,10 @@ class Model(NamedTuple):
     """Where tensors and shape come from: a preset, a config.json, or inferred from a count."""
     inferred: bool = False
 
+    def __hash__(self) -> int:
+        """By identity: a search looks the same model up thousands of times."""
+        return id(self)
+
     @property
     def largest(self) -> Tensor:
         return max(self.tensors, key=lambda tensor: tensor.elements)

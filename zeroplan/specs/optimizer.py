@@ -25,7 +25,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "adagrad": Optimizer(4, "Adagrad", True, "adagrad", "one fp32 sum of squares"),
     "lion": Optimizer(4, "Lion", True, "lion_32bit", "one fp32 momentum"),
     "lamb": Optimizer(8, "Lamb", False, "", "two fp32 moments"),
-    "adafactor": Optimizer(0, None, False, "adafactor", "row and column sums of each matrix, under 1 % of 4Ψ"),
+    "adafactor": Optimizer(0, None, False, "adafactor", "row and column sums, under 1 % of 4Ψ; under ZeRO, whole"),
     "adam8bit": Optimizer(2, None, False, "adamw_8bit", "two 8-bit moments, and a scale per block of 256"),
     "muon": Optimizer(4, "Muon", True, "", "one fp32 momentum for matrices; Adam's two for the rest"),
 }

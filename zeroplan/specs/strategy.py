@@ -72,6 +72,11 @@ class Strategy(NamedTuple):
         return self.stage == 3 if self.overlap_comm is None else self.overlap_comm
 
     @property
+    def scatters(self) -> bool:
+        """Muon needs whole gradients at stage 3: DeepSpeed refuses reduce_scatter there (runtime/zero/stage3.py)."""
+        return self.reduce_scatter and not (self.stage == 3 and self.optimizer == "muon")
+
+    @property
     def element_bytes(self) -> int:
         """Bytes of a parameter as trained: fp8 runs inside matmuls, its weights stay 16-bit."""
         return 4 if self.precision == "fp32" else 2

@@ -9,18 +9,28 @@ release are remembered from the first time they are taken (lru_cache), as there.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.layout import persistent_tensors, tensor_sizes
+from zeroplan.costs.deepspeed.once import once
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Visit
+from zeroplan.specs.strategy import Strategy
 
 NEVER = -10_000_000_000
 
 
+def _decides(strategy: Strategy) -> Hashable:
+    return (
+        strategy.prefetch_bucket_size, strategy.max_live_parameters, strategy.max_reuse_distance,
+        strategy.param_persistence_threshold, strategy.model_persistence_threshold,
+        strategy.checkpointing == "full", min(strategy.grad_accum, 2),
+    )  # fmt: skip
+
+
+@once(_decides)
 def steady_micro_step(job: Job) -> tuple[Gather | Held, ...]:
     """The first micro-step of the third optimizer step; later ones repeat it. Nothing is gathered with one rank."""
     if job.ranks == 1:
@@ -45,16 +55,20 @@ class Settings(NamedTuple):
     grad_accum: int
 
 
-@lru_cache(maxsize=64)
 def _replayed(
     sizes: tuple[int, ...], settings: Settings, forward: tuple[Visit, ...], backward: tuple[Visit, ...]
 ) -> tuple[Gather | Held, ...]:
-    """Two optimizer steps, then the micro-step that is looked at. The run's first only records the trace."""
+    """Two optimizer steps, then the micro-step that is looked at. The run's first only records the trace.
+
+    Without accumulation every later step starts from the same state, so the first replayed is the steady one.
+    """
     coordinator = Coordinator(sizes, settings, forward, backward)
-    for micro_steps in (settings.grad_accum - 1, settings.grad_accum):
+    warm_up = (settings.grad_accum - 1, settings.grad_accum) if settings.grad_accum > 1 else ()
+    for micro_steps in warm_up:
         for _micro in range(micro_steps):
             deque(coordinator.micro_step(), maxlen=0)
         coordinator.gather_persistent()
+    coordinator.gather_persistent()
     return tuple(coordinator.micro_step())
 
 
@@ -84,20 +98,19 @@ class Coordinator:
         self.persistent, self.ranks = settings.persistent, settings.ranks
         self.visits = [*((visit, False) for visit in forward), *((visit, True) for visit in backward)]
         self.order = [visit.tensors for visit, _backward in self.visits if visit.enters]
+        self.distances = [self._elements(tensors) for tensors in self.order]
         self.released: dict[tuple[int, int], frozenset[int]] = {}
         self.available: set[int] = set()
         self.storage: dict[int, int] = {}
         """Elements of each gathered tensor's own storage."""
         self.buffers: list[tuple[set[int], int]] = []
         """Receive buffers of coalesced gathers: members not consumed yet, elements."""
-
-    @property
-    def held(self) -> int:
-        return sum(self.storage.values()) + sum(elements for _members, elements in self.buffers)
+        self.held = 0
+        """Elements in `storage` and `buffers`."""
 
     def gather_persistent(self) -> list[Gather]:
         """After the optimizer's step: everything partitioned, then each persistent tensor gathered by itself."""
-        self.available, self.storage, self.buffers = set(self.persistent), {}, []
+        self.available, self.storage, self.buffers, self.held = set(self.persistent), {}, [], 0
         return [Gather((index,), round_up(self.sizes[index], self.ranks), False) for index in sorted(self.persistent)]
 
     def micro_step(self) -> Iterator[Gather | Held]:
@@ -151,20 +164,27 @@ class Coordinator:
             self.storage[index] = elements  # received in place
         else:
             self.buffers.append((set(tensors), elements))
+        self.held += elements
         return Gather(tuple(sorted(tensors)), elements, backward)
 
     def _consume(self, tensors: set[int], flying: set[int]) -> None:
         """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for."""
+        waited = tensors & flying
+        if not waited:
+            return
         for members, _elements in self.buffers:
-            if members & tensors & flying:
+            if members & waited:
                 for index in members & flying:
-                    self.storage.setdefault(index, self.sizes[index])
+                    if index not in self.storage:
+                        self.storage[index] = self.sizes[index]
+                        self.held += self.sizes[index]
                     self.available.add(index)
-        for index in tensors & flying:
-            self.available.add(index)
-            flying.discard(index)
-            for members, _elements in self.buffers:
-                members.discard(index)
+        self.available |= waited
+        flying -= waited
+        for members, elements in self.buffers:
+            members.difference_update(waited)
+            if not members:
+                self.held -= elements
         self.buffers = [(members, elements) for members, elements in self.buffers if members]
 
     def _ahead(self, queue: deque[tuple[int, int]], recent: dict[int, int], flying: set[int], count: int) -> set[int]:
@@ -189,17 +209,17 @@ class Coordinator:
         if mark not in self.released:
             candidates = {i for i in visit.tensors if i not in self.persistent and recent.get(i, NEVER) <= step}
             travelled = 0
-            for tensors in self.order[step:]:
+            for later in range(step, len(self.order)):
                 if travelled >= self.settings.max_reuse_distance or not candidates:
                     break
-                candidates -= set(tensors)
-                travelled += self._elements(tensors)
+                candidates.difference_update(self.order[later])
+                travelled += self.distances[later]
             self.released[mark] = frozenset(candidates)
         return self.released[mark]
 
     def _drop(self, index: int) -> None:
         self.available.discard(index)
-        self.storage.pop(index, None)
+        self.held -= self.storage.pop(index, 0)
 
     def _finish(self, flying: set[int]) -> None:
         """End of backward: modules whose exit never fired are released; before the next forward, what flies is."""
@@ -211,4 +231,5 @@ class Coordinator:
                     self._drop(index)
         for index in flying:
             self._drop(index)
+        self.held -= sum(elements for _members, elements in self.buffers)
         self.buffers = []

@@ -41,7 +41,13 @@ def numbers(job: Job, dtypes: dict[str, int]) -> list[Line]:
 
 
 def state_bytes(job: Job) -> int:
-    """Bytes of the optimizer's own states per parameter, on flat partitions where stages 1 to 3 have those."""
+    """Bytes of the optimizer's own states per parameter.
+
+    Adafactor's row and column sums need rows: the flat partitions of stages 1 to 3 get a whole fp32 second moment
+    (transformers optimization.py, Adafactor._get_options).
+    """
+    if job.strategy.optimizer == "adafactor" and job.strategy.stage > 0:
+        return 4
     return OPTIMIZERS[job.strategy.optimizer].state_bytes
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed.once import no_part, once
 from zeroplan.specs.job import Job
 
 START_ALIGNMENT = 2
@@ -64,6 +65,7 @@ def decays(job: Job, index: int) -> bool:
     return len(tensor.shape) > 1 and not tensor.name.endswith("bias")
 
 
+@once(lambda strategy: (strategy.parameter_groups, strategy.round_robin_gradients))
 def flat_groups(job: Job) -> list[Group]:
     """The flat groups of stages 1 and 2."""
     sizes = tensor_sizes(job)
@@ -71,6 +73,7 @@ def flat_groups(job: Job) -> list[Group]:
     return [group(members, sizes, job.ranks, round_robin=robin) for members in group_members(job)]
 
 
+@once(no_part)
 def tensor_sizes(job: Job) -> list[int]:
     return [tensor.elements for tensor in job.model.tensors]
 
@@ -80,9 +83,10 @@ def own_tensors(layout: Group, rank: int) -> list[int]:
     return [index for index, pieces in layout.pieces.items() if any(owner == rank for owner, _n in pieces)]
 
 
-def own_elements(job: Job, groups: Sequence[Group], rank: int | None = None) -> int:
-    """Whole tensors that touch one rank's partitions, by default for the rank where they are largest."""
-    sizes = tensor_sizes(job)
+@once(lambda strategy: (strategy.parameter_groups, strategy.round_robin_gradients))
+def own_elements(job: Job) -> int:
+    """Whole tensors that touch one rank's partitions, for the rank where they are largest."""
+    sizes, groups = tensor_sizes(job), flat_groups(job)
     touched = [0] * (job.ranks + 1)
     for layout in groups:
         for index, pieces in layout.pieces.items():
@@ -93,14 +97,16 @@ def own_elements(job: Job, groups: Sequence[Group], rank: int | None = None) -> 
     for change in touched[:-1]:
         held += change
         of_rank.append(held)
-    return max(of_rank) if rank is None else of_rank[rank]
+    return max(of_rank)
 
 
+@once(no_part)
 def shard_elements(job: Job) -> int:
     """P: at stage 3 every tensor is split over the ranks by itself, rounded up."""
     return sum(ceil_div(size, job.ranks) for size in tensor_sizes(job))
 
 
+@once(lambda strategy: (strategy.param_persistence_threshold, strategy.model_persistence_threshold))
 def persistent_tensors(job: Job) -> list[int]:
     """Small tensors that stay gathered at stage 3, in order, while their sum stays under the model's threshold."""
     chosen: list[int] = []
@@ -115,6 +121,7 @@ def persistent_tensors(job: Job) -> list[int]:
     return chosen
 
 
+@once(lambda strategy: (strategy.parameter_groups, strategy.sub_group_size))
 def sub_groups(job: Job) -> list[int]:
     """Elements of each sub-group's partition: a group's tensors are collected until sub_group_size is reached."""
     found: list[int] = []

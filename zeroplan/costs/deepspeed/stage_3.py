@@ -7,6 +7,7 @@ from zeroplan.costs.activations import Activations
 from zeroplan.costs.deepspeed.fetch import Held, steady_micro_step
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, model_buffers, numbers, state_bytes, state_dtype
 from zeroplan.costs.deepspeed.layout import persistent_tensors, shard_elements, sub_groups, tensor_sizes
+from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.stages_1_2 import on_node
 from zeroplan.formulas import buffers, states
 from zeroplan.ledger import Line, Moment, Tier, line
@@ -18,6 +19,7 @@ def persistent_elements(job: Job) -> int:
     return sum(round_up(sizes[index], job.ranks) for index in persistent_tensors(job))
 
 
+@once(whole)
 def live_elements(job: Job) -> tuple[int, int]:
     """Most elements gathered at once in forward and in backward, the persistent ones aside, from the replay."""
     held = [event for event in steady_micro_step(job) if isinstance(event, Held)]

@@ -27,7 +27,7 @@ def gradients(job: Job) -> Gradients:
         "reduce bucket", buffers.reduce_bucket, dtype,
         bucket=strategy.reduce_bucket_size, w=w, copies=2 if strategy.overlaps else 1,
     )  # fmt: skip
-    own = line("own gradients", buffers.own_gradients, dtype, own=own_elements(job, flat_groups(job)), g=w)
+    own = line("own gradients", buffers.own_gradients, dtype, own=own_elements(job), g=w)
     every = line("gradients", buffers.whole_gradients, dtype, psi=job.model.parameters, g=w)
     more_than_one = strategy.grad_accum > 1
     if strategy.stage == 1 and (more_than_one or not strategy.overlaps):
@@ -97,7 +97,7 @@ def host(job: Job) -> Tier:
         ("gradient scratch", dtype, w * job.model.largest.elements),
     ]
     if job.strategy.stage == 2 and job.strategy.grad_accum > 1:
-        blocks.append(("accumulated gradients", dtype, w * own_elements(job, groups)))
+        blocks.append(("accumulated gradients", dtype, w * own_elements(job)))
     lines = [on_node(name, size, ranks, kind, pinned=pin) for name, kind, size in blocks]
     if size := state_bytes(job):
         lines.append(on_node("optimizer states", size * share, ranks, state_dtype(job), pinned=False))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.fetch import Gather, steady_micro_step
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, persistent_tensors, sub_groups, tensor_sizes
+from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, flush, runs
 from zeroplan.formulas import volume
 from zeroplan.ledger import Transfer
@@ -18,6 +19,7 @@ ENGINE_RUN = 500_000_000
 """Elements after which the engine closes a run of gradients at stage 0 (runtime/engine.py:allreduce_no_retain)."""
 
 
+@once(whole)
 def traffic(job: Job) -> tuple[Transfer, ...]:
     """Buckets are all-reduced at stages 1 and 2, so their volume is 3Ψ on a ring where the paper says 2Ψ.
 
@@ -66,7 +68,7 @@ def _stages_1_2(job: Job) -> list[Transfer]:
         for bucket in buckets(gradient_order(job), tensor_sizes(job), strategy.reduce_bucket_size)
         for collective in flush(
             bucket, groups, limit=strategy.reduce_bucket_size,
-            scatter=strategy.reduce_scatter and strategy.contiguous,
+            scatter=strategy.scatters and strategy.contiguous,
             multi_rank=strategy.use_multi_rank_bucket_allreduce, apart=None,
         )
     ]  # fmt: skip
@@ -102,7 +104,7 @@ def gradient_order(job: Job) -> Sequence[int]:
 
 def _reduced_whole(job: Job, bucket: Bucket) -> bool:
     """Without reduce_scatter the contiguous buffer is all-reduced; a tensor that has no room in it never is."""
-    return job.strategy.contiguous_gradients and not job.strategy.reduce_scatter and not bucket.oversized
+    return job.strategy.contiguous_gradients and not job.strategy.scatters and not bucket.oversized
 
 
 def _stage_3(job: Job) -> list[Transfer]:

@@ -1,0 +1,42 @@
+"""Counting once what does not change: a search asks for the same layout under many micro-batches and sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import wraps
+from typing import TypeVar
+
+from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
+
+T = TypeVar("T")
+MOST_KEPT = 512
+
+
+def whole(strategy: Strategy) -> Hashable:
+    """All of the strategy but the micro-batch; beyond two micro-steps, accumulation changes nothing."""
+    return strategy._replace(micro_batch=1, grad_accum=min(strategy.grad_accum, 2))
+
+
+def no_part(_strategy: Strategy) -> Hashable:
+    return None
+
+
+def once(decides: Callable[[Strategy], Hashable]) -> Callable[[Callable[[Job], T]], Callable[[Job], T]]:
+    """Remember a count of a job by model, ranks and what `decides` picks of the strategy: all that it reads."""
+
+    def decorate(count: Callable[[Job], T]) -> Callable[[Job], T]:
+        known: dict[Hashable, T] = {}
+
+        @wraps(count)
+        def looked_up(job: Job) -> T:
+            key = (job.model, job.ranks, decides(job.strategy))
+            if key not in known:
+                if len(known) >= MOST_KEPT:
+                    known.clear()
+                known[key] = count(job)
+            return known[key]
+
+        return looked_up
+
+    return decorate
