@@ -17,7 +17,10 @@ from zeroplan.architectures.read import build_module, read_config
 from zeroplan.architectures.registry import FAMILIES
 
 ROWS = execution_reference.read()
-LAYER = "input_layernorm q_proj k_proj v_proj o_proj post_attention_layernorm gate_proj up_proj down_proj".split()
+LAYER = [
+    "input_layernorm", "q_proj", "k_proj", "v_proj", "o_proj",
+    "post_attention_layernorm", "gate_proj", "up_proj", "down_proj",
+]  # fmt: skip
 TINY = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 6, "vocab_size": 10, "num_hidden_layers": 1}
 
 

@@ -11,18 +11,16 @@ from itertools import islice
 
 import pytest
 
-pytest.importorskip("torch")
+from tests.architectures import execution_reference
+from zeroplan.architectures.execution import execution
+from zeroplan.architectures.registry import FAMILIES
+
+torch = pytest.importorskip("torch")
 pytest.importorskip("deepspeed")
 transformers = pytest.importorskip("transformers")
 if transformers.__version__ != "5.23.0":
     pytest.skip(f"transformers {transformers.__version__}, not 5.23.0", allow_module_level=True)
-
-import torch
-
-from tests.architectures import execution_reference
-from tests.architectures.execution_recorder import layers, recorded, runnable
-from zeroplan.architectures.execution import execution
-from zeroplan.architectures.registry import FAMILIES
+recorder = pytest.importorskip("tests.architectures.execution_recorder")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 DRAWS = int(os.environ.get("ZEROPLAN_EXECUTIONS", "6"))
@@ -32,7 +30,7 @@ KEPT = 2  # configs a family in the reference
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_draws(family: str) -> None:
     compared = 0
-    for config, mine, theirs in islice(runnable(family), DRAWS):
+    for config, mine, theirs in islice(recorder.runnable(family), DRAWS):
         for found in theirs:
             assert execution(mine) == found, config
         compared += 1
@@ -41,7 +39,7 @@ def test_draws(family: str) -> None:
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_bfloat16_runs_in_the_same_order(family: str) -> None:
-    ((config, mine, theirs),) = islice(runnable(family, torch.bfloat16), 1)
+    ((config, mine, theirs),) = islice(recorder.runnable(family, torch.bfloat16), 1)
     assert execution(mine) == theirs[0], config
 
 
@@ -49,10 +47,12 @@ def test_bfloat16_runs_in_the_same_order(family: str) -> None:
 def test_reference(family: str) -> None:
     rows = [row for row in execution_reference.read() if row[0]["model_type"] == family]
     if os.environ.get("ZEROPLAN_RECORD"):
-        drawn = ((config, theirs[0]) for config, _mine, theirs in runnable(family) if layers(config) <= 2)
+        drawn = (
+            (config, theirs[0]) for config, _mine, theirs in recorder.runnable(family) if recorder.layers(config) <= 2
+        )
         rows = list(islice(drawn, KEPT))
         others = [row for row in execution_reference.read() if row[0]["model_type"] != family]
         execution_reference.write(sorted(others + rows, key=lambda row: str(row[0]["model_type"])))
     assert len(rows) == KEPT
     for config, found in rows:
-        assert recorded(config)[0] == found
+        assert recorder.recorded(config)[0] == found

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.families.gpt2 import LMHeadModel
-from zeroplan.architectures.families.gpt_neox import MLP
 from zeroplan.architectures.module import Embedding, LayerNorm, Linear, Module, ModuleList
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 
@@ -61,14 +60,29 @@ class FalconConfig(RotaryConfig):
         return 1 if self.multi_query else self.num_attention_heads
 
 
+class FalconLinear(Linear):
+    """x @ W.T + b, written out: DeepSpeed does not replace it."""
+
+    calls_linear = False
+
+
 class Attention(Module):
     """Queries, keys and values from one matrix, in the groups that the layout asks for."""
 
     def __init__(self, c: FalconConfig) -> None:
         super().__init__()
         fused = (c.num_attention_heads + 2 * c.kv_heads) * c.head_width
-        self.query_key_value = Linear(c.hidden_size, fused, bias=bool(c.bias))
-        self.dense = Linear(c.hidden_size, c.hidden_size, bias=bool(c.bias))
+        self.query_key_value = FalconLinear(c.hidden_size, fused, bias=bool(c.bias))
+        self.dense = FalconLinear(c.hidden_size, c.hidden_size, bias=bool(c.bias))
+
+
+class MLP(Module):
+    """Named as GPT-NeoX's."""
+
+    def __init__(self, hidden: int, ffn: int, *, bias: bool) -> None:
+        super().__init__()
+        self.dense_h_to_4h = FalconLinear(hidden, ffn, bias=bias)
+        self.dense_4h_to_h = FalconLinear(ffn, hidden, bias=bias)
 
 
 class Layer(Module):
