@@ -146,3 +146,22 @@ def test_what_a_config_states_of_the_optimizer_is_repeated_for_the_trainer(zerop
     for argument in ("learning_rate=4e-05", "adam_beta1=0.9", "adam_beta2=0.95", "weight_decay=0.1"):
         assert argument in text
     assert "adam_epsilon" not in text
+
+
+def test_a_written_plan_says_where_and_who_turns_checkpointing_on(zeroplan, tmp_path):
+    config = tmp_path / "ds_config.json"
+    words = ("--params", "70B", "--gpus", "64x8", "--gpu-mem", "80", "--seq", "8192")
+    text = zeroplan("recommend", *words, "--checkpointing", "full", "-o", str(config), "--for", "deepspeed").out
+    assert "model.gradient_checkpointing_enable()" in text
+    assert f"Written: {config}." in "".join(text.splitlines())
+    checked = zeroplan("estimate", *words, "--config", str(config), "--checkpointing", "full")
+    assert checked.code == 0
+
+
+def test_a_batch_that_is_wrong_for_the_gpus_names_the_right_one(zeroplan, tmp_path):
+    config = tmp_path / "ds_config.json"
+    batch = {"train_batch_size": 512, "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1}
+    config.write_text(json.dumps({**batch, "zero_optimization": {"stage": 1}}))
+    ran = zeroplan("estimate", "--params", "1B", "--gpus", "8", "--config", str(config))
+    assert ran.code == 2
+    assert ran.err.strip().endswith("write train_batch_size 8")

@@ -43,7 +43,7 @@ def run(options: Options, *, json: bool, quiet: bool, output: str | None, target
         from zeroplan.report import console
         from zeroplan.report import recommend as report
 
-        below = [] if quiet else report.details(found, tuple(assumed), target, request.given)
+        below = [] if quiet else report.details(found, tuple(assumed), target, request.given, output)
         console.show(report.answer(job, found), *below, errors=output == "-")
     return 0 if found.chosen else 1
 

@@ -23,7 +23,11 @@ MOST_ROWS = 8
 
 
 def details(
-    plan: Plan, assumed: tuple[str, ...], target: str, given: dict[str, Any] | None = None
+    plan: Plan,
+    assumed: tuple[str, ...],
+    target: str,
+    given: dict[str, Any] | None = None,
+    written: str | None = None,
 ) -> list[RenderableType]:
     """What `recommend` prints below its answer."""
     parts: list[RenderableType] = [""]
@@ -36,8 +40,11 @@ def details(
     if plan.chosen and target == "hf":
         arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job, given).items())
         parts += [Text(f'TrainingArguments({arguments}, deepspeed="ds_config.json")'), ""]
+    if plan.chosen and target != "hf" and plan.chosen.strategy.checkpointing != "none":
+        parts += [Text(_checkpointing(plan.chosen.strategy.checkpointing)), ""]
     if plan.chosen:
-        parts.append(Text("Write the config: add -o ds_config.json (--for deepspeed for every value)."))
+        hint = "Write the config: add -o ds_config.json (--for deepspeed for every value)."
+        parts.append(Text(f"Written: {written}." if written else hint))
     if assumed:
         parts.append(Text("assumed: " + "; ".join(assumed), style="dim"))
     return parts
@@ -52,6 +59,15 @@ def answer(job: Job, plan: Plan) -> Text:
     fit = plan.chosen.fit.gpu
     room = f" of {gib(fit.capacity)}" if fit.capacity is not None else ""
     return Text(f"{what}: {label(plan.chosen)}. {gib(fit.needed)}{room} per GPU.", style="bold green")
+
+
+def _checkpointing(kind: str) -> str:
+    """ds_config.json has no key that turns checkpointing on; a plan that needs it says who does."""
+    call = "model.gradient_checkpointing_enable()" if kind == "full" else "activation checkpointing of attention"
+    return (
+        f"The config has no key for checkpointing: turn it on in the training script ({call}), "
+        f"and check the config with --checkpointing {kind}."
+    )
 
 
 def _plan_table(chosen: Candidate) -> Table:
