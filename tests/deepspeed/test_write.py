@@ -361,6 +361,17 @@ STATED = [
         ((3,), "zero_optimization.sub_group_size", 10_000_000),
         ((1, 2, 3), "zero_optimization.offload_optimizer", {**CPU, "pin_memory": False}),
         ((3,), "zero_optimization.offload_optimizer", {**CPU, "pin_memory": True, "ratio": 0.5}),
+        ((1, 2), "zero_optimization.round_robin_gradients", True),
+        ((1, 2), "zero_optimization.use_multi_rank_bucket_allreduce", False),
+        ((3,), "zero_optimization.stage3_model_persistence_threshold", 1000),
+        ((3,), "zero_optimization.zero_hpz_partition_size", 2),
+        ((1, 2, 3), "data_types.grad_accum_dtype", "fp32"),
+        ((0, 1, 2, 3), "communication_data_type", "fp32"),
+        ((1, 2, 3), "optimizer.params.torch_adam", True),
+        ((0, 1, 2, 3), "optimizer.params.lr", 3e-4),
+        ((0, 1, 2, 3), "optimizer.params.betas", [0.9, 0.95]),
+        ((0, 1, 2, 3), "optimizer.params.weight_decay", 0.1),
+        ((0, 1, 2, 3), "scheduler", {"type": "WarmupLR", "params": {"warmup_num_steps": 10}}),
     )
     for stage in stages
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.request_cluster import read_cluster
@@ -22,6 +22,9 @@ from zeroplan.specs.strategy import (
     Workload,
 )
 from zeroplan.units import read_count, read_integer
+
+if TYPE_CHECKING:
+    from zeroplan.deepspeed.read import Stated
 
 DEFAULT_SEQ = 2048
 CHOICES = {
@@ -77,14 +80,15 @@ def read_request(options: Options, *, default_params: str | None = None, default
     model = _model(options, assumed, default_params)
     settled = _flags(options)
     total = _number(options.global_batch, "--global-batch")
-    given = None
+    given, total_alone = None, False
     if options.config is not None:
-        given, stated_total = _merge_config(options, settled, model, assumed)
-        total = _agreed(total, stated_total, "--global-batch", "train_batch_size")
+        given, stated = _merge_config(options, settled, model, assumed)
+        total = _agreed(total, stated.train_batch_size, "--global-batch", "train_batch_size")
+        total_alone = stated.total_alone
     _check_offload(settled)
     open_batch = "micro_batch" not in settled
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
-    open_sizes = _batch(settled, total, cluster.gpus, said_by)
+    open_sizes = _batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
     seq = _number(options.seq, "--seq", "2048") or DEFAULT_SEQ
     if options.seq is None:
         assumed.append(f"sequence {DEFAULT_SEQ} (--seq)")
@@ -149,8 +153,8 @@ def _flags(options: Options) -> dict[str, Any]:
 
 def _merge_config(
     options: Options, settled: dict[str, Any], model: Model, assumed: list[str]
-) -> tuple[dict[str, Any], int | None]:
-    """Add what the ds_config.json states; an option that says otherwise is an error. Its content, and its batch."""
+) -> tuple[dict[str, Any], Stated]:
+    """Add what the ds_config.json states; an option that says otherwise is an error. Its content, and itself read."""
     from zeroplan.catalog.files import read_object
     from zeroplan.deepspeed.read import read_config, trainer_fills
 
@@ -184,7 +188,7 @@ def _merge_config(
     if stated.auto:
         assumed.append('"auto" filled as Hugging Face\'s Trainer does')
     assumed.extend(stated.notes)
-    return given, stated.train_batch_size
+    return given, stated
 
 
 def _same_device(left: Any, right: Any) -> bool:
@@ -217,11 +221,11 @@ def _check_offload(settled: dict[str, Any]) -> None:
         )
 
 
-def _batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str) -> dict[str, int]:
+def _batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str, *, total_alone: bool) -> dict[str, int]:
     """train_batch_size = micro-batch × accumulation × GPUs, as DeepSpeed solves it (runtime/config.py).
 
-    With neither stated both stay open. For an estimate, DeepSpeed's own answer for a config that states only the
-    total is one micro-step; `--global-batch` alone is taken as accumulation over micro-batches of one.
+    With neither stated both stay open; what is returned is for an estimate. A config that states the total alone
+    means one micro-step to DeepSpeed; any other total is accumulated over micro-batches of one.
     """
     if total is None:
         return {}
@@ -237,7 +241,7 @@ def _batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str) 
     elif accum and not micro:
         settled["micro_batch"] = total // divisor
     elif not micro and not accum:
-        return {"micro_batch" if said_by == "train_batch_size" else "grad_accum": total // divisor}
+        return {"micro_batch" if total_alone else "grad_accum": total // divisor}
     return {}
 
 

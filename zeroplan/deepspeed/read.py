@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.keys import KEYS, STRICT_SECTIONS, children, key
-from zeroplan.deepspeed.values import checked
+from zeroplan.deepspeed.keys.key import Key
+from zeroplan.deepspeed.keys.removed import NOT_OPTIMIZERS, REMOVED_OPTIMIZERS
+from zeroplan.deepspeed.names import canonical, refuse_removed
+from zeroplan.deepspeed.refusals import REFUSALS, refuse
+from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
+from zeroplan.deepspeed.refusals_optimizer import check_params
+from zeroplan.deepspeed.values import ANY_CASE, AUTO, DTYPES, checked
 from zeroplan.errors import ContradictionError, SpecError, UnknownNameError, shown
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import Offload
 
-AUTO = "auto"
+__all__ = ["AUTO", "Stated", "autos", "canonical", "read_config", "trainer_fills"]
+
 # ds_config key -> field of Strategy
 ZERO_FIELDS = {
     "reduce_bucket_size": "reduce_bucket_size",
@@ -52,31 +60,41 @@ class Stated(NamedTuple):
     """Keys that are `"auto"`, by dotted path."""
     train_batch_size: int | None = None
     notes: tuple[str, ...] = ()
+    total_alone: bool = False
+    """Of the three batch keys only train_batch_size is there: DeepSpeed then takes an accumulation of 1 and a
+    micro-batch of the total over the ranks (runtime/config.py:_set_batch_related_parameters)."""
 
 
 def read_config(config: dict[str, Any], place: str) -> Stated:
-    """The strategy that a ds_config.json states. Raises `SpecError` for what DeepSpeed would refuse."""
+    """The strategy that a ds_config.json states. Raises `ZeroplanError` for what DeepSpeed would refuse."""
     notes: list[str] = []
-    _refuse_unknown(config, place)
+    refuse_removed(config, place)
+    config = canonical(config, place)
+    _check_keys(config, place)
     zero = _zero_section(config, place)
     fields: dict[str, Any] = {"stage": checked(zero, "zero_optimization", "stage", place, 0)}
+    _refuse_what_deepspeed_refuses(Facts(config, place))
     fields |= _stated(zero, "zero_optimization", ZERO_FIELDS, place)
     fields |= _offloads(zero, fields["stage"], place, notes)
     fields |= _precision(config, place)
     fields |= _optimizer(config, place)
     fields |= _stated(config, "", TOP_FIELDS, place)
-    fields |= _stated(config.get("data_types") or {}, "data_types", {"grad_accum_dtype": "grad_accum_dtype"}, place)
+    fields |= _accumulation(config, place)
     fields |= _stated(config.get("bf16") or {}, "bf16", {"check_grad_overflow": "check_grad_overflow"}, place)
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
-    return Stated(fields, tuple(autos(config)), batch.get("train_batch_size"), tuple(notes))
+    alone = [key for key in BATCH_FIELDS if config.get(key) is not None] == list(batch) == ["train_batch_size"]
+    return Stated(fields, tuple(autos(config)), batch.get("train_batch_size"), tuple(notes), alone)
+
+
+def _refuse_what_deepspeed_refuses(facts: Facts) -> None:
+    refuse(facts, REFUSALS)
+    refuse(facts, OPTIMIZER_REFUSALS)
+    check_params(facts)
 
 
 def _zero_section(config: dict[str, Any], place: str) -> dict[str, Any]:
-    """`zero_optimization`; true is an old form of stage 1 (runtime/zero/config.py)."""
     section = config.get("zero_optimization", {})
-    if isinstance(section, bool):
-        return {"stage": int(section)}
     if not isinstance(section, dict):
         raise SpecError(
             f"{place}: zero_optimization", shown(section), "an object in {}", '"zero_optimization": {"stage": 2}'
@@ -91,6 +109,13 @@ def _stated(section: dict[str, Any], path: str, names: dict[str, str], place: st
     return {name: value for name, value in found.items() if value is not None}
 
 
+def _accumulation(config: dict[str, Any], place: str) -> dict[str, str]:
+    """data_types.grad_accum_dtype in its short spelling."""
+    names = {"grad_accum_dtype": "grad_accum_dtype"}
+    stated = _stated(config.get("data_types") or {}, "data_types", names, place)
+    return {name: DTYPES[dtype] for name, dtype in stated.items()}
+
+
 def trainer_fills(hidden: int, stage: int) -> dict[str, int]:
     """What the Trainer puts for `"auto"` bucket sizes (elements), by field of `Strategy`."""
     fills = {"zero_optimization.reduce_bucket_size": hidden * hidden}
@@ -100,8 +125,8 @@ def trainer_fills(hidden: int, stage: int) -> dict[str, int]:
     return fills
 
 
-def _refuse_unknown(section: dict[str, Any], place: str, path: str = "") -> None:
-    """DeepSpeed stops on an unknown key in its strict sections, and on a section that is not an object."""
+def _check_keys(section: dict[str, Any], place: str, path: str = "") -> None:
+    """DeepSpeed stops on unknown keys and values of another kind in its strict sections, on a section that is none."""
     for name, value in section.items():
         full = f"{path}.{name}" if path else name
         found = key(full)
@@ -114,7 +139,18 @@ def _refuse_unknown(section: dict[str, Any], place: str, path: str = "") -> None
         if found.kind in ("object", "object|null") and not isinstance(value, dict) and not (value is None and nullable):
             raise SpecError(f"{place}: {full}", shown(value), "an object in {}", f'"{name}": {{}}, or leave it out')
         if isinstance(value, dict):
-            _refuse_unknown(value, place, found.path)
+            _check_keys(value, place, found.path)
+        elif _has_one_value(found) and (path in STRICT_SECTIONS or full in ANY_CASE) and not _is_filled(found, value):
+            checked(section, path, name, place)
+
+
+def _is_filled(known: Key, value: Any) -> bool:
+    return value == AUTO and bool(known.auto)
+
+
+def _has_one_value(known: Key) -> bool:
+    """Whether its value is a number, a text or a switch, null aside."""
+    return known.kind.removesuffix("|null") in ("integer", "number", "boolean", "string")
 
 
 def _batch(config: dict[str, Any], key: str, place: str) -> int:
@@ -169,6 +205,12 @@ def _optimizer(config: dict[str, Any], place: str) -> dict[str, Any]:
             params = section.get("params") or {}
             fields = {"optimizer": "sgd-momentum" if name == "sgd" and params.get("momentum") else name}
             return {**fields, "torch_adam": True} if params.get("torch_adam") is True else fields
+    for gone, instead in (REMOVED_OPTIMIZERS | NOT_OPTIMIZERS).items():
+        if gone.lower() == named.lower():
+            why = "was removed from DeepSpeed" if gone in REMOVED_OPTIMIZERS else "never was one of its types"
+            raise ContradictionError(
+                f'{place}: optimizer.type {named} {why}, which refuses it; write "type": "{instead}"'
+            )
     raise SpecError(
         f"{place}: optimizer.type", shown(named), "an optimizer zeroplan knows",
         ", ".join(sorted({o.config_type for o in OPTIMIZERS.values() if o.config_type})),
@@ -176,10 +218,11 @@ def _optimizer(config: dict[str, Any], place: str) -> dict[str, Any]:
 
 
 def autos(section: dict[str, Any], prefix: str = "") -> list[str]:
-    """Dotted paths of the values that are "auto"."""
+    """Dotted paths of the values that are "auto", those aside where DeepSpeed itself means something by it."""
     paths = []
     for name, value in section.items():
-        if value == AUTO:
+        known = KEYS.get(prefix + name)
+        if value == AUTO and (known is None or known.default != AUTO):
             paths.append(prefix + name)
         elif isinstance(value, dict):
             paths += autos(value, f"{prefix}{name}.")

@@ -10,6 +10,22 @@ from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.errors import SpecError, nearest, shown
 
+AUTO = "auto"
+"""Filled by the Trainer where `Key.auto` says so, dropped by DeepSpeed elsewhere (runtime/config_utils.py:51)."""
+ANY_CASE = {
+    "communication_data_type": str.lower,  # runtime/config.py:get_communication_data_type
+    "seq_parallel_communication_data_type": str.lower,
+    "gradient_allreduce_op": str.lower,  # runtime/config.py:get_gradient_allreduce_op
+    "checkpoint.tag_validation": str.upper,  # runtime/config.py:get_checkpoint_tag_validation_mode
+}
+"""Texts whose case DeepSpeed does not look at, and how the table writes them."""
+DTYPES = {
+    **dict.fromkeys(("torch.float16", "fp16", "float16", "half"), "fp16"),
+    **dict.fromkeys(("torch.float32", "fp32", "float32", "float"), "fp32"),
+    **dict.fromkeys(("torch.bfloat16", "bf16", "bfloat16"), "bf16"),
+    **dict.fromkeys(("torch.int8", "int8"), "int8"),
+}
+"""The spellings of a dtype (runtime/config.py:DtypeEnum), and a short one for each."""
 TRUE, FALSE = {"true", "1", "on", "yes", "t", "y"}, {"false", "0", "off", "no", "f", "n"}
 
 
@@ -22,6 +38,8 @@ def checked(section: dict[str, Any], path: str, name: str, place: str, default: 
     if value is None and "null" in kinds:
         return default
     read = {"integer": _integer, "number": _number, "boolean": _boolean}.get(kinds[0], _text)(value)
+    if isinstance(read, str) and known.path in ANY_CASE:
+        read = ANY_CASE[known.path](read)
     if read is None or not _in_range(known, read):
         found = json.dumps(value)
         raise SpecError(
@@ -65,6 +83,9 @@ def _in_range(known: Key, value: Any) -> bool:
     if isinstance(value, str):
         return True
     low, above, high = known.minimum, known.exclusive_minimum, known.maximum
+    below = known.exclusive_maximum
+    if below is not None and value >= below:
+        return False
     return (low is None or value >= low) and (above is None or value > above) and (high is None or value <= high)
 
 
@@ -75,6 +96,7 @@ def _expected(known: Key, kinds: list[str]) -> str:
     bounds += [f"at most {known.maximum:g}"] if known.maximum is not None else []
     unit = f" of {known.unit}" if known.unit else ""
     bounds += [f"more than {known.exclusive_minimum:g}"] if known.exclusive_minimum is not None else []
+    bounds += [f"less than {known.exclusive_maximum:g}"] if known.exclusive_maximum is not None else []
     kind = " or ".join("true or false" if kind == "boolean" else kind for kind in kinds)
     if kinds == ["boolean"]:
         return kind

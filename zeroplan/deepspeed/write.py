@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from zeroplan.deepspeed.names import canonical
 from zeroplan.deepspeed.read import AUTO, autos, trainer_fills
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
@@ -41,7 +42,7 @@ def ds_config(job: Job, target: str = "hf", given: dict[str, Any] | None = None)
     config = _planned(job, target)
     if given is None:
         return config
-    config = _kept(given, config)
+    config = _kept(canonical(given), config)
     if target != "hf" and (left := autos(config)):
         raise ContradictionError(
             f'{left[0]} is "auto" in the given config, which only the Trainer fills; write --for hf'
@@ -105,7 +106,7 @@ def training_arguments(job: Job, given: dict[str, Any] | None = None) -> dict[st
         arguments["gradient_checkpointing"] = True
     if OPTIMIZERS[strategy.optimizer].config_type is None:
         arguments["optim"] = OPTIMIZERS[strategy.optimizer].trainer
-    return arguments | _repeated(given or {})
+    return arguments | _repeated(canonical(given or {}))
 
 
 def _repeated(given: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,268 @@
+"""What DeepSpeed 0.19.8 refuses although each key is known and each value of its kind: one row per condition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from zeroplan.deepspeed.facts import Facts
+from zeroplan.deepspeed.values import AUTO, DTYPES
+from zeroplan.errors import ContradictionError
+
+OFFLOAD, PARAM = "zero_optimization.offload_optimizer", "zero_optimization.offload_param"
+
+
+class Refusal(NamedTuple):
+    holds: Callable[[Facts], object]
+    source: str
+    """File and line below deepspeed/ where 0.19.8 stops."""
+    found: str
+    instead: str
+
+
+def refuse(facts: Facts, table: tuple[Refusal, ...]) -> None:
+    """Raises `ContradictionError` for the first row whose condition holds."""
+    for row in table:
+        if row.holds(facts):
+            found = row.found.format(stage=facts.stage)
+            raise ContradictionError(f"{facts.place}: {found}; DeepSpeed refuses that ({row.source}), {row.instead}")
+
+
+def partial_offload_below_stage_3(c: Facts) -> bool:
+    return c.stage < 3 and c(f"{OFFLOAD}.ratio") < 1
+
+
+def partial_offload_of_another_optimizer(c: Facts) -> bool:
+    return c.stage == 3 and c.offloads_optimizer and c(f"{OFFLOAD}.ratio") < 1 and not c.builds_cpu_adam
+
+
+def optimizer_on_nvme_without_path(c: Facts) -> bool:
+    return c.stage == 3 and c(f"{OFFLOAD}.device") == "nvme" and c(f"{OFFLOAD}.nvme_path") is None
+
+
+def parameters_on_nvme_without_path(c: Facts) -> bool:
+    return c.stage == 3 and c(f"{PARAM}.device") == "nvme" and c(f"{PARAM}.nvme_path") is None
+
+
+def legacy_stage_1(c: Facts) -> bool:
+    return c.stage > 0 and bool(c("zero_optimization.legacy_stage1"))
+
+
+def norm_off_at_another_stage(c: Facts) -> bool:
+    return c.stage not in (1, 2) and not c("zero_optimization.compute_grad_norm")
+
+
+def norm_off_with_clipping(c: Facts) -> bool:
+    clipping = c("gradient_clipping")
+    return not c("zero_optimization.compute_grad_norm") and clipping != AUTO and clipping > 0
+
+
+def norm_off_with_offload(c: Facts) -> bool:
+    return not c("zero_optimization.compute_grad_norm") and c.offloads_optimizer
+
+
+def zenflow_without_offload(c: Facts) -> bool:
+    return c.stage in (1, 2) and zenflow(c) and not c.offloads_optimizer
+
+
+def zenflow(c: Facts) -> bool:
+    return c.stated("zero_optimization.zenflow") is not None
+
+
+def adds_gradients(c: Facts) -> bool:
+    return bool(c("gradient_allreduce_op") == "sum")
+
+
+def reduces_each_gradient_to_its_owner(c: Facts) -> bool:
+    """reduce_scatter at stage 3, and at stage 2 where gradients are averaged: both check the scaling."""
+    averages = c.stage == 3 or (c.stage == 2 and not adds_gradients(c))
+    return averages and bool(c("zero_optimization.reduce_scatter"))
+
+
+def quantized_without_reduce_scatter(c: Facts) -> bool:
+    quantized = c("zero_optimization.zero_quantized_gradients")
+    return c.stage == 3 and quantized and not c("zero_optimization.reduce_scatter")
+
+
+def user_accumulates_with_overlap(c: Facts) -> bool:
+    return not c("managed_gradient_accumulation") and c.stage < 2 and c.overlaps
+
+
+def fp16_masters(c: Facts) -> bool:
+    return bool(c("fp16.fp16_master_weights_and_grads"))
+
+
+def bf16_masters(c: Facts) -> bool:
+    return bool(c("bf16.bf16_master_weights_and_grads"))
+
+
+def bf16_states(c: Facts) -> bool:
+    return bool(c("bf16.bf16_optimizer_states"))
+
+
+def bf16_masters_without_cpu_adam(c: Facts) -> bool:
+    stay_on_gpu = bf16_states(c) and not c.offloads_optimizer
+    return bf16_masters(c) and not stay_on_gpu and not c.builds_cpu_adam
+
+
+def parameters_in_another_dtype(c: Facts) -> bool:
+    stated = c.stated("data_types.param_dtype")
+    return stated is not None and c.dtype is not None and c.stated_dtype("data_types.param_dtype") != c.dtype
+
+
+def mixed_accumulation_without_zero(c: Facts) -> bool:
+    accumulates = c.stated_dtype("data_types.grad_accum_dtype")
+    return c.stage == 0 and None not in (accumulates, c.dtype) and accumulates != c.dtype
+
+
+def unknown_autocast_dtype(c: Facts) -> bool:
+    """Any spelling of a dtype is taken and null is not, enabled or not."""
+    stated = c.stated("torch_autocast.dtype")
+    return c.states("torch_autocast.dtype") and not (isinstance(stated, str) and stated in DTYPES)
+
+
+def dynamic_fp16(c: Facts) -> bool:
+    return c("fp16.enabled") is True and c("fp16.loss_scale") == 0
+
+
+def unknown_fp32_modules(c: Facts) -> bool:
+    stated = c.stated("data_types.keep_in_fp32_modules")
+    names = isinstance(stated, list) and all(isinstance(name, str) for name in stated)
+    return c.states("data_types.keep_in_fp32_modules") and stated != AUTO and not names
+
+
+REFUSALS: tuple[Refusal, ...] = (
+    Refusal(
+        partial_offload_below_stage_3, "runtime/zero/config.py:399",
+        f"{OFFLOAD}.ratio under 1 at stage {{stage}}", 'write "stage": 3, or leave ratio out',
+    ),
+    Refusal(
+        partial_offload_of_another_optimizer, "runtime/zero/stage3.py:316",
+        f"{OFFLOAD}.ratio under 1 without DeepSpeed's Adam for the CPU", 'write "type": "AdamW", or leave ratio out',
+    ),
+    Refusal(
+        optimizer_on_nvme_without_path, "runtime/zero/stage3.py:840",
+        f"{OFFLOAD} has device nvme and no nvme_path", 'write "nvme_path": "/local_nvme"',
+    ),
+    Refusal(
+        parameters_on_nvme_without_path, "runtime/zero/partition_parameters.py:1230",
+        f"{PARAM} has device nvme and no nvme_path", 'write "nvme_path": "/local_nvme"',
+    ),
+    Refusal(
+        legacy_stage_1, "runtime/engine.py:2650",
+        "zero_optimization.legacy_stage1 is true", "leave it out",
+    ),
+    Refusal(
+        norm_off_at_another_stage, "runtime/zero/config.py:compute_grad_norm_valid",
+        "zero_optimization.compute_grad_norm is false at stage {stage}", 'write "compute_grad_norm": true',
+    ),
+    Refusal(
+        norm_off_with_clipping, "runtime/zero/stage_1_and_2.py:213",
+        "zero_optimization.compute_grad_norm is false with gradient_clipping, which is 1.0 by default",
+        'write "gradient_clipping": 0',
+    ),
+    Refusal(
+        lambda c: zenflow(c) and not c("zero_optimization.compute_grad_norm"), "runtime/zero/stage_1_and_2.py:215",
+        "zero_optimization.compute_grad_norm is false with zenflow", 'write "compute_grad_norm": true',
+    ),
+    Refusal(
+        norm_off_with_offload, "runtime/zero/stage_1_and_2.py:218",
+        "zero_optimization.compute_grad_norm is false with offload_optimizer", 'write "compute_grad_norm": true',
+    ),
+    Refusal(
+        zenflow_without_offload, "runtime/zenflow/zenflow_stage_1_and_2.py:116",
+        "zero_optimization.zenflow without offload_optimizer", 'write "offload_optimizer": {"device": "cpu"}',
+    ),
+    Refusal(
+        lambda c: adds_gradients(c) and c.stage == 3, "runtime/config.py:_do_error_check",
+        "gradient_allreduce_op is sum at stage 3", 'write "gradient_allreduce_op": "mean"',
+    ),
+    Refusal(
+        lambda c: adds_gradients(c) and zenflow(c), "runtime/config.py:_do_error_check",
+        "gradient_allreduce_op is sum with zenflow", 'write "gradient_allreduce_op": "mean"',
+    ),
+    Refusal(
+        lambda c: adds_gradients(c) and c("compile.deepcompile"), "runtime/config.py:_do_error_check",
+        "gradient_allreduce_op is sum with deepcompile", 'write "gradient_allreduce_op": "mean"',
+    ),
+    Refusal(
+        lambda c: reduces_each_gradient_to_its_owner(c) and c("prescale_gradients"),
+        "runtime/zero/stage_1_and_2.py:351, stage3.py:396",
+        "prescale_gradients is true at stage {stage} with reduce_scatter", 'write "prescale_gradients": false',
+    ),
+    Refusal(
+        lambda c: reduces_each_gradient_to_its_owner(c) and c("gradient_predivide_factor") != 1,
+        "runtime/zero/stage_1_and_2.py:350, stage3.py:395",
+        "gradient_predivide_factor is not 1 at stage {stage} with reduce_scatter",
+        'write "gradient_predivide_factor": 1.0',
+    ),
+    Refusal(
+        quantized_without_reduce_scatter, "runtime/zero/stage3.py:390",
+        "zero_optimization.zero_quantized_gradients with reduce_scatter false", 'write "reduce_scatter": true',
+    ),
+    Refusal(
+        user_accumulates_with_overlap, "runtime/engine.py:2031",
+        "managed_gradient_accumulation is false with overlap_comm at stage {stage}", 'write "overlap_comm": false',
+    ),
+    Refusal(
+        lambda c: fp16_masters(c) and c.stage == 0, "runtime/config.py:_do_error_check",
+        "fp16.fp16_master_weights_and_grads without ZeRO", 'write "stage": 1, 2 or 3, or leave it out',
+    ),
+    Refusal(
+        lambda c: bf16_masters(c) and c.stage == 0, "runtime/config.py:_do_error_check",
+        "bf16.bf16_master_weights_and_grads without ZeRO", 'write "stage": 1, 2 or 3, or leave it out',
+    ),
+    Refusal(
+        lambda c: bf16_states(c) and not bf16_masters(c), "runtime/config.py:_do_error_check",
+        "bf16.bf16_optimizer_states without bf16_master_weights_and_grads",
+        'write "bf16_master_weights_and_grads": true',
+    ),
+    Refusal(
+        lambda c: fp16_masters(c) and bf16_masters(c), "runtime/base_optimizer.py:499",
+        "fp16_master_weights_and_grads and bf16_master_weights_and_grads are both true", "keep one",
+    ),
+    Refusal(
+        lambda c: fp16_masters(c) and not c.builds_cpu_adam, "runtime/base_optimizer.py:521",
+        "fp16.fp16_master_weights_and_grads without offload_optimizer and DeepSpeed's Adam",
+        'write "offload_optimizer": {"device": "cpu"} and "type": "AdamW"',
+    ),
+    Refusal(
+        bf16_masters_without_cpu_adam, "runtime/base_optimizer.py:512",
+        "bf16.bf16_master_weights_and_grads without offload_optimizer and DeepSpeed's Adam",
+        'write "bf16_optimizer_states": true, or "offload_optimizer": {"device": "cpu"} and "type": "AdamW"',
+    ),
+    Refusal(
+        parameters_in_another_dtype, "runtime/engine.py:1827",
+        "data_types.param_dtype is not the dtype that fp16 and bf16 enable", "leave it out",
+    ),
+    Refusal(
+        mixed_accumulation_without_zero, "runtime/engine.py:2323",
+        "data_types.grad_accum_dtype is not the model's dtype at stage 0", 'leave it out, or write "stage": 1',
+    ),
+    Refusal(
+        lambda c: c.stated("data_types.grad_accum_dtype") == AUTO, "runtime/engine.py:1809",
+        'data_types.grad_accum_dtype is "auto", which nothing fills', "leave it out",
+    ),
+    Refusal(
+        unknown_autocast_dtype, "runtime/config.py:get_torch_autocast_dtype",
+        "torch_autocast.dtype is no dtype", 'write "dtype": "bfloat16", or leave it out',
+    ),
+    Refusal(
+        lambda c: isinstance(c.stated("fp16.loss_scale"), bool), "runtime/precision_config.py:_validate_loss_scale",
+        "fp16.loss_scale is true or false", 'write "loss_scale": 0',
+    ),
+    Refusal(
+        lambda c: dynamic_fp16(c) and c("fp16.loss_scale_window") <= 0,
+        "runtime/precision_config.py:_validate_dynamic_loss_scale_params",
+        "fp16.loss_scale_window is not over 0 with dynamic loss scaling", 'write "loss_scale_window": 1000',
+    ),
+    Refusal(
+        lambda c: dynamic_fp16(c) and c("fp16.min_loss_scale") <= 0,
+        "runtime/precision_config.py:_validate_dynamic_loss_scale_params",
+        "fp16.min_loss_scale is not over 0 with dynamic loss scaling", 'write "min_loss_scale": 1',
+    ),
+    Refusal(
+        unknown_fp32_modules, "runtime/config.py:_initialize_params",
+        "data_types.keep_in_fp32_modules is neither auto nor a list of names", 'write "keep_in_fp32_modules": "auto"',
+    ),
+)  # fmt: skip
