@@ -76,3 +76,11 @@ def test_bare_estimate_needs_no_heavy_library():
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize(("memory", "code"), [("80", 0), ("16", 1)])
+def test_a_reader_that_leaves_keeps_the_verdict(memory, code):
+    """`zeroplan estimate ... | head -1` in a shell with pipefail still gates on 0 fits, 1 does not."""
+    shown = f"{sys.executable} -m zeroplan estimate --params 7B --gpus 8 --gpu-mem {memory} | head -1"
+    ran = subprocess.run(["bash", "-o", "pipefail", "-c", shown], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (code, "")

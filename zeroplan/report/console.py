@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from contextlib import suppress
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -13,6 +14,14 @@ from rich.text import Text
 NARROWEST = 60
 PIPED = 100
 """Columns when nobody watches: wide enough that no number is wrapped."""
+
+
+class Piped(Console):
+    """A console whose reader may leave (`| head`): the exit code stays that of the answer, where rich makes it 1."""
+
+    def on_broken_pipe(self) -> None:
+        with suppress(SystemExit):
+            super().on_broken_pipe()
 
 
 def console(*, errors: bool = False) -> Console:
@@ -24,7 +33,7 @@ def console(*, errors: bool = False) -> Console:
     width = int(stated) if stated.isdigit() else 0
     if not width:
         width = shutil.get_terminal_size((PIPED, 25)).columns if sys.stdout.isatty() else PIPED
-    return Console(width=max(width, NARROWEST), highlight=False, emoji=False, markup=False, stderr=errors)
+    return Piped(width=max(width, NARROWEST), highlight=False, emoji=False, markup=False, stderr=errors)
 
 
 def heading(text: str) -> Text:
