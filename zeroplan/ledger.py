@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import NamedTuple
 
-from zeroplan.errors import UnknownNameError
 from zeroplan.sources import SOURCES
 from zeroplan.symbols import SYMBOLS
 
@@ -26,6 +25,11 @@ class Provenance(NamedTuple):
     source: str
     place: str
     note: str
+
+    @property
+    def cited(self) -> str:
+        """The source's title, and the place in it."""
+        return f"{SOURCES[self.source].title} {self.place}".strip()
 
 
 @cache
@@ -65,8 +69,7 @@ class Line(NamedTuple):
 
     @property
     def source(self) -> str:
-        origin = provenance(self.rule)
-        return f"{SOURCES[origin.source].title} {origin.place}".strip()
+        return provenance(self.rule).cited
 
     @property
     def evidence(self) -> str:
@@ -114,13 +117,6 @@ class Tier(NamedTuple):
                 phases.setdefault(id(entry), (entry, []))[1].append(name)
         return list(phases.values())
 
-    def named(self, name: str) -> Line:
-        """The line of that name. Raises `UnknownNameError`."""
-        names = {entry.name: entry for entry, _phases in self.lines()}
-        if name not in names:
-            raise UnknownNameError("line", name, names)
-        return names[name]
-
 
 class Transfer(NamedTuple):
     """One kind of collective: `calls` of it move `bytes` in all (the full tensors) each time `when` comes."""
@@ -134,6 +130,10 @@ class Transfer(NamedTuple):
     group: str
     rule: Rule
     symbols: dict[str, int]
+
+    @property
+    def name(self) -> str:
+        return self.collective
 
     @property
     def wire_bytes(self) -> int:
@@ -151,8 +151,7 @@ class Transfer(NamedTuple):
 
     @property
     def source(self) -> str:
-        origin = provenance(self.rule)
-        return f"{SOURCES[origin.source].title} {origin.place}".strip()
+        return provenance(self.rule).cited
 
 
 class Ledger(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
-from zeroplan.search import Candidate, best_micro_batch, choices, evaluate, micro_batches
+from zeroplan.search import Candidate, best_micro_batch, choices, micro_batches
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
 
@@ -38,7 +38,6 @@ class Plan(NamedTuple):
     chosen: Candidate | None
     rejected: tuple[Rejected, ...]
     ways_out: tuple[WayOut, ...]
-    considered: int
 
 
 def label(candidate: Candidate) -> str:
@@ -81,14 +80,14 @@ def plan(job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = Tr
         failing = sorted((best for best, _larger in found), key=lambda c: c.fit.gpu.needed)
         rejected = tuple(Rejected(candidate, candidate.fit.shortage) for candidate in failing)
         ways = ways_out(job, settled, reserve=reserve) if rescue else ()
-        return Plan(None, rejected, ways, len(found) * len(sizes))
+        return Plan(None, rejected, ways)
     fastest = max(fitting, key=lambda candidate: candidate.throughput)
     enough = fastest.throughput * (1 - TIE)
     chosen = min((c for c in fitting if c.throughput >= enough), key=simplicity)
     larger = next((bigger for best, bigger in found if best is chosen), None)
     others = [best for best, _larger in found if best is not chosen]
     rejected = tuple(Rejected(c, _reason(c, chosen)) for c in _neighbours(larger, others))
-    return Plan(chosen, rejected, (), len(found) * len(sizes))
+    return Plan(chosen, rejected, ())
 
 
 def _per_gpu(job: Job, settled: dict[str, Any]) -> int:
@@ -190,8 +189,3 @@ def _more_gpus(job: Job, settled: dict[str, Any], attempt: Callable[[str, Job, d
         text = f"{count * width_tried} GPUs (--gpus {count}x{width_tried})"
         if attempt(text, sized(count, width_tried), settled):
             return
-
-
-def single(job: Job, reserve: float) -> Candidate:
-    """One fully stated strategy as a candidate."""
-    return evaluate(job, reserve)

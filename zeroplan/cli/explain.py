@@ -62,5 +62,4 @@ def _plain(text: str) -> str:
 
 
 def _names(entry: Line | Transfer) -> tuple[str, ...]:
-    title = entry.name if isinstance(entry, Line) else entry.collective
-    return _plain(title), _plain(entry.rule.__name__)
+    return _plain(entry.name), _plain(entry.rule.__name__)

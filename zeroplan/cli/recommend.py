@@ -30,7 +30,7 @@ def run(options: Options, *, json: bool, quiet: bool, output: str | None, target
     assumed = [*request.assumed, f"{RESERVE:.0%} of each card kept free"]
     if "checkpointing" not in request.settled:
         assumed = [text for text in assumed if "--checkpointing" not in text]
-    if job.workload.global_batch is None and request.open_batch:
+    if job.workload.global_batch is None and "micro_batch" not in request.settled:
         assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
     found = plan(job, request.settled, reserve=RESERVE)
     if output is not None and found.chosen:

@@ -50,8 +50,6 @@ class Request(NamedTuple):
     """Fields of `Strategy` stated on the command line or in a ds_config.json."""
     open_sizes: dict[str, int]
     """What an estimate takes for a batch of which only the total is stated."""
-    open_batch: bool = True
-    """The micro-batch was not stated."""
     assumed: tuple[str, ...] = ()
     given: dict[str, Any] | None = None
     """The ds_config.json of `--config`, as it stands."""
@@ -86,7 +84,6 @@ def read_request(options: Options, *, default_params: str | None = None, default
         total = _agreed(total, stated.train_batch_size, "--global-batch", "train_batch_size")
         total_alone = stated.total_alone
     _check_offload(settled)
-    open_batch = "micro_batch" not in settled
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
     open_sizes = _batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
     seq = _number(options.seq, "--seq", "2048") or DEFAULT_SEQ
@@ -103,7 +100,7 @@ def read_request(options: Options, *, default_params: str | None = None, default
         )
     return Request(
         model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
-        open_batch=open_batch, open_sizes=open_sizes, assumed=tuple(assumed), given=given,
+        open_sizes=open_sizes, assumed=tuple(assumed), given=given,
     )  # fmt: skip
 
 

@@ -16,8 +16,6 @@ from zeroplan.specs.job import Job
 class Activations(NamedTuple):
     """Lines alive beside the held ones at the moments that can be the peak."""
 
-    saved: tuple[Line, ...]
-    """After forward."""
     forward: tuple[Line, ...]
     """At the loss, when forward holds most."""
     loss_backward: tuple[Line, ...]
@@ -38,7 +36,6 @@ def activations(job: Job) -> Activations:
     inner = line("one layer at work", forms.one_layer, layer_bytes=layer)
     flight = line("activation gradients", forms.layer_gradients, t=tokens, f=width_at_work(job), h=shape.hidden, w=w)
     return Activations(
-        saved=(*kept, _logits(job, 4)),
         forward=(*kept, _logits(job, 10 if w == 2 else 8)),
         loss_backward=(*kept, _logits(job, 12)),
         layer_backward=(*kept[:1], inner, flight) if job.strategy.checkpointing == "full" else (inner, flight),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zeroplan.costs.activations import Activations
 from zeroplan.formulas import states, volume
-from zeroplan.ledger import PHASES, Ledger, Line, Moment, Tier, Transfer, line
+from zeroplan.ledger import PHASES, Ledger, Line, Moment, Rule, Tier, Transfer, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import paper_state_bytes
 
@@ -26,9 +26,9 @@ def traffic(job: Job) -> tuple[Transfer, ...]:
     reduced = {"psi": psi, "g": strategy.element_bytes}
     gathered = {"psi": psi, "w": strategy.element_bytes}
 
-    def transfer(when: str, collective: str, rule: object, symbols: dict[str, int], calls: int = 1) -> Transfer:
-        size = calls * rule(**symbols)  # type: ignore[operator]
-        return Transfer(when, collective, strategy.dtype, calls, size, job.ranks, "dp", rule, symbols)  # type: ignore[arg-type]
+    def transfer(when: str, collective: str, rule: Rule, symbols: dict[str, int], calls: int = 1) -> Transfer:
+        size = calls * rule(**symbols)
+        return Transfer(when, collective, strategy.dtype, calls, size, job.ranks, "dp", rule, symbols)
 
     if job.ranks == 1:
         return ()

@@ -13,28 +13,6 @@ def paper_gather(psi: int, w: int) -> int:
     return w * psi
 
 
-def reduce_gradients(psi: int, g: int) -> int:
-    """g·Ψ -- gradients of all buckets [DeepSpeed runtime/zero/stage_1_and_2.py]."""
-    return g * psi
-
-
-def gather_flat(flat: int, w: int) -> int:
-    """w·F -- updated partitions come back to every rank after the step [DeepSpeed runtime/zero/stage_1_and_2.py]."""
-    return w * flat
-
-
-def gather_parameters(psi: int, w: int) -> int:
-    """w·Ψ -- each tensor gathered once on the pass, prefetch and reuse aside [DeepSpeed
-    runtime/zero/partitioned_param_coordinator.py].
-    """
-    return w * psi
-
-
-def gather_persistent(persistent: int, w: int) -> int:
-    """w·Q -- persistent tensors are gathered again after the step, one call each [DeepSpeed runtime/zero/stage3.py]."""
-    return w * persistent
-
-
 def replayed(moved: int, w: int) -> int:
     """w·X -- what the replay of DeepSpeed's own order of events sends [DeepSpeed runtime/zero]."""
     return w * moved

@@ -36,9 +36,8 @@ def _formula(group: Found) -> list[RenderableType]:
     _job, first = group[0]
     origin = provenance(first.rule)
     source = SOURCES[origin.source]
-    title = first.name if isinstance(first, Line) else first.collective
     parts: list[RenderableType] = [
-        heading(f"{title} = {origin.equation}"),
+        heading(f"{first.name} = {origin.equation}"),
         Text(f"  {origin.meaning}"),
     ]
     grid = table(["", "at", "worked out", "bytes", ""])
@@ -52,7 +51,7 @@ def _formula(group: Found) -> list[RenderableType]:
     for name in first.symbols:
         symbol = SYMBOLS[name]
         parts.append(Text(f"  {symbol.letter}  {symbol.meaning}{f' [{symbol.unit}]' if symbol.unit else ''}"))
-    parts.append(Text(f"  source: {source.title} {origin.place} ({source.address})"))
+    parts.append(Text(f"  source: {origin.cited} ({source.address})"))
     parts.append(Text(f"  evidence: {source.kind}"))
     if origin.note:
         parts.append(Text(f"  note: {origin.note}"))
@@ -103,7 +102,7 @@ def machine_form(found: Found, keys: list[Key]) -> dict[str, Any]:
         "entries": [
             {
                 "stage": job.strategy.stage,
-                "name": entry.name if isinstance(entry, Line) else entry.collective,
+                "name": entry.name,
                 "bytes": entry.bytes,
                 "formula": entry.formula,
                 "worked": entry.worked,

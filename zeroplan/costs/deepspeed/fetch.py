@@ -223,11 +223,10 @@ class Coordinator:
 
     def _finish(self, flying: set[int]) -> None:
         """End of backward: modules whose exit never fired are released; before the next forward, what flies is."""
-        left = {i for visit, backward in self.visits if backward and visit.enters for i in visit.tensors}
         exited = {v.module for v, backward in self.visits if backward and not v.enters}
         for visit, backward in self.visits:
             if backward and visit.enters and visit.module not in exited:
-                for index in set(visit.tensors) & left - self.persistent:
+                for index in set(visit.tensors) - self.persistent:
                     self._drop(index)
         for index in flying:
             self._drop(index)

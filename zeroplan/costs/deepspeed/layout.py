@@ -78,11 +78,6 @@ def tensor_sizes(job: Job) -> list[int]:
     return [tensor.elements for tensor in job.model.tensors]
 
 
-def own_tensors(layout: Group, rank: int) -> list[int]:
-    """Tensors that touch a rank's partition, in the order they lie there."""
-    return [index for index, pieces in layout.pieces.items() if any(owner == rank for owner, _n in pieces)]
-
-
 @once(lambda strategy: (strategy.parameter_groups, strategy.round_robin_gradients))
 def own_elements(job: Job) -> int:
     """Whole tensors that touch one rank's partitions, for the rank where they are largest."""

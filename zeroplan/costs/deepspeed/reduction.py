@@ -59,12 +59,12 @@ class Slice(NamedTuple):
     elements: int
 
 
-def slices(bucket: Bucket, groups: list[Group], apart: int | None) -> list[Slice]:
-    """The bucket cut at partition boundaries; neighbours of one owner join, but for the rank kept `apart`."""
+def slices(bucket: Bucket, groups: list[Group]) -> list[Slice]:
+    """The bucket cut at partition boundaries; neighbours of one owner join."""
     found: list[Slice] = []
     for index in bucket.tensors:
         for owner, elements in groups_of(groups, index):
-            if found and found[-1].owner == owner and owner != apart:
+            if found and found[-1].owner == owner:
                 found[-1] = Slice(owner, found[-1].elements + elements)
             else:
                 found.append(Slice(owner, elements))
@@ -76,9 +76,7 @@ def groups_of(groups: list[Group], index: int) -> list[tuple[int, int]]:
     return next(group.pieces[index] for group in groups if index in group.pieces)
 
 
-def flush(
-    bucket: Bucket, groups: list[Group], *, limit: int, scatter: bool, multi_rank: bool, apart: int | None
-) -> Iterator[Collective]:
+def flush(bucket: Bucket, groups: list[Group], *, limit: int, scatter: bool, multi_rank: bool) -> Iterator[Collective]:
     """The collectives of one bucket at stages 1 and 2.
 
     With `scatter` off the bucket is all-reduced whole. With `multi_rank` the slices are joined and all-reduced,
@@ -87,9 +85,8 @@ def flush(
     if not scatter:
         yield Collective("all_reduce", bucket.elements)
         return
-    pieces = slices(bucket, groups, apart)
     by_target: dict[int, list[Slice]] = {}
-    for piece in pieces:
+    for piece in slices(bucket, groups):
         by_target.setdefault(0 if multi_rank else piece.owner, []).append(piece)
     kind = "all_reduce" if multi_rank else "reduce"
     for run in by_target.values():

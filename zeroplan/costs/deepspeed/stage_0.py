@@ -25,10 +25,9 @@ def gpu(job: Job, activations: Activations) -> Tier:
     flattens = half and runs_fused(job)
     step: list[Line] = [gradients]
     if half:
-        copies = 2 if flattens else 1
-        step += [line("fp32 gradients", buffers.fp32_gradient_copy, "float32", flat=psi, n_d=1)] * 1
-        if copies == 2:
-            step.append(line("fp32 gradients, flattened", buffers.fp32_gradient_copy, "float32", flat=psi, n_d=1))
+        step.append(line("fp32 gradients", buffers.fp32_gradient_copy, "float32", flat=psi, n_d=1))
+    if flattens:
+        step.append(line("fp32 gradients, flattened", buffers.fp32_gradient_copy, "float32", flat=psi, n_d=1))
     return Tier(
         tuple(held),
         (

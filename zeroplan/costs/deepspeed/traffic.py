@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.fetch import Gather, steady_micro_step
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, persistent_tensors, sub_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, flush, runs
 from zeroplan.formulas import volume
-from zeroplan.ledger import Transfer
+from zeroplan.ledger import Rule, Transfer
 from zeroplan.specs.job import Job
 
 MICRO_STEP, STEP = "micro_step", "step"
-ELEMENT_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "uint8": 1, "float64": 8}
 ENGINE_RUN = 500_000_000
 """Elements after which the engine closes a run of gradients at stage 0 (runtime/engine.py:allreduce_no_retain)."""
 
@@ -31,22 +31,23 @@ def traffic(job: Job) -> tuple[Transfer, ...]:
 
 
 def _moved(job: Job, when: str, collective: str, dtype: str, elements: Iterable[int]) -> list[Transfer]:
-    """One transfer for all calls of a kind, none when there are none."""
     calls = list(elements)
-    symbols = {"moved": sum(calls), "w": ELEMENT_BYTES[dtype]}
-    return _one(job, when, collective, dtype, len(calls), volume.replayed(**symbols), symbols) if calls else []
+    symbols = {"moved": sum(calls), "w": DTYPE_BYTES[dtype]}
+    return _sent(job, when, collective, dtype, len(calls), volume.replayed, symbols)
 
 
 def _numbers(job: Job, when: str, dtype: str, calls: int) -> list[Transfer]:
-    symbols = {"tensors": calls, "w": ELEMENT_BYTES[dtype]}
-    found = _one(job, when, "all_reduce", dtype, calls, volume.scalars(**symbols), symbols) if calls else []
-    return [transfer._replace(rule=volume.scalars) for transfer in found]
+    symbols = {"tensors": calls, "w": DTYPE_BYTES[dtype]}
+    return _sent(job, when, "all_reduce", dtype, calls, volume.scalars, symbols)
 
 
-def _one(
-    job: Job, when: str, collective: str, dtype: str, calls: int, size: int, symbols: dict[str, int]
+def _sent(
+    job: Job, when: str, collective: str, dtype: str, calls: int, rule: Rule, symbols: dict[str, int]
 ) -> list[Transfer]:
-    return [Transfer(when, collective, dtype, calls, size, job.ranks, "dp", volume.replayed, symbols)]
+    """One transfer for all calls of a kind, none when there are none."""
+    if not calls:
+        return []
+    return [Transfer(when, collective, dtype, calls, rule(**symbols), job.ranks, "dp", rule, symbols)]
 
 
 def _stage_0(job: Job) -> list[Transfer]:
@@ -69,7 +70,7 @@ def _stages_1_2(job: Job) -> list[Transfer]:
         for collective in flush(
             bucket, groups, limit=strategy.reduce_bucket_size,
             scatter=strategy.scatters and strategy.contiguous,
-            multi_rank=strategy.use_multi_rank_bucket_allreduce, apart=None,
+            multi_rank=strategy.use_multi_rank_bucket_allreduce,
         )
     ]  # fmt: skip
     when = MICRO_STEP if strategy.stage == 2 else STEP
@@ -107,22 +108,30 @@ def _reduced_whole(job: Job, bucket: Bucket) -> bool:
     return job.strategy.contiguous_gradients and not job.strategy.scatters and not bucket.oversized
 
 
+def _joined(job: Job, gather: Gather) -> bool:
+    """A coalesced gather travels as an all-reduce under stage3_use_all_reduce_for_fetch_params."""
+    return job.strategy.all_reduce_for_fetch and len(gather.tensors) > 1
+
+
 def _stage_3(job: Job) -> list[Transfer]:
     strategy, sizes = job.strategy, tensor_sizes(job)
     gathers = [event for event in steady_micro_step(job) if isinstance(event, Gather)]
-    joined = [gather for gather in gathers if strategy.all_reduce_for_fetch and len(gather.tensors) > 1]
     order = job.model.execution().gradients_stage_3
     closed = list(buckets(order, sizes, strategy.reduce_bucket_size))
-    whole = [bucket for bucket in closed if _reduced_whole(job, bucket)]
+    whole = [bucket.elements for bucket in closed if _reduced_whole(job, bucket)]
     scattered = [
-        sum(round_up(sizes[index], job.ranks) for index in bucket.tensors) for bucket in closed if bucket not in whole
+        sum(round_up(sizes[index], job.ranks) for index in bucket.tensors)
+        for bucket in closed
+        if not _reduced_whole(job, bucket)
     ]
+    gathered = [gather.elements for gather in gathers if not _joined(job, gather)]
+    joined = [gather.elements for gather in gathers if _joined(job, gather)]
     norm = "float32" if strategy.offload_optimizer else "float64"
     return [
-        *_moved(job, MICRO_STEP, "all_gather", strategy.dtype, [g.elements for g in gathers if g not in joined]),
-        *_moved(job, MICRO_STEP, "all_reduce", strategy.dtype, [gather.elements for gather in joined]),
+        *_moved(job, MICRO_STEP, "all_gather", strategy.dtype, gathered),
+        *_moved(job, MICRO_STEP, "all_reduce", strategy.dtype, joined),
         *_moved(job, MICRO_STEP, "reduce_scatter", strategy.communication, scattered),
-        *_moved(job, MICRO_STEP, "all_reduce", strategy.communication, [bucket.elements for bucket in whole]),
+        *_moved(job, MICRO_STEP, "all_reduce", strategy.communication, whole),
         *_numbers(job, STEP, "uint8", int(strategy.precision == "fp16")),
         *_numbers(job, STEP, norm, len(sub_groups(job))),
         *_moved(job, STEP, "all_gather", strategy.dtype,
