@@ -16,6 +16,11 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.units import count, gb, gib
 
+COMPARED = (
+    f"Compared with recorded runs of DeepSpeed {DEEPSPEED}: what a GPU holds between steps, and traffic. Compared with "
+    "no run yet: peaks, activations, logits, host memory and NVMe, which are closed forms."
+)
+
 
 class Estimate(NamedTuple):
     """One strategy, counted both ways."""
@@ -32,6 +37,7 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[Rendera
         "",
         heading("Model states by the ZeRO paper, per GPU (GB = 10⁹ bytes)"), _paper_table(estimates), "",
         heading(f"What DeepSpeed {DEEPSPEED} needs, per GPU (GiB = 2³⁰ bytes)"), _need_table(estimates),
+        Text(COMPARED, style="dim"),
     ]  # fmt: skip
     if len(estimates) == 1:
         parts += ["", heading("Every line, per GPU"), _lines_table(estimates[0]), *_traffic(estimates[0])]

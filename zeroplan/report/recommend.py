@@ -13,7 +13,7 @@ from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import Plan, label
 from zeroplan.report.console import heading, table
-from zeroplan.report.estimate import title
+from zeroplan.report.estimate import COMPARED, title
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -32,7 +32,7 @@ def details(
     """What `recommend` prints below its answer."""
     parts: list[RenderableType] = [""]
     if plan.chosen:
-        parts += [heading("The plan"), _plan_table(plan.chosen), ""]
+        parts += [heading("The plan"), _plan_table(plan.chosen), Text(COMPARED, style="dim"), ""]
     if plan.rejected:
         parts += [heading("Why the others lost" if plan.chosen else "Nearest to fitting"), _others(plan), ""]
     if plan.ways_out:
