@@ -1,33 +1,54 @@
-"""execution_reference.json: configs, and the `Execution` that transformers was seen to run for each."""
+"""execution_reference.json: configs, leaf settings, and the `Execution` that transformers was seen to run for each."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from zeroplan.architectures.execution import Execution
+from zeroplan.specs.model import Execution, LeafModules, Visit
 
 REFERENCE = Path(__file__).with_name("execution_reference.json")
 STEPS = ("forward", "backward", "recomputing")
 
 
-def read() -> list[tuple[dict[str, Any], Execution]]:
-    return [(row["config"], unpacked(row["execution"])) for row in json.loads(REFERENCE.read_text())]
+class Row(NamedTuple):
+    config: dict[str, Any]
+    leaves: LeafModules
+    execution: Execution
 
 
-def write(rows: list[tuple[dict[str, Any], Execution]]) -> None:
-    lines = [json.dumps({"config": config, "execution": packed(found)}, sort_keys=True) for config, found in rows]
+def read() -> list[Row]:
+    return [unpacked(**row) for row in json.loads(REFERENCE.read_text())]
+
+
+def write(rows: list[Row]) -> None:
+    lines = [json.dumps(packed(row), sort_keys=True, separators=(",", ":")) for row in rows]
     REFERENCE.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
-def packed(found: Execution) -> dict[str, Any]:
-    """A step is the module's index, or its complement where the module exits."""
-    fields = found._asdict()
-    return fields | {name: [m if enters else ~m for enters, m in fields[name]] for name in STEPS}
+def packed(row: Row) -> dict[str, Any]:
+    """A visit is twice the module's index, and one more under backward; the complement of that where it exits."""
+    found = row.execution
+    tensors = {visit.module: visit.tensors for visit in found.forward}
+    fields = found._asdict() | {
+        "leaves": sorted(found.leaves),
+        "tensors": [tensors[module] for module in range(len(found.modules))],
+    }
+    for name in STEPS:
+        numbers = [(2 * visit.module + visit.backward, visit.enters) for visit in fields[name]]
+        fields[name] = [number if enters else ~number for number, enters in numbers]
+    return {"config": row.config, "leaves": row.leaves._asdict(), "execution": fields}
 
 
-def unpacked(fields: dict[str, Any]) -> Execution:
-    steps = {name: [(m >= 0, m if m >= 0 else ~m) for m in fields[name]] for name in STEPS}
-    owned = [tuple(indices) for indices in fields["owned"]]
-    return Execution(**{name: tuple(value) for name, value in (fields | steps | {"owned": owned}).items()})
+def unpacked(config: dict[str, Any], leaves: dict[str, Any], execution: dict[str, Any]) -> Row:
+    tensors = [tuple(indices) for indices in execution.pop("tensors")]
+    for name in STEPS:
+        numbers = [(number if number >= 0 else ~number, number >= 0) for number in execution[name]]
+        execution[name] = [
+            Visit(enters, number // 2, tensors[number // 2], bool(number % 2)) for number, enters in numbers
+        ]
+    fields = {name: tuple(value) for name, value in execution.items()}
+    fields |= {"leaves": frozenset(fields["leaves"]), "subtrees": tuple(map(tuple, fields["subtrees"]))}
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in leaves.items()}
+    return Row(config, LeafModules(**settings), Execution(**fields))

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from tests.architectures.draws import draw
+from zeroplan.architectures.leaves import class_name
+from zeroplan.architectures.module import Activation, GradientCheckpointingLayer
 from zeroplan.architectures.read import accepted_architectures, build_module, read_config
 from zeroplan.architectures.registry import FAMILIES
 from zeroplan.errors import ZeroplanError
@@ -22,6 +24,7 @@ transformers = pytest.importorskip("transformers")
 if transformers.__version__ != "5.23.0":
     pytest.skip(f"transformers {transformers.__version__}, not 5.23.0", allow_module_level=True)
 
+Checkpointed = transformers.modeling_layers.GradientCheckpointingLayer
 DRAWS = int(os.environ.get("ZEROPLAN_DRAWS", "40"))
 transformers.logging.set_verbosity_error()
 
@@ -58,11 +61,14 @@ def assert_equal(config: dict[str, Any], mine: Any, model: Any) -> None:
     assert shapes(mine.named_parameters()) == shapes(model.named_parameters()), config
     buffers = [(name, buffer.shape, f"torch.{buffer.dtype}") for name, buffer in mine.named_buffers()]
     assert buffers == [(name, tuple(b.shape), str(b.dtype)) for name, b in model.named_buffers()], config
-    names = [name for name, _module in mine.named_modules()]
     modules = dict(model.named_modules())
-    assert names == [name for name in modules if name in set(names)], config
-    own = {name for name, module in modules.items() if module._parameters or module._buffers}
-    assert own <= set(names), config
+    assert [name for name, _module in mine.named_modules()] == list(modules), config
+    for name, module in mine.named_modules():
+        theirs = modules[name]
+        assert isinstance(module, GradientCheckpointingLayer) == isinstance(theirs, Checkpointed), (config, name)
+        if (name or type(model).__name__ != "BertForMaskedLM") and not isinstance(module, Activation):
+            described = class_name(config["model_type"], module.transformers_class)
+            assert described == f"{type(theirs).__module__}.{type(theirs).__qualname__}", (config, name)
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import log
+from typing import Any
 
 from zeroplan.architectures.families.llama import LlamaConfig
 from zeroplan.architectures.model import model_of
@@ -40,16 +41,16 @@ def infer(parameters: int, label: str) -> Model:
     vocabulary = min(VOCABULARY, parameters // 5 // hidden)
     fixed = 2 * vocabulary * hidden + layers * (4 * hidden**2 + 2 * hidden) + hidden
     ffn = max(1, (parameters - fixed) // (3 * hidden * layers))
-    config = LlamaConfig(
-        vocab_size=vocabulary, hidden_size=hidden, intermediate_size=ffn, num_hidden_layers=layers,
-        num_attention_heads=hidden // head,
-    )  # fmt: skip
+    fields: dict[str, Any] = {
+        "vocab_size": vocabulary, "hidden_size": hidden, "intermediate_size": ffn, "num_hidden_layers": layers,
+        "num_attention_heads": hidden // head,
+    }  # fmt: skip
     source = f"shape inferred from {label}: llama, {layers} layers × {hidden}, MLP {ffn}, vocabulary {vocabulary:,}"
-    shaped = model_of("llama", config, name=label, source=source)
+    shaped = model_of("llama", LlamaConfig(**fields), name=label, source=source)
     rest = parameters - shaped.parameters
     tensors = (*shaped.tensors, Tensor("inferred.rest", (rest,), rest)) if rest else shaped.tensors
     return Model(
         name=label, family="llama", tensors=tensors, parameters=parameters, shape=shaped.shape, source=source,
         execution=shaped.execution, buffers=shaped.buffers,
-        inferred=True,
+        config={"model_type": "llama", **fields}, inferred=True,
     )  # fmt: skip

@@ -2,48 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from functools import cache
 from math import prod
+from typing import Any
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import execution
+from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import LayerNorm, Module, RMSNorm
 from zeroplan.architectures.registry import family
-from zeroplan.architectures.walk import Step
-from zeroplan.specs.model import Execution, Model, Shape, Tensor, Visit
+from zeroplan.specs.model import DEFAULT_LEAVES, Executes, Execution, LeafModules, Model, Shape, Tensor
 
 BUFFER_DTYPES = {"embed_scale": "training", "inv_freq": "built", "original_inv_freq": "built"}
 """Buffers without a dtype of their own; see `Model.buffers`."""
 
 
-def model_of(model_type: str, config: Config, *, name: str, source: str) -> Model:
-    """The model that transformers would build from this config."""
+def model_of(
+    model_type: str, config: Config, *, name: str, source: str, content: Mapping[str, Any] | None = None
+) -> Model:
+    """The model that transformers would build from this config; `content`: config.json as it was stated."""
     _config_class, build = family(model_type)
     root = build(config)
-    tensors = tuple(Tensor(path, p.shape, p.elements) for path, p in root.named_parameters())
+    viewed = {id(p) for _path, module in root.named_modules() if module.saves_views for p in module.parameters.values()}
+    tensors = tuple(Tensor(path, p.shape, p.elements, id(p) in viewed) for path, p in root.named_parameters())
     return Model(
         name=name, family=model_type, tensors=tensors, parameters=sum(t.elements for t in tensors),
-        shape=shape_of(config, root), execution=cache(lambda: execution_of(root)),
+        shape=shape_of(config, root), execution=executes(root, model_type),
         buffers=tuple(
             (BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
             for path, b in root.named_buffers()
         ),
-        source=source,
+        source=source, config=dict(content or {}),
     )  # fmt: skip
 
 
-def execution_of(root: Module) -> Execution:
-    """The order in which a training step runs this tree; parameters are counted as in `Model.tensors`."""
-    found = execution(root)
+def executes(root: Module, model_type: str) -> Executes:
+    """The order in which a training step runs this tree, each answer worked out once."""
 
-    def visits(steps: Iterable[Step]) -> tuple[Visit, ...]:
-        return tuple(Visit(enters, module, found.owned[module]) for enters, module in steps)
+    @cache
+    def found(paths: frozenset[str], eager: bool) -> Execution:
+        return execution(root, paths, eager=eager)
 
-    return Execution(
-        visits(found.forward), visits(found.backward), visits(found.recomputing),
-        found.gradients, found.gradients_stage3,
-    )  # fmt: skip
+    @cache
+    def order(leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False) -> Execution:
+        return found(leaf_paths(root, model_type, leaves), eager)
+
+    return order
 
 
 def shape_of(config: Config, root: Module) -> Shape:

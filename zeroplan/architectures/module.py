@@ -40,16 +40,29 @@ class Buffer:
 class Module:
     """A node of the tree: parameters, buffers and modules are registered in order of assignment."""
 
+    transformers_class: ClassVar[str] = ""
+    """The class that it stands for: in full, or what follows the family's own prefix (DecoderLayer)."""
     forward_order: tuple[str, ...] | None = None
     """Modules and own parameters in the order in which forward uses them; absent names are skipped, and what
     is not named never runs in training. None: own parameters, then modules, as registered."""
+    eager_order: tuple[str, ...] | None = None
+    """`forward_order` under eager attention, where that differs."""
+    called: ClassVar[bool] = True
+    """It has a forward of its own: hooks fire."""
     saves_last: bool = False
-    """After its last module, its own forward saves one more tensor for backward (a dropout's mask)."""
+    """After its last module, its own forward saves a tensor for backward (inputs of a product, a dropout's mask)."""
     backward_fetches: int = 1
     """How many of the tensors that it returns get a gradient: DeepSpeed's hook before backward fires for each."""
+    returns: ClassVar[int] = 1
+    """How many could get one, alone or in a tuple: torch's full backward hook on a leaf gives zeros to the others."""
+    eager_returns: ClassVar[int] = 0
+    """And how many more under eager attention: its weights."""
     takes_gradient: ClassVar[bool] = True
-    """A tensor that needs a gradient comes in as a positional argument: without it no hook of DeepSpeed's tells
+    """A tensor that gets a gradient comes in as a positional argument: without it no hook of DeepSpeed's tells
     the end of its backward."""
+    saves_views: ClassVar[bool] = False
+    """Backward needs its weights through views (a transpose, a slice), which keep gathered storage alive after
+    DeepSpeed has released the parameter."""
     calls_linear: ClassVar[bool] = False
     """Its product is torch.nn.functional.linear, which DeepSpeed replaces at stage 3."""
 
@@ -69,17 +82,14 @@ class Module:
             self.buffers[name] = value
         vars(self)[name] = value
 
-    def in_forward_order(self) -> Iterator[tuple[str, Parameter | Module]]:
-        """Own parameters and modules as forward uses them."""
-        parts: dict[str, Parameter | Module] = {**self.parameters, **self.children}
-        order = parts if self.forward_order is None else self.forward_order
-        return ((name, parts[name]) for name in order if name in parts)
-
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """The tree, parents before children, in the order of registration (torch's `named_modules`)."""
-        yield prefix, self
-        for name, child in self.children.items():
-            yield from child.named_modules(f"{prefix}.{name}" if prefix else name)
+        waiting = [(prefix, self)]
+        while waiting:
+            path, module = waiting.pop()
+            yield path, module
+            start = f"{path}." if path else ""
+            waiting += [(start + name, child) for name, child in reversed(module.children.items())]
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """Each parameter once, under the first name it appears with (torch's `named_parameters`)."""
@@ -98,16 +108,25 @@ class Module:
 
 
 class ModuleList(Module):
+    transformers_class = "torch.nn.modules.container.ModuleList"
+    called = False
+
     def __init__(self, modules: Iterable[Module]) -> None:
         super().__init__()
         for index, module in enumerate(modules):
             self.children[str(index)] = module
 
 
+class GradientCheckpointingLayer(Module):
+    """transformers checkpoints its forward, with its own hooks outside, when told to."""
+
+
 class Linear(Module):
     """y = x·Wᵀ + b, W of shape [out, in]."""
 
+    transformers_class = "torch.nn.modules.linear.Linear"
     calls_linear = True
+    saves_last = True
 
     def __init__(self, inputs: int, outputs: int, *, bias: bool) -> None:
         super().__init__()
@@ -120,6 +139,9 @@ class Linear(Module):
 class Conv1D(Module):
     """GPT-2's linear layer: the weight is stored [in, out] and there is always a bias."""
 
+    transformers_class = "transformers.pytorch_utils.Conv1D"
+    saves_last = True
+
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         self.inputs, self.outputs = inputs, outputs
@@ -130,6 +152,8 @@ class Conv1D(Module):
 class Embedding(Module):
     """Its input is integers."""
 
+    transformers_class = "torch.nn.modules.sparse.Embedding"
+    saves_last = True
     takes_gradient = False
 
     def __init__(self, rows: int, width: int) -> None:
@@ -139,6 +163,9 @@ class Embedding(Module):
 
 
 class RMSNorm(Module):
+    transformers_class = "RMSNorm"
+    saves_last = True
+
     def __init__(self, width: int) -> None:
         super().__init__()
         self.weight = Parameter(width)
@@ -147,7 +174,9 @@ class RMSNorm(Module):
 class LayerNorm(Module):
     """LayerNorm with its affine weight and bias, or without either (`affine=False`)."""
 
+    transformers_class = "torch.nn.modules.normalization.LayerNorm"
     forward_order = ("bias", "weight")
+    saves_last = True
 
     def __init__(self, width: int, *, affine: bool = True, bias: bool = True) -> None:
         super().__init__()
@@ -155,3 +184,19 @@ class LayerNorm(Module):
             self.weight = Parameter(width)
             if bias:
                 self.bias = Parameter(width)
+
+
+class Activation(Module):
+    """Its class depends on the function; it owns nothing."""
+
+    saves_last = True
+
+
+class Dropout(Module):
+    """Without a probability it returns its input."""
+
+    transformers_class = "torch.nn.modules.dropout.Dropout"
+
+    def __init__(self, probability: float | None) -> None:
+        super().__init__()
+        self.saves_last = bool(probability)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zeroplan.architectures.module import Module, Parameter
+from zeroplan.architectures.families.llama import Decoder
+from zeroplan.architectures.module import Activation, Module, Parameter
 from zeroplan.architectures.rope import RotaryConfig
 
 
@@ -24,7 +25,10 @@ class Router(Module):
     It returns logits and scores; the logits get a gradient from a load-balancing loss only.
     """
 
+    transformers_class = "TopKRouter"
+    returns = 2
     calls_linear = True
+    saves_last = True
 
     def __init__(self, experts: int, hidden: int, *, balanced: bool = False) -> None:
         super().__init__()
@@ -33,12 +37,30 @@ class Router(Module):
 
 
 class Experts(Module):
-    """All experts of a layer in two 3-D parameters, [experts, out, in]."""
+    """All experts of a layer in two 3-D parameters, [experts, out, in].
+
+    transformers runs them at once (experts_implementation grouped_mm, the default).
+    """
+
+    transformers_class = "Experts"
+    saves_views = True
+    forward_order = ("gate_up_proj", "act_fn", "down_proj")
+    saves_last = True
 
     def __init__(self, experts: int, hidden: int, ffn: int) -> None:
         super().__init__()
         self.gate_up_proj = Parameter(experts, 2 * ffn, hidden)
         self.down_proj = Parameter(experts, hidden, ffn)
+        self.act_fn = Activation()
+
+
+class SparseDecoder(Decoder):
+    """For a load-balancing loss it returns the logits of every router too."""
+
+    def __init__(self, c: MoEConfig, layers: list[Module]) -> None:
+        super().__init__(c, layers)
+        if c.output_router_logits:
+            self.backward_fetches = 1 + sum(isinstance(module, Router) for _name, module in self.named_modules())
 
 
 def sparse_layer(index: int, experts: int, step: int, dense_layers: list[int] | None) -> bool:

@@ -147,7 +147,12 @@ def broadcast(one: int, other: int) -> int | None:
 
 
 class RotaryEmbedding(Module):
-    """The frequencies, twice: as used and as first computed. No parameters."""
+    """The frequencies, twice: as used and as first computed. No parameters, and nothing for backward."""
+
+    transformers_class = "RotaryEmbedding"
+    backward_fetches = 0
+    returns = 0
+    takes_gradient = False
 
     def __init__(self, c: RotaryConfig) -> None:
         super().__init__()

@@ -5,63 +5,103 @@ Autograd runs operators in the reverse order of forward, so backward visits modu
 
 from __future__ import annotations
 
-from zeroplan.architectures.module import Module, ModuleList, Parameter
+from zeroplan.architectures.module import GradientCheckpointingLayer, Module
+from zeroplan.specs.model import Visit
 
-Step = tuple[bool, int]
-"""Whether a module enters (or else exits), and its index in `Walk.modules`."""
+Moment = tuple[int, int]
+"""How far forward has come: the lengths of `Walk.steps` and `Walk.undo`."""
 
 
 class Walk:
-    """Modules with parameters of their own as forward enters and leaves them, and the uses of parameters."""
+    """Modules as forward enters and leaves them, and the uses of parameters.
 
-    def __init__(self, root: Module) -> None:
-        self.paths: list[str] = []
-        self.modules: list[Module] = []
-        self.steps: list[Step] = []
+    Below a module whose path is in `leaves` nothing has hooks.
+    """
+
+    def __init__(self, root: Module, leaves: frozenset[str], *, eager: bool) -> None:
+        self.leaves, self.eager = leaves, eager
+        self.index: dict[int, int] = {}  # of parameters, by identity
+        self.places: dict[str, int] = {}  # of the modules visited, by path
+        self.steps: list[Visit] = []
+        self.undo: list[Visit] = []  # what backward does in return, the last first
+        self.layers: list[tuple[Moment, Moment]] = []  # checkpointed: from where to where forward runs again
+        self.saved = self.now()  # the last tensor, so far
         self.uses: list[int] = []
         self.biased: list[int] = []  # where in `uses` a weight and its bias meet the linear function
-        self.layers: list[tuple[int, int, int]] = []  # first step, the one after the last, exits that never come
-        self.index = {id(parameter): i for i, (_name, parameter) in enumerate(root.named_parameters())}
-        self.run("", root)
+        self.number(root)
+        self.run("", root, True)
 
-    def run(self, path: str, module: Module) -> None:
-        owner = len(self.modules)
-        if module.parameters:
-            self.paths.append(path)
-            self.modules.append(module)
-            self.steps.append((True, owner))
-            if module.calls_linear and len(module.parameters) == 2:
-                self.biased.append(len(self.uses))
-        for name, part in module.in_forward_order():
-            if isinstance(part, Parameter):
-                self.uses.append(self.index[id(part)])
-                continue
-            start = len(self.steps)
-            self.run(f"{path}.{name}" if path else name, part)
-            if isinstance(module, ModuleList):
-                self.layers.append((start, len(self.steps), unfinished(part)))
-        if module.parameters:
-            self.steps.append((False, owner))
+    def number(self, module: Module) -> None:
+        """Parameters in the order of `named_parameters`."""
+        for parameter in module.parameters.values():
+            self.index.setdefault(id(parameter), len(self.index))
+        for child in module.children.values():
+            self.number(child)
 
-    def backward(self, start: int, stop: int) -> list[Step]:
-        """The forward steps from `start` to `stop`, undone."""
-        undone: list[Step] = []
-        for enters, index in reversed(self.steps[start:stop]):
-            module = self.modules[index]
-            times = int(module.takes_gradient) if enters else module.backward_fetches
-            undone += [(not enters, index)] * times
-        return undone
+    def now(self) -> Moment:
+        return len(self.steps), len(self.undo)
 
-    def recomputing(self) -> list[Step]:
+    def run(self, path: str, module: Module, hooked: bool) -> None:
+        """One call of the module, with DeepSpeed's hooks around its forward."""
+        leaf = path in self.leaves
+        if not (hooked and module.called):
+            self.forward(path, module, hooked and not leaf)
+            return
+        place = self.places.setdefault(path, len(self.places))
+        tensors = self.below(module) if leaf else self.own(module)
+        self.steps.append(Visit(True, place, tensors, False))
+        if module.takes_gradient:
+            self.undo.append(Visit(False, place, tensors, True))
+        self.forward(path, module, not leaf)
+        self.steps.append(Visit(False, place, tensors, False))
+        fetches = self.fetches_as_leaf(module) if leaf else module.backward_fetches
+        self.undo += [Visit(True, place, tensors, True)] * fetches
+
+    def fetches_as_leaf(self, module: Module) -> int:
+        """Stage 3 has a full backward hook on each leaf, with which all tensors of a tuple get a gradient."""
+        return max(module.backward_fetches, module.returns + self.eager * module.eager_returns)
+
+    def forward(self, path: str, module: Module, hooked: bool) -> None:
+        parameters, children = module.parameters, module.children
+        start = self.now() if isinstance(module, GradientCheckpointingLayer) else None
+        if module.calls_linear and len(parameters) == 2:
+            self.biased.append(len(self.uses))
+        order = (self.eager and module.eager_order) or module.forward_order or (*parameters, *children)
+        for name in order:
+            if name in parameters:
+                self.uses.append(self.index[id(parameters[name])])
+            elif name in children:
+                self.run(f"{path}.{name}" if path else name, children[name], hooked)
+        if module.saves_last:
+            self.saved = self.now()
+        if start:
+            self.layers.append((start, self.saved))
+
+    def own(self, module: Module) -> tuple[int, ...]:
+        return tuple([self.index[id(p)] for p in module.parameters.values()]) if module.parameters else ()
+
+    def below(self, module: Module) -> tuple[int, ...]:
+        """Its own parameters and those of the whole tree under it."""
+        return tuple([self.index[id(parameter)] for _name, parameter in module.named_parameters()])
+
+    def backward(self) -> list[Visit]:
+        return self.undone(0, len(self.undo))
+
+    def recomputing(self) -> list[Visit]:
         """Backward; where a layer's first saved tensor is asked for, its forward runs again, up to the last one."""
-        steps: list[Step] = []
-        stop = len(self.steps)
-        for first, after, open_ones in reversed(self.layers):
-            undone = self.backward(first, after)
-            steps += self.backward(after, stop)
-            steps += undone[:open_ones] + self.steps[first : after - open_ones] + undone[open_ones:]
-            stop = first
-        return steps + self.backward(0, stop)
+        visits: list[Visit] = []
+        end = len(self.undo)
+        for (start, undo_start), (saved, undo_saved) in reversed(self.layers):
+            visits += self.undone(undo_saved, end)
+            visits += self.steps[start:saved]
+            visits += self.undone(undo_start, undo_saved)
+            end = undo_start
+        return visits + self.undone(0, end)
+
+    def undone(self, start: int, end: int) -> list[Visit]:
+        visits = self.undo[start:end][::-1]
+        called_again = len(self.steps) > 2 * len(self.places)
+        return first_exits(visits) if called_again else visits
 
     def uses_stage3(self) -> list[int]:
         uses = self.uses.copy()
@@ -70,8 +110,13 @@ class Walk:
         return uses
 
 
-def unfinished(layer: Module) -> int:
-    """The layer's modules with parameters that enclose the operator which saves the last tensor for backward."""
-    inner = [part for _name, part in layer.in_forward_order() if isinstance(part, Module)]
-    deeper = unfinished(inner[-1]) if inner and not layer.saves_last else 0
-    return bool(layer.parameters) + deeper
+def first_exits(visits: list[Visit]) -> list[Visit]:
+    """Of a module's calls the hook after backward tells the end of the latest: each call starts its count anew."""
+    left: set[int] = set()
+    kept = []
+    for visit in visits:
+        if visit.enters or visit.module not in left:
+            kept.append(visit)
+        if not visit.enters:
+            left.add(visit.module)
+    return kept

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 
 class Tensor(NamedTuple):
@@ -12,20 +11,26 @@ class Tensor(NamedTuple):
     name: str
     shape: tuple[int, ...]
     elements: int
+    viewed: bool = False
+    """Forward saves views of it for backward, which keep it alive after stage 3 has released it."""
 
 
 class Visit(NamedTuple):
-    """A module that owns tensors is entered or left, in the order in which DeepSpeed's hooks see it."""
+    """A module is entered or left, in the order in which DeepSpeed's hooks see it."""
 
     enters: bool
     module: int
     tensors: tuple[int, ...]
-    """Indices into the model's tensors."""
+    """Indices into the model's tensors: the module's own, none for many, all below it for a leaf."""
+    backward: bool
+    """Under backward; False for what a checkpointed layer runs again inside it."""
 
 
 class Execution(NamedTuple):
     """The order of one training step: modules entered and left, and gradients becoming ready."""
 
+    modules: tuple[str, ...]
+    """Paths of the modules visited, in the order in which forward first calls them; "" is the root."""
     forward: tuple[Visit, ...]
     backward: tuple[Visit, ...]
     recomputing: tuple[Visit, ...]
@@ -34,6 +39,36 @@ class Execution(NamedTuple):
     """Tensors in the order in which their gradients become ready; those that get none are not here."""
     gradients_stage_3: tuple[int, ...]
     """The same at stage 3, whose own linear function gives weights before biases."""
+    leaves: frozenset[int]
+    """Modules visited as a whole."""
+    subtrees: tuple[tuple[int, ...], ...]
+    """Of each module all tensors below it, where there are leaves: releasing one, DeepSpeed counts them."""
+
+
+class LeafModules(NamedTuple):
+    """Which modules ZeRO-3 takes as a whole: `leaf_module` and stage3_module_granularity_threshold.
+
+    The defaults are those of runtime/zero/leaf_module_config.py.
+    """
+
+    classes: tuple[str, ...] = (
+        "transformers.models.mixtral.modeling_mixtral.MixtralSparseMoeBlock",
+        "transformers.models.qwen2_moe.modeling_qwen2_moe.Qwen2MoeSparseMoeBlock",
+        "transformers.models.qwen3_moe.modeling_qwen3_moe.Qwen3MoeSparseMoeBlock",
+    )
+    """Names of classes, bare or in full."""
+    names: tuple[str, ...] = ()
+    name_suffixes: tuple[str, ...] = ()
+    granularity_threshold: int = 0
+    """Parameters a module, on average, at or under which the outermost module becomes a leaf."""
+
+
+DEFAULT_LEAVES = LeafModules()
+
+
+class Executes(Protocol):
+    def __call__(self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False) -> Execution:
+        """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own."""
 
 
 class Shape(NamedTuple):
@@ -79,13 +114,15 @@ class Model(NamedTuple):
     parameters: int
     """Trainable parameters, tied tensors once: the sum over `tensors`."""
     shape: Shape
-    execution: Callable[[], Execution]
+    execution: Executes
     """Worked out when first asked for."""
     buffers: tuple[tuple[str, int], ...]
     """dtype and elements of each buffer that the model registers (rotary frequencies and the like); dtype
     "training" is that of the parameters, "built" is float32, or that of the parameters under zero.Init."""
     source: str
     """Where tensors and shape come from: a preset, a config.json, or inferred from a count."""
+    config: dict[str, Any] = {}  # noqa: RUF012 (a tuple's default, never changed)
+    """config.json of the model, `model_type` included; empty where nothing stated one."""
     inferred: bool = False
 
     def __hash__(self) -> int:

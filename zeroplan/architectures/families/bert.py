@@ -6,7 +6,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.config import Config
-from zeroplan.architectures.module import Buffer, Embedding, LayerNorm, Linear, Module, ModuleList, Parameter
+from zeroplan.architectures.module import (
+    Activation,
+    Buffer,
+    Dropout,
+    Embedding,
+    GradientCheckpointingLayer,
+    LayerNorm,
+    Linear,
+    Module,
+    ModuleList,
+    Parameter,
+)
 from zeroplan.errors import SpecError
 
 
@@ -47,7 +58,9 @@ class BertConfig(Config):
 class Embeddings(Module):
     """Words, positions and token types, summed and normed."""
 
-    forward_order = ("word_embeddings", "token_type_embeddings", "position_embeddings", "LayerNorm")
+    transformers_class = "Embeddings"
+    forward_order = ("word_embeddings", "token_type_embeddings", "position_embeddings", "LayerNorm", "dropout")
+    takes_gradient = False
 
     def __init__(self, c: BertConfig) -> None:
         super().__init__()
@@ -55,65 +68,108 @@ class Embeddings(Module):
         self.position_embeddings = Embedding(c.max_position_embeddings, c.hidden_size)
         self.token_type_embeddings = Embedding(c.type_vocab_size, c.hidden_size)
         self.LayerNorm = LayerNorm(c.hidden_size)
+        self.dropout = Dropout(c.residual_dropout)
         self.position_ids = Buffer((1, c.max_position_embeddings), "int64")
         self.token_type_ids = Buffer((1, c.max_position_embeddings), "int64")
 
 
 class SelfAttention(Module):
-    def __init__(self, hidden: int) -> None:
+    """The dropout's probability is read, the module never called."""
+
+    transformers_class = "SelfAttention"
+    eager_returns = 1
+    forward_order = ("query", "key", "value")
+    saves_last = True
+
+    def __init__(self, c: BertConfig) -> None:
         super().__init__()
-        self.query = Linear(hidden, hidden, bias=True)
-        self.key = Linear(hidden, hidden, bias=True)
-        self.value = Linear(hidden, hidden, bias=True)
+        self.query = Linear(c.hidden_size, c.hidden_size, bias=True)
+        self.key = Linear(c.hidden_size, c.hidden_size, bias=True)
+        self.value = Linear(c.hidden_size, c.hidden_size, bias=True)
+        self.dropout = Dropout(c.attention_dropout)
 
 
-class NormedOutput(Module):
+class CrossAttention(SelfAttention):
+    transformers_class = "CrossAttention"
+
+
+class Output(Module):
     """norm(dense(x) + residual)."""
 
-    def __init__(self, inputs: int, outputs: int) -> None:
+    transformers_class = "Output"
+    forward_order = ("dense", "dropout", "LayerNorm")
+
+    def __init__(self, c: BertConfig, inputs: int) -> None:
         super().__init__()
-        self.dense = Linear(inputs, outputs, bias=True)
-        self.LayerNorm = LayerNorm(outputs)
+        self.dense = Linear(inputs, c.hidden_size, bias=True)
+        self.LayerNorm = LayerNorm(c.hidden_size)
+        self.dropout = Dropout(c.residual_dropout)
+
+
+class SelfOutput(Output):
+    transformers_class = "SelfOutput"
 
 
 class Attention(Module):
-    def __init__(self, hidden: int) -> None:
+    transformers_class = "Attention"
+    eager_returns = 1
+
+    def __init__(self, c: BertConfig, attention: type[SelfAttention] = SelfAttention) -> None:
         super().__init__()
-        self.self = SelfAttention(hidden)
-        self.output = NormedOutput(hidden, hidden)
+        self.self = attention(c)
+        self.output = SelfOutput(c, c.hidden_size)
 
 
 class Intermediate(Module):
+    transformers_class = "Intermediate"
+
     def __init__(self, hidden: int, ffn: int) -> None:
         super().__init__()
         self.dense = Linear(hidden, ffn, bias=True)
+        self.intermediate_act_fn = Activation()
 
 
-class Layer(Module):
+class Layer(GradientCheckpointingLayer):
     """Attention across to an encoder runs only beside one."""
 
+    transformers_class = "Layer"
     forward_order = ("attention", "intermediate", "output")
 
     def __init__(self, c: BertConfig) -> None:
         super().__init__()
-        self.attention = Attention(c.hidden_size)
+        self.attention = Attention(c)
         if c.add_cross_attention:
-            self.crossattention = Attention(c.hidden_size)
+            self.crossattention = Attention(c, CrossAttention)
         self.intermediate = Intermediate(c.hidden_size, c.ffn)
-        self.output = NormedOutput(c.ffn, c.hidden_size)
+        self.output = Output(c, c.ffn)
 
 
 class Encoder(Module):
+    transformers_class = "Encoder"
+
     def __init__(self, c: BertConfig) -> None:
         super().__init__()
         self.layer = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
 
 
 class Model(Module):
+    transformers_class = "Model"
+    takes_gradient = False
+
     def __init__(self, c: BertConfig) -> None:
         super().__init__()
         self.embeddings = Embeddings(c)
         self.encoder = Encoder(c)
+
+
+class Transform(Module):
+    transformers_class = "PredictionHeadTransform"
+
+    def __init__(self, hidden: int) -> None:
+        super().__init__()
+        self.dense = Linear(hidden, hidden, bias=True)
+        self.transform_act_fn = Activation()
+        self.LayerNorm = LayerNorm(hidden)
 
 
 class Predictions(Module):
@@ -122,11 +178,12 @@ class Predictions(Module):
     Not tied, the bias kept here goes unused and has no gradient.
     """
 
+    transformers_class = "LMPredictionHead"
     forward_order = ("transform", "decoder")
 
     def __init__(self, c: BertConfig, words: Embedding) -> None:
         super().__init__()
-        self.transform = NormedOutput(c.hidden_size, c.hidden_size)
+        self.transform = Transform(c.hidden_size)
         self.decoder = Linear(c.hidden_size, c.vocab_size, bias=True)
         self.bias = Parameter(c.vocab_size)
         if c.tie_word_embeddings:
@@ -134,12 +191,17 @@ class Predictions(Module):
 
 
 class Heads(Module):
+    transformers_class = "OnlyMLMHead"
+
     def __init__(self, c: BertConfig, words: Embedding) -> None:
         super().__init__()
         self.predictions = Predictions(c, words)
 
 
 class LMHeadModel(Module):
+    transformers_class = "LMHeadModel"
+    takes_gradient = False
+
     def __init__(self, c: BertConfig) -> None:
         super().__init__()
         self.bert = Model(c)

@@ -6,9 +6,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.config import Config
-from zeroplan.architectures.families.gpt2 import LMHeadModel
-from zeroplan.architectures.families.gpt_neox import MLP
-from zeroplan.architectures.module import Embedding, LayerNorm, Linear, Module, ModuleList
+from zeroplan.architectures.families.gpt2 import CausalLM
+from zeroplan.architectures.module import (
+    Activation,
+    Dropout,
+    Embedding,
+    GradientCheckpointingLayer,
+    LayerNorm,
+    Linear,
+    Module,
+    ModuleList,
+)
 
 
 @dataclass(kw_only=True)
@@ -41,23 +49,49 @@ class BloomConfig(Config):
 
 
 class Attention(Module):
+    """A dropout that is a function, not a module, ends it."""
+
+    transformers_class = "Attention"
+    returns = 2
+    forward_order = ("query_key_value", "attention_dropout", "dense")
+
     def __init__(self, c: BloomConfig) -> None:
         super().__init__()
         self.query_key_value = Linear(c.hidden_size, 3 * c.hidden_size, bias=True)
         self.dense = Linear(c.hidden_size, c.hidden_size, bias=True)
+        self.attention_dropout = Dropout(c.attention_dropout)
+        self.saves_last = c.residual_dropout > 0
 
 
-class Block(Module):
+class MLP(Module):
+    """A dropout that is a function, not a module, ends it."""
+
+    transformers_class = "MLP"
+
+    def __init__(self, c: BloomConfig) -> None:
+        super().__init__()
+        self.dense_h_to_4h = Linear(c.hidden_size, c.ffn, bias=True)
+        self.gelu_impl = Activation()
+        self.dense_4h_to_h = Linear(c.ffn, c.hidden_size, bias=True)
+        self.saves_last = c.residual_dropout > 0
+
+
+class Block(GradientCheckpointingLayer):
+    transformers_class = "Block"
+    returns = 2
+
     def __init__(self, c: BloomConfig) -> None:
         super().__init__()
         self.input_layernorm = LayerNorm(c.hidden_size)
         self.self_attention = Attention(c)
         self.post_attention_layernorm = LayerNorm(c.hidden_size)
-        self.mlp = MLP(c.hidden_size, c.ffn)
-        self.saves_last = c.residual_dropout > 0
+        self.mlp = MLP(c)
 
 
 class Transformer(Module):
+    transformers_class = "Model"
+    takes_gradient = False
+
     def __init__(self, c: BloomConfig) -> None:
         super().__init__()
         self.word_embeddings = Embedding(c.vocab_size, c.hidden_size)
@@ -68,4 +102,4 @@ class Transformer(Module):
 
 def build(c: BloomConfig) -> Module:
     transformer = Transformer(c)
-    return LMHeadModel(c, transformer, transformer.word_embeddings)
+    return CausalLM(c, transformer, transformer.word_embeddings)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.families.deepseek_v3 import LatentConfig, latent_layer
+from zeroplan.architectures.families.deepseek_v3 import LatentConfig, PlainRouter, SparseBlock, latent_layer
 from zeroplan.architectures.families.llama import CausalLM, Decoder
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.moe import Router
 
 
 @dataclass(kw_only=True)
@@ -36,6 +35,11 @@ class DeepseekV2Config(LatentConfig):
         self.head_dim = self.qk_rope_head_dim
 
 
+class PlainSparseBlock(SparseBlock):
+    transformers_class = "Moe"
+    router = PlainRouter
+
+
 def build(c: DeepseekV2Config) -> Module:
-    layers = [latent_layer(c, index, Router) for index in range(c.num_hidden_layers)]
+    layers = [latent_layer(c, index, PlainSparseBlock) for index in range(c.num_hidden_layers)]
     return CausalLM(c, Decoder(c, layers))

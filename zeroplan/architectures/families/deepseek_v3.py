@@ -81,7 +81,14 @@ class DeepseekV3Config(LatentConfig):
 
 
 class LatentAttention(Module):
-    """Queries by way of q_lora_rank (straight where null), keys and values by way of kv_lora_rank."""
+    """Queries by way of q_lora_rank (straight where null), keys and values by way of kv_lora_rank.
+
+    Its input comes under a name, not by position.
+    """
+
+    transformers_class = "Attention"
+    eager_returns = 1
+    takes_gradient = False
 
     def __init__(self, c: LatentConfig) -> None:
         super().__init__()
@@ -99,7 +106,11 @@ class LatentAttention(Module):
         self.o_proj = Linear(heads * c.v_head_dim, c.hidden_size, bias=c.attention_bias)
 
 
-class BalancedRouter(Router):
+class PlainRouter(Router):
+    transformers_class = "TopkRouter"
+
+
+class BalancedRouter(PlainRouter):
     """Its correction bias balances the load; it is updated outside of the gradient, hence a buffer."""
 
     def __init__(self, experts: int, hidden: int) -> None:
@@ -110,23 +121,25 @@ class BalancedRouter(Router):
 class SparseBlock(Module):
     """Routed experts, their router, and the shared experts as one MLP."""
 
+    transformers_class = "MoE"
     forward_order = ("gate", "experts", "shared_experts")
+    router: ClassVar[type[Router]] = BalancedRouter
 
-    def __init__(self, c: LatentConfig, router: type[Router]) -> None:
+    def __init__(self, c: LatentConfig) -> None:
         super().__init__()
         self.experts = Experts(c.num_experts, c.hidden_size, c.moe_intermediate_size)
-        self.gate = router(c.num_experts, c.hidden_size)
+        self.gate = self.router(c.num_experts, c.hidden_size)
         shared = c.moe_intermediate_size * c.n_shared_experts
         self.shared_experts = GatedMLP(c.hidden_size, shared, bias=c.mlp_bias)
 
 
-def latent_layer(c: LatentConfig, index: int, router: type[Router]) -> Module:
+def latent_layer(c: LatentConfig, index: int, block: type[SparseBlock]) -> Module:
     """The first layers, first_k_dense_replace of them, have a dense MLP."""
     dense = index < c.first_k_dense_replace
-    mlp = GatedMLP(c.hidden_size, c.ffn, bias=c.mlp_bias) if dense else SparseBlock(c, router)
+    mlp = GatedMLP(c.hidden_size, c.ffn, bias=c.mlp_bias) if dense else block(c)
     return Layer(c, LatentAttention(c), mlp)
 
 
 def build(c: DeepseekV3Config) -> Module:
-    layers = [latent_layer(c, index, BalancedRouter) for index in range(c.num_hidden_layers)]
+    layers = [latent_layer(c, index, SparseBlock) for index in range(c.num_hidden_layers)]
     return CausalLM(c, Decoder(c, layers))

@@ -5,8 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.families.gpt2 import LMHeadModel
-from zeroplan.architectures.module import Embedding, LayerNorm, Linear, Module, ModuleList
+from zeroplan.architectures.families.gpt2 import CausalLM
+from zeroplan.architectures.module import (
+    Activation,
+    Dropout,
+    Embedding,
+    GradientCheckpointingLayer,
+    LayerNorm,
+    Linear,
+    Module,
+    ModuleList,
+)
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 
 
@@ -63,31 +72,45 @@ class FalconConfig(RotaryConfig):
 class FalconLinear(Linear):
     """x @ W.T + b, written out: DeepSpeed does not replace it."""
 
+    transformers_class = "Linear"
     calls_linear = False
+    saves_views = True
 
 
 class Attention(Module):
     """Queries, keys and values from one matrix, in the groups that the layout asks for."""
+
+    transformers_class = "Attention"
+    eager_returns = 1
+    forward_order = ("query_key_value", "dense")
 
     def __init__(self, c: FalconConfig) -> None:
         super().__init__()
         fused = (c.num_attention_heads + 2 * c.kv_heads) * c.head_width
         self.query_key_value = FalconLinear(c.hidden_size, fused, bias=bool(c.bias))
         self.dense = FalconLinear(c.hidden_size, c.hidden_size, bias=bool(c.bias))
+        self.attention_dropout = Dropout(c.attention_dropout)
+        if c.alibi:
+            self.eager_order = ("query_key_value", "attention_dropout", "dense")
 
 
 class MLP(Module):
     """Named as GPT-NeoX's."""
 
+    transformers_class = "MLP"
+
     def __init__(self, hidden: int, ffn: int, *, bias: bool) -> None:
         super().__init__()
         self.dense_h_to_4h = FalconLinear(hidden, ffn, bias=bias)
+        self.act = Activation()
         self.dense_4h_to_h = FalconLinear(ffn, hidden, bias=bias)
 
 
-class Layer(Module):
+class Layer(GradientCheckpointingLayer):
     """One norm or two for attention and MLP side by side; two, in this order, for one after the other."""
 
+    transformers_class = "DecoderLayer"
+    eager_returns = 1
     forward_order = (
         "ln_attn", "ln_mlp", "input_layernorm", "self_attention", "post_attention_layernorm", "mlp",
     )  # fmt: skip
@@ -110,6 +133,10 @@ class Layer(Module):
 class Transformer(Module):
     """The rotary frequencies are there even where ALiBi takes their place."""
 
+    transformers_class = "Model"
+    forward_order = ("word_embeddings", "rotary_emb", "h", "ln_f")
+    takes_gradient = False
+
     def __init__(self, c: FalconConfig) -> None:
         super().__init__()
         self.word_embeddings = Embedding(c.vocab_size, c.hidden_size)
@@ -120,4 +147,4 @@ class Transformer(Module):
 
 def build(c: FalconConfig) -> Module:
     transformer = Transformer(c)
-    return LMHeadModel(c, transformer, transformer.word_embeddings)
+    return CausalLM(c, transformer, transformer.word_embeddings)

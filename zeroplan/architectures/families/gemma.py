@@ -35,6 +35,8 @@ class GemmaConfig(RotaryConfig):
 class ScaledEmbedding(Embedding):
     """An embedding whose output is multiplied by a scalar kept as a buffer."""
 
+    transformers_class = "TextScaledWordEmbedding"
+
     def __init__(self, rows: int, width: int) -> None:
         super().__init__(rows, width)
         self.embed_scale = Buffer((), "float32")

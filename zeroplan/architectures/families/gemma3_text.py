@@ -85,6 +85,16 @@ class Gemma3TextConfig(RotaryConfig):
             raise SpecError(place, "use_bidirectional_attention without sliding_window", "a sliding_window")
 
 
+class TextDecoder(Decoder):
+    """The frequencies are asked for once for each kind of layer."""
+
+    transformers_class = "TextModel"
+
+    def __init__(self, c: Gemma3TextConfig, layers: list[Module]) -> None:
+        super().__init__(c, layers, embedding=ScaledEmbedding)
+        self.forward_order = ("embed_tokens", *("rotary_emb" for _ in c.ropes()), "layers", "norm")
+
+
 class LateNormedAttention(NormedAttention):
     """All three projections, then the norms."""
 
@@ -96,4 +106,4 @@ def build(c: Gemma3TextConfig) -> Module:
         FourNormLayer(c, LateNormedAttention(c, bias=c.attention_bias), GatedMLP(c.hidden_size, c.ffn))
         for _ in range(c.num_hidden_layers)
     ]
-    return CausalLM(c, Decoder(c, layers, embedding=ScaledEmbedding))
+    return CausalLM(c, TextDecoder(c, layers))

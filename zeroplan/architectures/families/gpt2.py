@@ -8,7 +8,16 @@ from typing import ClassVar
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
-from zeroplan.architectures.module import Conv1D, Embedding, LayerNorm, Module, ModuleList
+from zeroplan.architectures.module import (
+    Activation,
+    Conv1D,
+    Dropout,
+    Embedding,
+    GradientCheckpointingLayer,
+    LayerNorm,
+    Module,
+    ModuleList,
+)
 
 GPT_NAMES = {
     "hidden_size": ("n_embd", "hidden_size"),
@@ -59,24 +68,38 @@ class GPT2Config(GPTConfig):
 class Attention(Module):
     """Queries, keys and values from one matrix; across to an encoder, the queries have their own."""
 
+    transformers_class = "Attention"
+    eager_returns = 1
+    forward_order = ("c_attn", "c_proj", "resid_dropout")
+
     def __init__(self, c: GPT2Config, *, cross: bool = False) -> None:
         super().__init__()
         self.c_attn = Conv1D(c.hidden_size, (2 if cross else 3) * c.hidden_size)
         if cross:
             self.q_attn = Conv1D(c.hidden_size, c.hidden_size)
         self.c_proj = Conv1D(c.hidden_size, c.hidden_size)
+        self.attn_dropout = Dropout(c.attention_dropout)
+        self.resid_dropout = Dropout(c.residual_dropout)
+        if c.reorder_and_upcast_attn:
+            self.eager_order = ("c_attn", "attn_dropout", "c_proj", "resid_dropout")
 
 
 class MLP(Module):
+    transformers_class = "MLP"
+    forward_order = ("c_fc", "act", "c_proj", "dropout")
+
     def __init__(self, c: GPT2Config) -> None:
         super().__init__()
         self.c_fc = Conv1D(c.hidden_size, c.ffn)
         self.c_proj = Conv1D(c.ffn, c.hidden_size)
+        self.act = Activation()
+        self.dropout = Dropout(c.residual_dropout)
 
 
-class Block(Module):
+class Block(GradientCheckpointingLayer):
     """Attention across to an encoder runs only beside one."""
 
+    transformers_class = "Block"
     forward_order = ("ln_1", "attn", "ln_2", "mlp")
 
     def __init__(self, c: GPT2Config) -> None:
@@ -88,28 +111,38 @@ class Block(Module):
             self.crossattention = Attention(c, cross=True)
             self.ln_cross_attn = LayerNorm(c.hidden_size)
         self.mlp = MLP(c)
-        self.saves_last = c.residual_dropout > 0
 
 
 class Transformer(Module):
     """Token and position embeddings, the blocks, a final norm."""
+
+    transformers_class = "Model"
+    takes_gradient = False
 
     def __init__(self, c: Config, block: Callable[[], Module]) -> None:
         super().__init__()
         assert c.max_position_embeddings is not None
         self.wte = Embedding(c.vocab_size, c.hidden_size)
         self.wpe = Embedding(c.max_position_embeddings, c.hidden_size)
+        self.drop = Dropout(c.embedding_dropout)
         self.h = ModuleList(block() for _ in range(c.num_hidden_layers))
         self.ln_f = LayerNorm(c.hidden_size)
 
 
-class LMHeadModel(Module):
+class CausalLM(Module):
     """`transformer` and `lm_head`."""
+
+    transformers_class = "ForCausalLM"
+    takes_gradient = False
 
     def __init__(self, c: Config, transformer: Module, embedding: Embedding, *, bias: bool = False) -> None:
         super().__init__()
         self.transformer = transformer
         self.lm_head = Head(c, embedding, bias=bias)
+
+
+class LMHeadModel(CausalLM):
+    transformers_class = "LMHeadModel"
 
 
 def build(c: GPT2Config) -> Module:

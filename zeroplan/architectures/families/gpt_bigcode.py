@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zeroplan.architectures.families.gpt2 import GPTConfig, LMHeadModel, Transformer
-from zeroplan.architectures.module import Buffer, LayerNorm, Linear, Module
+from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig, Transformer
+from zeroplan.architectures.module import (
+    Activation,
+    Buffer,
+    Dropout,
+    GradientCheckpointingLayer,
+    LayerNorm,
+    Linear,
+    Module,
+)
 from zeroplan.errors import SpecError
 
 
@@ -36,6 +44,10 @@ class GPTBigCodeConfig(GPTConfig):
 class Attention(Module):
     """Queries of all heads, keys and values of the key-value heads, from one matrix."""
 
+    transformers_class = "Attention"
+    eager_returns = 1
+    forward_order = ("c_attn", "c_proj", "resid_dropout")
+
     def __init__(self, c: GPTBigCodeConfig, *, cross: bool = False) -> None:
         super().__init__()
         fused = 2 * c.hidden_size if cross else c.hidden_size + 2 * c.kv_heads * c.head_width
@@ -43,18 +55,25 @@ class Attention(Module):
         if cross:
             self.q_attn = Linear(c.hidden_size, c.hidden_size, bias=True)
         self.c_proj = Linear(c.hidden_size, c.hidden_size, bias=True)
+        self.resid_dropout = Dropout(c.residual_dropout)
 
 
 class MLP(Module):
-    def __init__(self, hidden: int, ffn: int, *, bias: bool = True) -> None:
+    transformers_class = "MLP"
+    forward_order = ("c_fc", "act", "c_proj", "dropout")
+
+    def __init__(self, c: GPTBigCodeConfig) -> None:
         super().__init__()
-        self.c_fc = Linear(hidden, ffn, bias=bias)
-        self.c_proj = Linear(ffn, hidden, bias=bias)
+        self.c_fc = Linear(c.hidden_size, c.ffn, bias=True)
+        self.c_proj = Linear(c.ffn, c.hidden_size, bias=True)
+        self.act = Activation()
+        self.dropout = Dropout(c.residual_dropout)
 
 
-class Block(Module):
+class Block(GradientCheckpointingLayer):
     """Attention across to an encoder runs only beside one."""
 
+    transformers_class = "Block"
     forward_order = ("ln_1", "attn", "ln_2", "mlp")
 
     def __init__(self, c: GPTBigCodeConfig) -> None:
@@ -65,8 +84,7 @@ class Block(Module):
         if c.add_cross_attention:
             self.crossattention = Attention(c, cross=True)
             self.ln_cross_attn = LayerNorm(c.hidden_size)
-        self.mlp = MLP(c.hidden_size, c.ffn)
-        self.saves_last = c.residual_dropout > 0
+        self.mlp = MLP(c)
 
 
 class MaskedTransformer(Transformer):
@@ -79,4 +97,4 @@ class MaskedTransformer(Transformer):
 
 def build(c: GPTBigCodeConfig) -> Module:
     transformer = MaskedTransformer(c)
-    return LMHeadModel(c, transformer, transformer.wte)
+    return CausalLM(c, transformer, transformer.wte)

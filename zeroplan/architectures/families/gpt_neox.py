@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.families.llama import Head
-from zeroplan.architectures.module import Embedding, LayerNorm, Linear, Module, ModuleList
+from zeroplan.architectures.module import (
+    Activation,
+    Dropout,
+    Embedding,
+    GradientCheckpointingLayer,
+    LayerNorm,
+    Linear,
+    Module,
+    ModuleList,
+)
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 
 
@@ -49,6 +58,9 @@ class GPTNeoXConfig(RotaryConfig):
 class Attention(Module):
     """Queries, keys and values of one head lie together in query_key_value."""
 
+    transformers_class = "Attention"
+    eager_returns = 1
+
     def __init__(self, c: GPTNeoXConfig) -> None:
         super().__init__()
         self.query_key_value = Linear(c.hidden_size, 3 * c.hidden_size, bias=c.attention_bias)
@@ -56,30 +68,44 @@ class Attention(Module):
 
 
 class MLP(Module):
-    def __init__(self, hidden: int, ffn: int, *, bias: bool = True) -> None:
+    transformers_class = "MLP"
+    forward_order = ("dense_h_to_4h", "act", "dense_4h_to_h")
+
+    def __init__(self, c: GPTNeoXConfig) -> None:
         super().__init__()
-        self.dense_h_to_4h = Linear(hidden, ffn, bias=bias)
-        self.dense_4h_to_h = Linear(ffn, hidden, bias=bias)
+        self.dense_h_to_4h = Linear(c.hidden_size, c.ffn, bias=True)
+        self.dense_4h_to_h = Linear(c.ffn, c.hidden_size, bias=True)
+        self.act = Activation()
 
 
-class Layer(Module):
+class Layer(GradientCheckpointingLayer):
     """The norms are registered before what they feed."""
 
-    forward_order = ("input_layernorm", "attention", "post_attention_layernorm", "mlp")
+    transformers_class = "Layer"
+    forward_order = (
+        "input_layernorm", "attention", "post_attention_dropout",
+        "post_attention_layernorm", "mlp", "post_mlp_dropout",
+    )  # fmt: skip
 
     def __init__(self, c: GPTNeoXConfig) -> None:
         super().__init__()
         self.input_layernorm = LayerNorm(c.hidden_size)
         self.post_attention_layernorm = LayerNorm(c.hidden_size)
+        self.post_attention_dropout = Dropout(c.residual_dropout)
+        self.post_mlp_dropout = Dropout(c.residual_dropout)
         self.attention = Attention(c)
-        self.mlp = MLP(c.hidden_size, c.ffn)
-        self.saves_last = c.residual_dropout > 0
+        self.mlp = MLP(c)
 
 
 class Decoder(Module):
+    transformers_class = "Model"
+    forward_order = ("embed_in", "emb_dropout", "rotary_emb", "layers", "final_layer_norm")
+    takes_gradient = False
+
     def __init__(self, c: GPTNeoXConfig) -> None:
         super().__init__()
         self.embed_in = Embedding(c.vocab_size, c.hidden_size)
+        self.emb_dropout = Dropout(c.residual_dropout)
         self.layers = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
         self.final_layer_norm = LayerNorm(c.hidden_size)
         self.rotary_emb = RotaryEmbedding(c)
@@ -87,6 +113,9 @@ class Decoder(Module):
 
 class CausalLM(Module):
     """`gpt_neox` and `lm_head` (embed_out, before transformers 5)."""
+
+    transformers_class = "ForCausalLM"
+    takes_gradient = False
 
     def __init__(self, c: GPTNeoXConfig) -> None:
         super().__init__()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, Layer
+from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
 from zeroplan.architectures.module import Module, Parameter
-from zeroplan.architectures.moe import MoEConfig, Router
+from zeroplan.architectures.moe import MoEConfig, Router, SparseDecoder
 
 
 @dataclass(kw_only=True)
@@ -57,13 +57,9 @@ def yarn() -> dict[str, Any]:
 
 
 class SinkAttention(Attention):
-    """Attention with one more logit a head, which takes weight and gives nothing.
-
-    Its input comes under a name, not by position.
-    """
+    """Attention with one more logit a head, which takes weight and gives nothing."""
 
     forward_order = ("q_proj", "k_proj", "v_proj", "sinks", "o_proj")
-    takes_gradient = False
 
     def __init__(self, c: GptOssConfig) -> None:
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
@@ -79,10 +75,11 @@ class BiasedRouter(Router):
 class BiasedExperts(Module):
     """[experts, in, out], unlike the other families', with a bias for each product.
 
-    The biases of the experts chosen are picked before the products (transformers' experts_implementation
-    grouped_mm, the default).
+    The biases of the experts chosen are picked before the products.
     """
 
+    transformers_class = "Experts"
+    saves_last = True
     forward_order = ("gate_up_proj_bias", "gate_up_proj", "down_proj_bias", "down_proj")
 
     def __init__(self, experts: int, hidden: int, ffn: int) -> None:
@@ -96,6 +93,9 @@ class BiasedExperts(Module):
 class SparseBlock(Module):
     """The router, then the experts."""
 
+    transformers_class = "MLP"
+    returns = 2
+
     def __init__(self, c: GptOssConfig) -> None:
         super().__init__()
         self.router = BiasedRouter(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
@@ -104,4 +104,4 @@ class SparseBlock(Module):
 
 def build(c: GptOssConfig) -> Module:
     layers: list[Module] = [Layer(c, SinkAttention(c), SparseBlock(c)) for _ in range(c.num_hidden_layers)]
-    return CausalLM(c, Decoder(c, layers))
+    return CausalLM(c, SparseDecoder(c, layers))

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zeroplan.architectures.families.gpt2 import GPTConfig, LMHeadModel
-from zeroplan.architectures.module import Buffer, Embedding, LayerNorm, Linear, Module, ModuleList
+from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig
+from zeroplan.architectures.module import (
+    Activation,
+    Buffer,
+    Dropout,
+    Embedding,
+    GradientCheckpointingLayer,
+    LayerNorm,
+    Linear,
+    Module,
+    ModuleList,
+)
 
 
 @dataclass(kw_only=True)
@@ -23,12 +33,20 @@ class GPTJConfig(GPTConfig):
 
 
 class Attention(Module):
-    """Keys, values and queries registered in this order; sines and cosines of all positions as a buffer."""
+    """Keys, values and queries registered in this order; sines and cosines of all positions as a buffer.
 
-    forward_order = ("q_proj", "k_proj", "v_proj", "out_proj")
+    Its input comes under a name, not by position.
+    """
+
+    transformers_class = "Attention"
+    returns = 2
+    forward_order = ("q_proj", "k_proj", "v_proj", "attn_dropout", "out_proj", "resid_dropout")
+    takes_gradient = False
 
     def __init__(self, c: GPTJConfig) -> None:
         super().__init__()
+        self.attn_dropout = Dropout(c.attention_dropout)
+        self.resid_dropout = Dropout(c.residual_dropout)
         self.k_proj = Linear(c.hidden_size, c.hidden_size, bias=False)
         self.v_proj = Linear(c.hidden_size, c.hidden_size, bias=False)
         self.q_proj = Linear(c.hidden_size, c.hidden_size, bias=False)
@@ -37,29 +55,40 @@ class Attention(Module):
 
 
 class MLP(Module):
+    transformers_class = "MLP"
+    forward_order = ("fc_in", "act", "fc_out", "dropout")
+
     def __init__(self, c: GPTJConfig) -> None:
         super().__init__()
         self.fc_in = Linear(c.hidden_size, c.ffn, bias=True)
         self.fc_out = Linear(c.ffn, c.hidden_size, bias=True)
+        self.act = Activation()
+        self.dropout = Dropout(c.residual_dropout)
 
 
-class Block(Module):
+class Block(GradientCheckpointingLayer):
     """x + attention(norm(x)) + mlp(norm(x))."""
+
+    transformers_class = "Block"
+    returns = 2
 
     def __init__(self, c: GPTJConfig) -> None:
         super().__init__()
         self.ln_1 = LayerNorm(c.hidden_size)
         self.attn = Attention(c)
         self.mlp = MLP(c)
-        self.saves_last = c.residual_dropout > 0
 
 
 class Transformer(Module):
     """Without position embeddings: the attention turns queries and keys instead."""
 
+    transformers_class = "Model"
+    takes_gradient = False
+
     def __init__(self, c: GPTJConfig) -> None:
         super().__init__()
         self.wte = Embedding(c.vocab_size, c.hidden_size)
+        self.drop = Dropout(c.embedding_dropout)
         self.h = ModuleList(Block(c) for _ in range(c.num_hidden_layers))
         self.ln_f = LayerNorm(c.hidden_size)
 
@@ -67,4 +96,4 @@ class Transformer(Module):
 def build(c: GPTJConfig) -> Module:
     """The head's bias is its own even where its weight is tied."""
     transformer = Transformer(c)
-    return LMHeadModel(c, transformer, transformer.wte, bias=True)
+    return CausalLM(c, transformer, transformer.wte, bias=True)

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.config import Config
-from zeroplan.architectures.module import Embedding, Linear, Module, ModuleList, RMSNorm
+from zeroplan.architectures.module import (
+    Activation,
+    Embedding,
+    GradientCheckpointingLayer,
+    Linear,
+    Module,
+    ModuleList,
+    RMSNorm,
+)
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 
 
@@ -36,7 +44,14 @@ class LlamaConfig(RotaryConfig):
 
 
 class Attention(Module):
-    """q, k, v and o projections; the query width is heads × head_dim, which may differ from hidden_size."""
+    """q, k, v and o projections; the query width is heads × head_dim, which may differ from hidden_size.
+
+    Its input comes under a name, not by position.
+    """
+
+    transformers_class = "Attention"
+    eager_returns = 1
+    takes_gradient = False
 
     def __init__(self, c: Config, *, qkv_bias: bool, o_bias: bool) -> None:
         super().__init__()
@@ -50,16 +65,21 @@ class Attention(Module):
 class GatedMLP(Module):
     """down(act(gate(x)) · up(x))."""
 
+    transformers_class = "MLP"
+    forward_order = ("gate_proj", "act_fn", "up_proj", "down_proj")
+
     def __init__(self, hidden: int, ffn: int, *, bias: bool = False) -> None:
         super().__init__()
         self.gate_proj = Linear(hidden, ffn, bias=bias)
         self.up_proj = Linear(hidden, ffn, bias=bias)
         self.down_proj = Linear(ffn, hidden, bias=bias)
+        self.act_fn = Activation()
 
 
-class Layer(Module):
+class Layer(GradientCheckpointingLayer):
     """Attention and MLP, each after its own norm; what the families put into the two differs."""
 
+    transformers_class = "DecoderLayer"
     forward_order: tuple[str, ...] = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")
 
     def __init__(self, c: Config, self_attn: Module, mlp: Module, norm: Callable[[int], Module] = RMSNorm) -> None:
@@ -68,11 +88,14 @@ class Layer(Module):
         self.mlp = mlp
         self.input_layernorm = norm(c.hidden_size)
         self.post_attention_layernorm = norm(c.hidden_size)
-        self.saves_last = bool(c.residual_dropout)
 
 
 class Decoder(Module):
     """Token embedding, the layers, a final norm, rotary frequencies: `model` of most families."""
+
+    transformers_class = "Model"
+    forward_order: tuple[str, ...] = ("embed_tokens", "rotary_emb", "layers", "norm")
+    takes_gradient = False
 
     def __init__(
         self,
@@ -99,6 +122,9 @@ class Head(Linear):
 
 class CausalLM(Module):
     """`model` and `lm_head`."""
+
+    transformers_class = "ForCausalLM"
+    takes_gradient = False
 
     def __init__(self, c: Config, model: Decoder) -> None:
         super().__init__()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, Layer
+from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.moe import Experts, MoEConfig, Router
+from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
 
 
 @dataclass(kw_only=True)
@@ -37,6 +37,8 @@ class MixtralConfig(MoEConfig):
 class SparseBlock(Module):
     """The router, then the experts."""
 
+    transformers_class = "SparseMoeBlock"
+
     def __init__(self, c: MixtralConfig) -> None:
         super().__init__()
         self.gate = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
@@ -47,4 +49,4 @@ def build(c: MixtralConfig) -> Module:
     layers: list[Module] = [
         Layer(c, Attention(c, qkv_bias=False, o_bias=False), SparseBlock(c)) for _ in range(c.num_hidden_layers)
     ]
-    return CausalLM(c, Decoder(c, layers))
+    return CausalLM(c, SparseDecoder(c, layers))

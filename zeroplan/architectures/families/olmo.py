@@ -33,6 +33,8 @@ class OlmoConfig(RotaryConfig):
 class PlainNorm(LayerNorm):
     """LayerNorm without weight and bias."""
 
+    transformers_class = "LayerNorm"
+
     def __init__(self, width: int) -> None:
         super().__init__(width, affine=False)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP
-from zeroplan.architectures.module import Module, RMSNorm
+from zeroplan.architectures.module import GradientCheckpointingLayer, Module, RMSNorm
 from zeroplan.architectures.rope import RotaryConfig
 
 
@@ -40,9 +40,10 @@ class WideNormedAttention(Attention):
         self.k_norm = RMSNorm(c.kv_heads * c.head_width)
 
 
-class Layer(Module):
+class Layer(GradientCheckpointingLayer):
     """x + norm(attention(x)), then x + norm(mlp(x))."""
 
+    transformers_class = "DecoderLayer"
     forward_order = ("self_attn", "post_attention_layernorm", "mlp", "post_feedforward_layernorm")
 
     def __init__(self, c: Olmo2Config) -> None:

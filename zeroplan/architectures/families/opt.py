@@ -7,7 +7,15 @@ from typing import ClassVar
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
-from zeroplan.architectures.module import Embedding, LayerNorm, Linear, Module, ModuleList
+from zeroplan.architectures.module import (
+    Activation,
+    Embedding,
+    GradientCheckpointingLayer,
+    LayerNorm,
+    Linear,
+    Module,
+    ModuleList,
+)
 
 POSITION_OFFSET = 2
 
@@ -46,10 +54,17 @@ class OPTConfig(Config):
             self.word_embed_proj_dim = self.hidden_size
 
 
-class Attention(Module):
-    """Keys, values and queries are registered in this order."""
+class PositionalEmbedding(Embedding):
+    transformers_class = "LearnedPositionalEmbedding"
 
+
+class Attention(Module):
+    """Keys, values and queries are registered in this order. Its input comes under a name, not by position."""
+
+    transformers_class = "Attention"
+    eager_returns = 1
     forward_order = ("q_proj", "k_proj", "v_proj", "out_proj")
+    takes_gradient = False
 
     def __init__(self, c: OPTConfig) -> None:
         super().__init__()
@@ -59,35 +74,42 @@ class Attention(Module):
         self.out_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
 
 
-class Layer(Module):
+class Layer(GradientCheckpointingLayer):
     """The MLP's two matrices are the layer's own; each norm comes before its half or after it."""
+
+    transformers_class = "DecoderLayer"
 
     def __init__(self, c: OPTConfig) -> None:
         super().__init__()
         self.self_attn = Attention(c)
+        self.activation_fn = Activation()
         self.self_attn_layer_norm = LayerNorm(c.hidden_size, affine=c.layer_norm_elementwise_affine)
         self.fc1 = Linear(c.hidden_size, c.ffn, bias=c.enable_bias)
         self.fc2 = Linear(c.ffn, c.hidden_size, bias=c.enable_bias)
         self.final_layer_norm = LayerNorm(c.hidden_size, affine=c.layer_norm_elementwise_affine)
         if c.do_layer_norm_before:
-            self.forward_order = ("self_attn_layer_norm", "self_attn", "final_layer_norm", "fc1", "fc2")
+            norms_first = ("self_attn_layer_norm", "self_attn", "final_layer_norm", "fc1", "activation_fn", "fc2")
+            self.forward_order = norms_first
             self.saves_last = c.residual_dropout > 0
         else:
-            self.forward_order = ("self_attn", "self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
+            norms_last = ("self_attn", "self_attn_layer_norm", "fc1", "activation_fn", "fc2", "final_layer_norm")
+            self.forward_order = norms_last
 
 
 class Decoder(Module):
     """Where word_embed_proj_dim differs from hidden_size, two matrices lead in and out."""
 
+    transformers_class = "Decoder"
     forward_order = (
         "embed_tokens", "embed_positions", "project_in", "layers", "final_layer_norm", "project_out",
     )  # fmt: skip
+    takes_gradient = False
 
     def __init__(self, c: OPTConfig) -> None:
         super().__init__()
         assert c.word_embed_proj_dim is not None
         self.embed_tokens = Embedding(c.vocab_size, c.word_embed_proj_dim)
-        self.embed_positions = Embedding(c.max_position_embeddings + POSITION_OFFSET, c.hidden_size)
+        self.embed_positions = PositionalEmbedding(c.max_position_embeddings + POSITION_OFFSET, c.hidden_size)
         if c.word_embed_proj_dim != c.hidden_size:
             self.project_out = Linear(c.hidden_size, c.word_embed_proj_dim, bias=False)
             self.project_in = Linear(c.word_embed_proj_dim, c.hidden_size, bias=False)
@@ -97,12 +119,20 @@ class Decoder(Module):
 
 
 class Model(Module):
+    """Passed over: the head takes what its decoder returns."""
+
+    transformers_class = "Model"
+    called = False
+
     def __init__(self, c: OPTConfig) -> None:
         super().__init__()
         self.decoder = Decoder(c)
 
 
 class CausalLM(Module):
+    transformers_class = "ForCausalLM"
+    takes_gradient = False
+
     def __init__(self, c: OPTConfig) -> None:
         super().__init__()
         self.model = Model(c)

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.families.llama import Head
-from zeroplan.architectures.module import Embedding, LayerNorm, Linear, Module, ModuleList
+from zeroplan.architectures.module import (
+    Activation,
+    Dropout,
+    Embedding,
+    GradientCheckpointingLayer,
+    LayerNorm,
+    Linear,
+    Module,
+    ModuleList,
+)
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 
 
@@ -38,9 +47,15 @@ class PhiConfig(RotaryConfig):
 
 
 class Attention(Module):
-    """Grouped keys and values; the norms of queries and keys have hidden_size / heads entries."""
+    """Grouped keys and values; the norms of queries and keys have hidden_size / heads entries.
 
+    Its input comes under a name, not by position.
+    """
+
+    transformers_class = "Attention"
+    eager_returns = 1
     forward_order = ("q_proj", "k_proj", "v_proj", "q_layernorm", "k_layernorm", "dense")
+    takes_gradient = False
 
     def __init__(self, c: PhiConfig) -> None:
         super().__init__()
@@ -55,35 +70,48 @@ class Attention(Module):
 
 
 class MLP(Module):
+    transformers_class = "MLP"
+    forward_order = ("fc1", "activation_fn", "fc2")
+
     def __init__(self, c: PhiConfig) -> None:
         super().__init__()
+        self.activation_fn = Activation()
         self.fc1 = Linear(c.hidden_size, c.ffn, bias=True)
         self.fc2 = Linear(c.ffn, c.hidden_size, bias=True)
 
 
-class Layer(Module):
-    """x + attention(norm(x)) + mlp(norm(x)), one norm for both."""
+class Layer(GradientCheckpointingLayer):
+    """x + dropout(attention(norm(x))) + dropout(mlp(norm(x))), one norm and one dropout for both."""
 
-    forward_order = ("input_layernorm", "self_attn", "mlp")
+    transformers_class = "DecoderLayer"
+    forward_order = ("input_layernorm", "self_attn", "resid_dropout", "mlp", "resid_dropout")
 
     def __init__(self, c: PhiConfig) -> None:
         super().__init__()
         self.self_attn = Attention(c)
         self.mlp = MLP(c)
         self.input_layernorm = LayerNorm(c.hidden_size)
-        self.saves_last = c.residual_dropout > 0
+        self.resid_dropout = Dropout(c.residual_dropout)
 
 
 class Decoder(Module):
+    transformers_class = "Model"
+    forward_order = ("embed_tokens", "embed_dropout", "rotary_emb", "layers", "final_layernorm")
+    takes_gradient = False
+
     def __init__(self, c: PhiConfig) -> None:
         super().__init__()
         self.embed_tokens = Embedding(c.vocab_size, c.hidden_size)
         self.layers = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
         self.rotary_emb = RotaryEmbedding(c)
+        self.embed_dropout = Dropout(c.embedding_dropout)
         self.final_layernorm = LayerNorm(c.hidden_size)
 
 
 class CausalLM(Module):
+    transformers_class = "ForCausalLM"
+    takes_gradient = False
+
     def __init__(self, c: PhiConfig) -> None:
         super().__init__()
         self.model = Decoder(c)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.families.llama import CausalLM, Decoder, Layer
-from zeroplan.architectures.module import Linear, Module
+from zeroplan.architectures.module import Activation, Dropout, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig, Settings
 from zeroplan.errors import SpecError, shown
 
@@ -61,9 +61,12 @@ class Phi3Config(RotaryConfig):
 
 
 class Attention(Module):
-    """The output projection is registered first, then the fused one."""
+    """The output projection is registered first, then the fused one. Its input comes under a name."""
 
+    transformers_class = "Attention"
+    eager_returns = 1
     forward_order = ("qkv_proj", "o_proj")
+    takes_gradient = False
 
     def __init__(self, c: Phi3Config) -> None:
         super().__init__()
@@ -75,12 +78,30 @@ class Attention(Module):
 class FusedMLP(Module):
     """GatedMLP with gate and up as one matrix."""
 
+    transformers_class = "MLP"
+    forward_order = ("gate_up_proj", "activation_fn", "down_proj")
+
     def __init__(self, c: Phi3Config) -> None:
         super().__init__()
         self.gate_up_proj = Linear(c.hidden_size, 2 * c.ffn, bias=False)
         self.down_proj = Linear(c.ffn, c.hidden_size, bias=False)
+        self.activation_fn = Activation()
+
+
+class DroppedLayer(Layer):
+    """A dropout after each half."""
+
+    forward_order = (
+        "input_layernorm", "self_attn", "resid_attn_dropout",
+        "post_attention_layernorm", "mlp", "resid_mlp_dropout",
+    )  # fmt: skip
+
+    def __init__(self, c: Phi3Config) -> None:
+        super().__init__(c, Attention(c), FusedMLP(c))
+        self.resid_attn_dropout = Dropout(c.residual_dropout)
+        self.resid_mlp_dropout = Dropout(c.residual_dropout)
 
 
 def build(c: Phi3Config) -> Module:
-    layers: list[Module] = [Layer(c, Attention(c), FusedMLP(c)) for _ in range(c.num_hidden_layers)]
+    layers: list[Module] = [DroppedLayer(c) for _ in range(c.num_hidden_layers)]
     return CausalLM(c, Decoder(c, layers))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.families.llama import Attention, CausalLM, GatedMLP, Layer
 from zeroplan.architectures.module import Linear, Module
-from zeroplan.architectures.moe import Experts, MoEConfig, Router, sparse_layer
+from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder, sparse_layer
 
 
 @dataclass(kw_only=True)
@@ -56,6 +56,7 @@ class Qwen2MoeConfig(MoEConfig):
 class SparseBlock(Module):
     """Router, routed experts, and a shared expert behind a gate of one logit, multiplied last."""
 
+    transformers_class = "SparseMoeBlock"
     forward_order = ("shared_expert", "gate", "experts", "shared_expert_gate")
     saves_last = True
 
@@ -76,4 +77,4 @@ def build(c: Qwen2MoeConfig) -> Module:
     layers: list[Module] = [
         Layer(c, Attention(c, qkv_bias=c.qkv_bias, o_bias=False), mlp(c, index)) for index in range(c.num_hidden_layers)
     ]
-    return CausalLM(c, Decoder(c, layers))
+    return CausalLM(c, SparseDecoder(c, layers))

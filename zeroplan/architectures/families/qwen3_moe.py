@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.families.llama import CausalLM, GatedMLP, Layer
 from zeroplan.architectures.families.qwen3 import NormedAttention
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.moe import Experts, MoEConfig, Router, sparse_layer
+from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder, sparse_layer
 
 
 @dataclass(kw_only=True)
@@ -50,6 +50,7 @@ class Qwen3MoeConfig(MoEConfig):
 class SparseBlock(Module):
     """The experts and their router, registered in this order."""
 
+    transformers_class = "SparseMoeBlock"
     forward_order = ("gate", "experts")
 
     def __init__(self, c: Qwen3MoeConfig) -> None:
@@ -67,4 +68,4 @@ def build(c: Qwen3MoeConfig) -> Module:
     layers: list[Module] = [
         Layer(c, NormedAttention(c, bias=c.attention_bias), mlp(c, index)) for index in range(c.num_hidden_layers)
     ]
-    return CausalLM(c, Decoder(c, layers))
+    return CausalLM(c, SparseDecoder(c, layers))

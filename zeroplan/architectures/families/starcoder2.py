@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from zeroplan.architectures.families.gpt_bigcode import MLP
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, Layer
-from zeroplan.architectures.module import LayerNorm, Module
+from zeroplan.architectures.module import Activation, LayerNorm, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig
 
 
@@ -30,12 +29,26 @@ class Starcoder2Config(RotaryConfig):
     pad_token_id: int | None = None
 
 
+class MLP(Module):
+    """A dropout that is a function, not a module, ends it."""
+
+    transformers_class = "MLP"
+    forward_order = ("c_fc", "act", "c_proj")
+
+    def __init__(self, c: Starcoder2Config) -> None:
+        super().__init__()
+        self.c_fc = Linear(c.hidden_size, c.ffn, bias=c.use_bias)
+        self.c_proj = Linear(c.ffn, c.hidden_size, bias=c.use_bias)
+        self.act = Activation()
+        self.saves_last = c.residual_dropout > 0
+
+
 def build(c: Starcoder2Config) -> Module:
     layers: list[Module] = [
         Layer(
             c,
             Attention(c, qkv_bias=c.use_bias, o_bias=c.use_bias),
-            MLP(c.hidden_size, c.ffn, bias=c.use_bias),
+            MLP(c),
             norm=LayerNorm,
         )
         for _ in range(c.num_hidden_layers)
