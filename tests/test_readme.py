@@ -6,7 +6,10 @@ import re
 
 import pytest
 
+from tests.jobs import job
 from tests.readme_blocks import README, blocks, output
+from zeroplan.costs.ledger import ledger
+from zeroplan.ledger import total
 
 ROW = re.compile(r"^\| .+ \| .+ \| `(zeroplan [^`]+)` \|$", re.MULTILINE)
 TEXT = README.read_text(encoding="utf-8")
@@ -26,6 +29,16 @@ def test_an_audited_figure_is_what_zeroplan_prints(command, figures):
     printed = " ".join(output(command).split())
     for figure in figures:
         assert figure in printed
+
+
+@pytest.mark.parametrize("stage", range(4))
+def test_the_paper_beside_deepspeed(stage):
+    row = next(line for line in TEXT.splitlines() if line.startswith(f"| {stage} | "))
+    one = job("llama-2-7b", stage=stage)
+    paper, real = ledger(one, "paper"), ledger(one)
+    cells = [cell.strip() for cell in row.split("|")]
+    assert cells[2:4] == [f"{total(counted.gpu.resident):,}" for counted in (paper, real)]
+    assert cells[5:7] == [f"{sum(t.wire_bytes for t in counted.traffic):,}" for counted in (paper, real)]
 
 
 def test_the_audit_covers_the_claims_of_the_seed_document():

@@ -118,6 +118,37 @@ class Tier(NamedTuple):
         return list(phases.values())
 
 
+def is_activation(entry: Line) -> bool:
+    """Whether the model's own operators made it: activations, logits, the loss."""
+    return entry.rule.__module__.endswith(".activations")
+
+
+def less_activations(tier: Tier, phase: str) -> int:
+    """A phase's most, without activations: largest over its moments."""
+    moments = [moment for moment in tier.moments if moment.phase == phase]
+    return max(total(entry for entry in moment.lines if not is_activation(entry)) for moment in moments)
+
+
+class Compared(NamedTuple):
+    """A predicted number beside a measured one."""
+
+    group: str
+    name: str
+    unit: str
+    predicted: int
+    measured: int
+    within: float
+    """The share of the measured that they may differ by; 0 where they must be equal."""
+
+    @property
+    def difference(self) -> int:
+        return self.predicted - self.measured
+
+    @property
+    def holds(self) -> bool:
+        return abs(self.difference) <= self.within * self.measured
+
+
 class Transfer(NamedTuple):
     """One kind of collective: `calls` of it move `bytes` in all (the full tensors) each time `when` comes."""
 

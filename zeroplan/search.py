@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
+from zeroplan.costs.deepspeed.swapping import with_room
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.time import StepTime, step_time
 from zeroplan.fit import Fit, fit
@@ -40,6 +41,7 @@ class Candidate(NamedTuple):
 
 def evaluate(job: Job, reserve: float) -> Candidate:
     """Count and time one job, keeping `reserve` of each card free."""
+    job = with_room(job)
     counted = ledger(job)
     return Candidate(job, counted, fit(job, counted, reserve=reserve), step_time(job, counted))
 

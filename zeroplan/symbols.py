@@ -14,7 +14,7 @@ class Symbol(NamedTuple):
 SYMBOLS: dict[str, Symbol] = {
     "psi": Symbol("Ψ", "elements", "trainable parameters of the model"),
     "flat": Symbol("F", "elements", "parameters flattened and padded to a multiple of 2N"),
-    "shards": Symbol("P", "elements", "parameters one rank owns at stage 3: each tensor split over N, rounded up"),
+    "shards": Symbol("P", "elements", "what one rank owns at stage 3: each tensor split over N, rounded up"),
     "persistent": Symbol("Q", "elements", "small tensors that stay gathered at stage 3, each padded to N"),
     "live": Symbol("V", "elements", "gathered parameters alive at once at stage 3"),
     "largest": Symbol("Λ", "elements", "the largest tensor of the model"),
@@ -28,6 +28,8 @@ SYMBOLS: dict[str, Symbol] = {
     "g": Symbol("g", "bytes", "bytes of one gradient element"),
     "k": Symbol("K", "bytes", "bytes of optimizer states per parameter, the fp32 master copy included"),
     "m": Symbol("M", "bytes", "bytes of the optimizer's own states per parameter, the master copy aside"),
+    "master": Symbol("μ", "bytes", "bytes of a master weight: 4, or 2 with 16-bit master weights"),
+    "rounded": Symbol("R", "bytes", "the page-locked blocks, each rounded up as its allocator does"),
     "b": Symbol("b", "sequences", "micro-batch per GPU"),
     "s": Symbol("s", "tokens", "sequence length"),
     "t": Symbol("T", "tokens", "tokens of one micro-batch on one GPU, b·s"),

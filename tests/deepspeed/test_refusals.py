@@ -41,6 +41,7 @@ def clipping(size, document):
 MASTERS = {"enabled": True, "bf16_master_weights_and_grads": True}
 FP16_MASTERS = {"enabled": True, "fp16_master_weights_and_grads": True}
 NO_NORM = {"compute_grad_norm": False}
+BF16_FP32 = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
 
 # who refuses, what is refused, a word of the message, a neighbour that is taken
 ROWS = [
@@ -59,6 +60,12 @@ ROWS = [
     (ENGINE, zero(2, legacy_stage1=True), "legacy_stage1", zero(0, legacy_stage1=True)),
     (PARSER, clipping(0, zero(3, **NO_NORM)), "compute_grad_norm", clipping(0, zero(2, **NO_NORM))),
     (ENGINE, zero(2, **NO_NORM), "gradient_clipping", clipping(0, zero(1, **NO_NORM))),
+    (
+        ENGINE,
+        clipping(0, zero(1, **NO_NORM)) | BF16_FP32,
+        "fp32 accumulation",
+        clipping(0, zero(2, **NO_NORM)) | BF16_FP32,
+    ),
     (
         ENGINE,
         clipping(0, zero(2, **NO_NORM, zenflow={}, offload_optimizer=CPU)),

@@ -55,30 +55,58 @@ COMMAND = "HF_HUB_OFFLINE=1 python tests/references/make_model_references.py"
 
 # Fields that change neither shapes nor what a training step keeps.
 DROP = {
-    "transformers_version", "architectures", "output_hidden_states", "output_attentions",
-    "return_dict", "dtype", "chunk_size_feed_forward", "is_encoder_decoder", "id2label",
-    "label2id", "problem_type", "bos_token_id", "eos_token_id", "pad_token_id", "use_cache",
-    "rope_parameters", "initializer_range", "init_std", "_name_or_path", "rms_norm_eps",
-    "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "summary_type", "summary_use_proj",
-    "summary_activation", "summary_proj_to_labels", "summary_first_dropout", "pretraining_tp",
-    "slow_but_exact", "classifier_dropout",
+    "transformers_version",
+    "architectures",
+    "output_hidden_states",
+    "output_attentions",
+    "return_dict",
+    "dtype",
+    "chunk_size_feed_forward",
+    "is_encoder_decoder",
+    "id2label",
+    "label2id",
+    "problem_type",
+    "bos_token_id",
+    "eos_token_id",
+    "pad_token_id",
+    "use_cache",
+    "rope_parameters",
+    "initializer_range",
+    "init_std",
+    "_name_or_path",
+    "rms_norm_eps",
+    "layer_norm_eps",
+    "layer_norm_epsilon",
+    "norm_epsilon",
+    "summary_type",
+    "summary_use_proj",
+    "summary_activation",
+    "summary_proj_to_labels",
+    "summary_first_dropout",
+    "pretraining_tp",
+    "slow_but_exact",
+    "classifier_dropout",
 }
 
-KV_IS_HEADS = ("absent or null: num_attention_heads")
+KV_IS_HEADS = "absent or null: num_attention_heads"
 HEAD_DIM_UNDECLARED = (
     "not a field of the class, but the model reads it when config.json has it "
     "(getattr(config, 'head_dim', hidden_size // num_attention_heads)): absent: hidden_size // "
-    "num_attention_heads; given: used for q, k, v, o; null: the model fails to build")
-LAYER_TYPES = "absent or null: derived; its length must equal num_hidden_layers or the config is refused; " \
+    "num_attention_heads; given: used for q, k, v, o; null: the model fails to build"
+)
+LAYER_TYPES = (
+    "absent or null: derived; its length must equal num_hidden_layers or the config is refused; "
     "no effect on parameters; rule: "
+)
 N_INNER = "absent or null: 4 * n_embd (the config keeps null; the model does it)"
 
 DERIVED = {
     "llama": {
         "head_dim": "absent or null: hidden_size // num_attention_heads; hidden_size must be a multiple of "
-                    "num_attention_heads even when head_dim is given",
+        "num_attention_heads even when head_dim is given",
         "num_key_value_heads": KV_IS_HEADS,
-        "attention_bias": "biases on q, k, v AND o", "mlp_bias": "biases on gate, up and down",
+        "attention_bias": "biases on q, k, v AND o",
+        "mlp_bias": "biases on gate, up and down",
     },
     "mistral": {
         "head_dim": "absent or null: hidden_size // num_attention_heads",
@@ -104,10 +132,10 @@ DERIVED = {
         "sliding_window": "0 unless use_sliding_window is true",
         "mlp_only_layers": "absent or null: []",
         "num_experts": "0 makes every layer dense; layer i is sparse when i is not in mlp_only_layers and "
-                       "num_experts > 0 and (i + 1) % decoder_sparse_step == 0",
+        "num_experts > 0 and (i + 1) % decoder_sparse_step == 0",
         "intermediate_size": "the width of the dense layers only",
         "layer_types": LAYER_TYPES + "sliding_attention where (i + 1) is odd, i < max_window_layers and "
-                       "use_sliding_window",
+        "use_sliding_window",
         "head_dim": HEAD_DIM_UNDECLARED,
         "qkv_bias": "biases on q, k, v; never on o",
     },
@@ -124,13 +152,13 @@ DERIVED = {
         "sliding_window": "null unless use_sliding_window is true",
         "mlp_only_layers": "absent or null: []",
         "num_experts": "stored as num_local_experts; absent: 128; 0 makes every layer dense; layer i is sparse when "
-                       "i is not in mlp_only_layers and num_experts > 0 and (i + 1) % decoder_sparse_step == 0",
+        "i is not in mlp_only_layers and num_experts > 0 and (i + 1) % decoder_sparse_step == 0",
         "attention_bias": "biases on q, k, v AND o",
     },
     "gemma": {
         "head_dim": "absent: 256, whatever hidden_size / num_attention_heads is; null: refused",
         "num_key_value_heads": "absent: 16; null: refused",
-        "hidden_act": "\"gelu\" is read as gelu_pytorch_tanh",
+        "hidden_act": '"gelu" is read as gelu_pytorch_tanh',
     },
     "gemma2": {
         "head_dim": "absent: 256; null: refused; hidden_size must still be a multiple of num_attention_heads",
@@ -142,7 +170,7 @@ DERIVED = {
         "head_dim": "absent: 256; null: refused; hidden_size must still be a multiple of num_attention_heads",
         "num_key_value_heads": "absent: 4; null: refused",
         "layer_types": LAYER_TYPES + "full_attention where (i + 1) % sliding_window_pattern == 0 "
-                       "(sliding_window_pattern absent: 6), sliding_attention elsewhere",
+        "(sliding_window_pattern absent: 6), sliding_attention elsewhere",
         "sliding_window": "halved plus one when use_bidirectional_attention is true",
         "hidden_activation": "the field that is read; hidden_act is ignored",
     },
@@ -150,7 +178,7 @@ DERIVED = {
         "num_key_value_heads": KV_IS_HEADS,
         "head_dim": HEAD_DIM_UNDECLARED,
         "qk_layernorm": "adds q_layernorm and k_layernorm (weight and bias, of size hidden_size // "
-                        "num_attention_heads even when head_dim is given)",
+        "num_attention_heads even when head_dim is given)",
         "partial_rotary_factor": "absent: 0.5 (no parameters)",
     },
     "phi3": {
@@ -163,8 +191,7 @@ DERIVED = {
         "n_inner": N_INNER,
         "add_cross_attention": "true adds crossattention (c_attn, q_attn, c_proj) and ln_cross_attn to every layer",
     },
-    "gptj": {"n_inner": N_INNER,
-             "tie_word_embeddings": "ties the weight; lm_head.bias stays a parameter of its own"},
+    "gptj": {"n_inner": N_INNER, "tie_word_embeddings": "ties the weight; lm_head.bias stays a parameter of its own"},
     "gpt_neox": {
         "intermediate_size": "absent: 24576, never 4 * hidden_size; null: refused",
         "attention_bias": "biases of query_key_value and dense; the MLP always has biases",
@@ -173,7 +200,7 @@ DERIVED = {
     },
     "opt": {
         "word_embed_proj_dim": "absent or null: hidden_size; when it differs, project_in and project_out are added "
-                               "and the embedding and lm_head have that width",
+        "and the embedding and lm_head have that width",
         "ffn_dim": "absent: 3072, never 4 * hidden_size; null: refused",
         "max_position_embeddings": "the learned table has max_position_embeddings + 2 rows",
         "do_layer_norm_before": "false (or _remove_final_layer_norm true) drops the decoder's final_layer_norm",
@@ -187,12 +214,12 @@ DERIVED = {
     "falcon": {
         "hidden_size": "n_embed, when given and not null, wins over hidden_size",
         "num_kv_heads": "absent or null: num_attention_heads; only read by the shapes when "
-                        "new_decoder_architecture is true",
+        "new_decoder_architecture is true",
         "ffn_hidden_size": "absent or null: 4 * hidden_size",
         "num_ln_in_parallel_attn": "absent or null: 2 when new_decoder_architecture, else one layer norm "
-                                   "(the model does it, not the config class); not read when parallel_attn is false: "
-                                   "then input_layernorm and post_attention_layernorm (new_decoder_architecture does "
-                                   "not override parallel_attn, though its documentation says so)",
+        "(the model does it, not the config class); not read when parallel_attn is false: "
+        "then input_layernorm and post_attention_layernorm (new_decoder_architecture does "
+        "not override parallel_attn, though its documentation says so)",
         "multi_query": "only read when new_decoder_architecture is false: one kv head, else as many as heads",
         "n_head, n_layer, num_key_value_heads": "no attribute_map: ignored",
         "bias": "biases of query_key_value, dense, dense_h_to_4h, dense_4h_to_h",
@@ -201,14 +228,14 @@ DERIVED = {
         "n_inner": N_INNER,
         "multi_query": "true: one kv head (c_attn is n_embd + 2 * head size wide); false: as many as heads",
         "num_key_value_heads": "set by the class from multi_query (1, or n_head before num_attention_heads, the other "
-                               "spelling, is applied: then 12); the shapes do not read it",
+        "spelling, is applied: then 12); the shapes do not read it",
         "add_cross_attention": "true needs multi_query false; adds crossattention and ln_cross_attn",
     },
     "starcoder2": {
         "num_key_value_heads": "absent: 2, whatever num_attention_heads is; null: refused",
         "intermediate_size": "absent: 12288, never 4 * hidden_size; null: refused",
         "head_dim": "not a field of the class; the model uses it when given and not null, else hidden_size // "
-                    "num_attention_heads",
+        "num_attention_heads",
         "use_bias": "every linear layer but lm_head",
     },
     "deepseek_v2": {
@@ -227,7 +254,7 @@ DERIVED = {
     },
     "deepseek_v3": {
         "head_dim": "absent: qk_rope_head_dim; not a field of the class, so what config.json says stays "
-                    "(deepseek_v2 drops it); only the rotary table reads it: no effect on parameters",
+        "(deepseek_v2 drops it); only the rotary table reads it: no effect on parameters",
         "qk_head_dim": "always qk_nope_head_dim + qk_rope_head_dim",
         "num_key_value_heads": "absent: 128; null: num_attention_heads; the shapes do not read it (MLA)",
         "q_lora_rank": "absent: 1536; null: one q_proj instead of q_a_proj, q_a_layernorm, q_b_proj",
@@ -243,15 +270,17 @@ DERIVED = {
         "num_key_value_heads": "absent: 8; null: refused",
         "layer_types": LAYER_TYPES + "sliding_attention for even indices, full_attention for odd ones",
         "attention_bias": "absent: true; q, k, v, o only: the router and the experts always have biases, and "
-                          "sinks (one per head) is always there",
+        "sinks (one per head) is always there",
     },
     "olmo": {
-        "num_key_value_heads": KV_IS_HEADS, "head_dim": HEAD_DIM_UNDECLARED,
+        "num_key_value_heads": KV_IS_HEADS,
+        "head_dim": HEAD_DIM_UNDECLARED,
         "attention_bias": "biases on q, k, v AND o",
         "norms": "no parameters at all",
     },
     "olmo2": {
-        "num_key_value_heads": KV_IS_HEADS, "head_dim": HEAD_DIM_UNDECLARED,
+        "num_key_value_heads": KV_IS_HEADS,
+        "head_dim": HEAD_DIM_UNDECLARED,
         "attention_bias": "biases on q, k, v AND o",
         "q_norm, k_norm": "q_norm has num_attention_heads * head_dim entries, k_norm num_key_value_heads * head_dim",
     },
@@ -260,7 +289,7 @@ DERIVED = {
         "add_cross_attention": "true needs is_decoder true; adds crossattention to every layer",
         "is_decoder": "no effect on parameters",
         "tie_word_embeddings": "ties decoder.weight to the word embeddings and decoder.bias to "
-                               "cls.predictions.bias; false leaves both biases",
+        "cls.predictions.bias; false leaves both biases",
     },
 }
 
@@ -302,13 +331,19 @@ def describe(config, kind, auto=AutoModelForCausalLM):
             first[id(parameter)] = name
     parameters = [[name, list(p.shape)] for name, p in model.named_parameters()]
     return {
-        "model_type": config["model_type"], "kind": kind, "auto": auto.__name__,
-        "class": type(model).__name__, "config": config, "parameters": parameters,
-        "total": sum(p.numel() for p in model.parameters()), "tied": tied,
+        "model_type": config["model_type"],
+        "kind": kind,
+        "auto": auto.__name__,
+        "class": type(model).__name__,
+        "config": config,
+        "parameters": parameters,
+        "total": sum(p.numel() for p in model.parameters()),
+        "tied": tied,
     }
 
 
 # --- config_defaults.json -------------------------------------------------------------------
+
 
 def small(model_type, **more):
     """A config.json with few layers, to try things on."""
@@ -317,7 +352,7 @@ def small(model_type, **more):
 
 
 def outcome(config):
-    """"builds", or the name of the error."""
+    """ "builds", or the name of the error."""
     try:
         build(config)
     except Exception as error:
@@ -344,9 +379,18 @@ def family_defaults(model_type):
         null[name] = {"becomes": becomes, "model": outcome(small(model_type, **{name: None}))}
     undeclared = {}
     before = {n: s for n, s in describe(small(model_type), "")["parameters"]}
-    for name, value in (("head_dim", 46), ("num_key_value_heads", 1), ("intermediate_size", 96),
-                        ("ffn_hidden_size", 96), ("n_inner", 96), ("attention_bias", None),
-                        ("mlp_bias", True), ("n_embed", 1136), ("num_local_experts", 3), ("num_experts", 3)):
+    for name, value in (
+        ("head_dim", 46),
+        ("num_key_value_heads", 1),
+        ("intermediate_size", 96),
+        ("ffn_hidden_size", 96),
+        ("n_inner", 96),
+        ("attention_bias", None),
+        ("mlp_bias", True),
+        ("n_embed", 1136),
+        ("num_local_experts", 3),
+        ("num_experts", 3),
+    ):
         if name in fields or (name in cls.attribute_map):
             continue
         if value is None:
@@ -357,18 +401,31 @@ def family_defaults(model_type):
             undeclared[name] = {"given": type(error).__name__}
             continue
         if after != before:
-            changed = sorted({n.rsplit("layers.0.", 1)[-1] for n in set(after) | set(before)
-                              if after.get(n) != before.get(n) and ("layers.0." in n or "." not in n)})
-            undeclared[name] = {"given": "changes " + (", ".join(changed) or "the whole model"),
-                                "null": outcome(small(model_type, **{name: None}))}
+            changed = sorted(
+                {
+                    n.rsplit("layers.0.", 1)[-1]
+                    for n in set(after) | set(before)
+                    if after.get(n) != before.get(n) and ("layers.0." in n or "." not in n)
+                }
+            )
+            undeclared[name] = {
+                "given": "changes " + (", ".join(changed) or "the whole model"),
+                "null": outcome(small(model_type, **{name: None})),
+            }
     return {
-        "class": cls.__name__, "causal_lm": describe(small(model_type), "")["class"],
-        "defaults": defaults, "declared": declared, "attribute_map": dict(cls.attribute_map),
-        "null": null, "undeclared": undeclared, "derived": DERIVED[model_type],
+        "class": cls.__name__,
+        "causal_lm": describe(small(model_type), "")["class"],
+        "defaults": defaults,
+        "declared": declared,
+        "attribute_map": dict(cls.attribute_map),
+        "null": null,
+        "undeclared": undeclared,
+        "derived": DERIVED[model_type],
     }
 
 
 # --- default_models.json --------------------------------------------------------------------
+
 
 def sizes(rng, even=True):
     """heads, head size, hidden size in 48..200, a kv head count that divides heads, vocabulary, ffn."""
@@ -399,8 +456,13 @@ def random_config(model_type, k, rng):
             config["tie_word_embeddings"] = rng.random() < 0.5
 
     def llama_like(**more):
-        config.update(vocab_size=vocab, hidden_size=hidden, intermediate_size=ffn, num_hidden_layers=layers,
-                      num_attention_heads=heads)
+        config.update(
+            vocab_size=vocab,
+            hidden_size=hidden,
+            intermediate_size=ffn,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+        )
         config.update(more)
 
     if model_type in ("llama", "olmo", "olmo2"):
@@ -456,8 +518,12 @@ def random_config(model_type, k, rng):
             config.update(layer_types=None, sliding_window=None)
         tie(False)
     elif model_type == "qwen2_moe":
-        llama_like(num_hidden_layers=3, moe_intermediate_size=rng.randrange(20, 90),
-                   shared_expert_intermediate_size=rng.randrange(20, 90), num_experts=rng.randrange(2, 6))
+        llama_like(
+            num_hidden_layers=3,
+            moe_intermediate_size=rng.randrange(20, 90),
+            shared_expert_intermediate_size=rng.randrange(20, 90),
+            num_experts=rng.randrange(2, 6),
+        )
         if k == 1:  # 16 when absent
             config.update(num_attention_heads=16, hidden_size=16 * 10)
         else:
@@ -538,15 +604,22 @@ def random_config(model_type, k, rng):
             config["rotary_pct"] = 0.5
         tie(False)
     elif model_type == "opt":
-        config.update(vocab_size=vocab, hidden_size=hidden, num_hidden_layers=layers, ffn_dim=ffn,
-                      num_attention_heads=heads, max_position_embeddings=rng.randrange(17, 90))
+        config.update(
+            vocab_size=vocab,
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            ffn_dim=ffn,
+            num_attention_heads=heads,
+            max_position_embeddings=rng.randrange(17, 90),
+        )
         if k == 0:
             config.update(enable_bias=False, word_embed_proj_dim=hidden - 10, do_layer_norm_before=False)
         if k == 2:
             config["word_embed_proj_dim"] = None
         if k == 3:
-            config.update(layer_norm_elementwise_affine=False, _remove_final_layer_norm=True,
-                          word_embed_proj_dim=hidden + 6)
+            config.update(
+                layer_norm_elementwise_affine=False, _remove_final_layer_norm=True, word_embed_proj_dim=hidden + 6
+            )
         tie(True)
     elif model_type == "bloom":
         config.update(vocab_size=vocab)
@@ -566,8 +639,13 @@ def random_config(model_type, k, rng):
         if k == 1:
             config.update(multi_query=False, parallel_attn=False, alibi=True)
         if k == 2:
-            config.update(num_kv_heads=None, ffn_hidden_size=None, num_ln_in_parallel_attn=None,
-                          new_decoder_architecture=None, bias=None)
+            config.update(
+                num_kv_heads=None,
+                ffn_hidden_size=None,
+                num_ln_in_parallel_attn=None,
+                new_decoder_architecture=None,
+                bias=None,
+            )
         if k == 3:
             config.pop("hidden_size")
             config.update(n_embed=hidden, num_ln_in_parallel_attn=2, num_kv_heads=kv)
@@ -586,10 +664,18 @@ def random_config(model_type, k, rng):
             config.update(head_dim=head + 2, use_bias=rng.random() < 0.5)
         tie(True)
     elif model_type in ("deepseek_v2", "deepseek_v3"):
-        llama_like(num_hidden_layers=2, moe_intermediate_size=rng.randrange(20, 90),
-                   kv_lora_rank=rng.randrange(10, 40), qk_nope_head_dim=rng.randrange(6, 20),
-                   qk_rope_head_dim=rng.randrange(4, 16, 2), v_head_dim=rng.randrange(6, 20),
-                   n_shared_experts=rng.choice([1, 2, 3]), n_group=1, topk_group=1, num_experts_per_tok=2)
+        llama_like(
+            num_hidden_layers=2,
+            moe_intermediate_size=rng.randrange(20, 90),
+            kv_lora_rank=rng.randrange(10, 40),
+            qk_nope_head_dim=rng.randrange(6, 20),
+            qk_rope_head_dim=rng.randrange(4, 16, 2),
+            v_head_dim=rng.randrange(6, 20),
+            n_shared_experts=rng.choice([1, 2, 3]),
+            n_group=1,
+            topk_group=1,
+            num_experts_per_tok=2,
+        )
         spelling = "n_routed_experts"
         if k == 2:
             spelling = "num_experts" if model_type == "deepseek_v2" else "num_local_experts"
@@ -647,6 +733,7 @@ def every_model():
 
 # --- the presets -----------------------------------------------------------------------------
 
+
 def check_presets(folder, table):
     """Build every preset; return a list of what is wrong."""
     import yaml
@@ -666,8 +753,9 @@ def check_presets(folder, table):
         cls = getattr(transformers, fields["architectures"][0])
         config = AutoConfig.for_model(fields.pop("model_type"), **fields)
         ignore = {"_name_or_path", "architectures"}
-        if {k: v for k, v in read_config(preset["config"]).to_dict().items() if k not in ignore} != \
-                {k: v for k, v in config.to_dict().items() if k not in ignore}:
+        if {k: v for k, v in read_config(preset["config"]).to_dict().items() if k not in ignore} != {
+            k: v for k, v in config.to_dict().items() if k not in ignore
+        }:
             wrong.append(f"{name}: reads differently from config.json")
         with torch.device("meta"):
             model = cls(config)
@@ -692,6 +780,7 @@ def check_presets(folder, table):
 
 
 # --- writing --------------------------------------------------------------------------------
+
 
 def dump(path, header, key, items):
     """JSON with one item a line, so that a change shows as one line."""

@@ -14,7 +14,9 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy, Workload
 
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
-RUNS: list[dict[str, Any]] = json.loads((REFERENCES / "deepspeed_0.19.8.json").read_text())["measured"]
+RECORDED = json.loads((REFERENCES / "deepspeed_0.19.8.json").read_text())
+RUNS: list[dict[str, Any]] = RECORDED["measured"]
+REFUSED: list[dict[str, Any]] = RECORDED["refused"]
 
 
 def job_of(case: dict[str, Any]) -> Job:
@@ -29,6 +31,7 @@ def job_of(case: dict[str, Any]) -> Job:
         model=model_of(model_type, config, name="case", source="case"),
         cluster=Cluster(nodes=case["world"] // per_node, gpus_per_node=per_node),
         workload=Workload(seq=case["seq"]),
+        rank=case["rank"],
         strategy=Strategy(**{"stage": 0, **fields, "zero_init": bool(case["zero_init"])}),
     )
 

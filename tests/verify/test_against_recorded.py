@@ -1,8 +1,8 @@
-"""The ledger against runs of DeepSpeed 0.19.8 itself: held bytes by dtype, and traffic, exact.
+"""The ledger against runs of DeepSpeed 0.19.8 itself: held bytes by dtype and traffic exact, peaks within 1 %.
 
 The cases were drawn by `zeroplan.verify.cases` over families, stages, dtypes, worlds, buckets, thresholds,
 accumulation, parameter groups and offload, and measured by `zeroplan.verify` with the accelerator on torch's meta
-device. The few named here differ for a reason that is known.
+device. Peaks are compared less the activations, which a later test will take in.
 """
 
 from __future__ import annotations
@@ -11,34 +11,36 @@ from collections import Counter
 
 import pytest
 
-from tests.verify.recorded import RUNS, job_of, label
+from tests.verify.recorded import REFUSED, RUNS, job_of, label
 from zeroplan.costs.ledger import ledger
+from zeroplan.errors import ZeroplanError
+from zeroplan.ledger import less_activations
 
-PLACEHOLDERS = "offload_param keeps a placeholder of one element on the GPU for each group of tensors"
-UNSEEN_MODULES = "the replay does not see modules without parameters yet, at which DeepSpeed prefetches too"
-LEAF_MODULES = "the replay does not know the MoE blocks that DeepSpeed gathers whole (leaf_module's defaults) yet"
-
-
-def holds_placeholders(run):
-    return bool(run["case"]["ds_config"].get("zero_optimization", {}).get("offload_param"))
+PEAK = 0.01
+NOT_READ_AS_REFUSED = ("Not enough buffers", "attempting to assign a gradient with device")
+"""What DeepSpeed finds out only as it runs."""
 
 
-def is_moe_at_stage_3(run):
-    case = run["case"]
-    stage = case["ds_config"].get("zero_optimization", {}).get("stage", 0)
-    return stage == 3 and case["model"]["model_type"] in ("mixtral", "deepseek_v3", "qwen3_moe", "qwen2_moe")
+def summed(lines, size):
+    found: Counter[str] = Counter()
+    for line in lines:
+        found[line.dtype] += size(line)
+    return +found
+
+
+def test_there_are_two_hundred():
+    assert len(RUNS) >= 200
 
 
 @pytest.mark.parametrize("run", RUNS, ids=label)
 def test_held_between_steps(run):
-    held: Counter[str] = Counter()
-    for line in ledger(job_of(run["case"])).gpu.resident:
-        held[line.dtype] += line.bytes
-    measured = Counter(run["held"]["gpu"])
-    if holds_placeholders(run):
-        assert sum((measured - held).values()) + sum((held - measured).values()) <= 2 * 10, PLACEHOLDERS
-    else:
-        assert +held == +measured
+    counted = ledger(job_of(run["case"]))
+    assert summed(counted.gpu.resident, lambda line: line.bytes) == Counter(run["held"]["gpu"])
+    # One rank's memory as DeepSpeed asks for it: rounding page-locked blocks up is torch's.
+    pageable = [line for line in counted.host.resident if line.rule.__name__ == "pageable_on_node"]
+    locked = [line for line in counted.host.resident if line not in pageable]
+    for tier, lines in (("host", pageable), ("host_pinned", locked)):
+        assert summed(lines, lambda line: line.symbols["size"]) == Counter(run["held"].get(tier, {}))
 
 
 @pytest.mark.parametrize("run", [run for run in RUNS if run["case"]["world"] > 1], ids=label)
@@ -50,7 +52,32 @@ def test_traffic_of_a_step(run):
         entry = sent.setdefault(f"{transfer.collective} {transfer.dtype}", [0, 0])
         entry[0] += times * transfer.calls
         entry[1] += times * transfer.bytes
-    if is_moe_at_stage_3(run):
-        assert sent.keys() == run["traffic"].keys(), LEAF_MODULES
-    else:
-        assert sent == run["traffic"]
+    assert sent == run["traffic"]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=label)
+def test_peaks_less_activations(run):
+    job = job_of(run["case"])
+    tier = ledger(job).gpu
+    for phase in ("init", "forward", "backward", "step"):
+        predicted = less_activations(tier, phase)
+        if phase == "init":
+            predicted += 8 * job.tokens  # the measurement made its batch before
+        assert predicted == pytest.approx(run["peaks"][phase][0], rel=PEAK, abs=64), phase
+
+
+@pytest.mark.parametrize("run", [run for run in RUNS if "files" in run], ids=label)
+def test_files_on_nvme(run):
+    found = {line.name: line.symbols["size"] for line in ledger(job_of(run["case"])).nvme.resident}
+    parameters = found.pop("parameter files", 0)
+    assert {"optimizer": sum(found.values()), "parameters": parameters} == {
+        "optimizer": run["files"].get("optimizer", 0), "parameters": run["files"].get("parameters", 0)
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("stopped", REFUSED, ids=label)
+def test_what_deepspeed_refuses_is_refused(stopped):
+    if any(part in stopped["refused"] for part in NOT_READ_AS_REFUSED):
+        pytest.skip("found out only as it runs")
+    with pytest.raises(ZeroplanError):
+        ledger(job_of(stopped["case"]))

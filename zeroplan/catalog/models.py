@@ -44,7 +44,8 @@ def from_preset(name: str) -> Model:
     )
     fields = content["config"]
     config = config_class(fields["model_type"], found)(**known_fields(fields, found))
-    return model_of(fields["model_type"], config, name=found, source=f"preset {found}: {content['source']}")
+    source = f"preset {found}: {content['source']}"
+    return model_of(fields["model_type"], config, name=found, source=source, content=fields)
 
 
 def from_file(path: Path, name: str = "") -> Model:
@@ -58,7 +59,7 @@ def from_file(path: Path, name: str = "") -> Model:
     config = _validated(kind, known_fields(content, str(path)), str(path))
     config.validate(str(path))
     label = name or (path.parent.name if path.name == "config.json" else path.stem) or path.name
-    return model_of(model_type, config, name=label, source=str(path))
+    return model_of(model_type, config, name=label, source=str(path), content=content)
 
 
 def from_hub(name: str) -> Model:

@@ -91,6 +91,27 @@ def explain(
 
 
 @app.command()
+@with_options
+def verify(
+    options: Options,
+    *,
+    real: Annotated[
+        bool, typer.Option("--real", help="Compute with real tensors on the CPU (models that fit into memory).")
+    ] = False,
+    save: Annotated[
+        str | None, typer.Option("--save", metavar="FILE", help="Keep the measurement as JSON, with versions and date.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run DeepSpeed itself as one rank of N, without a GPU, and compare it with the prediction."""
+    from zeroplan.cli.verify import run
+
+    raise typer.Exit(run(options, real=real, save=save, force=force, json=json, quiet=quiet))
+
+
+@app.command()
 def models(
     name: Annotated[str | None, typer.Argument(help="Show every tensor of this model.", show_default=False)] = None,
     *,

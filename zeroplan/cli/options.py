@@ -59,6 +59,10 @@ class Options:
     offload_param: Annotated[
         Text, _option("--offload-param", JOB, "Where parameters live between uses (stage 3).", "none|cpu|nvme")
     ] = None
+    zero_init: Annotated[
+        Text, _option("--zero-init", JOB, "Build the model under deepspeed.zero.Init (at stage 3: yes).", "yes|no")
+    ] = None
+    rank: Annotated[Text, _option("--rank", JOB, "The rank to look at (that which needs most).", "N")] = None
     gpus: Annotated[Text, _option("--gpus", CLUSTER, "GPUs, or nodes x GPUs per node.", "8|4x8")] = None
     gpu: Annotated[Text, _option("--gpu", CLUSTER, "GPU preset (see `zeroplan gpus`).", "NAME")] = None
     gpu_mem: Annotated[

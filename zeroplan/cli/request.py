@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.request_cluster import read_cluster
+from zeroplan.costs.deepspeed.swapping import with_room
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
@@ -34,6 +35,7 @@ CHOICES = {
     "attention": ATTENTION,
     "offload_optimizer": DEVICES,
     "offload_param": DEVICES,
+    "zero_init": ("yes", "no"),
 }
 DEFAULTS: dict[str, Any] = {
     "precision": "bf16", "optimizer": "adamw", "checkpointing": "none", "attention": "sdpa",
@@ -51,6 +53,7 @@ class Request(NamedTuple):
     open_sizes: dict[str, int]
     """What an estimate takes for a batch of which only the total is stated."""
     assumed: tuple[str, ...] = ()
+    rank: int | None = None
     given: dict[str, Any] | None = None
     """The ds_config.json of `--config`, as it stands."""
 
@@ -62,7 +65,8 @@ class Request(NamedTuple):
     def job(self, **changes: Any) -> Job:
         """The job with the stated fields, defaults, and `changes`."""
         strategy = Strategy(**{"stage": 0, **DEFAULTS, **self.settled, **changes})
-        return Job(model=self.model, cluster=self.cluster, workload=self.workload, strategy=strategy)
+        job = Job(self.model, self.cluster, self.workload, strategy, self.rank)
+        return job if self.given else with_room(job)
 
     def _lowest_stage(self) -> int:
         optimizer = self.settled.get("offload_optimizer")
@@ -100,7 +104,7 @@ def read_request(options: Options, *, default_params: str | None = None, default
         )
     return Request(
         model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
-        open_sizes=open_sizes, assumed=tuple(assumed), given=given,
+        open_sizes=open_sizes, assumed=tuple(assumed), rank=_rank(options.rank, cluster.gpus), given=given,
     )  # fmt: skip
 
 
@@ -141,6 +145,8 @@ def _flags(options: Options) -> dict[str, Any]:
         settled[name] = value
         if name.startswith("offload"):
             settled[name] = None if value == "none" else Offload(device=value)
+        if name == "zero_init":
+            settled[name] = value == "yes"
     for name in ("micro_batch", "grad_accum"):
         value = _number(getattr(options, name), "--" + name.replace("_", "-"))
         if value is not None:
@@ -186,6 +192,14 @@ def _merge_config(
         assumed.append('"auto" filled as Hugging Face\'s Trainer does')
     assumed.extend(stated.notes)
     return given, stated
+
+
+def _rank(text: str | None, ranks: int) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) >= ranks:
+        raise QuantityError(f"--rank: found {shown(text)}, expected 0 to {ranks - 1}; write --rank 0")
+    return int(text)
 
 
 def _same_device(left: Any, right: Any) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from zeroplan.costs import paper
 from zeroplan.costs.activations import activations
-from zeroplan.costs.deepspeed import stage_0, stage_3, stages_1_2
+from zeroplan.costs.deepspeed import host, stage_0, stage_3, stages_1_2
+from zeroplan.costs.deepspeed.swapping import check_buffers
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.ledger import Ledger
 from zeroplan.specs.job import Job
@@ -17,8 +18,7 @@ def ledger(job: Job, accounting: str = "deepspeed") -> Ledger:
     alive = activations(job)
     if accounting == "paper":
         return paper.ledger(job, alive)
-    if job.strategy.stage == 0:
-        return Ledger("deepspeed", stage_0.gpu(job, alive), stages_1_2.host(job), traffic=traffic(job))
-    if job.strategy.stage < 3:
-        return Ledger("deepspeed", stages_1_2.gpu(job, alive), stages_1_2.host(job), traffic=traffic(job))
-    return Ledger("deepspeed", stage_3.gpu(job, alive), stage_3.host(job), stage_3.nvme(job), traffic=traffic(job))
+    if job.strategy.stage == 3:
+        check_buffers(job)
+    stage = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}[job.strategy.stage]
+    return Ledger("deepspeed", stage.gpu(job, alive), host.tier(job), host.nvme(job), traffic=traffic(job))

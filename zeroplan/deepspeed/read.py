@@ -18,6 +18,7 @@ from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
 from zeroplan.deepspeed.refusals_optimizer import check_params
 from zeroplan.deepspeed.values import ANY_CASE, AUTO, DTYPES, checked
 from zeroplan.errors import ContradictionError, SpecError, UnknownNameError, shown
+from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import Offload
 
@@ -49,7 +50,9 @@ BATCH_FIELDS = {
 }
 LARGEST_BATCH = 1_000_000_000
 TOP_FIELDS = {"gradient_clipping": "gradient_clipping", "communication_data_type": "communication_dtype"}
-OFFLOAD_FIELDS = ("pin_memory", "buffer_count", "buffer_size", "max_in_cpu", "ratio", "nvme_path")
+AIO_FIELDS = {"block_size": "aio_block_size", "intra_op_parallelism": "aio_intra_op_parallelism"}
+OFFLOAD_FIELDS = ("pin_memory", "buffer_count", "buffer_size", "max_in_cpu", "ratio", "nvme_path", "pipeline_read",
+                  "pipeline_write")  # fmt: skip
 
 
 class Stated(NamedTuple):
@@ -76,10 +79,13 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     _refuse_what_deepspeed_refuses(Facts(config, place))
     fields |= _stated(zero, "zero_optimization", ZERO_FIELDS, place)
     fields |= _offloads(zero, fields["stage"], place, notes)
+    fields |= _leaves(zero, place)
     fields |= _precision(config, place)
+    fields |= _master(config, place)
     fields |= _optimizer(config, place)
     fields |= _stated(config, "", TOP_FIELDS, place)
     fields |= _accumulation(config, place)
+    fields |= _stated(config.get("aio") or {}, "aio", AIO_FIELDS, place)
     fields |= _stated(config.get("bf16") or {}, "bf16", {"check_grad_overflow": "check_grad_overflow"}, place)
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
@@ -193,6 +199,27 @@ def _precision(config: dict[str, Any], place: str) -> dict[str, str]:
     return {} if AUTO in enabled.values() else {"precision": "fp32"}
 
 
+def _master(config: dict[str, Any], place: str) -> dict[str, str]:
+    """16-bit master weights, and states, of the precision that is enabled (runtime/base_optimizer.py)."""
+    found = {}
+    for name in ("fp16", "bf16"):
+        part = config.get(name) or {}
+        if checked(part, name, f"{name}_master_weights_and_grads", place, False):
+            found["master_dtype"] = name
+    if checked(config.get("bf16") or {}, "bf16", "bf16_optimizer_states", place, False):
+        found["states_dtype"] = "bf16"
+    return found
+
+
+def _leaves(zero: dict[str, Any], place: str) -> dict[str, LeafModules]:
+    """Modules that stage 3 gathers whole (runtime/zero/leaf_module_config.py): what a key says replaces its default."""
+    section = zero.get("leaf_module") or {}
+    stated = {name: (value,) if isinstance(value, str) else tuple(map(str, value)) for name, value in section.items()}
+    threshold = checked(zero, "zero_optimization", "stage3_module_granularity_threshold", place, 0)
+    leaves = DEFAULT_LEAVES._replace(**stated, granularity_threshold=threshold)
+    return {} if leaves == DEFAULT_LEAVES else {"leaves": leaves}
+
+
 def _optimizer(config: dict[str, Any], place: str) -> dict[str, Any]:
     section = config.get("optimizer") or {}
     named = section.get("type")
@@ -203,7 +230,10 @@ def _optimizer(config: dict[str, Any], place: str) -> dict[str, Any]:
     for name, optimizer in OPTIMIZERS.items():
         if optimizer.config_type and optimizer.config_type.lower() == named.lower():
             params = section.get("params") or {}
-            fields = {"optimizer": "sgd-momentum" if name == "sgd" and params.get("momentum") else name}
+            fields: dict[str, Any] = {"optimizer": "sgd-momentum" if name == "sgd" and params.get("momentum") else name}
+            decay = params.get("weight_decay")
+            if isinstance(decay, int | float) and decay > 0:
+                fields["weight_decay"] = float(decay)
             return {**fields, "torch_adam": True} if params.get("torch_adam") is True else fields
     for gone, instead in (REMOVED_OPTIMIZERS | NOT_OPTIMIZERS).items():
         if gone.lower() == named.lower():

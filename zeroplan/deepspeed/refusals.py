@@ -61,6 +61,12 @@ def norm_off_with_offload(c: Facts) -> bool:
     return not c("zero_optimization.compute_grad_norm") and c.offloads_optimizer
 
 
+def norm_off_in_bf16_optimizer(c: Facts) -> bool:
+    fp32 = c.stated_dtype("data_types.grad_accum_dtype") == "fp32"
+    off = not c("zero_optimization.compute_grad_norm") and c.stage == 1 and not c.offloads_optimizer
+    return off and fp32 and c("bf16.enabled") is True
+
+
 def zenflow_without_offload(c: Facts) -> bool:
     return c.stage in (1, 2) and zenflow(c) and not c.offloads_optimizer
 
@@ -168,6 +174,11 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         norm_off_with_offload, "runtime/zero/stage_1_and_2.py:218",
         "zero_optimization.compute_grad_norm is false with offload_optimizer", 'write "compute_grad_norm": true',
+    ),
+    Refusal(
+        norm_off_in_bf16_optimizer, "runtime/engine.py:2308",
+        "zero_optimization.compute_grad_norm is false at stage 1 in bf16 with fp32 accumulation",
+        'write "compute_grad_norm": true, or "stage": 2',
     ),
     Refusal(
         zenflow_without_offload, "runtime/zenflow/zenflow_stage_1_and_2.py:116",

@@ -28,9 +28,11 @@ def flat_parameters(flat: int, w: int) -> int:
     return w * flat
 
 
-def flat_master(flat: int, n_d: int) -> int:
-    """4·F / N -- the fp32 copy of this rank's partition [DeepSpeed runtime/zero/stage_1_and_2.py]."""
-    return 4 * flat // n_d
+def flat_master(flat: int, n_d: int, master: int) -> int:
+    """μ·F / N -- the copy of this rank's partition that the optimizer updates [DeepSpeed
+    runtime/zero/stage_1_and_2.py].
+    """
+    return master * flat // n_d
 
 
 def flat_states(flat: int, m: int, n_d: int) -> int:
@@ -63,9 +65,25 @@ def shard_gradients(shards: int, g: int) -> int:
     return g * shards
 
 
-def shard_master(shards: int) -> int:
-    """4·P -- the fp32 copy of this rank's pieces, also for an fp32 model [DeepSpeed runtime/zero/stage3.py]."""
-    return 4 * shards
+def shard_master(shards: int, master: int) -> int:
+    """μ·P -- the copy of this rank's pieces that the optimizer updates, also for an fp32 model [DeepSpeed
+    runtime/zero/stage3.py].
+    """
+    return master * shards
+
+
+def shard_fp32_gradients(shards: int, master: int) -> int:
+    """μ·P -- gradients that the optimizer reads, of the sub-groups that partial offload leaves on the GPU [DeepSpeed
+    runtime/zero/stage3.py:initialize_optimizer_states].
+    """
+    return master * shards
+
+
+def placeholder(w: int) -> int:
+    """1·w -- one element that stands in the GPU's optimizer until partial offload gives it a sub-group [DeepSpeed
+    runtime/zero/stage3.py].
+    """
+    return w
 
 
 def shard_states(shards: int, m: int) -> int:

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zeroplan.fit import Fit
-from zeroplan.ledger import Ledger, Line, total
+from zeroplan.ledger import Ledger, Line, is_activation, total
 from zeroplan.report.console import heading, table
 from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.job import Job
@@ -17,8 +17,8 @@ from zeroplan.specs.model import Model
 from zeroplan.units import count, gb, gib
 
 COMPARED = (
-    f"Compared with recorded runs of DeepSpeed {DEEPSPEED}: what a GPU holds between steps, and traffic. Compared with "
-    "no run yet: peaks, activations, logits, host memory and NVMe, which are closed forms."
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED}: what a GPU and the host hold between steps, and traffic; peaks "
+    "less activations within 1 %. Compared with no run yet: activations and logits, which are closed forms."
 )
 
 
@@ -122,7 +122,7 @@ def _beside(estimate: Estimate) -> list[Line]:
 def _kind(entry: Line) -> str:
     if entry.name == "logits and loss":
         return "logits"
-    return "activations" if entry.rule.__module__.endswith("activations") else "buffers"
+    return "activations" if is_activation(entry) else "buffers"
 
 
 def _lines_table(estimate: Estimate) -> Table:

@@ -14,7 +14,7 @@ import json
 from typing import Any
 
 from zeroplan.fit import Fit, TierFit
-from zeroplan.ledger import PHASES, Ledger, Line, Tier, Transfer, total
+from zeroplan.ledger import PHASES, Ledger, Line, Tier, Transfer, less_activations, total
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Strategy
@@ -53,7 +53,8 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
 
 def _strategy(strategy: Strategy) -> dict[str, Any]:
     offloads = {name: getattr(strategy, name) for name in ("offload_optimizer", "offload_param")}
-    return strategy._asdict() | {name: part._asdict() if part else None for name, part in offloads.items()}
+    found = strategy._asdict() | {name: part._asdict() if part else None for name, part in offloads.items()}
+    return found | {"leaves": strategy.leaves._asdict()}
 
 
 def model_object(model: Model) -> dict[str, Any]:
@@ -72,6 +73,9 @@ def _tier(tier: Tier) -> dict[str, Any]:
         "lines": [_line(entry, phases) for entry, phases in tier.lines()],
         "resident": total(tier.resident),
         "phases": {phase: total(tier.worst(phase).lines) for phase in PHASES},
+        "phases_less_activations": {
+            phase: less_activations(tier, phase) for phase in PHASES if any(m.phase == phase for m in tier.moments)
+        },
         "peak": {"bytes": total(peak.lines), "phase": peak.phase, "place": peak.place},
     }
 

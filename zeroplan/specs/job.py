@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from zeroplan.specs.cluster import Cluster
-from zeroplan.specs.model import Model
+from zeroplan.specs.model import Execution, LeafModules, Model
 from zeroplan.specs.strategy import Strategy, Workload
+
+NO_LEAVES = LeafModules(classes=())
 
 
 class Job(NamedTuple):
@@ -14,6 +16,8 @@ class Job(NamedTuple):
     cluster: Cluster
     workload: Workload
     strategy: Strategy
+    rank: int | None = None
+    """The rank that is looked at; None: the one that needs most."""
 
     @property
     def ranks(self) -> int:
@@ -24,6 +28,12 @@ class Job(NamedTuple):
     def tokens(self) -> int:
         """Tokens of one micro-batch on one GPU."""
         return self.strategy.micro_batch * self.workload.seq
+
+    @property
+    def execution(self) -> Execution:
+        """The order in which a step runs the model; leaf modules are known to stage 3 alone."""
+        leaves = self.strategy.leaves if self.strategy.stage == 3 else NO_LEAVES
+        return self.model.execution(leaves, eager=self.strategy.attention == "eager")
 
     def at(self, **changes: Any) -> Job:
         """The same job under a changed strategy."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
+from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
+
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
 CHECKPOINTING = ("none", "selective", "full")
 ATTENTION = ("eager", "sdpa", "flash")
@@ -22,6 +24,8 @@ class Offload(NamedTuple):
     buffer_size: int = 100_000_000
     max_in_cpu: int = 1_000_000_000
     ratio: float = 1.0
+    pipeline_read: bool = False
+    pipeline_write: bool = False
     nvme_path: str | None = None
 
 
@@ -55,21 +59,37 @@ class Strategy(NamedTuple):
     grad_accum_dtype: str | None = None
     """None: as the parameters (data_types.grad_accum_dtype)."""
     communication_dtype: str | None = None
+    master_dtype: str | None = None
+    """None: fp32. fp16_master_weights_and_grads and its bf16 twin keep them, with their gradients, in 16 bit."""
+    states_dtype: str | None = None
+    """None: fp32. With bf16_optimizer_states the optimizer's own states are bf16."""
     check_grad_overflow: bool = True
     """fp16 always checks; this is bf16's own switch."""
     compute_grad_norm: bool = True
     torch_adam: bool = False
+    weight_decay: float = 0.0
     parameter_groups: int = 1
     """1, 2 (decay and no decay, as the Trainer makes them), or k (tensor i in group i mod k)."""
     hpz_partition_size: int = 1
     all_reduce_for_fetch: bool = False
     """stage3_use_all_reduce_for_fetch_params: coalesced gathers become all-reduces."""
-    zero_init: bool = False
-    """The model is built under deepspeed.zero.Init, as from_pretrained does under the Trainer at stage 3."""
+    leaves: LeafModules = DEFAULT_LEAVES
+    """leaf_module and stage3_module_granularity_threshold: modules that stage 3 gathers whole."""
+    aio_block_size: int = 1024**2
+    aio_intra_op_parallelism: int = 1
+    native_pinning: bool = False
+    """DS_PIN_MEMORY_BACKEND=native: DeepSpeed locks what it asks for, torch's allocator the next power of two."""
+    zero_init: bool | None = None
+    """The model is built under deepspeed.zero.Init; None: at stage 3, as from_pretrained does under the Trainer."""
 
     @property
     def overlaps(self) -> bool:
         return self.stage == 3 if self.overlap_comm is None else self.overlap_comm
+
+    @property
+    def builds_partitioned(self) -> bool:
+        """Whether the model comes to `initialize` partitioned already."""
+        return self.stage == 3 if self.zero_init is None else self.zero_init
 
     @property
     def scatters(self) -> bool:
@@ -102,11 +122,21 @@ class Strategy(NamedTuple):
         return {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}.get(self.grad_accum_dtype or "", self.dtype)
 
     @property
+    def keeps_fp32_partition(self) -> bool:
+        """Stages 1 and 2 accumulate 16-bit gradients in an fp32 partition of this rank's own."""
+        return self.element_bytes == 2 and self.accumulation == "float32"
+
+    @property
     def communication(self) -> str:
         """Gradients travel in this dtype."""
         return {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}.get(
             self.communication_dtype or "", self.dtype
         )
+
+    @property
+    def master(self) -> str:
+        """Master weights and the gradients that the optimizer reads are in this dtype."""
+        return {"fp16": "float16", "bf16": "bfloat16"}.get(self.master_dtype or "", "float32")
 
     def shards(self, from_stage: int, ranks: int) -> int:
         """Over how many ranks a state is split that is sharded from `from_stage` on."""

@@ -81,30 +81,78 @@ def _deepseek_v3(r: random.Random) -> Model:
     }  # fmt: skip
 
 
+def _qwen3_moe(r: random.Random) -> Model:
+    return {
+        **_mixtral(r), "model_type": "qwen3_moe", "head_dim": 16, "moe_intermediate_size": 8 * r.randrange(3, 12),
+        "num_experts": r.choice((2, 4)), "decoder_sparse_step": r.choice((1, 2)),
+    }  # fmt: skip
+
+
+def _falcon(r: random.Random) -> Model:
+    heads = r.choice((2, 4))
+    return {
+        "model_type": "falcon", "hidden_size": heads * r.choice((8, 16, 24)), "num_attention_heads": heads,
+        "bias": r.random() < 0.5, "parallel_attn": r.random() < 0.5, "multi_query": r.random() < 0.5,
+    }  # fmt: skip
+
+
+def _bloom(r: random.Random) -> Model:
+    heads = r.choice((2, 4))
+    return {"model_type": "bloom", "hidden_size": heads * r.choice((8, 16, 24)), "n_head": heads}
+
+
+def _gptj(r: random.Random) -> Model:
+    heads = r.choice((2, 4))
+    return {
+        "model_type": "gptj", "n_embd": heads * 16, "n_head": heads, "rotary_dim": 8, "n_positions": 128,
+        "attn_pdrop": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0,
+    }  # fmt: skip
+
+
+def _like_llama(model_type: str, **fixed: Any) -> Callable[[random.Random], Model]:
+    return lambda r: {**_llama(r), "model_type": model_type, **fixed}
+
+
 FAMILIES: dict[str, Callable[[random.Random], Model]] = {
     "llama": _llama, "qwen3": _qwen3, "gemma2": _gemma2, "gpt2": _gpt2, "opt": _opt, "gpt_neox": _gpt_neox,
-    "mixtral": _mixtral, "deepseek_v3": _deepseek_v3,
+    "mixtral": _mixtral, "deepseek_v3": _deepseek_v3, "qwen3_moe": _qwen3_moe, "falcon": _falcon, "bloom": _bloom,
+    "gptj": _gptj, "mistral": _like_llama("mistral"), "qwen2": _like_llama("qwen2"),
+    "phi3": _like_llama("phi3", pad_token_id=0), "olmo2": _like_llama("olmo2"),
+    "gemma": _like_llama("gemma", head_dim=16), "starcoder2": _like_llama("starcoder2"),
 }  # fmt: skip
+EAGER = ("gemma2", "deepseek_v3", "gptj", "bloom")
+"""Without torch's own attention in transformers, or not with every shape drawn here."""
+LAYERS = {"gpt2": "n_layer", "gptj": "n_layer", "bloom": "n_layer"}
+"""What the families that do not say num_hidden_layers call their layers."""
 
 
 def model(r: random.Random) -> Model:
     drawn: Model = {"tie_word_embeddings": r.random() < 0.4, "vocab_size": r.randrange(61, 1500)}
     drawn |= FAMILIES[r.choice(list(FAMILIES))](r)
-    layers = "n_layer" if drawn["model_type"] == "gpt2" else "num_hidden_layers"
+    layers = LAYERS.get(drawn["model_type"], "num_hidden_layers")
     low = 2 if drawn["model_type"] == "deepseek_v3" else 1
     return {**drawn, layers: r.randrange(low, 5)}
 
 
-def precision(r: random.Random, stage: int) -> dict[str, Any]:
-    """fp32, fp16 with a fixed loss scale (a dynamic one may skip steps) or bf16; now and then another accumulation."""
+def precision(r: random.Random, stage: int, offloaded: bool) -> dict[str, Any]:
+    """fp32, fp16 with a fixed loss scale (a dynamic one may skip steps) or bf16; other dtypes now and then."""
     name = r.choice(("fp32", "fp16", "bf16", "bf16"))
+    section: dict[str, Any] = {"enabled": True}
     config: dict[str, Any] = {}
     if name == "fp16":
-        config["fp16"] = {"enabled": True, "loss_scale": 16}
-    elif name == "bf16":
-        config["bf16"] = {"enabled": True}
-    if stage and name != "fp32" and r.random() < 0.4:
-        config["data_types"] = {"grad_accum_dtype": "fp32"}
+        section["loss_scale"] = 16
+    if name == "bf16" and r.random() < 0.2:
+        section["check_grad_overflow"] = r.random() < 0.5
+    if name != "fp32":
+        config[name] = section
+        if offloaded and r.random() < 0.2:
+            section[f"{name}_master_weights_and_grads"] = True
+            if name == "bf16" and r.random() < 0.5:
+                section["bf16_optimizer_states"] = True
+        elif stage and r.random() < 0.4:
+            config["data_types"] = {"grad_accum_dtype": "fp32"}
+    if r.random() < 0.1:
+        config["communication_data_type"] = r.choice(("fp32", "bf16"))
     return config
 
 
@@ -112,6 +160,17 @@ def optimizer_offload(r: random.Random, stage: int) -> dict[str, Any]:
     offload: dict[str, Any] = {"device": "cpu", "pin_memory": r.random() < 0.6}
     if stage == 3 and r.random() < 0.4:
         offload["ratio"] = r.choice((0.3, 0.5, 0.8))
+    elif stage == 3 and r.random() < 0.3:
+        offload |= {"device": "nvme", "nvme_path": "/nvme", "buffer_count": r.choice((3, 4, 6))}
+        offload |= {name: True for name in ("pipeline_read", "pipeline_write") if r.random() < 0.3}
+    return offload
+
+
+def parameter_offload(r: random.Random) -> dict[str, Any]:
+    offload: dict[str, Any] = {"device": "cpu", "pin_memory": r.random() < 0.6}
+    if r.random() < 0.4:
+        offload |= {"device": "nvme", "nvme_path": "/nvme", "buffer_size": r.choice((3_000_000, 100_000_000))}
+        offload |= {"max_in_cpu": r.choice((0, 50_000, 1_000_000_000)), "buffer_count": r.choice((3, 5))}
     return offload
 
 
@@ -145,7 +204,9 @@ def zero(r: random.Random, stage: int) -> dict[str, Any]:
     if offload < 0.4:
         section["offload_optimizer"] = optimizer_offload(r, stage)
     if stage == 3 and offload < 0.2:
-        section["offload_param"] = {"device": "cpu", "pin_memory": r.random() < 0.6}
+        section["offload_param"] = parameter_offload(r)
+    if stage < 3 and "offload_optimizer" not in section:
+        maybe("compute_grad_norm", False, chance=0.1)
     return section
 
 
@@ -154,7 +215,14 @@ def optimizer(r: random.Random, offloaded: bool) -> dict[str, Any]:
     parameters: dict[str, Any] = {"lr": 1e-5, "weight_decay": r.choice((0.0, 0.01))}
     if not offloaded and r.random() < 0.25:
         parameters["torch_adam"] = True
+    elif not offloaded and r.random() < 0.1:
+        return {"type": "SGD", "params": {"lr": 1e-5, "momentum": r.choice((0.0, 0.9))}}
     return {"type": r.choice(("AdamW", "Adam")), "params": parameters}
+
+
+def swaps(section: dict[str, Any]) -> bool:
+    """Whether anything goes to NVMe."""
+    return any((section.get(name) or {}).get("device") == "nvme" for name in ("offload_optimizer", "offload_param"))
 
 
 def draw(seed: int) -> dict[str, Any]:
@@ -163,14 +231,21 @@ def draw(seed: int) -> dict[str, Any]:
     stage, world = r.choice((0, 1, 1, 2, 2, 3, 3, 3)), r.choice(WORLDS)
     drawn = model(r)
     section = zero(r, stage)
+    if swaps(section):  # partitions over 1 MiB are swapped, smaller ones are not
+        drawn["vocab_size"] *= 40
+        section["sub_group_size"] = r.choice((300_000, 2_000_000, 1_000_000_000))
     config: dict[str, Any] = {
         "zero_optimization": section,
-        **precision(r, stage),
+        **precision(r, stage, "offload_optimizer" in section),
         "optimizer": optimizer(r, "offload_optimizer" in section),
         "gradient_accumulation_steps": r.choice((1, 1, 2, 3)),
     }
     if r.random() < 0.6:
         config["gradient_clipping"] = r.choice((0.0, 1.0))
+    if section.get("compute_grad_norm") is False:
+        config["gradient_clipping"] = 0.0
+    if config["optimizer"]["type"] == "SGD":
+        config["zero_allow_untested_optimizer"] = True
     return {
         "seed": seed,
         "model": drawn,
@@ -182,7 +257,7 @@ def draw(seed: int) -> dict[str, Any]:
         "micro_batch": r.choice((1, 2, 3)),
         "steps": 3,
         "mode": "meta",
-        "attention": "eager" if drawn["model_type"] in ("gemma2", "deepseek_v3") else r.choice(("eager", "sdpa")),
+        "attention": "eager" if drawn["model_type"] in EAGER else r.choice(("eager", "sdpa")),
         "checkpointing": r.choice(("none", "none", "none", "full")),
         "optimizer": None,
         "zero_init": stage == 3 and r.random() < 0.2,

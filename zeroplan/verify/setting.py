@@ -74,17 +74,17 @@ class Setting:
         if not self.meta:
             yield
             return
-        from torch.utils import _foreach_utils
+        from torch.optim import optimizer as torch_optimizer
 
-        supported = _foreach_utils._get_foreach_kernels_supported_devices
+        supported = torch_optimizer._get_foreach_kernels_supported_devices
         attention = torch.nn.functional.scaled_dot_product_attention
-        _foreach_utils._get_foreach_kernels_supported_devices = lambda: [*supported(), "meta"]
+        torch_optimizer._get_foreach_kernels_supported_devices = lambda: [*supported(), "meta"]
         torch.nn.functional.scaled_dot_product_attention = flash(attention)
         torch.Tensor.record_stream = lambda _self, _stream: None
         try:
             yield
         finally:
-            _foreach_utils._get_foreach_kernels_supported_devices = supported
+            torch_optimizer._get_foreach_kernels_supported_devices = supported
             torch.nn.functional.scaled_dot_product_attention = attention
 
     def config(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def model_buffers(job: Job) -> list[Line]:
     """Buffers the model registers, by dtype."""
     sizes: dict[str, int] = {}
     for stated, elements in job.model.buffers:
-        follows = stated == "training" or (stated == "built" and job.strategy.zero_init)
+        follows = stated == "training" or (stated == "built" and job.strategy.builds_partitioned)
         dtype = job.strategy.dtype if follows else "float32" if stated == "built" else stated
         sizes[dtype] = sizes.get(dtype, 0) + elements * DTYPE_BYTES[dtype]
     return [line("model buffers", states.model_buffers, dtype, size=size) for dtype, size in sizes.items() if size]
@@ -40,16 +40,44 @@ def numbers(job: Job, dtypes: dict[str, int]) -> list[Line]:
     return found
 
 
-def state_bytes(job: Job) -> int:
-    """Bytes of the optimizer's own states per parameter.
+def master_name(job: Job) -> str:
+    """What the copy that the optimizer updates is called on the screen."""
+    return "fp32 master copy" if job.strategy.master == "float32" else "16-bit master copy"
+
+
+def state_bytes(job: Job, dtype: str = "float32") -> int:
+    """Bytes of the optimizer's own states per parameter, when they are kept in `dtype`.
 
     Adafactor's row and column sums need rows: the flat partitions of stages 1 to 3 get a whole fp32 second moment
     (transformers optimization.py, Adafactor._get_options).
     """
     if job.strategy.optimizer == "adafactor" and job.strategy.stage > 0:
         return 4
-    return OPTIMIZERS[job.strategy.optimizer].state_bytes
+    size = OPTIMIZERS[job.strategy.optimizer].state_bytes
+    return size * DTYPE_BYTES[dtype] // 4 if dtype != "uint8" else size
 
 
 def state_dtype(job: Job) -> str:
-    return "uint8" if job.strategy.optimizer == "adam8bit" else "float32"
+    """States on the GPU have the dtype of the weights they belong to; DeepSpeed's CPU optimizers keep fp32 ones."""
+    if job.strategy.optimizer == "adam8bit":
+        return "uint8"
+    return job.strategy.master
+
+
+def host_state_dtype(job: Job) -> str:
+    """bf16 with bf16_optimizer_states (ops/adam/cpu_adam.py: fp32_optimizer_states)."""
+    return "bfloat16" if job.strategy.states_dtype == "bf16" else "float32"
+
+
+def foreach_copies(job: Job) -> int:
+    """Copies of a partition that torch's own foreach optimizer makes while it runs (torch/optim/adam.py, sgd.py).
+
+    Adam's is the square root of the second moment, SGD's the gradient with weight decay in it; DeepSpeed's fused
+    optimizers make none. The sub-groups that
+    partial offload leaves on the GPU run torch's (runtime/zero/stage3.py, backup_optimizer).
+    """
+    strategy = job.strategy
+    if strategy.optimizer in ("sgd", "sgd-momentum"):
+        return int(strategy.weight_decay > 0 or strategy.parameter_groups == 2)
+    torch_runs = strategy.torch_adam or strategy.offload_optimizer is not None
+    return int(torch_runs and strategy.optimizer in ("adam", "adamw"))

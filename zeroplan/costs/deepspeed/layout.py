@@ -7,6 +7,7 @@ parameter_offload.py (mark_persistent_parameters), stage3.py (_create_fp16_sub_g
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
@@ -79,20 +80,44 @@ def tensor_sizes(job: Job) -> list[int]:
 
 
 @once(lambda strategy: (strategy.parameter_groups, strategy.round_robin_gradients))
-def own_elements(job: Job) -> int:
-    """Whole tensors that touch one rank's partitions, for the rank where they are largest."""
+def own_elements(job: Job) -> list[int]:
+    """Elements of the whole tensors that touch each rank's partitions."""
     sizes, groups = tensor_sizes(job), flat_groups(job)
     touched = [0] * (job.ranks + 1)
     for layout in groups:
         for index, pieces in layout.pieces.items():
             touched[pieces[0][0]] += sizes[index]
             touched[pieces[-1][0] + 1] -= sizes[index]
-    held = 0
-    of_rank = []
-    for change in touched[:-1]:
-        held += change
-        of_rank.append(held)
-    return max(of_rank)
+    return list(accumulate(touched[:-1]))
+
+
+def rank_of(job: Job) -> int:
+    """The rank that is looked at: the one asked for, else that whose partitions touch most (all alike at stage 3)."""
+    if job.rank is not None:
+        return job.rank
+    if job.strategy.stage == 3:
+        return 0
+    touched = own_elements(job)
+    return touched.index(max(touched))
+
+
+class Piece(NamedTuple):
+    group: int
+    elements: int
+    """Of the tensor, those in this rank's partition."""
+
+
+@once(lambda strategy: (strategy.parameter_groups, strategy.round_robin_gradients))
+def own_pieces(job: Job) -> dict[int, Piece]:
+    """The tensors that touch this rank's partitions."""
+    rank = rank_of(job)
+    return {
+        index: Piece(group, elements)
+        for group, layout in enumerate(flat_groups(job))
+        for index, pieces in layout.pieces.items()
+        for owner, elements in pieces
+        if owner == rank
+    }
 
 
 @once(no_part)
@@ -101,12 +126,16 @@ def shard_elements(job: Job) -> int:
     return sum(ceil_div(size, job.ranks) for size in tensor_sizes(job))
 
 
-@once(lambda strategy: (strategy.param_persistence_threshold, strategy.model_persistence_threshold))
+@once(
+    lambda strategy: (
+        strategy.param_persistence_threshold, strategy.model_persistence_threshold, strategy.offload_param is not None
+    )
+)  # fmt: skip
 def persistent_tensors(job: Job) -> list[int]:
     """Small tensors that stay gathered at stage 3, in order, while their sum stays under the model's threshold."""
     chosen: list[int] = []
     held = 0
-    if job.ranks == 1:
+    if job.ranks == 1 and not job.strategy.offload_param:
         return chosen  # a lone rank's partition is the tensor itself
     for index, size in enumerate(tensor_sizes(job)):
         small = size <= job.strategy.param_persistence_threshold
@@ -117,17 +146,32 @@ def persistent_tensors(job: Job) -> list[int]:
 
 
 @once(lambda strategy: (strategy.parameter_groups, strategy.sub_group_size))
-def sub_groups(job: Job) -> list[int]:
-    """Elements of each sub-group's partition: a group's tensors are collected until sub_group_size is reached."""
-    found: list[int] = []
+def sub_group_members(job: Job) -> list[list[int]]:
+    """A group's tensors are collected until their partitions reach sub_group_size."""
+    found: list[list[int]] = []
     sizes = tensor_sizes(job)
     for members in group_members(job):
+        gathered: list[int] = []
         filled = 0
         for index in members:
+            gathered.append(index)
             filled += ceil_div(sizes[index], job.ranks)
             if filled >= job.strategy.sub_group_size:
-                found.append(filled)
-                filled = 0
-        if filled:
-            found.append(filled)
+                found.append(gathered)
+                gathered, filled = [], 0
+        if gathered:
+            found.append(gathered)
     return found
+
+
+@once(lambda strategy: (strategy.parameter_groups, strategy.sub_group_size))
+def sub_groups(job: Job) -> list[int]:
+    """Elements of each sub-group's partition."""
+    sizes = tensor_sizes(job)
+    return [sum(ceil_div(sizes[index], job.ranks) for index in members) for members in sub_group_members(job)]
+
+
+def sub_groups_on_gpu(job: Job) -> list[int]:
+    """Those that the GPU updates: all, none with optimizer offload, or the first ones with a ratio below 1."""
+    groups, offload = sub_groups(job), job.strategy.offload_optimizer
+    return groups if offload is None else groups[: int((1 - offload.ratio) * len(groups))]

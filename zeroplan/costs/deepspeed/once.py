@@ -10,19 +10,21 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 T = TypeVar("T")
-MOST_KEPT = 512
+MOST_KEPT = 256
 
 
 def whole(strategy: Strategy) -> Hashable:
-    """All of the strategy but the micro-batch; beyond two micro-steps, accumulation changes nothing."""
-    return strategy._replace(micro_batch=1, grad_accum=min(strategy.grad_accum, 2))
+    """All of the strategy but the micro-batch; beyond three micro-steps, accumulation changes nothing."""
+    return strategy._replace(micro_batch=1, grad_accum=min(strategy.grad_accum, 3))
 
 
 def no_part(_strategy: Strategy) -> Hashable:
     return None
 
 
-def once(decides: Callable[[Strategy], Hashable]) -> Callable[[Callable[[Job], T]], Callable[[Job], T]]:
+def once(
+    decides: Callable[[Strategy], Hashable], most_kept: int = MOST_KEPT
+) -> Callable[[Callable[[Job], T]], Callable[[Job], T]]:
     """Remember a count of a job by model, ranks and what `decides` picks of the strategy: all that it reads."""
 
     def decorate(count: Callable[[Job], T]) -> Callable[[Job], T]:
@@ -30,9 +32,9 @@ def once(decides: Callable[[Strategy], Hashable]) -> Callable[[Callable[[Job], T
 
         @wraps(count)
         def looked_up(job: Job) -> T:
-            key = (job.model, job.ranks, decides(job.strategy))
+            key = (job.model, job.ranks, job.rank, decides(job.strategy))
             if key not in known:
-                if len(known) >= MOST_KEPT:
+                if len(known) >= most_kept:
                     known.clear()
                 known[key] = count(job)
             return known[key]

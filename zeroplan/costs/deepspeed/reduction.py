@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.layout import Group
+from zeroplan.costs.deepspeed.layout import Group, flat_groups, own_pieces, rank_of, tensor_sizes
+from zeroplan.specs.job import Job
 
 
 class Bucket(NamedTuple):
@@ -26,6 +27,10 @@ class Collective(NamedTuple):
     kind: str
     """all_reduce or reduce."""
     elements: int
+    pieces: int
+    """Slices that are copied into one tensor for it, when there are several."""
+    kept: int
+    """The largest slice in it that this rank adds to its fp32 partition."""
 
 
 def buckets(order: Iterable[int], sizes: list[int], limit: int) -> Iterator[Bucket]:
@@ -42,29 +47,40 @@ def buckets(order: Iterable[int], sizes: list[int], limit: int) -> Iterator[Buck
         yield Bucket(tuple(held), elements, elements > limit)
 
 
-def runs(sizes: Iterable[int], limit: int) -> Iterator[int]:
-    """Elements of each run of tensors: one closes as soon as it exceeds the limit."""
-    elements = 0
-    for size in sizes:
-        elements += size
-        if elements > limit:
-            yield elements
-            elements = 0
-    if elements:
-        yield elements
-
-
 class Slice(NamedTuple):
     owner: int
     elements: int
 
 
-def slices(bucket: Bucket, groups: list[Group]) -> list[Slice]:
-    """The bucket cut at partition boundaries; neighbours of one owner join."""
+def runs(parts: Iterable[Slice], limit: int) -> Iterator[list[Slice]]:
+    """Slices joined into runs: one closes as soon as its elements exceed the limit."""
+    run: list[Slice] = []
+    filled = 0
+    for part in parts:
+        run.append(part)
+        filled += part.elements
+        if filled > limit:
+            yield run
+            run, filled = [], 0
+    if run:
+        yield run
+
+
+ENGINE_RUN = 500_000_000
+"""Elements after which the engine closes a run of gradients (runtime/engine.py:allreduce_no_retain)."""
+
+
+def engine_runs(sizes: Iterable[int]) -> Iterator[list[Slice]]:
+    """Tensors that the engine joins and all-reduces together, at stage 0 and for BF16_Optimizer."""
+    return runs((Slice(0, size) for size in sizes), ENGINE_RUN)
+
+
+def slices(tensors: Iterable[int], groups: list[Group], apart: int | None) -> list[Slice]:
+    """A bucket cut at partition boundaries; neighbours of one owner join, but not those of the rank `apart`."""
     found: list[Slice] = []
-    for index in bucket.tensors:
+    for index in tensors:
         for owner, elements in groups_of(groups, index):
-            if found and found[-1].owner == owner:
+            if found and found[-1].owner == owner != apart:
                 found[-1] = Slice(owner, found[-1].elements + elements)
             else:
                 found.append(Slice(owner, elements))
@@ -76,18 +92,27 @@ def groups_of(groups: list[Group], index: int) -> list[tuple[int, int]]:
     return next(group.pieces[index] for group in groups if index in group.pieces)
 
 
-def flush(bucket: Bucket, groups: list[Group], *, limit: int, scatter: bool, multi_rank: bool) -> Iterator[Collective]:
-    """The collectives of one bucket at stages 1 and 2.
+def collectives(job: Job, tensors: tuple[int, ...]) -> Iterator[Collective]:
+    """What one bucket sends at stages 1 and 2.
 
-    With `scatter` off the bucket is all-reduced whole. With `multi_rank` the slices are joined and all-reduced,
-    else those of each owner are reduced to it; either way a run closes once it exceeds the bucket size.
+    Without reduce_scatter it is all-reduced whole: in place, or, without contiguous gradients, copied into one
+    tensor. With use_multi_rank_bucket_allreduce its slices are joined and all-reduced, else those of each owner are
+    reduced to it; either way a run closes once it exceeds the bucket size.
     """
-    if not scatter:
-        yield Collective("all_reduce", bucket.elements)
+    strategy, sizes = job.strategy, tensor_sizes(job)
+    rank = rank_of(job) if strategy.keeps_fp32_partition else None
+    if not strategy.contiguous or not strategy.scatters:
+        own = own_pieces(job) if strategy.keeps_fp32_partition else {}
+        kept = max((own[index].elements for index in tensors if index in own), default=0)
+        pieces = 1 if strategy.contiguous else len(tensors)
+        yield Collective("all_reduce", sum(sizes[index] for index in tensors), pieces, kept)
         return
+    multi_rank = strategy.use_multi_rank_bucket_allreduce
     by_target: dict[int, list[Slice]] = {}
-    for piece in slices(bucket, groups):
+    for piece in slices(tensors, flat_groups(job), rank):
         by_target.setdefault(0 if multi_rank else piece.owner, []).append(piece)
-    kind = "all_reduce" if multi_rank else "reduce"
-    for run in by_target.values():
-        yield from (Collective(kind, elements) for elements in runs((piece.elements for piece in run), limit))
+    for found in by_target.values():
+        for run in runs(found, strategy.reduce_bucket_size):
+            kept = max((piece.elements for piece in run if piece.owner == rank), default=0)
+            kind = "all_reduce" if multi_rank else "reduce"
+            yield Collective(kind, sum(piece.elements for piece in run), len(run), kept)

@@ -7,38 +7,24 @@ group, else in FP16_UnfusedOptimizer, which keeps tensors apart; fp32 runs the b
 from __future__ import annotations
 
 from zeroplan.costs.activations import Activations
-from zeroplan.costs.deepspeed.held import model_buffers, numbers, runs_fused, state_bytes, state_dtype
-from zeroplan.formulas import buffers, states
-from zeroplan.ledger import Line, Moment, Tier, line
+from zeroplan.costs.deepspeed.alive import Alive
+from zeroplan.costs.deepspeed.flattening import flattens, group_elements, init_stage_0
+from zeroplan.costs.deepspeed.held import foreach_copies, model_buffers, numbers, state_bytes, state_dtype
+from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.reduction import engine_runs
+from zeroplan.costs.deepspeed.working import Working, timeline
+from zeroplan.formulas import moments, states
+from zeroplan.ledger import Line, Tier, line
 from zeroplan.specs.job import Job
 
 
 def gpu(job: Job, activations: Activations) -> Tier:
     """Gradients live from backward to the step only; 16-bit training copies them to fp32 there."""
-    psi, strategy = job.model.parameters, job.strategy
-    w, half = strategy.element_bytes, strategy.element_bytes == 2
-    parameters = line("parameters", states.whole_parameters, strategy.dtype, psi=psi, w=w)
+    psi, w = job.model.parameters, job.strategy.element_bytes
+    parameters = line("parameters", states.whole_parameters, job.strategy.dtype, psi=psi, w=w)
     held = [parameters, *_optimizer(job), *model_buffers(job), *numbers(job, {})]
-    gradients = line("gradients", buffers.whole_gradients, strategy.dtype, psi=psi, g=w)
-    accumulated = [gradients] if strategy.grad_accum > 1 else []
-    second = line("model beside its flat copy", buffers.second_copy, strategy.dtype, psi=psi, w=w)
-    flattens = half and runs_fused(job)
-    step: list[Line] = [gradients]
-    if half:
-        step.append(line("fp32 gradients", buffers.fp32_gradient_copy, "float32", flat=psi, n_d=1))
-    if flattens:
-        step.append(line("fp32 gradients, flattened", buffers.fp32_gradient_copy, "float32", flat=psi, n_d=1))
-    return Tier(
-        tuple(held),
-        (
-            Moment("init", "states are made", tuple(held)),
-            Moment("init", "the model is flattened", (parameters, *([second] if flattens else []))),
-            Moment("forward", "loss", (*held, *accumulated, *activations.forward)),
-            Moment("backward", "loss", (*held, *accumulated, *activations.loss_backward)),
-            Moment("backward", "first layer", (*held, gradients, *activations.layer_backward)),
-            Moment("step", "optimizer", (*held, *step)),
-        ),
-    )
+    return timeline(job, held, _working(job), activations)
 
 
 def _optimizer(job: Job) -> list[Line]:
@@ -48,3 +34,43 @@ def _optimizer(job: Job) -> list[Line]:
     if size := state_bytes(job):
         lines.append(line("optimizer states", states.whole_states, state_dtype(job), psi=psi, m=size))
     return lines
+
+
+@once(whole)
+def _working(job: Job) -> Working:
+    strategy, alive = job.strategy, Alive()
+    alive.make(moments.gradients, strategy.dtype, job.model.parameters)
+    gradients = alive.lines()
+    reduce_by_engine(job, alive, tensor_sizes(job), strategy.dtype)
+    backward = alive.peak_lines()
+    alive.look_again()
+    (_step_flat if flattens(job) else _step_apart)(job, alive)
+    accumulated = gradients if strategy.grad_accum > 1 else ()
+    return Working(init_stage_0(job), accumulated, accumulated, backward, alive.peak_lines())
+
+
+def reduce_by_engine(job: Job, alive: Alive, sizes: list[int], dtype: str) -> None:
+    """Runs of gradients are joined, and copied once more where communication has another dtype."""
+    sent = job.strategy.communication
+    for run in engine_runs(sizes):
+        elements = sum(part.elements for part in run)
+        joined = [(moments.joined_gradients, dtype, elements)] if len(run) > 1 else []
+        if sent != dtype:
+            joined.append((moments.copy_in_communication_dtype, sent, elements))
+        alive.briefly(*joined)
+
+
+def _step_flat(job: Job, alive: Alive) -> None:
+    """FP16_Optimizer: group by group each gradient is converted, then all are joined; the 16-bit ones go."""
+    for elements in group_elements(job):
+        with alive.while_needed((moments.converted_gradients, "float32", elements)):
+            alive.make(moments.fp32_gradients, "float32", elements)
+        alive.free(moments.gradients, job.strategy.dtype, elements)
+    alive.free(moments.fp32_gradients, "float32", job.model.parameters)
+
+
+def _step_apart(job: Job, alive: Alive) -> None:
+    """FP16_UnfusedOptimizer converts every gradient and keeps the 16-bit ones; fp32 reads them as they are."""
+    converted = job.model.parameters if job.strategy.element_bytes == 2 else 0
+    copies = foreach_copies(job) * max(group_elements(job))
+    alive.briefly((moments.fp32_gradients, "float32", converted), (moments.optimizer_temporaries, "float32", copies))

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from zeroplan.arithmetic import round_up
-from zeroplan.costs.deepspeed.fetch import Gather, steady_micro_step
+from zeroplan.costs.deepspeed.coordinator import Gather
+from zeroplan.costs.deepspeed.fetch import steady_micro_step
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, persistent_tensors, sub_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.reduction import Bucket, buckets, flush, runs
+from zeroplan.costs.deepspeed.partitioning import backward_of
+from zeroplan.costs.deepspeed.reduction import buckets, collectives, engine_runs
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
 from zeroplan.specs.job import Job
 
 MICRO_STEP, STEP = "micro_step", "step"
-ENGINE_RUN = 500_000_000
-"""Elements after which the engine closes a run of gradients at stage 0 (runtime/engine.py:allreduce_no_retain)."""
 
 
 @once(whole)
@@ -52,12 +52,17 @@ def _sent(
 
 def _stage_0(job: Job) -> list[Transfer]:
     """The engine reduces all gradients after the last micro-step, in runs; fp32 with clipping adds its norm."""
-    calls = runs(tensor_sizes(job), ENGINE_RUN)
+    calls = _engine_runs(tensor_sizes(job))
     clips = job.strategy.precision == "fp32" and job.strategy.gradient_clipping > 0
     return [
         *_moved(job, STEP, "all_reduce", job.strategy.communication, calls),
         *_numbers(job, STEP, "float32", int(clips)),
     ]
+
+
+def _engine_runs(sizes: list[int]) -> list[int]:
+    """Elements of the engine's all-reduces."""
+    return [sum(part.elements for part in run) for run in engine_runs(sizes)]
 
 
 def _stages_1_2(job: Job) -> list[Transfer]:
@@ -67,12 +72,8 @@ def _stages_1_2(job: Job) -> list[Transfer]:
     calls = [
         collective
         for bucket in buckets(gradient_order(job), tensor_sizes(job), strategy.reduce_bucket_size)
-        for collective in flush(
-            bucket, groups, limit=strategy.reduce_bucket_size,
-            scatter=strategy.scatters and strategy.contiguous,
-            multi_rank=strategy.use_multi_rank_bucket_allreduce,
-        )
-    ]  # fmt: skip
+        for collective in collectives(job, bucket.tensors)
+    ]
     when = MICRO_STEP if strategy.stage == 2 else STEP
     checks = strategy.precision == "fp16" or (strategy.dtype == "bfloat16" and strategy.check_grad_overflow)
     found = []
@@ -89,7 +90,7 @@ def _stages_1_2(job: Job) -> list[Transfer]:
 
 def _bf16_optimizer(job: Job, groups: list[Group]) -> list[Transfer]:
     """The engine reduces the groups' flat gradients as at stage 0; partitions are gathered after the step."""
-    calls = runs((layout.flat for layout in groups), ENGINE_RUN)
+    calls = _engine_runs([layout.flat for layout in groups])
     return [
         *_moved(job, STEP, "all_reduce", job.strategy.communication, calls),
         *_moved(job, STEP, "all_gather", job.strategy.dtype, [layout.flat for layout in groups]),
@@ -97,15 +98,10 @@ def _bf16_optimizer(job: Job, groups: list[Group]) -> list[Transfer]:
 
 
 def gradient_order(job: Job) -> Sequence[int]:
-    """The order in which gradients reach the bucket: as backward makes them, or the model's own at stage 1's end."""
+    """The order in which gradients reach the bucket: as backward makes them, or group by group at stage 1's end."""
     if job.strategy.stage == 2 or job.strategy.overlaps:
-        return job.model.execution().gradients
-    return range(len(job.model.tensors))
-
-
-def _reduced_whole(job: Job, bucket: Bucket) -> bool:
-    """Without reduce_scatter the contiguous buffer is all-reduced; a tensor that has no room in it never is."""
-    return job.strategy.contiguous_gradients and not job.strategy.scatters and not bucket.oversized
+        return job.execution.gradients
+    return [index for layout in flat_groups(job) for index in layout.order]
 
 
 def _joined(job: Job, gather: Gather) -> bool:
@@ -116,14 +112,9 @@ def _joined(job: Job, gather: Gather) -> bool:
 def _stage_3(job: Job) -> list[Transfer]:
     strategy, sizes = job.strategy, tensor_sizes(job)
     gathers = [event for event in steady_micro_step(job) if isinstance(event, Gather)]
-    order = job.model.execution().gradients_stage_3
-    closed = list(buckets(order, sizes, strategy.reduce_bucket_size))
-    whole = [bucket.elements for bucket in closed if _reduced_whole(job, bucket)]
-    scattered = [
-        sum(round_up(sizes[index], job.ranks) for index in bucket.tensors)
-        for bucket in closed
-        if not _reduced_whole(job, bucket)
-    ]
+    sent = backward_of(job).sent
+    whole = [collective.elements for collective in sent if collective.kind == "all_reduce"]
+    scattered = [collective.elements for collective in sent if collective.kind == "reduce_scatter"]
     gathered = [gather.elements for gather in gathers if not _joined(job, gather)]
     joined = [gather.elements for gather in gathers if _joined(job, gather)]
     norm = "float32" if strategy.offload_optimizer else "float64"

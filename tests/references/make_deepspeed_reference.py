@@ -1,0 +1,89 @@
+"""Measurements of `zeroplan verify --save` or `zeroplan.verify.measure` joined into deepspeed_0.19.8.json.
+
+python tests/references/make_deepspeed_reference.py MEASURED.json ...
+"""
+
+import json
+import sys
+from pathlib import Path
+
+TARGET = Path(__file__).with_name("deepspeed_0.19.8.json")
+LEFT_OUT = ("steps", "activations", "seed", "mode")
+
+
+def held(run):
+    found = {}
+    for entry in run["held"]:
+        if entry["kind"] != "inputs":
+            tier = found.setdefault(entry["tier"], {})
+            tier[entry["dtype"]] = tier.get(entry["dtype"], 0) + entry["bytes"]
+    return found
+
+
+def traffic(run):
+    found = {}
+    for entry in run["traffic"]:
+        if entry["step"] == 3 and entry["collective"] != "barrier":
+            sums = found.setdefault(f"{entry['collective']} {entry['dtype']}", [0, 0])
+            sums[0] += entry["calls"]
+            sums[1] += entry["bytes"]
+    return found
+
+
+def peaks(run):
+    """Most bytes of each phase, less activations and with them; the step is that of the last micro-step."""
+    last = max(phase["micro"] for phase in run["phases"])
+    found = {}
+    for phase in run["phases"]:
+        if phase["step"] in (0, 3) and (phase["phase"] != "step" or phase["micro"] == last):
+            most = found.setdefault(phase["phase"], [0, 0])
+            most[0] = max(most[0], phase["peak"]["gpu_less_activations"])
+            most[1] = max(most[1], phase["peak"]["gpu"])
+    return found
+
+
+def disk(run):
+    found = {}
+    for entry in run["disk_traffic"]:
+        if entry["step"] == 3:
+            name = f"{entry['way']} {'optimizer' if entry['folder'] == 'optimizer' else 'parameters'}"
+            sums = found.setdefault(name, [0, 0])
+            sums[0] += entry["calls"]
+            sums[1] += entry["bytes"]
+    return found
+
+
+def compact(run):
+    files = {"optimizer" if entry["folder"] == "optimizer" else "parameters": entry["bytes"] for entry in run["files"]}
+    return {
+        "case": {name: value for name, value in run["case"].items() if name not in LEFT_OUT},
+        "held": held(run), "traffic": traffic(run), "peaks": peaks(run), "activations": run.get("activations"),
+        **({"files": files, "disk": disk(run)} if files else {}),
+    }  # fmt: skip
+
+
+def main(paths):
+    runs = [json.loads(Path(path).read_text()) for path in paths]
+    refused = [run for run in runs if "refused" in run]
+    runs = [run for run in runs if "refused" not in run and "failed" not in run and not run["case"].get("freeze")]
+    head = {
+        "versions": runs[0]["versions"],
+        "date": max(run["date"] for run in runs),
+        "held": "bytes between steps by tier and dtype, inputs aside",
+        "traffic": "calls and bytes of the third optimizer step by collective and dtype",
+        "peaks": "most bytes on the GPU by phase: less activations, and with them",
+    }
+    assert all(run["versions"] == head["versions"] for run in runs)
+    parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+    cases = [json.dumps(compact(run), separators=(",", ":")) for run in runs]
+    stopped = [
+        json.dumps({"case": run["case"], "refused": run["refused"].splitlines()[-1][:300]}, separators=(",", ":"))
+        for run in refused
+    ]
+    parts += ['"measured": [\n' + ",\n".join(cases) + "\n]", '"refused": [\n' + ",\n".join(stopped) + "\n]"]
+    TARGET.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    print(len(cases), len(stopped), TARGET.stat().st_size)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

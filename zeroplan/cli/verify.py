@@ -1,0 +1,82 @@
+"""`zeroplan verify`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json as writer
+import os
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from zeroplan.cli.options import Options
+from zeroplan.cli.request import read_request
+from zeroplan.costs.ledger import ledger
+from zeroplan.errors import ContradictionError, SpecError
+from zeroplan.specs.job import Job
+
+NEEDED = ("deepspeed", "torch", "transformers")
+
+
+def run(options: Options, *, real: bool, save: str | None, force: bool, json: bool, quiet: bool) -> int:
+    """0 when every number is as predicted, 1 when one is not."""
+    from zeroplan.verify.compare import compare
+
+    _check_installed()
+    if save and os.path.exists(save) and not force:
+        raise ContradictionError(f"{save} exists; write --force to replace it, or another name")
+    request = read_request(options)
+    found = []
+    for job, measured in [_measured(job, request.given, real=real) for job in request.jobs()]:
+        found.append((job, measured, compare(job, ledger(job), measured)))
+    if save:
+        _save(save, [measured for _job, measured, _rows in found])
+    if json:
+        from zeroplan.report import machine
+
+        runs = [
+            {"stage": job.strategy.stage, "rank": job.rank, "versions": measured["versions"], "date": measured["date"],
+             "rows": [{**row._asdict(), "difference": row.difference, "holds": row.holds} for row in rows]}
+            for job, measured, rows in found
+        ]  # fmt: skip
+        typer.echo(machine.dumps({"command": "verify", "runs": runs, "assumed": list(request.assumed)}))
+    else:
+        from zeroplan.report import console
+        from zeroplan.report import verify as report
+
+        for job, measured, rows in found:
+            console.show(report.answer(job, rows, measured), *([] if quiet else report.details(rows, measured)))
+    return 0 if all(row.holds for _job, _measured, rows in found for row in rows) else 1
+
+
+def _check_installed() -> None:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SpecError(
+            "verify", f"no {' and no '.join(missing)}", "DeepSpeed itself", "pip install 'zeroplan[verify]'"
+        )
+
+
+def _measured(job: Job, given: dict[str, Any] | None, *, real: bool) -> tuple[Job, dict[str, Any]]:
+    from zeroplan.verify.case import as_measured, case_of
+    from zeroplan.verify.measure import measure
+
+    job = as_measured(job)
+    measured = measure(case_of(job, given, real=real))
+    for reason in ("refused", "failed"):
+        if reason in measured:
+            line = " ".join(str(measured[reason]).split())
+            raise ContradictionError(f"DeepSpeed {reason} this run: {line[:300]}")
+    return job, measured
+
+
+def _save(path: str, runs: list[dict[str, Any]]) -> None:
+    """Written whole or not at all."""
+    target = Path(path)
+    part = target.with_name(target.name + ".part")
+    try:
+        part.write_text(writer.dumps(runs if len(runs) > 1 else runs[0], indent=1) + "\n", encoding="utf-8")
+        part.replace(target)
+    except OSError as error:
+        raise SpecError(f"--save {path}", error.strerror or "an error", "a file that can be written") from error

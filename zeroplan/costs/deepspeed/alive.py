@@ -1,0 +1,73 @@
+"""What a replay finds alive: bytes by kind as events make and free them, and the largest moment so far."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.ledger import Line, Rule, line
+
+Kind = tuple[Rule, str]
+"""The formula that says what these elements are, and their dtype."""
+
+
+Copy = tuple[Rule, str, int]
+"""What it is, its dtype, and its elements."""
+
+
+class Alive:
+    """Elements alive by kind; `peak` is what was alive when most bytes were."""
+
+    def __init__(self) -> None:
+        self.elements: Counter[Kind] = Counter()
+        self.bytes = 0
+        self.most = 0
+        self.peak: dict[Kind, int] = {}
+
+    def make(self, rule: Rule, dtype: str, elements: int) -> None:
+        self.elements[rule, dtype] += elements
+        self.bytes += DTYPE_BYTES[dtype] * elements
+        if self.bytes > self.most:
+            self.most, self.peak = self.bytes, dict(self.elements)
+
+    def free(self, rule: Rule, dtype: str, elements: int) -> None:
+        self.elements[rule, dtype] -= elements
+        self.bytes -= DTYPE_BYTES[dtype] * elements
+
+    @contextmanager
+    def while_needed(self, *made: Copy) -> Iterator[None]:
+        """Temporaries: made in this order, freed together."""
+        for rule, dtype, elements in made:
+            self.make(rule, dtype, elements)
+        yield
+        for rule, dtype, elements in made:
+            self.free(rule, dtype, elements)
+
+    def briefly(self, *made: Copy) -> None:
+        """Temporaries that are freed before anything else happens."""
+        most = self.bytes + sum(DTYPE_BYTES[dtype] * elements for _rule, dtype, elements in made)
+        if most > self.most:
+            with self.while_needed(*made):
+                pass
+
+    def look_again(self) -> None:
+        """Forget the peak: from now on only later moments count."""
+        self.most, self.peak = self.bytes, dict(self.elements)
+
+    def lines(self) -> tuple[Line, ...]:
+        """What is alive now."""
+        return as_lines(self.elements)
+
+    def peak_lines(self) -> tuple[Line, ...]:
+        return as_lines(self.peak)
+
+
+def as_lines(elements: dict[Kind, int]) -> tuple[Line, ...]:
+    """One line for each kind, named as its formula is."""
+    return tuple(
+        line(rule.__name__.replace("_", " "), rule, dtype, alive=count, w=DTYPE_BYTES[dtype])
+        for (rule, dtype), count in elements.items()
+        if count
+    )

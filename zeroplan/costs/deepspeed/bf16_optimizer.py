@@ -1,0 +1,31 @@
+"""BF16_Optimizer, which runs at stage 1 in bf16 with fp32 accumulation: fp32 gradients whole on each rank.
+
+DeepSpeed 0.19.8 runtime/bf16_optimizer.py: after backward each gradient is added to its fp32 one, and the engine
+reduces those as at stage 0; the bf16 gradients stay until the step.
+"""
+
+from __future__ import annotations
+
+from zeroplan.costs.deepspeed.alive import Alive
+from zeroplan.costs.deepspeed.flattening import init_stages_1_2
+from zeroplan.costs.deepspeed.held import foreach_copies
+from zeroplan.costs.deepspeed.layout import flat_groups
+from zeroplan.costs.deepspeed.stage_0 import reduce_by_engine
+from zeroplan.costs.deepspeed.working import Working
+from zeroplan.formulas import moments
+from zeroplan.specs.job import Job
+
+
+def working(job: Job) -> Working:
+    """Beside the residents, which include the fp32 gradients."""
+    groups, alive = flat_groups(job), Alive()
+    alive.make(moments.gradients, "bfloat16", job.model.parameters)
+    gradients = alive.lines()
+    alive.briefly((moments.gradient_in_fp32, "float32", job.model.largest.elements))
+    reduce_by_engine(job, alive, [layout.flat for layout in groups], "float32")
+    backward = alive.peak_lines()
+    alive.look_again()
+    share = max(layout.partition for layout in groups)
+    alive.briefly((moments.optimizer_temporaries, "float32", foreach_copies(job) * share))
+    accumulated = gradients if job.strategy.grad_accum > 1 else ()
+    return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines())

@@ -1,0 +1,56 @@
+"""Replay of `initialize` at stage 3: tensors partitioned one by one, master weights, buffers, the first gathers.
+
+DeepSpeed 0.19.8 runtime/zero/partition_parameters.py (_convert_to_zero_parameters), stage3.py (_create_fp32_partitions,
+initialize_optimizer_states, _setup_for_real_optimizer, create_reduce_and_remove_grad_hooks).
+"""
+
+from __future__ import annotations
+
+from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed.alive import Alive
+from zeroplan.costs.deepspeed.held import model_buffers
+from zeroplan.costs.deepspeed.layout import shard_elements, sub_groups_on_gpu, tensor_sizes
+from zeroplan.formulas import gathered, moments
+from zeroplan.ledger import Line
+from zeroplan.specs.job import Job
+
+
+def init(job: Job) -> tuple[Line, ...]:
+    """Everything alive where most of it is."""
+    strategy, alive = job.strategy, Alive()
+    _partition(job, alive)
+    _master_weights(job, alive)
+    if strategy.contiguous_gradients:
+        alive.make(moments.reduce_bucket, strategy.communication, strategy.reduce_bucket_size)
+    if not strategy.offload_optimizer:
+        alive.make(gathered.gradient_partitions, strategy.accumulation, shard_elements(job))
+    largest = job.model.largest.elements
+    alive.make(gathered.gathered_parameters, strategy.dtype, round_up(largest, job.ranks))
+    if strategy.offload_param:
+        alive.make(gathered.partitions_from_host, strategy.dtype, ceil_div(largest, job.ranks))
+    return (*alive.peak_lines(), *model_buffers(job))
+
+
+def _partition(job: Job, alive: Alive) -> None:
+    """A model built beforehand is replaced tensor by tensor; under zero.Init it came partitioned."""
+    dtype, stays = job.strategy.dtype, not job.strategy.offload_param
+    if job.strategy.builds_partitioned:
+        alive.make(gathered.parameter_partitions, dtype, stays * shard_elements(job))
+        return
+    alive.make(moments.model_as_built, dtype, job.model.parameters)
+    for size in tensor_sizes(job):
+        alive.make(gathered.parameter_partitions, dtype, stays * ceil_div(size, job.ranks))
+        alive.free(moments.model_as_built, dtype, size)
+
+
+def _master_weights(job: Job, alive: Alive) -> None:
+    """Sub-group by sub-group converted, then cloned; a buffer of zeros stands in for the first gradients."""
+    strategy, groups = job.strategy, sub_groups_on_gpu(job)
+    for elements in groups:
+        converted = elements if strategy.dtype != strategy.master else 0
+        with alive.while_needed((gathered.converted_weights, strategy.master, converted)):
+            alive.make(moments.master_weights, strategy.master, elements)
+    if strategy.offload_optimizer:
+        alive.make(gathered.fp32_gradients, strategy.master, sum(groups))
+    else:
+        alive.briefly((gathered.fp32_gradients, strategy.master, max(groups)))

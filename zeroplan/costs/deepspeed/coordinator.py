@@ -1,0 +1,250 @@
+"""Replay of stage 3's parameter coordinator: which gathers it issues, and what is gathered at each moment.
+
+It follows runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8 event by event: fetch what a module
+misses, take its tensors off the fetch queue, prefetch from the queue's head, release on leaving. Decisions to release
+are remembered from the first time they are taken (lru_cache), as there. Sizes are elements.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed.reuse import Distances
+from zeroplan.specs.model import Visit
+
+NEVER = -10_000_000_000
+
+
+class Settings(NamedTuple):
+    """What decides the gathers, beside the model's sizes and its order of execution."""
+
+    persistent: frozenset[int]
+    ranks: int
+    prefetch_bucket_size: int
+    max_live_parameters: int
+    max_reuse_distance: int
+    grad_accum: int
+    from_host: bool
+    """Partitions are copied to the GPU first."""
+    all_reduce: bool
+    """Coalesced gathers are all-reduces, and the parameters views of their buffer."""
+    leaves: frozenset[int]
+    """Modules gathered whole."""
+    subtrees: tuple[tuple[int, ...], ...]
+    """All tensors below each module, when there are leaves."""
+    viewed: frozenset[int]
+    """Tensors of which forward saves views for backward."""
+    checkpointed: bool
+
+
+class Gather(NamedTuple):
+    """One all-gather: its tensors, and the elements it gathers, each tensor padded to the ranks."""
+
+    tensors: tuple[int, ...]
+    elements: int
+    backward: bool
+
+
+class Held(NamedTuple):
+    """Gathered elements alive right after a visit, and at most since the one before."""
+
+    elements: int
+    most: int
+    ready: int
+    """When the gradients are ready of the module that ran before: its operators are done, it is not released yet."""
+    visit: Visit
+    backward: bool
+
+
+class Coordinator:
+    """The state that one rank's coordinator keeps, some of it across micro-steps."""
+
+    def __init__(
+        self, sizes: Sequence[int], settings: Settings, forward: Sequence[Visit], backward: Sequence[Visit]
+    ) -> None:
+        self.sizes, self.settings = sizes, settings
+        self.persistent, self.ranks = settings.persistent, settings.ranks
+        self.visits = [*((visit, False) for visit in forward), *((visit, True) for visit in backward)]
+        visited = [visit for visit, _backward in self.visits if visit.enters]
+        self.order = [visit.tensors for visit in visited]
+        self.own = Distances([() if v.module in settings.leaves else v.tensors for v in visited], sizes)
+        self.whole = Distances([settings.subtrees[v.module] for v in visited], sizes) if settings.leaves else self.own
+        self.released: dict[tuple[int, int], frozenset[int]] = {}
+        self.available: set[int] = set()
+        self.storage: dict[int, int] = {}
+        """Elements of each gathered tensor's own storage."""
+        self.buffers: list[tuple[set[int], int]] = []
+        """Receive buffers of coalesced gathers: members not consumed yet (all-reduced: not released), elements."""
+        self.kept: dict[int, int] = {}
+        """Elements of released tensors whose storage autograd keeps until their module's backward."""
+        self.held = 0
+        """Elements in `storage`, `buffers` and `kept`."""
+        self.most = 0
+        """The most of them since it was last asked for."""
+        self._start()
+
+    def _start(self) -> None:
+        """What begins anew with each micro-step (reset_step)."""
+        self.queue = deque((index, step) for step, tensors in enumerate(self.order) for index in sorted(set(tensors)))
+        self.recent: dict[int, int] = {}
+        self.inside: dict[int, set[int]] = {}
+        """Tensor -> modules that use it now; a module that recomputes enters twice and leaves once."""
+        self.count, self.step = 0, 0
+        self.flying: set[int] = set()
+
+    def gather_persistent(self) -> list[Gather]:
+        """After the optimizer's step: everything partitioned, then each persistent tensor gathered by itself."""
+        self.available, self.storage, self.buffers, self.held = set(self.persistent), {}, [], 0
+        return [Gather((index,), round_up(self.sizes[index], self.ranks), False) for index in sorted(self.persistent)]
+
+    def micro_step(self) -> Iterator[Gather | Held]:
+        """One forward and backward: gathers as they are issued, and what is held after each visit."""
+        self._start()
+        for visit, backward in self.visits:
+            ready = self.held
+            if visit.enters:
+                yield from self._enter(visit, backward)
+            else:
+                if visit.backward:
+                    ready = self._let_go(visit)
+                self._exit(visit, backward)
+            yield Held(self.held, max(self.most, self.held), ready, visit, backward)
+            self.most = 0
+        self._finish()
+
+    def _enter(self, visit: Visit, backward: bool) -> Iterator[Gather]:
+        """Fetch what is missing, wait for it, and prefetch what comes next (fetch_sub_module)."""
+        tensors = set(visit.tensors)
+        missing = tensors - self.available - self.flying
+        if missing:
+            yield self._gather(missing, backward)
+        self._consume(tensors)
+        for index in tensors:
+            self.inside.setdefault(index, set()).add(visit.module)
+        pending = {index for index in tensors if self.recent.get(index, NEVER) < self.step}
+        taken: set[int] = set()
+        while self.queue and len(taken) < len(pending):
+            index, used = self.queue.popleft()
+            self.recent[index] = used
+            taken.add(index)
+        ahead = self._ahead()
+        if ahead:
+            yield self._gather(ahead, backward)
+        self.step += 1
+
+    def _exit(self, visit: Visit, backward: bool) -> None:
+        """Release what no other module uses and nothing asks for soon (release_sub_module)."""
+        for index in visit.tensors:
+            self.inside[index].discard(visit.module)
+        for index in self._to_release(visit):
+            if index in self.available and not self.inside.get(index):
+                self.count -= self.sizes[index]
+                if not visit.backward and self._is_kept(index, recomputes=backward):
+                    self._keep(index)
+                self._drop(index)
+
+    def _gather(self, tensors: set[int], backward: bool) -> Gather:
+        elements = sum(round_up(self.sizes[index], self.ranks) for index in tensors)
+        if len(tensors) == 1 or self.ranks == 1:
+            for index in tensors:  # received in place
+                self.storage[index] = round_up(self.sizes[index], self.ranks)
+        else:
+            self.buffers.append((set(tensors), elements))
+        self.held += elements
+        copied = sum(ceil_div(self.sizes[index], self.ranks) for index in tensors)
+        self.most = max(self.most, self.held + (copied if self.settings.from_host and self.ranks > 1 else 0))
+        self.count += sum(self.sizes[index] for index in tensors)
+        self.flying |= tensors
+        return Gather(tuple(sorted(tensors)), elements, backward)
+
+    def _consume(self, tensors: set[int]) -> None:
+        """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for."""
+        waited = tensors & self.flying
+        if not waited:
+            return
+        for members, _elements in self.buffers:
+            if members & waited:
+                for index in members & self.flying:
+                    if index not in self.storage and not self.settings.all_reduce:
+                        self.storage[index] = self.sizes[index]
+                        self.held += self.sizes[index]
+                    self.available.add(index)
+        self.most = max(self.most, self.held)
+        self.available |= waited
+        self.flying -= waited
+        if not self.settings.all_reduce:
+            self._leave_buffers(waited)
+
+    def _leave_buffers(self, tensors: set[int]) -> None:
+        """A receive buffer goes with the last tensor that needs it."""
+        for members, elements in self.buffers:
+            members.difference_update(tensors)
+            if not members:
+                self.held -= elements
+        self.buffers = [(members, elements) for members, elements in self.buffers if members]
+
+    def _ahead(self) -> set[int]:
+        """Prefetch from the head of the queue while under the bucket and the live limit; the last may exceed."""
+        settings = self.settings
+        if settings.prefetch_bucket_size <= 0:
+            return set()
+        room = min(settings.max_live_parameters - self.count, settings.prefetch_bucket_size)
+        chosen: set[int] = set()
+        elements = 0
+        while self.queue and elements < room:
+            index, used = self.queue.popleft()
+            self.recent[index] = max(self.recent.get(index, NEVER), used)
+            if index not in self.available and index not in self.flying and index not in chosen:
+                chosen.add(index)
+                elements += self.sizes[index]
+        return chosen
+
+    def _to_release(self, visit: Visit) -> frozenset[int]:
+        """Not the persistent, not what a prefetch marked for later, not what comes again within the distance."""
+        mark = (visit.module, self.step)
+        if mark not in self.released:
+            distances = self.whole if visit.module in self.settings.leaves else self.own
+            self.released[mark] = frozenset(
+                index for index in visit.tensors
+                if index not in self.persistent and self.recent.get(index, NEVER) <= self.step
+                and not distances.comes_again(index, self.step, self.settings.max_reuse_distance)
+            )  # fmt: skip
+        return self.released[mark]
+
+    def _is_kept(self, index: int, *, recomputes: bool) -> bool:
+        """Whether autograd still holds a tensor's storage when forward releases it.
+
+        Forward saves parameters as such, which follow their release, but views of them do not; what checkpointing
+        saves as it recomputes is detached from the parameters, and never follows.
+        """
+        return recomputes or (index in self.settings.viewed and not self.settings.checkpointed)
+
+    def _keep(self, index: int) -> None:
+        self.kept[index] = self.kept.get(index, 0) + self.storage.pop(index, 0)
+
+    def _let_go(self, visit: Visit) -> int:
+        """The module's backward has run: what autograd kept for it goes. Gives what is held then."""
+        for index in visit.tensors:
+            self.held -= self.kept.pop(index, 0)
+        return self.held
+
+    def _drop(self, index: int) -> None:
+        self.available.discard(index)
+        self.held -= self.storage.pop(index, 0)
+        if self.settings.all_reduce:
+            self._leave_buffers({index})
+
+    def _finish(self) -> None:
+        """End of backward: modules whose exit never fired are released; before the next forward, what flies is."""
+        exited = {v.module for v, backward in self.visits if backward and not v.enters}
+        for visit, backward in self.visits:
+            if backward and visit.enters and visit.module not in exited:
+                for index in set(visit.tensors) - self.persistent:
+                    self._drop(index)
+        for index in self.flying:
+            self._drop(index)
+        self.held -= sum(self.kept.values()) + sum(elements for _members, elements in self.buffers)
+        self.kept, self.buffers = {}, []

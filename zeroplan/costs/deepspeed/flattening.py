@@ -1,0 +1,83 @@
+"""Replay of `initialize` at stages 0 to 2: the model beside its flat copies, master weights, first gradients.
+
+DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py (__init__, initialize_optimizer_states), runtime/bf16_optimizer.py
+(_setup_for_real_optimizer), runtime/fp16/fused_optimizer.py and unfused_optimizer.py. Where the card has no room for
+the flat copy of stages 1 and 2, DeepSpeed makes it on the host; that is not counted here.
+"""
+
+from __future__ import annotations
+
+from zeroplan.costs.deepspeed.alive import Alive
+from zeroplan.costs.deepspeed.held import foreach_copies, model_buffers, runs_fused, state_bytes
+from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
+from zeroplan.formulas import moments
+from zeroplan.ledger import Line
+from zeroplan.specs.job import Job
+
+
+def init_stages_1_2(job: Job) -> tuple[Line, ...]:
+    """Group by group: flatten, forget the originals, copy this rank's partition; then gradients are tried out."""
+    strategy, dtype, alive = job.strategy, job.strategy.dtype, _with_model(job)
+    for layout in flat_groups(job):
+        _flatten(job, alive, layout.order, layout.flat)
+        if strategy.runs_bf16_optimizer:
+            with alive.while_needed((moments.partition_clone, dtype, layout.partition)):
+                alive.make(moments.master_weights, "float32", layout.partition)
+            alive.make(moments.fp32_gradient_buffer, "float32", layout.flat)
+        elif strategy.offload_optimizer or strategy.master != dtype:
+            with alive.while_needed((moments.partition_clone, dtype, layout.partition)):
+                if not strategy.offload_optimizer:
+                    alive.make(moments.master_weights, strategy.master, layout.partition)
+        else:
+            alive.make(moments.master_weights, dtype, layout.partition)
+    if strategy.offload_optimizer:
+        alive.make(moments.offload_scratch, dtype, job.model.largest.elements)
+    elif not strategy.runs_bf16_optimizer:
+        share = sum(layout.partition for layout in flat_groups(job))
+        alive.make(moments.fp32_gradients, strategy.master, share)
+    return (*alive.peak_lines(), *model_buffers(job))
+
+
+def init_stage_0(job: Job) -> tuple[Line, ...]:
+    """16-bit training copies the weights to fp32 and runs the optimizer once on zeros; fp32 only moves the model."""
+    strategy, alive, psi = job.strategy, _with_model(job), job.model.parameters
+    if strategy.element_bytes == 2:
+        if flattens(job):
+            for layout, elements in zip(flat_groups(job), group_elements(job), strict=True):
+                with alive.while_needed((moments.clones, strategy.dtype, elements)):
+                    _flatten(job, alive, layout.order, elements)
+                with alive.while_needed((moments.clones, strategy.dtype, elements)):
+                    alive.make(moments.master_weights, "float32", elements)
+        else:
+            alive.make(moments.master_weights, "float32", psi)
+            alive.make(moments.gradients, strategy.dtype, psi)
+        alive.make(moments.fp32_gradients, "float32", psi)
+        for elements in group_elements(job):
+            alive.make(moments.first_states, "float32", state_bytes(job) * elements // 4)
+            alive.briefly((moments.optimizer_temporaries, "float32", foreach_copies(job) * elements))
+    return (*alive.peak_lines(), *model_buffers(job))
+
+
+def flattens(job: Job) -> bool:
+    """FP16_Optimizer is chosen for DeepSpeed's fused Adam alone (runtime/engine.py:_configure_fp16_optimizer)."""
+    adam = job.strategy.optimizer in ("adam", "adamw")
+    return job.strategy.element_bytes == 2 and adam and runs_fused(job)
+
+
+def group_elements(job: Job) -> list[int]:
+    """Elements of each parameter group, without padding."""
+    sizes = tensor_sizes(job)
+    return [sum(sizes[index] for index in layout.order) for layout in flat_groups(job)]
+
+
+def _with_model(job: Job) -> Alive:
+    alive = Alive()
+    alive.make(moments.model_as_built, job.strategy.dtype, job.model.parameters)
+    return alive
+
+
+def _flatten(job: Job, alive: Alive, order: tuple[int, ...], flat: int) -> None:
+    """A group's tensors are copied into one, of which they become views."""
+    dtype, sizes = job.strategy.dtype, tensor_sizes(job)
+    alive.make(moments.flat_parameters, dtype, flat)
+    alive.free(moments.model_as_built, dtype, sum(sizes[index] for index in order))

@@ -1,0 +1,155 @@
+"""What one node's memory holds between steps: blocks of each rank, page-locked or not (DeepSpeed 0.19.8).
+
+Torch's allocator rounds each page-locked block up to a power of two; DeepSpeed's own (DS_PIN_MEMORY_BACKEND=native,
+and the buffers of the asynchronous I/O operator) locks what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from zeroplan.arithmetic import ceil_div
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES, foreach_copies, host_state_dtype, state_bytes
+from zeroplan.costs.deepspeed.layout import (
+    flat_groups,
+    group_members,
+    own_pieces,
+    shard_elements,
+    sub_groups,
+    sub_groups_on_gpu,
+    tensor_sizes,
+)
+from zeroplan.costs.deepspeed.swapping import (
+    EXACT,
+    PAGEABLE,
+    TORCH,
+    Block,
+    gradient_files,
+    optimizer_files,
+    parameter_blocks,
+    parameter_files,
+    swap_buffers,
+    swapped,
+)
+from zeroplan.formulas import hosted
+from zeroplan.ledger import PHASES, Line, Moment, Tier, line
+from zeroplan.specs.job import Job
+
+
+def lines(job: Job, blocks: Iterable[Block]) -> list[Line]:
+    """The blocks of all ranks of a node."""
+    ranks, found = job.cluster.gpus_per_node, []
+    for block in blocks:
+        size = sum(block.sizes)
+        if not size:
+            continue
+        if block.pinned == TORCH and not job.strategy.native_pinning:
+            rounded = sum(map(hosted.power_of_two, block.sizes))
+            pinned = line(
+                block.name, hosted.rounded_on_node, block.dtype, size=size, rounded=rounded, ranks=ranks
+            )  # fmt: skip
+            found.append(pinned)
+        else:
+            rule = hosted.locked_on_node if block.pinned else hosted.pageable_on_node
+            found.append(line(block.name, rule, block.dtype, size=size, ranks=ranks))
+    return found
+
+
+def tier(job: Job) -> Tier:
+    """One node's memory; before `initialize` each of its processes builds the model, unless zero.Init does."""
+    strategy, ranks, w = job.strategy, job.cluster.gpus_per_node, job.strategy.element_bytes
+    blocks = (stage_0, stages_1_2, stages_1_2, stage_3)[strategy.stage](job)
+    held = tuple(lines(job, blocks))
+    moments = [Moment(phase, "", held) for phase in PHASES]
+    if not strategy.builds_partitioned:
+        psi = job.model.parameters
+        built = line("models built", hosted.built_model, strategy.dtype, psi=psi, w=w, ranks=ranks)
+        moments.append(Moment("init", "each process builds the model", (built,)))
+    if strategy.stage == 3 and not strategy.offload_param:
+        shards = shard_elements(job)
+        passing = line("partitions", hosted.defragmented, strategy.dtype, shards=shards, w=w, ranks=ranks)
+        moments.append(Moment("init", "partitions are laid side by side", (passing,)))
+    return Tier(held, tuple(moments))
+
+
+def nvme(job: Job) -> Tier:
+    """One node's swap files."""
+    ranks = job.cluster.gpus_per_node
+    files = (
+        ("optimizer files", job.strategy.master, optimizer_files(job)),
+        ("gradient files", job.strategy.master, gradient_files(job)),
+        ("parameter files", job.strategy.dtype, parameter_files(job)),
+    )
+    held = tuple(
+        line(name, hosted.files_on_node, dtype, size=sum(sizes), ranks=ranks) for name, dtype, sizes in files if sizes
+    )
+    return Tier(held, tuple(Moment(phase, "", held) for phase in ("forward", "backward", "step")))
+
+
+def stages_1_2(job: Job) -> Iterator[Block]:
+    """Optimizer offload: master weights, their gradients and staging page-locked, states not."""
+    strategy, offload = job.strategy, job.strategy.offload_optimizer
+    if offload is None:
+        if strategy.torch_adam:
+            yield _step_counters(len(flat_groups(job)))
+        return
+    pin = TORCH if offload.pin_memory else PAGEABLE
+    shares = [layout.partition for layout in flat_groups(job)]
+    dtype, master, states = strategy.dtype, strategy.master, host_state_dtype(job)
+    yield Block("master weights", master, _bytes(shares, master), pin)
+    yield Block("gradients for the optimizer", master, _bytes(shares, master), pin)
+    yield Block("parameter staging", dtype, _bytes(shares, dtype), pin)
+    yield Block("gradient scratch", dtype, _bytes([job.model.largest.elements], dtype), pin)
+    if accumulates(job):
+        own = [tensor_sizes(job)[index] for index in own_pieces(job)]
+        yield Block("accumulated gradients", dtype, _bytes(own, dtype), pin)
+    yield Block("optimizer states", states, tuple(state_bytes(job, states) * share for share in shares))
+    yield Block("norm", "float32", (4,))
+
+
+def stage_0(job: Job) -> Iterator[Block]:
+    """Nothing but the counters of torch's own Adam, tensor by tensor."""
+    if job.strategy.torch_adam:
+        yield _step_counters(len(job.model.tensors))
+
+
+def _step_counters(count: int) -> Block:
+    """Torch's own Adam keeps each parameter's number of steps on the host."""
+    return Block("step counters", "float32", (4,) * count)
+
+
+def accumulates(job: Job) -> bool:
+    """Stage 2 adds gradients up on the host, whole tensors in the training dtype."""
+    strategy = job.strategy
+    apart = strategy.keeps_fp32_partition or strategy.master != "float32"
+    return strategy.stage == 2 and strategy.grad_accum > 1 and not apart
+
+
+def stage_3(job: Job) -> Iterator[Block]:
+    """Sub-groups that the host updates, gradient partitions, and offloaded parameters."""
+    strategy, offload = job.strategy, job.strategy.offload_optimizer
+    master, states = strategy.master, host_state_dtype(job)
+    here = len(sub_groups_on_gpu(job))
+    if offload:
+        pin = TORCH if offload.pin_memory else PAGEABLE
+        kept = [size for size in sub_groups(job)[here:] if not swapped(job, size)]
+        partitions = [shard_elements(job)]
+        yield Block("gradients", strategy.accumulation, _bytes(partitions, strategy.accumulation), pin)
+        yield Block("gradients for the optimizer", master, _bytes(kept, master), pin)
+        yield Block("master weights", master, _bytes(kept, master))
+        yield Block("optimizer states", states, tuple(state_bytes(job, states) * size for size in kept))
+        yield Block("norm", "float32", (4,))
+        yield Block("overflow flag", "bool", (1,))
+        if offload.device == "nvme":
+            yield Block("optimizer swap buffers", master, swap_buffers(job), EXACT)
+    if foreach_copies(job):
+        yield _step_counters(here)
+    if strategy.offload_param and strategy.offload_param.device == "cpu":
+        shards = [sum(ceil_div(tensor_sizes(job)[i], job.ranks) for i in members) for members in group_members(job)]
+        yield Block("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)
+    elif strategy.offload_param:
+        yield from parameter_blocks(job)
+
+
+def _bytes(elements: Iterable[int], dtype: str) -> tuple[int, ...]:
+    return tuple(DTYPE_BYTES[dtype] * count for count in elements)

@@ -1,0 +1,200 @@
+"""Replay of backward at stage 3: gathered parameters, gradients on their way to the bucket, and its reduction.
+
+It follows runtime/zero/stage3.py of DeepSpeed 0.19.8 event by event: reduce_independent_p_g_buckets_and_remove_grads,
+__add_grad_to_ipg_bucket, __avg_scatter_grads, __avg_scatter_contiguous_grads, partition_grads; and
+runtime/comm/coalesced_collectives.py. Gradients of a leaf module are reduced when its backward is done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import chain
+from typing import NamedTuple
+
+from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed.alive import Alive, Copy
+from zeroplan.costs.deepspeed.coordinator import Held
+from zeroplan.costs.deepspeed.fetch import steady_micro_step
+from zeroplan.costs.deepspeed.layout import group_members, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
+from zeroplan.formulas import gathered
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import Visit
+
+NORM_CHUNK = 250_000_000
+"""Elements of which the norm is taken at once (runtime/zero/stage3.py:_constant_buffered_norm2)."""
+
+
+class Collective(NamedTuple):
+    kind: str
+    """all_reduce or reduce_scatter."""
+    elements: int
+
+
+class Partitioning:
+    """One rank's backward; `alive` counts what is there beside the residents."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
+        self.alive = Alive()
+        self.bucket: list[int] = []
+        self.filled = 0
+        self.apart: set[int] = set()
+        """Gradients in storage of their own: not ready for their bucket yet, or without room in it."""
+        self.swapped, self.left_on_gpu = frozenset(swapped_tensors(job)), kept_on_gpu(job)
+        self.gathered = 0
+        self.sent: list[Collective] = []
+        self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
+
+    def run(self, gathered_elements: int) -> None:
+        """One micro-step's backward; a gradient is ready between its module's entry and the next event."""
+        execution = self.job.execution
+        self._gather(gathered_elements, gathered_elements)
+        queue = deque(execution.gradients_stage_3)
+        entered: set[int] = set()
+        leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
+        for event in steady_micro_step(self.job):
+            if not isinstance(event, Held) or not event.backward:
+                continue
+            self._gather(event.ready, self.gathered)
+            while queue and queue[0] in entered:
+                self._ready(queue[0], waits=queue.popleft() in leaves)
+            visit = event.visit
+            if visit.module in execution.leaves and visit.backward and not visit.enters:
+                self._leave(visit)
+            self._gather(event.elements, event.most)
+            if visit.enters and visit.backward:
+                entered.update(visit.tensors)
+        for index in queue:
+            self._ready(index, waits=False)
+        self._flush()
+        self._gather(0, 0)  # modules that backward never left are released
+
+    def _gather(self, elements: int, most: int) -> None:
+        """Parameters gathered after an event, and at most inside it."""
+        if elements == most == self.gathered:
+            return
+        kind = (gathered.gathered_parameters, self.strategy.dtype)
+        self.alive.briefly((*kind, most - self.gathered))
+        self.alive.make(*kind, elements - self.gathered)
+        self.gathered = elements
+
+    def _ready(self, index: int, *, waits: bool) -> None:
+        self.alive.make(gathered.gradients, self.strategy.dtype, self.sizes[index])
+        self.apart.add(index)
+        if not waits:
+            self._add(index)
+
+    def _leave(self, visit: Visit) -> None:
+        """A leaf module's backward ends: its gradients go to the bucket, zeros for experts that no token chose."""
+        for index in sorted(visit.tensors, key=self.position.__getitem__):
+            if index not in self.apart:
+                self._ready(index, waits=True)
+            self._add(index)
+
+    def _add(self, index: int) -> None:
+        size, limit = self.sizes[index], self.strategy.reduce_bucket_size
+        if self.filled and self.filled + size > limit:
+            self._flush()
+        if self.strategy.contiguous_gradients and self.filled + size <= limit:
+            self._drop(index)
+        self.bucket.append(index)
+        self.filled += size
+
+    def _drop(self, index: int) -> None:
+        if index in self.apart:
+            self.apart.discard(index)
+            self.alive.free(gathered.gradients, self.strategy.dtype, self.sizes[index])
+
+    def _flush(self) -> None:
+        """Reduce the bucket and add this rank's partitions to its gradient partitions."""
+        if not self.bucket:
+            return
+        whole = self.strategy.contiguous_gradients and self.filled <= self.strategy.reduce_bucket_size
+        if whole and not self.strategy.scatters:
+            self._all_reduce()
+        else:
+            self._reduce_scatter()
+        for index in self.bucket:
+            self._drop(index)
+        self.bucket, self.filled = [], 0
+
+    def _all_reduce(self) -> None:
+        """The buffer is averaged into a copy, converted, and partitions that need padding are copied once more."""
+        self.sent.append(Collective("all_reduce", self.filled))
+        sent, kept = self.strategy.communication, self.strategy.accumulation
+        average: list[Copy] = [(gathered.averaged_bucket, sent, self.filled)] if self.job.ranks > 1 else []
+        partitions = average
+        if sent != kept:
+            partitions = [(gathered.averaged_bucket, kept, self.filled)]
+            self.alive.briefly(*average, *partitions)
+        padded = sum(
+            ceil_div(self.sizes[index], self.job.ranks) for index in self.bucket if self._short(index)
+        )  # fmt: skip
+        with self.alive.while_needed(*partitions, (gathered.padded_partitions, kept, padded)):
+            self._partition()
+
+    def _reduce_scatter(self) -> None:
+        """The partitions of each rank are laid side by side; one tensor that divides evenly is used as it is."""
+        sent, kept, ranks = self.strategy.communication, self.strategy.accumulation, self.job.ranks
+        self.bucket.sort()
+        sizes = [self.sizes[index] for index in self.bucket]
+        padded = sum(round_up(size, ranks) for size in sizes)
+        self.sent.append(Collective("reduce_scatter", padded))
+        converted = (
+            sum(self.sizes[index] for index in self.apart & set(self.bucket)) if sent != self.strategy.dtype else 0
+        )
+        copies: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
+        if len(sizes) > 1 or sizes[0] % ranks:
+            copies.append((gathered.interleaved_bucket, sent, padded))
+            self.alive.briefly(*copies, (gathered.padding, sent, padded - sum(sizes)))
+        if sent != kept:
+            shares = sum(ceil_div(size, ranks) for size in sizes)
+            converted_partitions: Copy = (gathered.converted_partitions, kept, shares)
+            self.alive.briefly(*copies, converted_partitions)
+            copies = [converted_partitions]
+        with self.alive.while_needed(*copies):
+            self._partition()
+
+    def _short(self, index: int) -> bool:
+        """Whether the rank's partition of a tensor reaches beyond its end."""
+        share = ceil_div(self.sizes[index], self.job.ranks)
+        return (rank_of(self.job) + 1) * share > self.sizes[index]
+
+    def _partition(self) -> None:
+        """Offloaded, each partition comes back from the host, to be added to, normed and sent to the optimizer."""
+        strategy = self.strategy
+        if not strategy.offload_optimizer:
+            return
+        written: list[Copy] = []
+        for index in self.bucket:
+            share = ceil_div(self.sizes[index], self.job.ranks)
+            if rank_of(self.job) * share >= self.sizes[index]:
+                continue  # this rank's partition of it is padding alone
+            back: Copy = (gathered.partition_from_host, strategy.accumulation, share)
+            self.alive.briefly(back, (gathered.gradient_for_the_norm, "float64", min(share, NORM_CHUNK)))
+            if index in self.swapped:
+                copy: Copy = (gathered.gradients_for_swapping, strategy.master, share)
+                with self.alive.while_needed(back):
+                    self.alive.make(*copy)
+                written += [copy] if index not in self.left_on_gpu else []
+            elif strategy.accumulation != strategy.master:
+                self.alive.briefly(back, (gathered.partition_for_host, strategy.master, share))
+            self.alive.make(gathered.norms, "float64", 1)
+            self._drop(index)
+        for copy in written:
+            self.alive.free(*copy)
+
+
+@once(whole)
+def backward_of(job: Job) -> Partitioning:
+    """The backward of the third step, already run: its peak, and what it sent."""
+    found = Partitioning(job)
+    found.run(forward_of(job)[-1].elements)
+    return found
+
+
+def forward_of(job: Job) -> list[Held]:
+    """What is gathered after each visit of the same step's forward."""
+    return [event for event in steady_micro_step(job) if isinstance(event, Held) and not event.backward]

@@ -1,0 +1,212 @@
+"""Replay of gradients at stages 1 and 2: what is alive from their birth in backward to the optimizer's step.
+
+It follows runtime/zero/stage_1_and_2.py of DeepSpeed 0.19.8 event by event: process_gradients,
+reduce_independent_p_g_buckets_and_remove_grads, reduce_ipg_grads, average_tensor, copy_grads_in_partition,
+independent_gradient_partition_epilogue. What is held between steps is not in it.
+"""
+
+from __future__ import annotations
+
+from zeroplan.costs.deepspeed.alive import Alive
+from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, tensor_sizes
+from zeroplan.costs.deepspeed.reduction import collectives
+from zeroplan.formulas import moments
+from zeroplan.specs.job import Job
+
+
+class Reducing:
+    """Gradients of one rank; `alive` counts them, `micro_step` runs a backward."""
+
+    def __init__(self, job: Job) -> None:
+        self.job, self.strategy = job, job.strategy
+        self.sizes, self.groups = tensor_sizes(job), flat_groups(job)
+        self.own = own_pieces(job)
+        self.own_whole = sum(self.sizes[index] for index in self.own)
+        self.alive = Alive()
+        self.born: dict[int, str] = {}
+        """Gradients in storage of their own, and its dtype."""
+        self.bucket: list[int] = []
+        self.filled = 0
+        self.buffers = 0
+        self.flushes = 0
+        self.partitions: set[int] = set()
+        """Groups whose gradient partition in the accumulation dtype is there."""
+        self.kept = 0
+        """Elements in the buffer of own whole tensors' gradients."""
+        self.stored: set[int] = set()
+        """Own tensors whose gradients are kept one by one, without contiguous_gradients."""
+        self.waiting: list[int] = []
+        """Gradients that the next reduction may free."""
+
+    def micro_step(self, *, boundary: bool) -> None:
+        """One backward, and what DeepSpeed does at its end; `boundary` closes the accumulation."""
+        strategy = self.strategy
+        kept_before = self.kept
+        self.kept = 0
+        for index in self.job.execution.gradients:
+            self._ready(index)
+            if strategy.stage == 2 or (strategy.overlaps and boundary):
+                self._reduce(index, boundary)
+        if strategy.stage == 2 or boundary:
+            if strategy.stage == 1 and not strategy.overlaps:
+                for layout in self.groups:
+                    for index in layout.order:
+                        self._reduce(index, boundary)
+            self._flush(boundary)
+            self._end(kept_before, boundary)
+
+    @property
+    def gradient_dtype(self) -> str:
+        """Stage 1 turns each gradient into the accumulation dtype as it is born; stage 2 only what it keeps."""
+        return self.strategy.accumulation if self.strategy.stage == 1 else self.strategy.dtype
+
+    @property
+    def has_hooks(self) -> bool:
+        return self.strategy.stage == 2 or self.strategy.overlaps or self.strategy.contiguous or self._converts
+
+    @property
+    def _converts(self) -> bool:
+        return self.gradient_dtype != self.strategy.dtype
+
+    def _ready(self, index: int) -> None:
+        alive, size, dtype = self.alive, self.sizes[index], self.strategy.dtype
+        accumulated = index in self.born
+        if not accumulated or self._converts:
+            alive.make(moments.gradients, dtype, size)
+        if self.strategy.contiguous and not self.buffers:
+            self.buffers = (2 if self.strategy.overlaps else 1) * self.strategy.reduce_bucket_size
+            alive.make(moments.reduce_bucket, self.gradient_dtype, self.buffers)
+        if self._converts:
+            alive.make(moments.gradients, self.gradient_dtype, size)
+            alive.free(moments.gradients, dtype, size)
+            if accumulated:
+                alive.free(moments.gradients, self.gradient_dtype, size)
+        self.born[index] = self.gradient_dtype
+
+    def drop(self, index: int) -> None:
+        """The gradient's own storage goes; one that lies in the bucket's buffer has none."""
+        if dtype := self.born.pop(index, None):
+            self.alive.free(moments.gradients, dtype, self.sizes[index])
+
+    def _reduce(self, index: int, boundary: bool) -> None:
+        size, limit = self.sizes[index], self.strategy.reduce_bucket_size
+        if self.filled + size > limit:
+            self._flush(boundary)
+        if self.strategy.contiguous and size <= limit:
+            self.drop(index)
+        elif self.strategy.contiguous and self.strategy.offload_optimizer:
+            self.alive.briefly((moments.clone_of_a_large_gradient, self.gradient_dtype, size))
+        self.bucket.append(index)
+        self.filled += size
+
+    def _flush(self, boundary: bool) -> None:
+        """Reduce what the bucket holds, then keep or free each of its gradients."""
+        if not self.bucket:
+            return
+        bucket, self.bucket, self.filled = self.bucket, [], 0
+        self.flushes += 1
+        self._average(bucket)
+        for index in bucket:
+            own = index in self.own
+            if own and self.strategy.contiguous:
+                self._keep(index, boundary)
+            elif self.strategy.stage == 2 and not own:
+                if self.strategy.overlaps and not self.strategy.contiguous:
+                    self.waiting.append(index)
+                else:
+                    self.drop(index)
+
+    def _average(self, bucket: list[int]) -> None:
+        """Copies made for the collectives of one bucket, one collective after the other."""
+        strategy, made = self.strategy, self.gradient_dtype
+        if self.strategy.keeps_fp32_partition:
+            for index in bucket:
+                if index in self.own:
+                    self._partition_of(self.own[index].group)
+        for collective in collectives(self.job, tuple(bucket)):
+            if strategy.overlaps:
+                self._free_waiting()
+            joined = [(moments.joined_slices, made, collective.elements)] if collective.pieces > 1 else []
+            sent, dtype = joined, strategy.communication
+            if dtype != made:
+                sent = [(moments.copy_in_communication_dtype, dtype, collective.elements)]
+                self.alive.briefly(*joined, *sent)
+            if strategy.keeps_fp32_partition and dtype != strategy.accumulation:
+                sent = [*sent, (moments.gradient_for_the_partition, strategy.accumulation, collective.kept)]
+            self.alive.briefly(*sent)
+
+    def _partition_of(self, group: int) -> None:
+        if group not in self.partitions:
+            self.partitions.add(group)
+            self.alive.make(moments.gradient_partition, self.strategy.accumulation, self.groups[group].partition)
+
+    def _keep(self, index: int, boundary: bool) -> None:
+        """A reduced gradient of a tensor that this rank owns a piece of."""
+        strategy, piece = self.strategy, self.own[index].elements
+        if strategy.offload_optimizer:
+            if boundary:
+                self._to_host(index, piece)
+        elif self.strategy.keeps_fp32_partition:
+            if self._converts:
+                self.drop(index)
+        else:
+            if not self.kept:
+                self.alive.make(moments.own_gradients, strategy.dtype, self.own_whole)
+            self.kept = self.own_whole
+            self.drop(index)
+
+    def padding(self, group: int) -> int:
+        """Elements of this rank's partition that no tensor reaches."""
+        covered = sum(piece.elements for piece in self.own.values() if piece.group == group)
+        return self.groups[group].partition - covered
+
+    def _to_host(self, index: int, piece: int) -> None:
+        self.alive.briefly((moments.gradient_for_the_norm, "float64", piece))
+        held = "float32" if self.strategy.keeps_fp32_partition else self.gradient_dtype
+        if held != self.strategy.master:
+            self.alive.briefly((moments.gradient_for_the_host, self.strategy.master, piece))
+        self.drop(index)
+
+    def _free_waiting(self) -> None:
+        for index in self.waiting:
+            self.drop(index)
+        self.waiting = []
+
+    def _end(self, kept_before: int, boundary: bool) -> None:
+        """The epilogue: accumulate into what earlier micro-steps kept, free buffers and gradients."""
+        strategy, alive = self.strategy, self.alive
+        self._free_waiting()
+        if boundary and not strategy.offload_optimizer:
+            self._fill_partitions()
+        if kept_before and self.kept:
+            alive.free(moments.own_gradients, strategy.dtype, self.kept)
+            self.kept = kept_before
+        if self._converts and len(self.own) < len(self.sizes):
+            self._free_unused()
+            return  # other ranks' gradients keep the buffers they lie in until the step
+        self.free_buffers()
+        for index in list(self.born):
+            self.drop(index)
+            apart = strategy.contiguous or strategy.keeps_fp32_partition
+            if index in self.own and not apart and index not in self.stored:
+                self.stored.add(index)
+                alive.make(moments.own_gradients, strategy.dtype, self.sizes[index])
+
+    def _free_unused(self) -> None:
+        """The second buffer goes where one held all gradients."""
+        if self.flushes < 2 and self.strategy.overlaps:
+            self.alive.free(moments.reduce_bucket, self.gradient_dtype, self.buffers // 2)
+            self.buffers //= 2
+
+    def free_buffers(self) -> None:
+        self.alive.free(moments.reduce_bucket, self.gradient_dtype, self.buffers)
+        self.buffers = 0
+
+    def _fill_partitions(self) -> None:
+        """Each group's partition is complete for the step: zeros where no gradient reaches."""
+        if self.strategy.keeps_fp32_partition:
+            for group in range(len(self.groups)):
+                self._partition_of(group)
+            return
+        for group in range(len(self.groups)):
+            self.alive.make(moments.padding, self.strategy.dtype, self.padding(group))

@@ -1,0 +1,30 @@
+"""How far away the next use of a tensor is, at stage 3: what stage3_max_reuse_distance is compared with."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+
+class Distances:
+    """Elements of the visits between two uses of a tensor.
+
+    For the release of a leaf module DeepSpeed counts at each visit all tensors below the visited module, for any other
+    the module's own (partitioned_param_coordinator.py:__params_to_release).
+    """
+
+    def __init__(self, order: Sequence[Sequence[int]], sizes: Sequence[int]) -> None:
+        """`order`: the tensors of each visit, by index into `sizes`."""
+        self.uses: dict[int, list[int]] = {}
+        for step, tensors in enumerate(order):
+            for index in tensors:
+                self.uses.setdefault(index, []).append(step)
+        elements = (sum([sizes[index] for index in tensors]) for tensors in order)
+        self.travelled = [*accumulate(elements, initial=0)]
+
+    def comes_again(self, index: int, step: int, reach: int) -> bool:
+        """Whether the visits from `step` to the tensor's next use hold less than `reach`."""
+        uses = self.uses.get(index, [])
+        at = bisect_left(uses, step)
+        return at < len(uses) and self.travelled[uses[at]] - self.travelled[step] < reach

@@ -1,0 +1,188 @@
+"""What stage 3 keeps on NVMe, in files of each rank, and the page-locked buffers between them and the GPU.
+
+DeepSpeed 0.19.8 runtime/swap_tensor (optimizer_utils.py, partitioned_param_swapper.py), runtime/zero/stage3.py
+(_create_param_groups_fp16_flat_cpu_memory, _create_fp16_partitions_with_defragmentation). Sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes
+from zeroplan.costs.deepspeed.layout import group_members, sub_group_members, sub_groups, tensor_sizes
+from zeroplan.errors import ContradictionError
+from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Offload
+
+PAGEABLE, TORCH, EXACT = "", "torch", "exact"
+
+
+class Block(NamedTuple):
+    """Host memory of one kind that a rank holds."""
+
+    name: str
+    dtype: str
+    sizes: tuple[int, ...]
+    """Bytes of each allocation."""
+    pinned: str = PAGEABLE
+    """Page-locked by which allocator."""
+
+
+DEFAULT_BUFFER = Offload("nvme").buffer_size
+SMALLEST = 1024**2
+"""A tensor below this, or below aio.block_size, stays in memory (swap_tensor/utils.py:MIN_AIO_BYTES)."""
+ALIGNMENT = 1024
+"""Bytes that each of aio.intra_op_parallelism threads reads or writes at once (AIO_ALIGNED_BYTES)."""
+
+
+def is_swappable(job: Job, size: int) -> bool:
+    return size >= max(SMALLEST, job.strategy.aio_block_size)
+
+
+def aligned(job: Job, size: int) -> int:
+    return round_up(size, ALIGNMENT * job.strategy.aio_intra_op_parallelism)
+
+
+def swapped(job: Job, elements: int) -> bool:
+    """Whether a sub-group's optimizer states lie on NVMe."""
+    offload = job.strategy.offload_optimizer
+    size = DTYPE_BYTES[job.strategy.master] * elements
+    return offload is not None and offload.device == "nvme" and is_swappable(job, size)
+
+
+def check_buffers(job: Job) -> None:
+    """Raises `ContradictionError` where DeepSpeed runs out of swap buffers, or a tensor exceeds one.
+
+    A sub-group needs one for its master weights, each of its states and its gradients; the one read ahead as many
+    more, the one still being written as many without gradients.
+    """
+    optimizer, params = job.strategy.offload_optimizer, job.strategy.offload_param
+    tiles = [size for size in sub_groups(job) if swapped(job, size)]
+    if optimizer and tiles:
+        states = state_bytes(job, job.strategy.master) // DTYPE_BYTES[job.strategy.master]
+        needed = states + 2
+        if len(tiles) > 1:
+            needed += (states + 2) * optimizer.pipeline_read + (states + 1) * optimizer.pipeline_write
+        if (optimizer.buffer_count or 4) < needed:
+            raise ContradictionError(
+                f"offload_optimizer: found buffer_count {optimizer.buffer_count or 4}, expected at least {needed} for "
+                f'{job.strategy.optimizer} on NVMe; DeepSpeed stops at the first step, write "buffer_count": {needed}'
+            )
+    if params and params.device == "nvme":
+        w, largest = job.strategy.element_bytes, ceil_div(job.model.largest.elements, job.ranks)
+        if largest > params.buffer_size and is_swappable(job, w * largest):
+            raise ContradictionError(
+                f"offload_param: found buffer_size {params.buffer_size:,}, expected at least {largest:,}, the largest "
+                f'tensor of a rank; DeepSpeed stops in initialize, write "buffer_size": {largest}'
+            )
+
+
+def with_room(job: Job) -> Job:
+    """The job with parameter buffers that take its largest tensor, where DeepSpeed's default does not."""
+    params, largest = job.strategy.offload_param, ceil_div(job.model.largest.elements, job.ranks)
+    if params is None or params.device != "nvme" or params.buffer_size != DEFAULT_BUFFER:
+        return job
+    return job.at(offload_param=params._replace(buffer_size=max(largest, DEFAULT_BUFFER)))
+
+
+def swap_buffers(job: Job) -> tuple[int, ...]:
+    """The optimizer's: buffer_count of the largest sub-group in the master weights' dtype."""
+    offload = job.strategy.offload_optimizer
+    assert offload is not None
+    return (aligned(job, DTYPE_BYTES[job.strategy.master] * max(sub_groups(job))),) * (offload.buffer_count or 4)
+
+
+def parameter_blocks(job: Job) -> Iterator[Block]:
+    """Buffers of the parameter swapper, and partitions that stay in memory.
+
+    The buffer for writing partitions back is as large as if they were whole tensors.
+    """
+    dtype = job.strategy.dtype
+    offload, w = job.strategy.offload_param, job.strategy.element_bytes
+    assert offload is not None
+    buffers = (offload.buffer_count or 5) * aligned(job, w * offload.buffer_size)
+    yield Block("parameter swap buffers", dtype, (buffers,), EXACT)
+    flat, outside = _in_memory(job)
+    yield Block("parameters kept in memory", dtype, tuple(w * size for size in flat if size), TORCH)
+    yield Block("no room for parameters", dtype, (w,) * flat.count(0))
+    pin = TORCH if offload.pin_memory else PAGEABLE
+    kept = [w * shard for members in outside for shard in _shards(job, members) if not is_swappable(job, w * shard)]
+    yield Block("small parameters kept in memory", dtype, tuple(kept), pin)
+    if outside:
+        reused = max(outside, key=lambda members: sum(_shards(job, members)))
+        buffer = sum(aligned(job, w * tensor_sizes(job)[index]) for index in reused)
+        yield Block("parameter write buffer", dtype, (buffer,), EXACT)
+    yield Block("stand-in for swapped parameters", "float16", (2,))
+
+
+def _in_memory(job: Job) -> tuple[list[int], list[list[int]]]:
+    """Elements of each parameter group's flat memory under max_in_cpu, and the sub-groups that do not fit into it."""
+    offload = job.strategy.offload_param
+    assert offload is not None
+    flat: list[int] = []
+    seen = 0
+    for members in group_members(job):
+        size = sum(_shards(job, members))
+        room = max(0, offload.max_in_cpu - seen) if seen + size > offload.max_in_cpu else size
+        flat.append(room)
+        seen += size
+    outside: list[list[int]] = []
+    group, filled = 0, 0
+    owner = {index: at for at, members in enumerate(group_members(job)) for index in members}
+    for members in sub_group_members(job):
+        if owner[members[0]] != group:
+            group, filled = owner[members[0]], 0
+        size = sum(_shards(job, members))
+        if filled + size > max(flat[group], 1):
+            outside.append(members)
+        filled += size
+    return flat, outside
+
+
+def _shards(job: Job, members: list[int]) -> list[int]:
+    sizes = tensor_sizes(job)
+    return [ceil_div(sizes[index], job.ranks) for index in members]
+
+
+def optimizer_files(job: Job) -> tuple[int, ...]:
+    """Master weights and states, a file each for a sub-group, written whole in aligned pieces."""
+    master = DTYPE_BYTES[job.strategy.master]
+    states = state_bytes(job, job.strategy.master) // master
+    files = [aligned(job, master * size) for size in sub_groups(job) if swapped(job, size)]
+    return tuple(size for size in files for _ in range(1 + states))
+
+
+def kept_on_gpu(job: Job) -> frozenset[int]:
+    """Tensors of swapped sub-groups whose gradients are not written whole: what is left keeps all of it on the GPU.
+
+    A gradient is cut where the alignment ends; the rest, and one that is too small, is a view of the tensor on the GPU
+    until the optimizer reads it (optimizer_utils.py:_adjust_for_misaligned_lengths, unswapped_gradients).
+    """
+    master, whole = DTYPE_BYTES[job.strategy.master], ALIGNMENT * job.strategy.aio_intra_op_parallelism
+    sizes = {index: master * ceil_div(tensor_sizes(job)[index], job.ranks) for index in swapped_tensors(job)}
+    return frozenset(index for index, size in sizes.items() if size % whole or not is_swappable(job, size))
+
+
+def swapped_tensors(job: Job) -> list[int]:
+    """Tensors whose optimizer states lie on NVMe."""
+    groups = zip(sub_group_members(job), sub_groups(job), strict=True)
+    return [index for members, size in groups if swapped(job, size) for index in members]
+
+
+def gradient_files(job: Job) -> tuple[int, ...]:
+    """Gradients of tensors in swapped sub-groups, as far as they are aligned; what remains stays in memory."""
+    master = DTYPE_BYTES[job.strategy.master]
+    found = [master * shard for shard in _shards(job, swapped_tensors(job))]
+    whole = ALIGNMENT * job.strategy.aio_intra_op_parallelism
+    return tuple(size // whole * whole for size in found if is_swappable(job, size // whole * whole))
+
+
+def parameter_files(job: Job) -> tuple[int, ...]:
+    """Every partition that is large enough, also of those that max_in_cpu then keeps in memory."""
+    w, sizes = job.strategy.element_bytes, tensor_sizes(job)
+    if not (job.strategy.offload_param and job.strategy.offload_param.device == "nvme"):
+        return ()
+    shards = [w * ceil_div(size, job.ranks) for size in sizes]
+    return tuple(aligned(job, shard) for shard in shards if is_swappable(job, shard))

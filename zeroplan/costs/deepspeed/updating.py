@@ -1,0 +1,85 @@
+"""Replay of the optimizer's step at stages 1 and 2: norm, then group by group flatten, convert, update, free.
+
+It follows runtime/zero/stage_1_and_2.py:step of DeepSpeed 0.19.8, after the gradients that `Reducing` left.
+"""
+
+from __future__ import annotations
+
+from zeroplan.costs.deepspeed.alive import Copy
+from zeroplan.costs.deepspeed.held import foreach_copies
+from zeroplan.costs.deepspeed.reducing import Reducing
+from zeroplan.formulas import moments
+
+
+def update(reducing: Reducing) -> None:
+    """The norm, then every group's gradients: flattened, converted, read by the optimizer, then gone."""
+    if reducing.strategy.compute_grad_norm:
+        _norm(reducing)
+    for number in range(len(reducing.groups)):
+        _free_others(reducing, number)
+        read = _read_by_the_optimizer(reducing, number)
+        if read:
+            _free_own(reducing, number)
+        share = reducing.groups[number].partition
+        copies = foreach_copies(reducing.job) * share
+        reducing.alive.briefly((moments.optimizer_temporaries, reducing.strategy.master, copies))
+        for copy in read:
+            reducing.alive.free(*copy)
+        if not read:
+            _free_own(reducing, number)
+
+
+def _read_by_the_optimizer(reducing: Reducing, number: int) -> list[Copy]:
+    """The group's gradients in one tensor of the master weights' dtype; nothing new when they are that already."""
+    strategy, alive = reducing.strategy, reducing.alive
+    share, held = reducing.groups[number].partition, strategy.dtype
+    flattened: list[Copy] = [(moments.flattened_gradients, held, share)]
+    if strategy.keeps_fp32_partition:
+        held, flattened = strategy.accumulation, []
+    elif _is_one_piece(reducing, number):
+        flattened = []
+    for copy in flattened:
+        alive.make(*copy)
+    if held == strategy.master:
+        return flattened
+    converted: Copy = (moments.fp32_gradients, strategy.master, share)
+    alive.make(*converted)
+    for copy in flattened:
+        alive.free(*copy)
+    return [converted]
+
+
+def _is_one_piece(reducing: Reducing, number: int) -> bool:
+    """Whether the partition is one gradient's slice and nothing else, which is not copied."""
+    pieces = [piece for piece in reducing.own.values() if piece.group == number]
+    return len(pieces) == 1 and not reducing.padding(number)
+
+
+def _free_others(reducing: Reducing, number: int) -> None:
+    """Gradients of the group that this rank does not update; the buffers go with the last ones that lie in them."""
+    for index in reducing.groups[number].order:
+        if index not in reducing.own:
+            reducing.drop(index)
+    if number == len(reducing.groups) - 1 and reducing.buffers:
+        reducing.free_buffers()
+
+
+def _free_own(reducing: Reducing, number: int) -> None:
+    """Gradients of the group that have been copied; the buffer that groups share goes with the last of them."""
+    strategy, alive = reducing.strategy, reducing.alive
+    if strategy.keeps_fp32_partition:
+        alive.free(moments.gradient_partition, strategy.accumulation, reducing.groups[number].partition)
+        return
+    alive.free(moments.padding, strategy.dtype, reducing.padding(number))
+    for index in [index for index in reducing.stored if reducing.own[index].group == number]:
+        reducing.stored.discard(index)
+        alive.free(moments.own_gradients, strategy.dtype, reducing.sizes[index])
+    if reducing.kept and number == max(piece.group for piece in reducing.own.values()):
+        alive.free(moments.own_gradients, strategy.dtype, reducing.kept)
+        reducing.kept = 0
+
+
+def _norm(reducing: Reducing) -> None:
+    """One gradient at a time is copied to double for its norm."""
+    largest = max((piece.elements for piece in reducing.own.values()), default=0)
+    reducing.alive.briefly((moments.gradient_for_the_norm, "float64", largest))

@@ -1,0 +1,44 @@
+"""Host memory and NVMe files, per node: every rank on it holds its own."""
+
+from __future__ import annotations
+
+
+def power_of_two(size: int) -> int:
+    """The smallest power of two that is at least `size`; 0 for 0."""
+    return 1 << (size - 1).bit_length() if size else 0
+
+
+def rounded_on_node(size: int, rounded: int, ranks: int) -> int:  # noqa: ARG001 (S is what R rounds up)
+    """r·R -- page-locked: of S bytes, torch rounds each block up to a power of two [torch
+    aten/src/ATen/core/CachingHostAllocator.h].
+
+    DS_PIN_MEMORY_BACKEND=native locks S alone (DeepSpeed utils/pin_memory.py).
+    """
+    return ranks * rounded
+
+
+def locked_on_node(size: int, ranks: int) -> int:
+    """r·S -- page-locked by DeepSpeed's own allocator, which does not round [DeepSpeed csrc/aio]."""
+    return ranks * size
+
+
+def pageable_on_node(size: int, ranks: int) -> int:
+    """r·S -- ordinary memory, one copy for each rank on the node [DeepSpeed runtime/zero]."""
+    return ranks * size
+
+
+def files_on_node(size: int, ranks: int) -> int:
+    """r·S -- swap files, each rank its own [DeepSpeed runtime/swap_tensor]."""
+    return ranks * size
+
+
+def built_model(psi: int, w: int, ranks: int) -> int:
+    """r·w·Ψ -- the model each process builds on the host before initialize [DeepSpeed runtime/engine.py]."""
+    return ranks * w * psi
+
+
+def defragmented(shards: int, w: int, ranks: int) -> int:
+    """r·w·P -- all partitions pass through host memory once, to lie side by side on the GPU [DeepSpeed
+    runtime/utils.py:defragment].
+    """
+    return ranks * w * shards

@@ -1,0 +1,64 @@
+"""The screen of `zeroplan verify`: predicted beside measured, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from zeroplan.ledger import Compared
+from zeroplan.report.console import heading, table
+from zeroplan.report.estimate import title
+from zeroplan.sources import DEEPSPEED
+from zeroplan.specs.job import Job
+
+LESS = (
+    "Peaks are compared without activations, logits and temporaries of the model's own operators, which no run has "
+    "confirmed yet; they are promised within 1 %, everything else to the byte."
+)
+
+
+def answer(job: Job, rows: list[Compared], measured: dict[str, Any]) -> Text:
+    """Whether the run says what was predicted."""
+    differing = [row for row in rows if not row.holds]
+    ran = f"DeepSpeed {measured['versions']['deepspeed']} ran {title(job.model)} as rank {job.rank} of {job.ranks}, "
+    ran += f"ZeRO-{job.strategy.stage}: "
+    if not differing:
+        return Text(f"{ran}all {len(rows)} numbers as predicted.", style="bold green")
+    named = ", ".join(f"{row.name} ({row.group})" for row in differing[:3])
+    more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
+    return Text(f"{ran}{len(differing)} of {len(rows)} numbers differ: {named}{more}.", style="bold red")
+
+
+def details(rows: list[Compared], measured: dict[str, Any]) -> list[RenderableType]:
+    """Every number beside its measurement."""
+    parts: list[RenderableType] = []
+    other = measured["versions"]["deepspeed"] != DEEPSPEED
+    for group, found in groupby(rows, key=lambda row: row.group):
+        parts += ["", heading(group), _table(found, other=other)]
+    versions = ", ".join(f"{name} {version}" for name, version in measured["versions"].items())
+    parts += [
+        "",
+        Text(LESS, style="dim"),
+        Text(f"measured with {versions} in {measured['seconds']:.0f} s", style="dim"),
+    ]
+    return parts
+
+
+def _table(rows: Iterable[Compared], *, other: bool) -> Table:
+    grid = table(["", "predicted", "measured", "difference", ""])
+    for row in rows:
+        difference = f"{row.difference:+,} {_unit(row)}" if row.difference else "0"
+        verdict = "" if row.holds else "differs" if not other else f"differs; predicted for {DEEPSPEED}"
+        style = "" if row.holds else "red"
+        unit = f" {_unit(row)}"
+        grid.add_row(row.name, f"{row.predicted:,}{unit}", f"{row.measured:,}{unit}", difference, verdict, style=style)
+    return grid
+
+
+def _unit(row: Compared) -> str:
+    return "B" if row.unit == "bytes" else row.unit

@@ -1,0 +1,53 @@
+"""A job as a case to measure: the model's config.json, the ds_config.json to run, and the rank to be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zeroplan.architectures.model import model_of
+from zeroplan.architectures.read import read_config
+from zeroplan.deepspeed.write import ds_config
+from zeroplan.errors import ContradictionError
+from zeroplan.specs.job import Job
+from zeroplan.specs.optimizer import OPTIMIZERS
+
+RUNNABLE = ("adam", "adamw", "sgd", "sgd-momentum")
+"""Optimizers that the measurement can run without their compiled kernels."""
+STEPS = 3
+"""The third optimizer step equals all later ones."""
+
+
+def as_measured(job: Job) -> Job:
+    """The job that a run can be compared with: a rank is named, and a shape made up from a count stands as it is."""
+    if job.model.inferred:
+        config = job.model.config
+        model = model_of(
+            *read_config(config, job.model.name), name=job.model.name, source=job.model.source, content=config
+        )
+        job = job._replace(model=model)
+    return job if job.rank is not None else job._replace(rank=0)
+
+
+def case_of(job: Job, given: dict[str, Any] | None, *, real: bool) -> dict[str, Any]:
+    """The case of a job from `as_measured`; `given` is its ds_config.json where there is one."""
+    strategy = job.strategy
+    if strategy.optimizer not in RUNNABLE:
+        kind = OPTIMIZERS[strategy.optimizer].config_type or "the training script's own"
+        raise ContradictionError(f"verify cannot run the optimizer {kind}; write --optimizer adamw")
+    if strategy.checkpointing == "selective" or strategy.attention == "flash":
+        raise ContradictionError("verify runs --checkpointing none or full, and --attention eager or sdpa")
+    return {
+        "model": job.model.config,
+        "ds_config": ds_config(job, "deepspeed", given),
+        "world": job.ranks,
+        "rank": job.rank,
+        "ranks_per_node": job.cluster.gpus_per_node,
+        "seq": job.workload.seq,
+        "micro_batch": strategy.micro_batch,
+        "steps": STEPS,
+        "mode": "real" if real else "meta",
+        "attention": strategy.attention,
+        "checkpointing": strategy.checkpointing,
+        "zero_init": strategy.builds_partitioned,
+        "parameter_groups": strategy.parameter_groups,
+    }

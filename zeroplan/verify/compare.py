@@ -1,0 +1,101 @@
+"""Predicted beside measured, line by line: what is held, what moves, and each phase's peak."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from zeroplan.ledger import PHASES, Compared, Ledger, less_activations
+from zeroplan.specs.job import Job
+
+NAMES = {
+    "flat parameters": "parameters", "parameter partitions": "parameters", "fp32 master": "master copy",
+    "16-bit master copy": "master copy", "fp32 master copy": "master copy", "gradient partitions": "gradients",
+    "norm scalars": "norm and flags", "overflow flag": "norm and flags", "fused optimizer's flag": "norm and flags",
+    "engine.optimizer.backup_optimizer.param_groups.params": "placeholder",
+}  # fmt: skip
+"""What the measurement and the ledger call the same thing."""
+PEAK = 0.01
+"""Peaks less activations are promised within this share of the measured bytes."""
+
+
+def compare(job: Job, ledger: Ledger, measured: dict[str, Any]) -> list[Compared]:
+    """One row for each line, collective and phase."""
+    return [
+        *_held(ledger, measured), *_host(ledger, measured), *_files(ledger, measured), *_traffic(job, ledger, measured),
+        *_peaks(job, ledger, measured),
+    ]  # fmt: skip
+
+
+def _rows(group: str, unit: str, predicted: Counter[str], found: Counter[str]) -> Iterator[Compared]:
+    for name in sorted(predicted.keys() | found.keys(), key=lambda name: -max(predicted[name], found[name])):
+        if predicted[name] or found[name]:
+            yield Compared(group, name, unit, predicted[name], found[name], 0.0)
+
+
+def _held(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+    predicted, found = Counter[str](), Counter[str]()
+    for line in ledger.gpu.resident:
+        predicted[f"{NAMES.get(line.name, line.name)} {line.dtype}"] += line.bytes
+    for entry in measured["held"]:
+        if entry["tier"] == "gpu" and entry["kind"] != "inputs":
+            kind = "optimizer states" if entry["kind"].startswith("optimizer state ") else entry["kind"]
+            found[f"{NAMES.get(kind, kind)} {entry['dtype']}"] += entry["bytes"]
+    yield from _rows("held on the GPU", "bytes", predicted, found)
+
+
+def _host(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+    """One rank's, as it asked for them: rounding page-locked blocks up is the allocator's."""
+    predicted, found = Counter[str](), Counter[str]()
+    for line in ledger.host.resident:
+        kind = "pageable" if line.rule.__name__ == "pageable_on_node" else "page-locked"
+        predicted[f"{kind} {line.dtype}"] += line.symbols["size"]
+    for entry in measured["held"]:
+        if entry["tier"] != "gpu":
+            kind = "pageable" if entry["tier"] == "host" else "page-locked"
+            found[f"{kind} {entry['dtype']}"] += entry["bytes"]
+    yield from _rows("held on the host", "bytes", predicted, found)
+
+
+def _files(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+    """One rank's; gradients lie in the optimizer's folder."""
+    predicted, found = Counter[str](), Counter[str]()
+    for line in ledger.nvme.resident:
+        predicted["parameters" if line.name == "parameter files" else "optimizer"] += line.symbols["size"]
+    for entry in measured["files"]:
+        found["optimizer" if entry["folder"] == "optimizer" else "parameters"] += entry["bytes"]
+    yield from _rows("files on NVMe", "bytes", predicted, found)
+
+
+def _traffic(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+    """Calls and bytes of a whole optimizer step."""
+    if job.ranks == 1:
+        return
+    calls, size, made, sent = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
+    for transfer in ledger.traffic:
+        times = job.strategy.grad_accum if transfer.when == "micro_step" else 1
+        name = f"{transfer.collective} {transfer.dtype}"
+        calls[name] += times * transfer.calls
+        size[name] += times * transfer.bytes
+    for entry in measured["traffic"]:
+        if entry["step"] == measured["case"]["steps"] and entry["collective"] != "barrier":
+            name = f"{entry['collective']} {entry['dtype']}"
+            made[name] += entry["calls"]
+            sent[name] += entry["bytes"]
+    yield from _rows("collectives of a step", "calls", calls, made)
+    yield from _rows("collectives of a step", "bytes", size, sent)
+
+
+def _peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+    """The optimizer's step is the last micro-step's; other phases at their largest."""
+    last = measured["case"]["steps"]
+    for phase in PHASES:
+        found = [
+            entry["peak"]["gpu_less_activations"]
+            for entry in measured["phases"]
+            if entry["phase"] == phase and entry["step"] in (0, last)
+            and (phase != "step" or entry["micro"] == job.strategy.grad_accum)
+        ]  # fmt: skip
+        predicted = less_activations(ledger.gpu, phase) + (8 * job.tokens if phase == "init" else 0)
+        yield Compared("peaks less activations", phase, "bytes", predicted, max(found), PEAK)
