@@ -28,7 +28,7 @@ def run(options: Options, *, real: bool, save: str | None, force: bool, json: bo
         raise ContradictionError(f"{save} exists; write --force to replace it, or another name")
     request = read_request(options)
     found = []
-    for job, measured in [_measured(job, request.given, real=real) for job in request.jobs()]:
+    for job, measured in [_measured(job, request.given, real=real, whole=bool(save)) for job in request.jobs()]:
         found.append((job, measured, compare(job, ledger(job), measured)))
     if save:
         _save(save, [measured for _job, measured, _rows in found])
@@ -58,12 +58,12 @@ def _check_installed() -> None:
         )
 
 
-def _measured(job: Job, given: dict[str, Any] | None, *, real: bool) -> tuple[Job, dict[str, Any]]:
+def _measured(job: Job, given: dict[str, Any] | None, *, real: bool, whole: bool) -> tuple[Job, dict[str, Any]]:
     from zeroplan.verify.case import as_measured, case_of
     from zeroplan.verify.measure import measure
 
     job = as_measured(job)
-    measured = measure(case_of(job, given, real=real))
+    measured = measure(case_of(job, given, real=real, activations=whole))
     for reason in ("refused", "failed"):
         if reason in measured:
             line = " ".join(str(measured[reason]).split())

@@ -28,12 +28,17 @@ def as_measured(job: Job) -> Job:
     return job if job.rank is not None else job._replace(rank=0)
 
 
-def case_of(job: Job, given: dict[str, Any] | None, *, real: bool) -> dict[str, Any]:
-    """The case of a job from `as_measured`; `given` is its ds_config.json where there is one."""
+def case_of(job: Job, given: dict[str, Any] | None, *, real: bool, activations: bool = False) -> dict[str, Any]:
+    """The case of a job from `as_measured`; `given` is its ds_config.json where there is one.
+
+    With `activations` the model also runs without DeepSpeed, which takes as long again.
+    """
     strategy = job.strategy
     if strategy.optimizer not in RUNNABLE:
         kind = OPTIMIZERS[strategy.optimizer].config_type or "the training script's own"
         raise ContradictionError(f"verify cannot run the optimizer {kind}; write --optimizer adamw")
+    if real and (strategy.offload_optimizer or strategy.offload_param):
+        raise ContradictionError("--real cannot tell GPU memory from the host's; leave it out to verify an offload")
     if strategy.checkpointing == "selective" or strategy.attention == "flash":
         raise ContradictionError("verify runs --checkpointing none or full, and --attention eager or sdpa")
     return {
@@ -46,6 +51,7 @@ def case_of(job: Job, given: dict[str, Any] | None, *, real: bool) -> dict[str, 
         "micro_batch": strategy.micro_batch,
         "steps": STEPS,
         "mode": "real" if real else "meta",
+        "activations": activations,
         "attention": strategy.attention,
         "checkpointing": strategy.checkpointing,
         "zero_init": strategy.builds_partitioned,

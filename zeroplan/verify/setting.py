@@ -64,6 +64,9 @@ class Setting:
         deepspeed.init_distributed(dist_backend="fake", verbose=False)
         import transformers  # noqa: F401
 
+        if self.case.get("zero_init"):
+            import torch._dynamo.polyfills.loader  # noqa: F401 (it cannot be imported under zero.Init)
+
         gc.collect()
         gc.freeze()  # the libraries' own objects need no collecting before each phase
         return deepspeed

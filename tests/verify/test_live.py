@@ -1,0 +1,50 @@
+"""Runs of DeepSpeed itself, here and now, against the ledger: recorded cases measured anew, and fresh draws.
+
+Where DeepSpeed 0.19.8 is not installed (`pip install 'zeroplan[verify]'`) these are skipped. ZEROPLAN_DRAWS sets how many
+fresh cases are drawn, ZEROPLAN_SEED where their seeds start.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+
+import pytest
+
+from tests.verify.recorded import RUNS, job_of, label
+from zeroplan.costs.ledger import ledger
+from zeroplan.verify.cases import draw
+from zeroplan.verify.compare import compare
+from zeroplan.verify.measure import measure
+
+if any(importlib.util.find_spec(name) is None for name in ("deepspeed", "torch", "transformers")):
+    pytest.skip("DeepSpeed is not installed", allow_module_level=True)
+if importlib.metadata.version("deepspeed") != "0.19.8":
+    pytest.skip("another DeepSpeed than 0.19.8", allow_module_level=True)
+
+LIVE = 12
+EVERY = len(RUNS) // LIVE
+FRESH = int(os.environ.get("ZEROPLAN_DRAWS", "0"))
+FIRST = int(os.environ.get("ZEROPLAN_SEED", "10000"))
+
+
+def differing(case):
+    """What the run shows differently; cases that DeepSpeed refuses are none of ours."""
+    measured = measure({**case, "steps": 3, "mode": "meta", "activations": False}, timeout=300)
+    assert "failed" not in measured, measured["failed"]
+    if "refused" in measured:
+        pytest.skip("refused")
+    job = job_of(case)
+    return [row for row in compare(job, ledger(job), measured) if abs(row.difference) > max(64, 0.01 * row.measured)
+            or (not row.within and row.difference)]  # fmt: skip
+
+
+@pytest.mark.parametrize("run", RUNS[::EVERY], ids=label)
+def test_recorded_runs_again(run):
+    assert differing(run["case"]) == []
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + FRESH))
+def test_fresh_draws(seed):
+    assert differing({**draw(seed), "freeze": None}) == []
