@@ -39,6 +39,8 @@ ZERO_FIELDS = {
     "reduce_scatter": "reduce_scatter",
     "round_robin_gradients": "round_robin_gradients",
     "zero_hpz_partition_size": "hpz_partition_size",
+    "parameter_alignment": "parameter_alignment",
+    "stage3_allgather_sequential": "allgather_sequential",
     "use_multi_rank_bucket_allreduce": "use_multi_rank_bucket_allreduce",
     "compute_grad_norm": "compute_grad_norm",
     "stage3_use_all_reduce_for_fetch_params": "all_reduce_for_fetch",

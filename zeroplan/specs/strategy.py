@@ -54,6 +54,7 @@ class Strategy(NamedTuple):
     contiguous_gradients: bool = True
     reduce_scatter: bool = True
     round_robin_gradients: bool = False
+    parameter_alignment: bool = False
     use_multi_rank_bucket_allreduce: bool = True
     gradient_clipping: float = 1.0
     grad_accum_dtype: str | None = None
@@ -73,6 +74,8 @@ class Strategy(NamedTuple):
     hpz_partition_size: int = 1
     all_reduce_for_fetch: bool = False
     """stage3_use_all_reduce_for_fetch_params: coalesced gathers become all-reduces."""
+    allgather_sequential: bool = False
+    """stage3_allgather_sequential: tensors are gathered one by one, and prefetched one at a time."""
     leaves: LeafModules = DEFAULT_LEAVES
     """leaf_module and stage3_module_granularity_threshold: modules that stage 3 gathers whole."""
     aio_block_size: int = 1024**2

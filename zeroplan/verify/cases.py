@@ -190,6 +190,7 @@ def zero(r: random.Random, stage: int) -> dict[str, Any]:
     maybe("reduce_scatter", True, False, chance=0.4)
     maybe("round_robin_gradients", True, False, chance=0.4)
     if stage < 3:
+        maybe("parameter_alignment", True, chance=0.15)
         maybe("allgather_bucket_size", *BUCKETS[1:])
         maybe("use_multi_rank_bucket_allreduce", True, False)
     else:
@@ -200,6 +201,7 @@ def zero(r: random.Random, stage: int) -> dict[str, Any]:
         maybe("stage3_max_reuse_distance", 0, 10_000, 100_000, 1_000_000_000)
         maybe("sub_group_size", 1, 1_000, 30_000, 1_000_000_000)
         maybe("stage3_use_all_reduce_for_fetch_params", True, chance=0.1)
+        maybe("stage3_allgather_sequential", True, chance=0.1)
     offload = r.random()
     if offload < 0.4:
         section["offload_optimizer"] = optimizer_offload(r, stage)

@@ -31,6 +31,8 @@ class Settings(NamedTuple):
     """Partitions are copied to the GPU first."""
     all_reduce: bool
     """Coalesced gathers are all-reduces, and the parameters views of their buffer."""
+    sequential: bool
+    """Every tensor is gathered by itself."""
     leaves: frozenset[int]
     """Modules gathered whole."""
     subtrees: tuple[tuple[int, ...], ...]
@@ -120,7 +122,7 @@ class Coordinator:
         tensors = set(visit.tensors)
         missing = tensors - self.available - self.flying
         if missing:
-            yield self._gather(missing, backward)
+            yield from self._gather(missing, backward)
         self._consume(tensors)
         for index in tensors:
             self.inside.setdefault(index, set()).add(visit.module)
@@ -132,7 +134,7 @@ class Coordinator:
             taken.add(index)
         ahead = self._ahead()
         if ahead:
-            yield self._gather(ahead, backward)
+            yield from self._gather(ahead, backward)
         self.step += 1
 
     def _exit(self, visit: Visit, backward: bool) -> None:
@@ -146,7 +148,12 @@ class Coordinator:
                     self._keep(index)
                 self._drop(index)
 
-    def _gather(self, tensors: set[int], backward: bool) -> Gather:
+    def _gather(self, tensors: set[int], backward: bool) -> list[Gather]:
+        """One coalesced call, or one for each tensor."""
+        calls = [{index} for index in sorted(tensors)] if self.settings.sequential else [tensors]
+        return [self._call(members, backward) for members in calls]
+
+    def _call(self, tensors: set[int], backward: bool) -> Gather:
         elements = sum(round_up(self.sizes[index], self.ranks) for index in tensors)
         if len(tensors) == 1 or self.ranks == 1:
             for index in tensors:  # received in place

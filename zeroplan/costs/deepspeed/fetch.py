@@ -21,7 +21,7 @@ def _decides(strategy: Strategy) -> Hashable:
         strategy.prefetch_bucket_size, strategy.max_live_parameters, strategy.max_reuse_distance,
         strategy.param_persistence_threshold, strategy.model_persistence_threshold, strategy.leaves,
         strategy.checkpointing == "full", strategy.attention == "eager", min(strategy.grad_accum, 2),
-        strategy.offload_param is not None, strategy.all_reduce_for_fetch,
+        strategy.offload_param is not None, strategy.all_reduce_for_fetch, strategy.allgather_sequential,
     )  # fmt: skip
 
 
@@ -37,9 +37,10 @@ def steady_micro_step(job: Job) -> tuple[Gather | Held, ...]:
         visits = [(visit, phase) for phase, found in ((False, order.forward), (True, backward)) for visit in found]
         return tuple(Held(0, 0, 0, visit, phase) for visit, phase in visits)
     settings = Settings(
-        frozenset(persistent_tensors(job)), job.ranks, strategy.prefetch_bucket_size, strategy.max_live_parameters,
+        frozenset(persistent_tensors(job)), job.ranks,
+        1 if strategy.allgather_sequential else strategy.prefetch_bucket_size, strategy.max_live_parameters,
         strategy.max_reuse_distance, min(strategy.grad_accum, 2), strategy.offload_param is not None,
-        strategy.all_reduce_for_fetch, order.leaves, order.subtrees,
+        strategy.all_reduce_for_fetch, strategy.allgather_sequential, order.leaves, order.subtrees,
         frozenset(index for index, tensor in enumerate(job.model.tensors) if tensor.viewed),
         strategy.checkpointing == "full",
     )  # fmt: skip

@@ -6,14 +6,17 @@ parameter_offload.py (mark_persistent_parameters), stage3.py (_create_fp16_sub_g
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.once import no_part, once
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
 
+ALIGNED_BYTES = 16
+"""What zero_optimization.parameter_alignment rounds each tensor's start up to."""
 START_ALIGNMENT = 2
 """nccl_start_alignment_factor: all-gather send buffers start at 4 bytes."""
 
@@ -31,12 +34,17 @@ class Group(NamedTuple):
     """Tensor -> (owner, elements) of each piece, from its start to its end."""
 
 
-def group(indices: Sequence[int], sizes: Sequence[int], ranks: int, *, round_robin: bool = False) -> Group:
-    """Lay the tensors `indices` out over `ranks`."""
+def group(
+    indices: Sequence[int], sizes: Sequence[int], ranks: int, *, round_robin: bool = False, alignment: int = 1
+) -> Group:
+    """Lay the tensors `indices` out over `ranks`; each but the first starts at a multiple of `alignment`."""
     laid = list(indices)
     if round_robin:  # tensor i goes to list i mod ranks, and the lists are joined
         laid = [index for rank in range(ranks) for index in laid[rank::ranks]]
-    flat = round_up(sum(sizes[index] for index in laid), START_ALIGNMENT * ranks)
+    end = 0
+    for index in laid:
+        end = round_up(end, alignment) + sizes[index]
+    flat = round_up(end, START_ALIGNMENT * ranks)
     share = flat // ranks
     pieces: dict[int, list[tuple[int, int]]] = {}
     start = 0
@@ -44,7 +52,7 @@ def group(indices: Sequence[int], sizes: Sequence[int], ranks: int, *, round_rob
         end = start + sizes[index]
         owners = range(start // share, (end - 1) // share + 1)
         pieces[index] = [(o, min(end, (o + 1) * share) - max(start, o * share)) for o in owners]
-        start = end
+        start = round_up(end, alignment)
     return Group(tuple(indices), flat, share, pieces)
 
 
@@ -66,12 +74,20 @@ def decays(job: Job, index: int) -> bool:
     return len(tensor.shape) > 1 and not tensor.name.endswith("bias")
 
 
-@once(lambda strategy: (strategy.parameter_groups, strategy.round_robin_gradients))
+def _decides_layout(strategy: Strategy) -> Hashable:
+    aligned = strategy.parameter_alignment and strategy.element_bytes
+    return strategy.parameter_groups, strategy.round_robin_gradients, aligned
+
+
+@once(_decides_layout)
 def flat_groups(job: Job) -> list[Group]:
     """The flat groups of stages 1 and 2."""
-    sizes = tensor_sizes(job)
-    robin = job.strategy.round_robin_gradients
-    return [group(members, sizes, job.ranks, round_robin=robin) for members in group_members(job)]
+    sizes, strategy = tensor_sizes(job), job.strategy
+    alignment = ALIGNED_BYTES // strategy.element_bytes if strategy.parameter_alignment else 1
+    return [
+        group(members, sizes, job.ranks, round_robin=strategy.round_robin_gradients, alignment=alignment)
+        for members in group_members(job)
+    ]
 
 
 @once(no_part)
@@ -79,7 +95,7 @@ def tensor_sizes(job: Job) -> list[int]:
     return [tensor.elements for tensor in job.model.tensors]
 
 
-@once(lambda strategy: (strategy.parameter_groups, strategy.round_robin_gradients))
+@once(_decides_layout)
 def own_elements(job: Job) -> list[int]:
     """Elements of the whole tensors that touch each rank's partitions."""
     sizes, groups = tensor_sizes(job), flat_groups(job)
@@ -107,7 +123,7 @@ class Piece(NamedTuple):
     """Of the tensor, those in this rank's partition."""
 
 
-@once(lambda strategy: (strategy.parameter_groups, strategy.round_robin_gradients))
+@once(_decides_layout)
 def own_pieces(job: Job) -> dict[int, Piece]:
     """The tensors that touch this rank's partitions."""
     rank = rank_of(job)
