@@ -7,6 +7,7 @@ import typer
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
+from zeroplan.deepspeed.key_cost import costs
 from zeroplan.deepspeed.keys import KEYS, key
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.errors import UnknownNameError
@@ -17,10 +18,11 @@ from zeroplan.specs.job import Job
 def run(options: Options, term: str, *, json: bool) -> int:
     """Explain a line of the ledger, a transfer, a formula or a key. 0 when it is known."""
     request = read_request(options, default_params="7B", default_gpus=8)
-    wanted = _plain(term)
+    wanted, keys = _plain(term), find_keys(term)
     entries = [(job, found) for job in request.jobs() for found in named(job)]
     lines = [(job, entry) for job, entry in entries if wanted in _names(entry)]
-    keys = find_keys(term)
+    highest = request.jobs()[-1]
+    costed = {known.path: costs(highest, known) for known in keys}
     if not lines and not keys:
         known = {name for _job, entry in entries for name in _names(entry)} | {k.name for k in KEYS.values()}
         raise UnknownNameError("line, formula or key", term, known)
@@ -28,12 +30,12 @@ def run(options: Options, term: str, *, json: bool) -> int:
         from zeroplan.report import machine
         from zeroplan.report.explain import machine_form
 
-        typer.echo(machine.dumps({"command": "explain", "term": term, **machine_form(lines, keys)}))
+        typer.echo(machine.dumps({"command": "explain", "term": term, **machine_form(lines, keys, costed)}))
     else:
         from zeroplan.report import console
         from zeroplan.report.explain import screen
 
-        console.show(*screen(lines, keys, request.assumed))
+        console.show(*screen(lines, keys, costed, highest, request.assumed))
     return 0
 
 

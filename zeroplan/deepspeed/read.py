@@ -87,7 +87,7 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields |= _optimizer(config, place)
     fields |= _stated(config, "", TOP_FIELDS, place)
     fields |= _accumulation(config, place)
-    fields |= _stated(config.get("aio") or {}, "aio", AIO_FIELDS, place)
+    fields |= _aio(config, place)
     fields |= _stated(config.get("bf16") or {}, "bf16", {"check_grad_overflow": "check_grad_overflow"}, place)
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
@@ -210,6 +210,15 @@ def _master(config: dict[str, Any], place: str) -> dict[str, str]:
             found["master_dtype"] = name
     if checked(config.get("bf16") or {}, "bf16", "bf16_optimizer_states", place, False):
         found["states_dtype"] = "bf16"
+    return found
+
+
+def _aio(config: dict[str, Any], place: str) -> dict[str, int]:
+    """Block size and threads; DeepSpeed divides by their product."""
+    found = _stated(config.get("aio") or {}, "aio", AIO_FIELDS, place)
+    for stated, name in AIO_FIELDS.items():
+        if found.get(name, 1) < 1:
+            raise SpecError(f"{place}: aio.{stated}", str(found[name]), "a whole number from 1", f'"{stated}": 1')
     return found
 
 

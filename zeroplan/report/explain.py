@@ -8,9 +8,11 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from zeroplan.deepspeed.key_cost import UNCOUNTED, Row, differ
 from zeroplan.deepspeed.keys.key import Key
-from zeroplan.ledger import Line, Transfer, provenance
+from zeroplan.ledger import PHASES, Line, Transfer, less_activations, provenance, total
 from zeroplan.report.console import heading, table
+from zeroplan.report.estimate import title
 from zeroplan.sources import SOURCES
 from zeroplan.specs.job import Job
 from zeroplan.symbols import SYMBOLS
@@ -19,15 +21,17 @@ from zeroplan.units import gb, gib
 Found = list[tuple[Job, Line | Transfer]]
 
 
-def screen(found: Found, keys: list[Key], assumed: tuple[str, ...]) -> list[Any]:
-    """Each formula once, with what it gives at each stage; then the keys of that name."""
+def screen(found: Found, keys: list[Key], costs: dict[str, list[Row]], job: Job, assumed: tuple[str, ...]) -> list[Any]:
+    """Each formula once, with what it gives at each stage; then the keys of that name, and what they cost."""
     parts: list[Any] = []
     for rule in dict.fromkeys(entry.rule for _job, entry in found):
         group = [(job, entry) for job, entry in found if entry.rule is rule]
         parts += _formula(group)
     for known in keys:
         parts += _key(known)
-    if found and assumed:
+        if rows := costs.get(known.path):
+            parts += _costs(job, known, rows)
+    if assumed and (found or any(costs.values())):
         parts.append(Text("assumed: " + "; ".join(assumed), style="dim"))
     return parts
 
@@ -90,14 +94,35 @@ def _key(known: Key) -> list[RenderableType]:
     return [*parts, Text(f"  source: DeepSpeed 0.19.8 {known.place}"), ""]
 
 
+def _costs(job: Job, known: Key, rows: list[Row]) -> list[RenderableType]:
+    """The key's values side by side for one model."""
+    counted = [(row.value, row.ledger) for row in rows if row.ledger is not None]
+    stops = [Text(f"  DeepSpeed stops at {_value(row.value)}: {row.refused}") for row in rows if row.ledger is None]
+    if not differ(rows):
+        nothing = "no byte and no call of this model's depends on it here"
+        uncounted = "it moves bytes that this version does not count"
+        return [*stops, Text(f"  {uncounted if known.name in UNCOUNTED else nothing}"), ""]
+    grid = table(["value", "GPU, held", "forward", "backward", "step", "host", "NVMe", "calls", "sent by one rank"])
+    for value, found in counted:
+        times = [(t, job.strategy.grad_accum if t.when == "micro_step" else 1) for t in found.traffic]
+        grid.add_row(
+            _value(value), gib(total(found.gpu.resident)),
+            *(gib(less_activations(found.gpu, phase)) for phase in ("forward", "backward", "step")),
+            gib(total(found.host.resident)), gib(total(found.nvme.resident)),
+            f"{sum(n * t.calls for t, n in times):,}", gb(sum(n * t.wire_bytes for t, n in times)),
+        )  # fmt: skip
+    what = f"  for {title(job.model)} on {job.ranks} GPUs, ZeRO-{rows[0].stage}, per step (peaks less activations):"
+    return [Text(what), grid, *stops, ""]
+
+
 def _value(value: object) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "none"}[value]
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def machine_form(found: Found, keys: list[Key]) -> dict[str, Any]:
-    """`entries[]` with stage, bytes, formula, symbols and source; `keys[]` as the table has them."""
+def machine_form(found: Found, keys: list[Key], costs: dict[str, list[Row]]) -> dict[str, Any]:
+    """`entries[]` with stage, bytes, formula, symbols and source; `keys[]` as the table has them, with `costs[]`."""
     return {
         "entries": [
             {
@@ -112,5 +137,22 @@ def machine_form(found: Found, keys: list[Key]) -> dict[str, Any]:
             }
             for job, entry in _distinct(found)
         ],
-        "keys": [asdict(known) for known in keys],
+        "keys": [{**asdict(known), "costs": [_cost(row) for row in costs.get(known.path, [])]} for known in keys],
+    }
+
+
+def _cost(row: Row) -> dict[str, Any]:
+    if row.ledger is None:
+        return {"value": row.value, "refused": row.refused}
+    gpu = row.ledger.gpu
+    return {
+        "value": row.value,
+        "gpu": total(gpu.resident),
+        "host": total(row.ledger.host.resident),
+        "nvme": total(row.ledger.nvme.resident),
+        "phases_less_activations": {phase: less_activations(gpu, phase) for phase in PHASES},
+        "traffic": [
+            {"when": t.when, "collective": t.collective, "dtype": t.dtype, "calls": t.calls, "bytes": t.bytes}
+            for t in row.ledger.traffic
+        ],
     }
