@@ -19,6 +19,8 @@ LARGEST = 1_000_000_000
 
 def leaf_paths(root: Module, model_type: str, leaves: LeafModules) -> frozenset[str]:
     """Paths of the modules that the settings make leaves; one inside another changes nothing."""
+    if not concerns(model_type, leaves):
+        return frozenset()
     found = {
         path for path, module in root.named_modules()
         if chosen(leaves, path, class_name(model_type, module.transformers_class))
@@ -28,6 +30,14 @@ def leaf_paths(root: Module, model_type: str, leaves: LeafModules) -> frozenset[
         measure(root, granularity)
         found.update(granular("", root, granularity, leaves.granularity_threshold))
     return frozenset(found)
+
+
+def concerns(model_type: str, leaves: LeafModules) -> bool:
+    """Whether any setting can match in this family: the defaults name three others by their modules."""
+    folder = model_type.removesuffix("_text")
+    ours, elsewhere = f".models.{folder}.", "transformers.models."
+    classes = any(ours in name or not name.startswith(elsewhere) for name in leaves.classes)
+    return bool(classes or leaves.names or leaves.name_suffixes or leaves.granularity_threshold > 0)
 
 
 def chosen(leaves: LeafModules, path: str, class_: str) -> bool:

@@ -62,6 +62,7 @@ class Options:
     zero_init: Annotated[
         Text, _option("--zero-init", JOB, "Build the model under deepspeed.zero.Init (at stage 3: yes).", "yes|no")
     ] = None
+    backend: Annotated[Text, _option("--backend", JOB, "DeepSpeed's accelerator (cuda).", "cuda|cpu")] = None
     rank: Annotated[Text, _option("--rank", JOB, "The rank to look at (that which needs most).", "N")] = None
     gpus: Annotated[Text, _option("--gpus", CLUSTER, "GPUs, or nodes x GPUs per node.", "8|4x8")] = None
     gpu: Annotated[Text, _option("--gpu", CLUSTER, "GPU preset (see `zeroplan gpus`).", "NAME")] = None

@@ -14,6 +14,7 @@ from zeroplan.specs.model import Model
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import (
     ATTENTION,
+    BACKENDS,
     CHECKPOINTING,
     DEVICES,
     PRECISIONS,
@@ -36,6 +37,7 @@ CHOICES = {
     "offload_optimizer": DEVICES,
     "offload_param": DEVICES,
     "zero_init": ("yes", "no"),
+    "backend": BACKENDS,
 }
 DEFAULTS: dict[str, Any] = {
     "precision": "bf16", "optimizer": "adamw", "checkpointing": "none", "attention": "sdpa",

@@ -62,7 +62,7 @@ def _measured(job: Job, given: dict[str, Any] | None, *, real: bool, whole: bool
     from zeroplan.verify.case import as_measured, case_of
     from zeroplan.verify.measure import measure
 
-    job = as_measured(job)
+    job = as_measured(job, real=real)
     measured = measure(case_of(job, given, real=real, activations=whole))
     for reason in ("refused", "failed"):
         if reason in measured:

@@ -10,6 +10,7 @@ from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
 CHECKPOINTING = ("none", "selective", "full")
 ATTENTION = ("eager", "sdpa", "flash")
+BACKENDS = ("cuda", "cpu")
 STAGES = (0, 1, 2, 3)
 DEVICES = ("none", "cpu", "nvme")
 
@@ -80,6 +81,8 @@ class Strategy(NamedTuple):
     """leaf_module and stage3_module_granularity_threshold: modules that stage 3 gathers whole."""
     aio_block_size: int = 1024**2
     aio_intra_op_parallelism: int = 1
+    backend: str = "cuda"
+    """cuda, or cpu: DeepSpeed's accelerator."""
     native_pinning: bool = False
     """DS_PIN_MEMORY_BACKEND=native: DeepSpeed locks what it asks for, torch's allocator the next power of two."""
     zero_init: bool | None = None

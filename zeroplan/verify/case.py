@@ -17,7 +17,7 @@ STEPS = 3
 """The third optimizer step equals all later ones."""
 
 
-def as_measured(job: Job) -> Job:
+def as_measured(job: Job, *, real: bool) -> Job:
     """The job that a run can be compared with: a rank is named, and a shape made up from a count stands as it is."""
     if job.model.inferred:
         config = job.model.config
@@ -25,6 +25,8 @@ def as_measured(job: Job) -> Job:
             *read_config(config, job.model.name), name=job.model.name, source=job.model.source, content=config
         )
         job = job._replace(model=model)
+    if real:
+        job = job.at(backend="cpu")
     return job if job.rank is not None else job._replace(rank=0)
 
 

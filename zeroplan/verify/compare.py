@@ -12,7 +12,8 @@ from zeroplan.specs.job import Job
 NAMES = {
     "flat parameters": "parameters", "parameter partitions": "parameters", "fp32 master": "master copy",
     "16-bit master copy": "master copy", "fp32 master copy": "master copy", "gradient partitions": "gradients",
-    "norm scalars": "norm and flags", "overflow flag": "norm and flags", "fused optimizer's flag": "norm and flags",
+    "step counters": "optimizer states", "norm scalars": "norm and flags", "overflow flag": "norm and flags",
+    "fused optimizer's flag": "norm and flags",
     "engine.optimizer.backup_optimizer.param_groups.params": "placeholder",
 }  # fmt: skip
 """What the measurement and the ledger call the same thing."""
@@ -38,6 +39,9 @@ def _held(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
     predicted, found = Counter[str](), Counter[str]()
     for line in ledger.gpu.resident:
         predicted[f"{NAMES.get(line.name, line.name)} {line.dtype}"] += line.bytes
+    if measured["case"].get("mode") == "real":  # one memory, which the CPU accelerator calls the GPU's
+        for line in ledger.host.resident:
+            predicted[f"{NAMES.get(line.name, line.name)} {line.dtype}"] += line.symbols["size"]
     for entry in measured["held"]:
         if entry["tier"] == "gpu" and entry["kind"] != "inputs":
             kind = "optimizer states" if entry["kind"].startswith("optimizer state ") else entry["kind"]
@@ -48,6 +52,8 @@ def _held(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
 def _host(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
     """One rank's, as it asked for them: rounding page-locked blocks up is the allocator's."""
     predicted, found = Counter[str](), Counter[str]()
+    if measured["case"].get("mode") == "real":
+        return
     for line in ledger.host.resident:
         kind = "pageable" if line.rule.__name__ == "pageable_on_node" else "page-locked"
         predicted[f"{kind} {line.dtype}"] += line.symbols["size"]

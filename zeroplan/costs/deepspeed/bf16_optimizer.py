@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
-from zeroplan.costs.deepspeed.held import foreach_copies
+from zeroplan.costs.deepspeed.held import temporaries
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.stage_0 import reduce_by_engine
 from zeroplan.costs.deepspeed.working import Working
@@ -26,6 +26,6 @@ def working(job: Job) -> Working:
     backward = alive.peak_lines()
     alive.look_again()
     share = max(layout.partition for layout in groups)
-    alive.briefly((moments.optimizer_temporaries, "float32", foreach_copies(job) * share))
+    alive.briefly((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
     accumulated = gradients if job.strategy.grad_accum > 1 else ()
     return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines())

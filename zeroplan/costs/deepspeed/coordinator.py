@@ -8,7 +8,7 @@ are remembered from the first time they are taken (lru_cache), as there. Sizes a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
@@ -86,11 +86,13 @@ class Coordinator:
         """Elements in `storage`, `buffers` and `kept`."""
         self.most = 0
         """The most of them since it was last asked for."""
+        self.trace = [(index, step) for step, tensors in enumerate(self.order) for index in sorted(set(tensors))]
         self._start()
 
     def _start(self) -> None:
         """What begins anew with each micro-step (reset_step)."""
-        self.queue = deque((index, step) for step, tensors in enumerate(self.order) for index in sorted(set(tensors)))
+        self.events: list[Gather | Held] = []
+        self.queue = deque(self.trace)
         self.recent: dict[int, int] = {}
         self.inside: dict[int, set[int]] = {}
         """Tensor -> modules that use it now; a module that recomputes enters twice and leaves once."""
@@ -102,27 +104,37 @@ class Coordinator:
         self.available, self.storage, self.buffers, self.held = set(self.persistent), {}, [], 0
         return [Gather((index,), round_up(self.sizes[index], self.ranks), False) for index in sorted(self.persistent)]
 
-    def micro_step(self) -> Iterator[Gather | Held]:
+    def micro_step(self) -> list[Gather | Held]:
         """One forward and backward: gathers as they are issued, and what is held after each visit."""
         self._start()
         for visit, backward in self.visits:
             ready = self.held
             if visit.enters:
-                yield from self._enter(visit, backward)
-            else:
+                self._enter(visit, backward)
+            elif visit.tensors:
                 if visit.backward:
                     ready = self._let_go(visit)
                 self._exit(visit, backward)
-            yield Held(self.held, max(self.most, self.held), ready, visit, backward)
+            most = self.most if self.most > self.held else self.held
+            self.events.append(Held(self.held, most, ready, visit, backward))
             self.most = 0
         self._finish()
+        return self.events
 
-    def _enter(self, visit: Visit, backward: bool) -> Iterator[Gather]:
+    def _enter(self, visit: Visit, backward: bool) -> None:
         """Fetch what is missing, wait for it, and prefetch what comes next (fetch_sub_module)."""
+        if visit.tensors:  # half of the modules have none
+            self._fetch(visit, backward)
+        if self.queue and (ahead := self._ahead()):
+            self._gather(ahead, backward)
+        self.step += 1
+
+    def _fetch(self, visit: Visit, backward: bool) -> None:
+        """Gather what is missing, and take the module's tensors off the queue."""
         tensors = set(visit.tensors)
         missing = tensors - self.available - self.flying
         if missing:
-            yield from self._gather(missing, backward)
+            self._gather(missing, backward)
         self._consume(tensors)
         for index in tensors:
             self.inside.setdefault(index, set()).add(visit.module)
@@ -132,10 +144,6 @@ class Coordinator:
             index, used = self.queue.popleft()
             self.recent[index] = used
             taken.add(index)
-        ahead = self._ahead()
-        if ahead:
-            yield from self._gather(ahead, backward)
-        self.step += 1
 
     def _exit(self, visit: Visit, backward: bool) -> None:
         """Release what no other module uses and nothing asks for soon (release_sub_module)."""
@@ -148,24 +156,26 @@ class Coordinator:
                     self._keep(index)
                 self._drop(index)
 
-    def _gather(self, tensors: set[int], backward: bool) -> list[Gather]:
+    def _gather(self, tensors: set[int], backward: bool) -> None:
         """One coalesced call, or one for each tensor."""
-        calls = [{index} for index in sorted(tensors)] if self.settings.sequential else [tensors]
-        return [self._call(members, backward) for members in calls]
+        for members in [{index} for index in sorted(tensors)] if self.settings.sequential else [tensors]:
+            self._call(members, backward)
 
-    def _call(self, tensors: set[int], backward: bool) -> Gather:
-        elements = sum(round_up(self.sizes[index], self.ranks) for index in tensors)
+    def _call(self, tensors: set[int], backward: bool) -> None:
+        elements = sum([round_up(self.sizes[index], self.ranks) for index in tensors])
         if len(tensors) == 1 or self.ranks == 1:
             for index in tensors:  # received in place
                 self.storage[index] = round_up(self.sizes[index], self.ranks)
         else:
             self.buffers.append((set(tensors), elements))
         self.held += elements
-        copied = sum(ceil_div(self.sizes[index], self.ranks) for index in tensors)
-        self.most = max(self.most, self.held + (copied if self.settings.from_host and self.ranks > 1 else 0))
-        self.count += sum(self.sizes[index] for index in tensors)
+        copied = 0
+        if self.settings.from_host and self.ranks > 1:
+            copied = sum(ceil_div(self.sizes[index], self.ranks) for index in tensors)
+        self.most = max(self.most, self.held + copied)
+        self.count += sum([self.sizes[index] for index in tensors])
         self.flying |= tensors
-        return Gather(tuple(sorted(tensors)), elements, backward)
+        self.events.append(Gather(tuple(sorted(tensors)), elements, backward))
 
     def _consume(self, tensors: set[int]) -> None:
         """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for."""

@@ -5,7 +5,6 @@ The first micro-step of a run records the trace (no prefetch, no reuse); the rep
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Hashable
 
 from zeroplan.costs.deepspeed.coordinator import Coordinator, Gather, Held, Settings
@@ -58,7 +57,7 @@ def _replayed(
     warm_up = (settings.grad_accum - 1, settings.grad_accum) if settings.grad_accum > 1 else ()
     for micro_steps in warm_up:
         for _micro in range(micro_steps):
-            deque(coordinator.micro_step(), maxlen=0)
+            coordinator.micro_step()
         coordinator.gather_persistent()
     coordinator.gather_persistent()
     return tuple(coordinator.micro_step())

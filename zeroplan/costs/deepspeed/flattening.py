@@ -8,7 +8,7 @@ the flat copy of stages 1 and 2, DeepSpeed makes it on the host; that is not cou
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.held import foreach_copies, model_buffers, runs_fused, state_bytes
+from zeroplan.costs.deepspeed.held import model_buffers, runs_fused, state_bytes, temporaries
 from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
 from zeroplan.formulas import moments
 from zeroplan.ledger import Line
@@ -52,9 +52,10 @@ def init_stage_0(job: Job) -> tuple[Line, ...]:
             alive.make(moments.master_weights, "float32", psi)
             alive.make(moments.gradients, strategy.dtype, psi)
         alive.make(moments.fp32_gradients, "float32", psi)
-        for elements in group_elements(job):
+        for tensors in group_tensors(job):
+            elements = sum(tensors)
             alive.make(moments.first_states, "float32", state_bytes(job) * elements // 4)
-            alive.briefly((moments.optimizer_temporaries, "float32", foreach_copies(job) * elements))
+            alive.briefly((moments.optimizer_temporaries, "float32", temporaries(job, tensors)))
     return (*alive.peak_lines(), *model_buffers(job))
 
 
@@ -64,10 +65,14 @@ def flattens(job: Job) -> bool:
     return job.strategy.element_bytes == 2 and adam and runs_fused(job)
 
 
-def group_elements(job: Job) -> list[int]:
-    """Elements of each parameter group, without padding."""
+def group_tensors(job: Job) -> list[list[int]]:
+    """Elements of the tensors of each parameter group, without padding."""
     sizes = tensor_sizes(job)
-    return [sum(sizes[index] for index in layout.order) for layout in flat_groups(job)]
+    return [[sizes[index] for index in layout.order] for layout in flat_groups(job)]
+
+
+def group_elements(job: Job) -> list[int]:
+    return [sum(tensors) for tensors in group_tensors(job)]
 
 
 def _with_model(job: Job) -> Alive:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from zeroplan.costs.deepspeed import cpu
 from zeroplan.formulas import states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
@@ -69,15 +72,18 @@ def host_state_dtype(job: Job) -> str:
     return "bfloat16" if job.strategy.states_dtype == "bf16" else "float32"
 
 
-def foreach_copies(job: Job) -> int:
-    """Copies of a partition that torch's own foreach optimizer makes while it runs (torch/optim/adam.py, sgd.py).
+def temporaries(job: Job, tensors: Sequence[int]) -> int:
+    """Elements that the optimizer copies while it updates these tensors together.
 
-    Adam's is the square root of the second moment, SGD's the gradient with weight decay in it; DeepSpeed's fused
-    optimizers make none. The sub-groups that
+    Torch's own runs as foreach on CUDA: Adam takes the square roots of all second moments first, SGD adds weight decay
+    to all gradients (torch/optim/adam.py, sgd.py). DeepSpeed's fused optimizers copy nothing. The sub-groups that
     partial offload leaves on the GPU run torch's (runtime/zero/stage3.py, backup_optimizer).
     """
     strategy = job.strategy
-    if strategy.optimizer in ("sgd", "sgd-momentum"):
-        return int(strategy.weight_decay > 0 or strategy.parameter_groups == 2)
-    torch_runs = strategy.torch_adam or strategy.offload_optimizer is not None
-    return int(torch_runs and strategy.optimizer in ("adam", "adamw"))
+    torchs = strategy.torch_adam or strategy.offload_optimizer is not None
+    adam = torchs and strategy.optimizer in ("adam", "adamw")
+    decays = strategy.weight_decay > 0 or strategy.parameter_groups == 2
+    sgd = strategy.optimizer in ("sgd", "sgd-momentum") and decays
+    if strategy.backend == "cpu":
+        return cpu.temporaries(tensors, adam=adam, sgd=sgd)
+    return sum(tensors) if adam or sgd else 0

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES, foreach_copies, host_state_dtype, state_bytes
+from zeroplan.costs.deepspeed import cpu
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import (
     flat_groups,
     group_members,
@@ -39,18 +40,19 @@ from zeroplan.specs.job import Job
 def lines(job: Job, blocks: Iterable[Block]) -> list[Line]:
     """The blocks of all ranks of a node."""
     ranks, found = job.cluster.gpus_per_node, []
+    pins = job.strategy.backend != "cpu" or cpu.pins()
     for block in blocks:
         size = sum(block.sizes)
         if not size:
             continue
-        if block.pinned == TORCH and not job.strategy.native_pinning:
+        if block.pinned == TORCH and pins and not job.strategy.native_pinning:
             rounded = sum(map(hosted.power_of_two, block.sizes))
             pinned = line(
                 block.name, hosted.rounded_on_node, block.dtype, size=size, rounded=rounded, ranks=ranks
             )  # fmt: skip
             found.append(pinned)
         else:
-            rule = hosted.locked_on_node if block.pinned else hosted.pageable_on_node
+            rule = hosted.locked_on_node if block.pinned and pins else hosted.pageable_on_node
             found.append(line(block.name, rule, block.dtype, size=size, ranks=ranks))
     return found
 
@@ -142,7 +144,7 @@ def stage_3(job: Job) -> Iterator[Block]:
         yield Block("overflow flag", "bool", (1,))
         if offload.device == "nvme":
             yield Block("optimizer swap buffers", master, swap_buffers(job), EXACT)
-    if foreach_copies(job):
+    if strategy.torch_adam or (offload and here):
         yield _step_counters(here)
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         shards = [sum(ceil_div(tensor_sizes(job)[i], job.ranks) for i in members) for members in group_members(job)]

@@ -57,7 +57,8 @@ class Partitioning:
         for event in steady_micro_step(self.job):
             if not isinstance(event, Held) or not event.backward:
                 continue
-            self._gather(event.ready, self.gathered)
+            if event.ready != self.gathered:
+                self._gather(event.ready, self.gathered)
             while queue and queue[0] in entered:
                 self._ready(queue[0], waits=queue.popleft() in leaves)
             visit = event.visit

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from zeroplan.costs.activations import Activations
 from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.flattening import flattens, group_elements, init_stage_0
-from zeroplan.costs.deepspeed.held import foreach_copies, model_buffers, numbers, state_bytes, state_dtype
+from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors, init_stage_0
+from zeroplan.costs.deepspeed.held import model_buffers, numbers, state_bytes, state_dtype, temporaries
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.reduction import engine_runs
@@ -72,5 +72,5 @@ def _step_flat(job: Job, alive: Alive) -> None:
 def _step_apart(job: Job, alive: Alive) -> None:
     """FP16_UnfusedOptimizer converts every gradient and keeps the 16-bit ones; fp32 reads them as they are."""
     converted = job.model.parameters if job.strategy.element_bytes == 2 else 0
-    copies = foreach_copies(job) * max(group_elements(job))
+    copies = max(temporaries(job, tensors) for tensors in group_tensors(job))
     alive.briefly((moments.fp32_gradients, "float32", converted), (moments.optimizer_temporaries, "float32", copies))

@@ -8,12 +8,12 @@ from zeroplan.costs.deepspeed import converting
 from zeroplan.costs.deepspeed.alive import Alive, Copy
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
-    foreach_copies,
     master_name,
     model_buffers,
     numbers,
     state_bytes,
     state_dtype,
+    temporaries,
 )
 from zeroplan.costs.deepspeed.layout import (
     persistent_tensors,
@@ -117,5 +117,5 @@ def _step(job: Job) -> tuple[Line, ...]:
                 converted: Copy = (gathered.fp32_gradients, master, elements)
                 alive.briefly(*read, converted)
                 read = [converted]
-        alive.briefly(*read, (moments.optimizer_temporaries, master, foreach_copies(job) * elements))
+        alive.briefly(*read, (moments.optimizer_temporaries, master, temporaries(job, [elements])))
     return alive.peak_lines()

@@ -6,7 +6,7 @@ It follows runtime/zero/stage_1_and_2.py:step of DeepSpeed 0.19.8, after the gra
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Copy
-from zeroplan.costs.deepspeed.held import foreach_copies
+from zeroplan.costs.deepspeed.held import temporaries
 from zeroplan.costs.deepspeed.reducing import Reducing
 from zeroplan.formulas import moments
 
@@ -21,7 +21,7 @@ def update(reducing: Reducing) -> None:
         if read:
             _free_own(reducing, number)
         share = reducing.groups[number].partition
-        copies = foreach_copies(reducing.job) * share
+        copies = temporaries(reducing.job, [share])
         reducing.alive.briefly((moments.optimizer_temporaries, reducing.strategy.master, copies))
         for copy in read:
             reducing.alive.free(*copy)
