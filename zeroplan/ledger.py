@@ -185,6 +185,15 @@ class Transfer(NamedTuple):
         return provenance(self.rule).cited
 
 
+class Copied(NamedTuple):
+    """Bytes that one rank copies from one tier to another in an optimizer step."""
+
+    source: str
+    """gpu, host or nvme; `target` likewise."""
+    target: str
+    line: Line
+
+
 class Ledger(NamedTuple):
     """All tiers and transfers of one strategy under one accounting."""
 
@@ -193,3 +202,4 @@ class Ledger(NamedTuple):
     host: Tier = Tier()
     nvme: Tier = Tier()
     traffic: tuple[Transfer, ...] = ()
+    copies: tuple[Copied, ...] = ()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from zeroplan.costs.deepspeed.swapping import with_room
+from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.time import StepTime, step_time
 from zeroplan.fit import Fit, fit

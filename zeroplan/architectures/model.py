@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from math import prod
@@ -25,6 +26,7 @@ def model_of(
     _config_class, build = family(model_type)
     root = build(config)
     viewed = {id(p) for _path, module in root.named_modules() if module.saves_views for p in module.parameters.values()}
+    uses = Counter(id(p) for _path, module in root.named_modules() for p in module.parameters.values())
     tensors = tuple(Tensor(path, p.shape, p.elements, id(p) in viewed) for path, p in root.named_parameters())
     return Model(
         name=name, family=model_type, tensors=tensors, parameters=sum(t.elements for t in tensors),
@@ -34,6 +36,7 @@ def model_of(
             for path, b in root.named_buffers()
         ),
         source=source, config=dict(content or {}),
+        tied=tuple(p.elements for _path, p in root.named_parameters() for _use in range(uses[id(p)] - 1)),
     )  # fmt: skip
 
 

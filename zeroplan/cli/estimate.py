@@ -19,6 +19,7 @@ def run(options: Options, *, json: bool, quiet: bool, accounting: str) -> int:
         )
     request = read_request(options)
     jobs = request.jobs()
+    assumed = request.assumed_for(jobs)
     ledgers = [ledger(job, accounting if json else "deepspeed") for job in jobs]
     fits = [fit(job, real) for job, real in zip(jobs, ledgers, strict=True)]
     if json:
@@ -26,12 +27,12 @@ def run(options: Options, *, json: bool, quiet: bool, accounting: str) -> int:
 
         objects = [machine.strategy_object(*parts) for parts in zip(jobs, ledgers, fits, strict=True)]
         body = objects[0] if "stage" in request.settled else {"stages": objects}
-        typer.echo(machine.dumps({"command": "estimate", **body, "assumed": list(request.assumed)}))
+        typer.echo(machine.dumps({"command": "estimate", **body, "assumed": list(assumed)}))
     else:
         from zeroplan.report import console
         from zeroplan.report import estimate as report
 
         papers = [ledger(job, "paper") for job in jobs]
         estimates = [report.Estimate(*parts) for parts in zip(jobs, papers, ledgers, fits, strict=True)]
-        console.show(report.answer(estimates), *([] if quiet else report.details(estimates, request.assumed)))
+        console.show(report.answer(estimates), *([] if quiet else report.details(estimates, assumed)))
     return 1 if all(verdict.fits is False for verdict in fits) else 0

@@ -46,17 +46,17 @@ def named(job: Job) -> list[Line | Transfer]:
         counted = ledger(job, accounting)
         for tier in (counted.gpu, counted.host, counted.nvme):
             found += [entry for entry, _phases in tier.lines()]
-        found += counted.traffic
+        found += [*counted.traffic, *(entry.line for entry in counted.copies)]
     return found
 
 
 def find_keys(term: str) -> list[Key]:
-    """The key at a dotted path, or every key whose last part (or alias) is that word."""
+    """The key at a dotted path, or every key whose path ends so, or whose alias is that word."""
     exact = key(term)
     if exact:
         return [exact]
     wanted = term.strip().lower().replace("-", "_").replace(" ", "_")
-    return [known for known in KEYS.values() if wanted in (known.name, known.path, *known.aliases)]
+    return [k for k in KEYS.values() if f".{k.path}".endswith(f".{wanted}") or wanted in k.aliases]
 
 
 def _plain(text: str) -> str:

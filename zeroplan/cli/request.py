@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.request_cluster import read_cluster
-from zeroplan.costs.deepspeed.swapping import with_room
+from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
@@ -69,6 +69,16 @@ class Request(NamedTuple):
         strategy = Strategy(**{"stage": 0, **DEFAULTS, **self.settled, **changes})
         job = Job(self.model, self.cluster, self.workload, strategy, self.rank)
         return job if self.given else with_room(job)
+
+    def assumed_for(self, jobs: list[Job]) -> tuple[str, ...]:
+        """What was assumed, and the NVMe buffers chosen where DeepSpeed stops with its own."""
+        offloads = {job.strategy.offload_param for job in jobs} - {None}
+        chosen = [offload for offload in offloads if offload and offload.buffer_count and not self.given]
+        return self.assumed + tuple(
+            f"offload_param.buffer_count {offload.buffer_count} of buffer_size {offload.buffer_size:,} elements: "
+            f"DeepSpeed stops with its default of 5"
+            for offload in chosen
+        )
 
     def _lowest_stage(self) -> int:
         optimizer = self.settled.get("offload_optimizer")

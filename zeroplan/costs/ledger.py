@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from zeroplan.costs import paper
 from zeroplan.costs.activations import activations
 from zeroplan.costs.deepspeed import host, stage_0, stage_3, stages_1_2
+from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.swapping import check_buffers
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.ledger import Ledger
@@ -42,4 +43,5 @@ def _counted(job: Job, accounting: str) -> Ledger:
     if job.strategy.stage == 3:
         check_buffers(job)
     stage = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}[job.strategy.stage]
-    return Ledger("deepspeed", stage.gpu(job, alive), host.tier(job), host.nvme(job), traffic=traffic(job))
+    gpu = stage.gpu(job, alive)
+    return Ledger("deepspeed", gpu, host.tier(job), host.nvme(job), traffic=traffic(job), copies=copies(job))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from zeroplan.costs.deepspeed.swapping import with_room
+from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.costs.ledger import ledger
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.read import read_config
@@ -61,6 +61,7 @@ def _sums(counted: Ledger) -> tuple[int, ...]:
     """All that a key may change."""
     held = [total(tier.resident) for tier in (counted.gpu, counted.host, counted.nvme)]
     moved = [number for t in counted.traffic for number in (t.calls, t.bytes)]
+    moved += [entry.line.bytes for entry in counted.copies]
     return (*held, *(less_activations(counted.gpu, phase) for phase in PHASES), *moved)
 
 

@@ -40,7 +40,8 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[Rendera
         Text(COMPARED, style="dim"),
     ]  # fmt: skip
     if len(estimates) == 1:
-        parts += ["", heading("Every line, per GPU"), _lines_table(estimates[0]), *_traffic(estimates[0])]
+        parts += ["", heading("Every line, per GPU"), _lines_table(estimates[0])]
+        parts += [*_traffic(estimates[0]), *_copies(estimates[0])]
     if assumed:
         parts += ["", Text("assumed: " + "; ".join(assumed), style="dim")]
     return parts
@@ -143,3 +144,17 @@ def _traffic(estimate: Estimate) -> list[RenderableType]:
         when = transfer.when.replace("_", "-")
         grid.add_row(transfer.collective, when, f"{transfer.calls:,}", gb(transfer.bytes), gb(transfer.wire_bytes))
     return ["", heading("What each rank takes part in"), grid]
+
+
+def _copies(estimate: Estimate) -> list[RenderableType]:
+    """What offload moves between the tiers."""
+    if not estimate.real.copies:
+        return []
+    grid = table(["", "from", "to", "a step", "formula"])
+    for index in (1, 2, 4):
+        grid.columns[index].justify = "left"
+    names = {"gpu": "GPU", "host": "host", "nvme": "NVMe"}
+    for entry in estimate.real.copies:
+        line = entry.line
+        grid.add_row(line.name, names[entry.source], names[entry.target], gb(line.bytes), line.formula)
+    return ["", heading("What each rank copies between GPU, host and NVMe"), grid]

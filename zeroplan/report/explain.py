@@ -10,7 +10,7 @@ from rich.text import Text
 
 from zeroplan.deepspeed.key_cost import UNCOUNTED, Row, differ
 from zeroplan.deepspeed.keys.key import Key
-from zeroplan.ledger import PHASES, Line, Transfer, less_activations, provenance, total
+from zeroplan.ledger import PHASES, Ledger, Line, Transfer, less_activations, provenance, total
 from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import title
 from zeroplan.sources import SOURCES
@@ -102,17 +102,32 @@ def _costs(job: Job, known: Key, rows: list[Row]) -> list[RenderableType]:
         nothing = "no byte and no call of this model's depends on it here"
         uncounted = "it moves bytes that this version does not count"
         return [*stops, Text(f"  {uncounted if known.name in UNCOUNTED else nothing}"), ""]
-    grid = table(["value", "GPU, held", "forward", "backward", "step", "host", "NVMe", "calls", "sent by one rank"])
-    for value, found in counted:
-        times = [(t, job.strategy.grad_accum if t.when == "micro_step" else 1) for t in found.traffic]
-        grid.add_row(
-            _value(value), gib(total(found.gpu.resident)),
-            *(gib(less_activations(found.gpu, phase)) for phase in ("forward", "backward", "step")),
-            gib(total(found.host.resident)), gib(total(found.nvme.resident)),
-            f"{sum(n * t.calls for t, n in times):,}", gb(sum(n * t.wire_bytes for t, n in times)),
-        )  # fmt: skip
+    grid = table(["", *(_value(value) for value, _found in counted)])
+    quantities = [_quantities(job, found) for _stated, found in counted]
+    same = []
+    for name, first in quantities[0].items():
+        shown = [found[name] for found in quantities]
+        if len(set(shown)) > 1:
+            grid.add_row(name, *shown)
+        else:
+            same += [f"{name} {first}"] * (not first.startswith("0 "))
     what = f"  for {title(job.model)} on {job.ranks} GPUs, ZeRO-{rows[0].stage}, per step (peaks less activations):"
-    return [Text(what), grid, *stops, ""]
+    alike = [Text(f"  alike: {', '.join(same)}", style="dim")] if same else []
+    return [Text(what), grid, *alike, *stops, ""]
+
+
+def _quantities(job: Job, found: Ledger) -> dict[str, str]:
+    """All that a key may change, of one GPU or rank, or of a node."""
+    times = [(t, job.strategy.grad_accum if t.when == "micro_step" else 1) for t in found.traffic]
+    phases = {f"GPU, {phase}": gib(less_activations(found.gpu, phase)) for phase in ("forward", "backward", "step")}
+    return {
+        "GPU, held": gib(total(found.gpu.resident)), **phases,
+        "host": gib(total(found.host.resident)), "NVMe": gib(total(found.nvme.resident)),
+        "collectives": f"{sum(n * t.calls for t, n in times):,}",
+        "sent by one rank": gb(sum(n * t.wire_bytes for t, n in times)),
+        "copied over PCIe": gb(sum(c.line.bytes for c in found.copies if "gpu" in (c.source, c.target))),
+        "read and written": gb(sum(c.line.bytes for c in found.copies if "nvme" in (c.source, c.target))),
+    }  # fmt: skip
 
 
 def _value(value: object) -> str:
@@ -150,6 +165,7 @@ def _cost(row: Row) -> dict[str, Any]:
         "gpu": total(gpu.resident),
         "host": total(row.ledger.host.resident),
         "nvme": total(row.ledger.nvme.resident),
+        "copied": sum(entry.line.bytes for entry in row.ledger.copies),
         "phases_less_activations": {phase: less_activations(gpu, phase) for phase in PHASES},
         "traffic": [
             {"when": t.when, "collective": t.collective, "dtype": t.dtype, "calls": t.calls, "bytes": t.bytes}

@@ -3,7 +3,8 @@
 estimate, and each element of recommend's `plan` and `rejected`:
   model {name, family, parameters, source, inferred}; cluster {nodes, gpus_per_node, gpus, gpu}; workload; strategy;
   accounting; memory.{gpu,host,nvme} = {lines[], resident, phases, peak}; memory.gpu.outside (the CUDA context);
-  traffic[]; fit {capacity, needed, headroom, fits, host, nvme}.
+  traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
+  fit {capacity, needed, headroom, fits, host, nvme}.
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise.
 host and nvme are per node, gpu is per GPU.
 """
@@ -14,7 +15,7 @@ import json
 from typing import Any
 
 from zeroplan.fit import Fit, TierFit
-from zeroplan.ledger import PHASES, Ledger, Line, Tier, Transfer, less_activations, total
+from zeroplan.ledger import PHASES, Copied, Ledger, Line, Tier, Transfer, less_activations, total
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Strategy
@@ -47,6 +48,7 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
             "nvme": _tier(ledger.nvme),
         },
         "traffic": [_transfer(transfer) for transfer in ledger.traffic],
+        "copies": [_copied(entry) for entry in ledger.copies],
         "fit": {**_fit(verdict.gpu), "fits": verdict.fits, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)},
     }
 
@@ -106,6 +108,12 @@ def _transfer(transfer: Transfer) -> dict[str, Any]:
         "formula": transfer.formula,
         "source": transfer.source,
     }
+
+
+def _copied(entry: Copied) -> dict[str, Any]:
+    found = _line(entry.line, [])
+    del found["phases"]
+    return {"from": entry.source, "to": entry.target, **found}
 
 
 def _fit(tier: TierFit) -> dict[str, Any]:

@@ -124,6 +124,8 @@ class Model(NamedTuple):
     config: dict[str, Any] = {}  # noqa: RUF012 (a tuple's default, never changed)
     """config.json of the model, `model_type` included; empty where nothing stated one."""
     inferred: bool = False
+    tied: tuple[int, ...] = ()
+    """Elements of each parameter that a module makes for itself and loses when it is tied to another's."""
 
     def __hash__(self) -> int:
         """By identity: a search looks the same model up thousands of times."""

@@ -35,8 +35,9 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     collectives = Collectives(case["rank"])
     collectives.install()
     deepspeed = setting.start_deepspeed()
+    storages.crossings.where = lambda: (collectives.step, collectives.phase)
     if setting.disk is not None:
-        setting.disk.where = lambda: (collectives.step, collectives.phase)
+        setting.disk.where = storages.crossings.where
     out: dict[str, Any] = {}
     phases = Phases(storages)
     with storages, setting.kernels():
@@ -75,11 +76,13 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
             raise RuntimeError(f"{skipped} steps were skipped (overflow): nothing measured would be steady")
         out |= out.pop(f"after_step_{case.get('steps', 3)}")
         out["phases"] = phases.found
-        out["traffic"] = traffic([c for c in collectives.calls if c.step in (0, 1, case.get("steps", 3))])
+        looked_at = (0, 1, case.get("steps", 3))
+        out["traffic"] = traffic([call for call in collectives.calls if call.step in looked_at])
         out["pins"] = sorted(stand_ins.pins)
         out["optimizer_classes"] = [type(engine.optimizer).__name__, type(engine.basic_optimizer).__name__]
         out["files"] = setting.files()
-        out["disk_traffic"] = setting.disk.traffic((0, 1, case.get("steps", 3))) if setting.disk else []
+        out["disk_traffic"] = setting.disk.traffic(looked_at) if setting.disk else []
+        out["pcie_traffic"] = storages.crossings.traffic(looked_at)
     return out
 
 

@@ -25,7 +25,7 @@ def compare(job: Job, ledger: Ledger, measured: dict[str, Any]) -> list[Compared
     """One row for each line, collective and phase."""
     return [
         *_held(ledger, measured), *_host(ledger, measured), *_files(ledger, measured), *_traffic(job, ledger, measured),
-        *_peaks(job, ledger, measured),
+        *_copies(ledger, measured), *_peaks(job, ledger, measured),
     ]  # fmt: skip
 
 
@@ -91,6 +91,21 @@ def _traffic(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Com
             sent[name] += entry["bytes"]
     yield from _rows("collectives of a step", "calls", calls, made)
     yield from _rows("collectives of a step", "bytes", size, sent)
+
+
+def _copies(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+    """One rank's between GPU, host and NVMe; with real tensors GPU and host are one."""
+    predicted, found = Counter[str](), Counter[str]()
+    if measured["case"].get("mode") == "real":
+        return
+    last = measured["case"]["steps"]
+    for copied in ledger.copies:
+        predicted[f"{copied.source} to {copied.target}"] += copied.line.bytes
+    ways = {"to_gpu": "host to gpu", "to_host": "gpu to host", "read": "nvme to host", "write": "host to nvme"}
+    for entry in (*measured["pcie_traffic"], *measured["disk_traffic"]):
+        if entry["step"] == last:
+            found[ways[entry["way"]]] += entry["bytes"]
+    yield from _rows("copies of a step", "bytes", predicted, found)
 
 
 def _peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from zeroplan.verify.crossings import Crossings
 from zeroplan.verify.stand_ins import PASS, StandIns
 
 GPU, HOST, PINNED = "gpu", "host", "host_pinned"
@@ -69,6 +70,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     def __init__(self, stand_ins: StandIns) -> None:
         super().__init__()
         self.stand_ins = stand_ins
+        self.crossings = Crossings()
         self.phase = "build"
         self.live: dict[int, Live] = {}
         self.ignored: dict[int, Any] = {}
@@ -99,6 +101,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         made = self.stand_ins.answer(func, args, kwargs)
         if made is PASS:
             made = func(*args, **kwargs)
+        self.crossings.see(func, args, made, lambda: maker(sys._getframe(2)))
         for tensor in tensors(made):
             self.see(tensor)
         return made

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.reuse import Distances
+from zeroplan.costs.deepspeed.swapper import Swapper
 from zeroplan.specs.model import Visit
 
 NEVER = -10_000_000_000
@@ -40,6 +41,9 @@ class Settings(NamedTuple):
     viewed: frozenset[int]
     """Tensors of which forward saves views for backward."""
     checkpointed: bool
+    swapped: frozenset[int]
+    """Tensors whose partitions live on NVMe, and the buffers between NVMe and the GPU."""
+    swap_buffers: int
 
 
 class Gather(NamedTuple):
@@ -48,6 +52,12 @@ class Gather(NamedTuple):
     tensors: tuple[int, ...]
     elements: int
     backward: bool
+
+
+class Read(NamedTuple):
+    """Partitions that a micro-step reads from NVMe."""
+
+    tensors: tuple[int, ...]
 
 
 class Held(NamedTuple):
@@ -59,6 +69,9 @@ class Held(NamedTuple):
     """When the gradients are ready of the module that ran before: its operators are done, it is not released yet."""
     visit: Visit
     backward: bool
+
+
+Event = Gather | Read | Held
 
 
 class Coordinator:
@@ -82,6 +95,7 @@ class Coordinator:
         """Receive buffers of coalesced gathers: members not consumed yet (all-reduced: not released), elements."""
         self.kept: dict[int, int] = {}
         """Elements of released tensors whose storage autograd keeps until their module's backward."""
+        self.swapper = Swapper(settings.swapped, settings.swap_buffers)
         self.held = 0
         """Elements in `storage`, `buffers` and `kept`."""
         self.most = 0
@@ -91,7 +105,8 @@ class Coordinator:
 
     def _start(self) -> None:
         """What begins anew with each micro-step (reset_step)."""
-        self.events: list[Gather | Held] = []
+        self.swapper.read = []
+        self.events: list[Event] = []
         self.queue = deque(self.trace)
         self.recent: dict[int, int] = {}
         self.inside: dict[int, set[int]] = {}
@@ -101,10 +116,13 @@ class Coordinator:
 
     def gather_persistent(self) -> list[Gather]:
         """After the optimizer's step: everything partitioned, then each persistent tensor gathered by itself."""
+        for index in self.available:
+            self.swapper.release(index)
         self.available, self.storage, self.buffers, self.held = set(self.persistent), {}, [], 0
+        self.swapper.fetch(sorted(self.persistent))
         return [Gather((index,), round_up(self.sizes[index], self.ranks), False) for index in sorted(self.persistent)]
 
-    def micro_step(self) -> list[Gather | Held]:
+    def micro_step(self) -> list[Event]:
         """One forward and backward: gathers as they are issued, and what is held after each visit."""
         self._start()
         for visit, backward in self.visits:
@@ -119,14 +137,20 @@ class Coordinator:
             self.events.append(Held(self.held, most, ready, visit, backward))
             self.most = 0
         self._finish()
+        if self.swapper.read:
+            self.events.append(Read(tuple(self.swapper.read)))
         return self.events
 
     def _enter(self, visit: Visit, backward: bool) -> None:
         """Fetch what is missing, wait for it, and prefetch what comes next (fetch_sub_module)."""
         if visit.tensors:  # half of the modules have none
             self._fetch(visit, backward)
-        if self.queue and (ahead := self._ahead()):
-            self._gather(ahead, backward)
+        if self.queue:
+            if ahead := self._ahead():
+                self._gather(ahead, backward)
+            if self.settings.swapped and self.settings.prefetch_bucket_size > 0:
+                flying = sum(self.sizes[index] for index in self.flying)
+                self.swapper.fetch_ahead((index for index, _used in self.queue), self.sizes, flying)
         self.step += 1
 
     def _fetch(self, visit: Visit, backward: bool) -> None:
@@ -158,8 +182,11 @@ class Coordinator:
 
     def _gather(self, tensors: set[int], backward: bool) -> None:
         """One coalesced call, or one for each tensor."""
+        self.swapper.fetch(tensors)
         for members in [{index} for index in sorted(tensors)] if self.settings.sequential else [tensors]:
             self._call(members, backward)
+        for index in tensors & self.persistent:
+            self.swapper.release(index)
 
     def _call(self, tensors: set[int], backward: bool) -> None:
         elements = sum([round_up(self.sizes[index], self.ranks) for index in tensors])
@@ -204,7 +231,10 @@ class Coordinator:
         self.buffers = [(members, elements) for members, elements in self.buffers if members]
 
     def _ahead(self) -> set[int]:
-        """Prefetch from the head of the queue while under the bucket and the live limit; the last may exceed."""
+        """Prefetch from the head of the queue while under the bucket and the live limit; the last may exceed.
+
+        It stops at a tensor whose partition is on NVMe.
+        """
         settings = self.settings
         if settings.prefetch_bucket_size <= 0:
             return set()
@@ -212,7 +242,10 @@ class Coordinator:
         chosen: set[int] = set()
         elements = 0
         while self.queue and elements < room:
-            index, used = self.queue.popleft()
+            index, used = self.queue[0]
+            if self.swapper.absent(index):
+                break
+            self.queue.popleft()
             self.recent[index] = max(self.recent.get(index, NEVER), used)
             if index not in self.available and index not in self.flying and index not in chosen:
                 chosen.add(index)
@@ -250,6 +283,7 @@ class Coordinator:
 
     def _drop(self, index: int) -> None:
         self.available.discard(index)
+        self.swapper.release(index)
         self.held -= self.storage.pop(index, 0)
         if self.settings.all_reduce:
             self._leave_buffers({index})

@@ -102,7 +102,7 @@ def stages_1_2(job: Job) -> Iterator[Block]:
     yield Block("gradients for the optimizer", master, _bytes(shares, master), pin)
     yield Block("parameter staging", dtype, _bytes(shares, dtype), pin)
     yield Block("gradient scratch", dtype, _bytes([job.model.largest.elements], dtype), pin)
-    if accumulates(job):
+    if accumulates(job) and master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
         own = [tensor_sizes(job)[index] for index in own_pieces(job)]
         yield Block("accumulated gradients", dtype, _bytes(own, dtype), pin)
     yield Block("optimizer states", states, tuple(state_bytes(job, states) * share for share in shares))
@@ -121,10 +121,9 @@ def _step_counters(count: int) -> Block:
 
 
 def accumulates(job: Job) -> bool:
-    """Stage 2 adds gradients up on the host, whole tensors in the training dtype."""
+    """Stage 2 adds gradients up on the host."""
     strategy = job.strategy
-    apart = strategy.keeps_fp32_partition or strategy.master != "float32"
-    return strategy.stage == 2 and strategy.grad_accum > 1 and not apart
+    return strategy.stage == 2 and strategy.grad_accum > 1 and not strategy.keeps_fp32_partition
 
 
 def stage_3(job: Job) -> Iterator[Block]:

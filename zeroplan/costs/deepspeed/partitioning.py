@@ -45,6 +45,8 @@ class Partitioning:
         self.swapped, self.left_on_gpu = frozenset(swapped_tensors(job)), kept_on_gpu(job)
         self.gathered = 0
         self.sent: list[Collective] = []
+        self.offloaded: dict[int, int] = {}
+        """Elements of each reduced partition that goes to the host."""
         self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
 
     def run(self, gathered_elements: int) -> None:
@@ -134,7 +136,7 @@ class Partitioning:
             ceil_div(self.sizes[index], self.job.ranks) for index in self.bucket if self._short(index)
         )  # fmt: skip
         with self.alive.while_needed(*partitions, (gathered.padded_partitions, kept, padded)):
-            self._partition()
+            self._partition(pads=True)
 
     def _reduce_scatter(self) -> None:
         """The partitions of each rank are laid side by side; one tensor that divides evenly is used as it is."""
@@ -156,23 +158,29 @@ class Partitioning:
             self.alive.briefly(*copies, converted_partitions)
             copies = [converted_partitions]
         with self.alive.while_needed(*copies):
-            self._partition()
+            self._partition(pads=False)
 
     def _short(self, index: int) -> bool:
         """Whether the rank's partition of a tensor reaches beyond its end."""
         share = ceil_div(self.sizes[index], self.job.ranks)
         return (rank_of(self.job) + 1) * share > self.sizes[index]
 
-    def _partition(self) -> None:
-        """Offloaded, each partition comes back from the host, to be added to, normed and sent to the optimizer."""
+    def _partition(self, *, pads: bool) -> None:
+        """Offloaded, each partition comes back from the host, to be added to, normed and sent to the optimizer.
+
+        One that reaches beyond its tensor's end was padded by an all-reduce's path, and is shorter after a scatter.
+        """
         strategy = self.strategy
         if not strategy.offload_optimizer:
             return
         written: list[Copy] = []
         for index in self.bucket:
             share = ceil_div(self.sizes[index], self.job.ranks)
-            if rank_of(self.job) * share >= self.sizes[index]:
+            left = self.sizes[index] - rank_of(self.job) * share
+            if left <= 0:
                 continue  # this rank's partition of it is padding alone
+            share = share if pads else min(share, left)
+            self.offloaded[index] = share
             back: Copy = (gathered.partition_from_host, strategy.accumulation, share)
             self.alive.briefly(back, (gathered.gradient_for_the_norm, "float64", min(share, NORM_CHUNK)))
             if index in self.swapped:

@@ -109,6 +109,8 @@ def _step(job: Job) -> tuple[Line, ...]:
     if not strategy.offload_optimizer:
         largest = ceil_div(job.model.largest.elements, job.ranks)
         alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
+    else:
+        alive.briefly((gathered.norms, "float64", 2))  # a square and the sum
     for elements, members in zip(sub_groups_on_gpu(job), sub_group_members(job), strict=False):
         read: list[Copy] = []
         if not strategy.offload_optimizer:

@@ -6,7 +6,7 @@ DeepSpeed 0.19.8 runtime/swap_tensor (optimizer_utils.py, partitioned_param_swap
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
@@ -14,7 +14,6 @@ from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes
 from zeroplan.costs.deepspeed.layout import group_members, sub_group_members, sub_groups, tensor_sizes
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
-from zeroplan.specs.strategy import Offload
 
 PAGEABLE, TORCH, EXACT = "", "torch", "exact"
 
@@ -30,7 +29,6 @@ class Block(NamedTuple):
     """Page-locked by which allocator."""
 
 
-DEFAULT_BUFFER = Offload("nvme").buffer_size
 SMALLEST = 1024**2
 """A tensor below this, or below aio.block_size, stays in memory (swap_tensor/utils.py:MIN_AIO_BYTES)."""
 ALIGNMENT = 1024
@@ -79,14 +77,6 @@ def check_buffers(job: Job) -> None:
             )
 
 
-def with_room(job: Job) -> Job:
-    """The job with parameter buffers that take its largest tensor, where DeepSpeed's default does not."""
-    params, largest = job.strategy.offload_param, ceil_div(job.model.largest.elements, job.ranks)
-    if params is None or params.device != "nvme" or params.buffer_size != DEFAULT_BUFFER:
-        return job
-    return job.at(offload_param=params._replace(buffer_size=max(largest, DEFAULT_BUFFER)))
-
-
 def swap_buffers(job: Job) -> tuple[int, ...]:
     """The optimizer's: buffer_count of the largest sub-group in the master weights' dtype."""
     offload = job.strategy.offload_optimizer
@@ -102,7 +92,7 @@ def parameter_blocks(job: Job) -> Iterator[Block]:
     dtype = job.strategy.dtype
     offload, w = job.strategy.offload_param, job.strategy.element_bytes
     assert offload is not None
-    buffers = (offload.buffer_count or 5) * aligned(job, w * offload.buffer_size)
+    buffers = parameter_buffers(job) * aligned(job, w * offload.buffer_size)
     yield Block("parameter swap buffers", dtype, (buffers,), EXACT)
     flat, outside = _in_memory(job)
     yield Block("parameters kept in memory", dtype, tuple(w * size for size in flat if size), TORCH)
@@ -115,6 +105,29 @@ def parameter_blocks(job: Job) -> Iterator[Block]:
         buffer = sum(aligned(job, w * tensor_sizes(job)[index]) for index in reused)
         yield Block("parameter write buffer", dtype, (buffer,), EXACT)
     yield Block("stand-in for swapped parameters", "float16", (2,))
+
+
+def parameter_buffers(job: Job) -> int:
+    offload = job.strategy.offload_param
+    return (offload.buffer_count or 5) if offload else 0
+
+
+def swapped_parameters(job: Job) -> list[int]:
+    """Tensors whose partitions live on NVMe: large enough, and in a sub-group that max_in_cpu does not keep."""
+    offload, w = job.strategy.offload_param, job.strategy.element_bytes
+    if offload is None or offload.device != "nvme":
+        return []
+    _flat, outside = _in_memory(job)
+    return [
+        index for members in outside for index, shard in zip(members, _shards(job, members), strict=True)
+        if is_swappable(job, w * shard)
+    ]  # fmt: skip
+
+
+def parameter_bytes(job: Job, tensors: Iterable[int]) -> int:
+    """What is read or written for these tensors' partitions."""
+    w, sizes = job.strategy.element_bytes, tensor_sizes(job)
+    return sum(aligned(job, w * ceil_div(sizes[index], job.ranks)) for index in tensors)
 
 
 def _in_memory(job: Job) -> tuple[list[int], list[list[int]]]:
@@ -180,8 +193,12 @@ def gradient_files(job: Job) -> tuple[int, ...]:
 
 
 def parameter_files(job: Job) -> tuple[int, ...]:
-    """Every partition that is large enough, also of those that max_in_cpu then keeps in memory."""
-    w, sizes = job.strategy.element_bytes, tensor_sizes(job)
+    """Every partition that is large enough, also of those that max_in_cpu then keeps in memory.
+
+    zero.Init writes a head's own weight before it is tied to the embedding's; the file stays, unread.
+    """
+    w = job.strategy.element_bytes
+    sizes = [*tensor_sizes(job), *(job.model.tied if job.strategy.builds_partitioned else ())]
     if not (job.strategy.offload_param and job.strategy.offload_param.device == "nvme"):
         return ()
     shards = [w * ceil_div(size, job.ranks) for size in sizes]

@@ -1,0 +1,119 @@
+"""What one rank copies between GPU, host and NVMe in an optimizer step, because of offload (DeepSpeed 0.19.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zeroplan.arithmetic import ceil_div
+from zeroplan.costs.deepspeed.coordinator import Gather, Read
+from zeroplan.costs.deepspeed.fetch import steady_micro_step
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.host import accumulates
+from zeroplan.costs.deepspeed.layout import (
+    flat_groups,
+    own_pieces,
+    persistent_tensors,
+    sub_group_members,
+    sub_groups,
+    sub_groups_on_gpu,
+    tensor_sizes,
+)
+from zeroplan.costs.deepspeed.partitioning import backward_of
+from zeroplan.costs.deepspeed.swapping import gradient_files, optimizer_files, parameter_bytes, swapped_parameters
+from zeroplan.formulas import copied
+from zeroplan.ledger import Copied, Rule, line
+from zeroplan.specs.job import Job
+
+GPU, HOST, NVME = "gpu", "host", "nvme"
+
+
+def copies(job: Job) -> tuple[Copied, ...]:
+    """Everything but what is empty."""
+    strategy = job.strategy
+    if not (strategy.offload_optimizer or strategy.offload_param):
+        return ()
+    found = _stage_3(job) if strategy.stage == 3 else _stages_1_2(job)
+    return tuple(entry for entry in found if entry.line.bytes)
+
+
+def _copied(source: str, target: str, name: str, rule: Rule, dtype: str, **symbols: int) -> Copied:
+    return Copied(source, target, line(name, rule, dtype, **symbols))
+
+
+def _stages_1_2(job: Job) -> Iterator[Copied]:
+    strategy, w = job.strategy, job.strategy.element_bytes
+    pieces, master = own_pieces(job), strategy.master
+    moved = sum(piece.elements for piece in pieces.values())
+    if accumulates(job):
+        own = sum(tensor_sizes(job)[index] for index in pieces) if master == "float32" else moved
+        symbols = {"accum": strategy.grad_accum, "own": own, "g": w}
+        yield _copied(GPU, HOST, "accumulated gradients", copied.accumulated_to_host, strategy.dtype, **symbols)
+        yield _copied(HOST, GPU, "accumulated gradients", copied.accumulated_from_host, strategy.dtype, **symbols)
+    yield _copied(GPU, HOST, "gradients for the optimizer", copied.gradients_for_the_optimizer, master,
+                  moved=moved, master=DTYPE_BYTES[master])  # fmt: skip
+    shares = sum(layout.partition for layout in flat_groups(job))
+    yield _copied(HOST, GPU, "updated parameters", copied.updated_parameters, strategy.dtype, moved=shares, w=w)
+
+
+def _stage_3(job: Job) -> Iterator[Copied]:
+    if job.strategy.offload_optimizer:
+        yield from _gradients(job)
+    yield from _parameters(job)
+    yield from _files(job)
+
+
+def _gradients(job: Job) -> Iterator[Copied]:
+    """Partitions lie on the host; those of sub-groups that the GPU updates go back to it in the end."""
+    strategy, master = job.strategy, job.strategy.master
+    kept = {"accum": strategy.grad_accum, "g": DTYPE_BYTES[strategy.accumulation]}
+    reduced = backward_of(job).offloaded
+    every = sum(reduced.values())
+    names = ("gradient partitions", strategy.accumulation)
+    yield _copied(GPU, HOST, names[0], copied.partitions_to_host, names[1], moved=every, **kept)
+    yield _copied(HOST, GPU, names[0], copied.partitions_from_host, names[1], moved=every, **kept)
+    on_gpu = {index for members in sub_group_members(job)[: len(sub_groups_on_gpu(job))] for index in members}
+    moved = sum(elements for index, elements in reduced.items() if index not in on_gpu)
+    yield _copied(GPU, HOST, "gradients for the optimizer", copied.gradients_for_the_optimizer, master,
+                  moved=moved, master=DTYPE_BYTES[master])  # fmt: skip
+    if strategy.precision == "fp16":
+        yield _copied(HOST, GPU, "overflow flag", copied.overflow_flag, "uint8", tensors=1, w=1)
+    yield _copied(GPU, HOST, "norms", copied.norms, "float32", tensors=len(sub_groups(job)), w=4)
+
+
+def _parameters(job: Job) -> Iterator[Copied]:
+    """Whichever side updates them, they end where they are kept; kept on the host, each gather fetches them."""
+    strategy, w, ranks = job.strategy, job.strategy.element_bytes, job.ranks
+    here = sum(sub_groups_on_gpu(job))
+    updated, dtype = copied.updated_parameters, strategy.dtype
+    if not strategy.offload_param:
+        yield _copied(HOST, GPU, "updated parameters", updated, dtype, moved=sum(sub_groups(job)) - here, w=w)
+        return
+    yield _copied(GPU, HOST, "updated parameters", updated, dtype, moved=here, w=w)
+    gathers = [event for event in steady_micro_step(job) if isinstance(event, Gather)]
+    sizes = tensor_sizes(job)
+    moved = sum(ceil_div(sizes[index], ranks) for gather in gathers for index in gather.tensors)
+    yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
+                  accum=strategy.grad_accum, moved=moved, w=w)  # fmt: skip
+    persistent = sum(ceil_div(sizes[index], ranks) for index in persistent_tensors(job))
+    yield _copied(HOST, GPU, "persistent parameters", copied.persistent_partitions, dtype, moved=persistent, w=w)
+
+
+def _files(job: Job) -> Iterator[Copied]:
+    master = job.strategy.master
+    for name, sizes in (("optimizer files", optimizer_files(job)), ("gradient files", gradient_files(job))):
+        yield _copied(NVME, HOST, name, copied.files_read, master, size=sum(sizes))
+        yield _copied(HOST, NVME, name, copied.files_written, master, size=sum(sizes))
+    yield from _parameter_files(job)
+
+
+def _parameter_files(job: Job) -> Iterator[Copied]:
+    """Read for the gathers of each micro-step, and after the step for the persistent; written by the step."""
+    strategy, swapped = job.strategy, swapped_parameters(job)
+    if not swapped:
+        return
+    read = [index for event in steady_micro_step(job) if isinstance(event, Read) for index in event.tensors]
+    size = strategy.grad_accum * parameter_bytes(job, read)
+    size += parameter_bytes(job, set(swapped) & set(persistent_tensors(job)))
+    names = ("parameter files", strategy.dtype)
+    yield _copied(NVME, HOST, names[0], copied.files_read, names[1], size=size)
+    yield _copied(HOST, NVME, names[0], copied.files_written, names[1], size=parameter_bytes(job, swapped))
