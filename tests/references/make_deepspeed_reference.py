@@ -42,14 +42,15 @@ def peaks(run):
     return found
 
 
-def disk(run):
+WAYS = {"to_gpu": "host to gpu", "to_host": "gpu to host", "read": "nvme to host", "write": "host to nvme"}
+
+
+def copies(run):
+    """Bytes of the third optimizer step between the tiers."""
     found = {}
-    for entry in run["disk_traffic"]:
+    for entry in [*run["pcie_traffic"], *run["disk_traffic"]]:
         if entry["step"] == 3:
-            name = f"{entry['way']} {'optimizer' if entry['folder'] == 'optimizer' else 'parameters'}"
-            sums = found.setdefault(name, [0, 0])
-            sums[0] += entry["calls"]
-            sums[1] += entry["bytes"]
+            found[WAYS[entry["way"]]] = found.get(WAYS[entry["way"]], 0) + entry["bytes"]
     return found
 
 
@@ -58,7 +59,7 @@ def compact(run):
     return {
         "case": {name: value for name, value in run["case"].items() if name not in LEFT_OUT},
         "held": held(run), "traffic": traffic(run), "peaks": peaks(run), "activations": run.get("activations"),
-        **({"files": files, "disk": disk(run)} if files else {}),
+        **({"files": files} if files else {}), **({"copies": copies(run)} if "pcie_traffic" in run else {}),
     }  # fmt: skip
 
 
@@ -71,6 +72,7 @@ def main(paths):
         "date": max(run["date"] for run in runs),
         "held": "bytes between steps by tier and dtype, inputs aside",
         "traffic": "calls and bytes of the third optimizer step by collective and dtype",
+        "copies": "bytes of the third optimizer step between GPU, host and NVMe",
         "peaks": "most bytes on the GPU by phase: less activations, and with them",
     }
     assert all(run["versions"] == head["versions"] for run in runs)

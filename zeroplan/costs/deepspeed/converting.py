@@ -9,7 +9,8 @@ from __future__ import annotations
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.held import model_buffers
-from zeroplan.costs.deepspeed.layout import shard_elements, sub_groups_on_gpu, tensor_sizes
+from zeroplan.costs.deepspeed.layout import shard_elements, tensor_sizes
+from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.formulas import gathered, moments
 from zeroplan.ledger import Line
 from zeroplan.specs.job import Job
@@ -45,7 +46,7 @@ def _partition(job: Job, alive: Alive) -> None:
 
 def _master_weights(job: Job, alive: Alive) -> None:
     """Sub-group by sub-group converted, then cloned; a buffer of zeros stands in for the first gradients."""
-    strategy, groups = job.strategy, sub_groups_on_gpu(job)
+    strategy, groups = job.strategy, [group.elements for group in on_gpu(job)]
     for elements in groups:
         converted = elements if strategy.dtype != strategy.master else 0
         with alive.while_needed((gathered.converted_weights, strategy.master, converted)):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed.events import Event, Gather, Held, Read
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.swapper import Swapper
 from zeroplan.specs.model import Visit
@@ -44,34 +45,6 @@ class Settings(NamedTuple):
     swapped: frozenset[int]
     """Tensors whose partitions live on NVMe, and the buffers between NVMe and the GPU."""
     swap_buffers: int
-
-
-class Gather(NamedTuple):
-    """One all-gather: its tensors, and the elements it gathers, each tensor padded to the ranks."""
-
-    tensors: tuple[int, ...]
-    elements: int
-    backward: bool
-
-
-class Read(NamedTuple):
-    """Partitions that a micro-step reads from NVMe."""
-
-    tensors: tuple[int, ...]
-
-
-class Held(NamedTuple):
-    """Gathered elements alive right after a visit, and at most since the one before."""
-
-    elements: int
-    most: int
-    ready: int
-    """When the gradients are ready of the module that ran before: its operators are done, it is not released yet."""
-    visit: Visit
-    backward: bool
-
-
-Event = Gather | Read | Held
 
 
 class Coordinator:

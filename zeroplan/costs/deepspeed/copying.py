@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed.coordinator import Gather, Read
+from zeroplan.costs.deepspeed.events import Gather, Read
 from zeroplan.costs.deepspeed.fetch import steady_micro_step
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.host import accumulates
@@ -13,13 +13,17 @@ from zeroplan.costs.deepspeed.layout import (
     flat_groups,
     own_pieces,
     persistent_tensors,
-    sub_group_members,
     sub_groups,
-    sub_groups_on_gpu,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.partitioning import backward_of
-from zeroplan.costs.deepspeed.swapping import gradient_files, optimizer_files, parameter_bytes, swapped_parameters
+from zeroplan.costs.deepspeed.swapping import (
+    gradient_files,
+    on_gpu,
+    optimizer_files,
+    parameter_bytes,
+    swapped_parameters,
+)
 from zeroplan.formulas import copied
 from zeroplan.ledger import Copied, Rule, line
 from zeroplan.specs.job import Job
@@ -71,8 +75,8 @@ def _gradients(job: Job) -> Iterator[Copied]:
     names = ("gradient partitions", strategy.accumulation)
     yield _copied(GPU, HOST, names[0], copied.partitions_to_host, names[1], moved=every, **kept)
     yield _copied(HOST, GPU, names[0], copied.partitions_from_host, names[1], moved=every, **kept)
-    on_gpu = {index for members in sub_group_members(job)[: len(sub_groups_on_gpu(job))] for index in members}
-    moved = sum(elements for index, elements in reduced.items() if index not in on_gpu)
+    stays = {index for group in on_gpu(job) for index in group.members}
+    moved = sum(elements for index, elements in reduced.items() if index not in stays)
     yield _copied(GPU, HOST, "gradients for the optimizer", copied.gradients_for_the_optimizer, master,
                   moved=moved, master=DTYPE_BYTES[master])  # fmt: skip
     if strategy.precision == "fp16":
@@ -83,7 +87,7 @@ def _gradients(job: Job) -> Iterator[Copied]:
 def _parameters(job: Job) -> Iterator[Copied]:
     """Whichever side updates them, they end where they are kept; kept on the host, each gather fetches them."""
     strategy, w, ranks = job.strategy, job.strategy.element_bytes, job.ranks
-    here = sum(sub_groups_on_gpu(job))
+    here = sum(group.elements for group in on_gpu(job))
     updated, dtype = copied.updated_parameters, strategy.dtype
     if not strategy.offload_param:
         yield _copied(HOST, GPU, "updated parameters", updated, dtype, moved=sum(sub_groups(job)) - here, w=w)

@@ -9,7 +9,8 @@ from collections.abc import Hashable
 from itertools import product
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.coordinator import Coordinator, Event, Held, Settings
+from zeroplan.costs.deepspeed.coordinator import Coordinator, Settings
+from zeroplan.costs.deepspeed.events import Event, Held
 from zeroplan.costs.deepspeed.layout import persistent_tensors, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError

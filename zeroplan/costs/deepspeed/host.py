@@ -12,12 +12,11 @@ from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed import cpu
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import (
+    below_ratio,
     flat_groups,
     group_members,
     own_pieces,
     shard_elements,
-    sub_groups,
-    sub_groups_on_gpu,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.swapping import (
@@ -26,11 +25,11 @@ from zeroplan.costs.deepspeed.swapping import (
     TORCH,
     Block,
     gradient_files,
+    optimized,
     optimizer_files,
     parameter_blocks,
     parameter_files,
     swap_buffers,
-    swapped,
 )
 from zeroplan.formulas import hosted
 from zeroplan.ledger import PHASES, Line, Moment, Tier, line
@@ -130,21 +129,24 @@ def stage_3(job: Job) -> Iterator[Block]:
     """Sub-groups that the host updates, gradient partitions, and offloaded parameters."""
     strategy, offload = job.strategy, job.strategy.offload_optimizer
     master, states = strategy.master, host_state_dtype(job)
-    here = len(sub_groups_on_gpu(job))
+    by_torch = below_ratio(job)
     if offload:
         pin = TORCH if offload.pin_memory else PAGEABLE
-        kept = [size for size in sub_groups(job)[here:] if not swapped(job, size)]
+        groups = optimized(job)
+        kept = [group.elements for group in groups if not (group.on_gpu or group.swapped)]
+        torchs = [group.elements for group in groups if group.swapped and group.by_torch]
         partitions = [shard_elements(job)]
         yield Block("gradients", strategy.accumulation, _bytes(partitions, strategy.accumulation), pin)
         yield Block("gradients for the optimizer", master, _bytes(kept, master), pin)
         yield Block("master weights", master, _bytes(kept, master))
         yield Block("optimizer states", states, tuple(state_bytes(job, states) * size for size in kept))
+        yield Block("optimizer states", master, tuple(state_bytes(job, master) * size for size in torchs))
         yield Block("norm", "float32", (4,))
         yield Block("overflow flag", "bool", (1,))
         if offload.device == "nvme":
             yield Block("optimizer swap buffers", master, swap_buffers(job), EXACT)
-    if strategy.torch_adam or (offload and here):
-        yield _step_counters(here)
+    if strategy.torch_adam or (offload and by_torch):
+        yield _step_counters(by_torch)
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         shards = [sum(ceil_div(tensor_sizes(job)[i], job.ranks) for i in members) for members in group_members(job)]
         yield Block("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)

@@ -187,7 +187,7 @@ def sub_groups(job: Job) -> list[int]:
     return [sum(ceil_div(sizes[index], job.ranks) for index in members) for members in sub_group_members(job)]
 
 
-def sub_groups_on_gpu(job: Job) -> list[int]:
-    """Those that the GPU updates: all, none with optimizer offload, or the first ones with a ratio below 1."""
-    groups, offload = sub_groups(job), job.strategy.offload_optimizer
-    return groups if offload is None else groups[: int((1 - offload.ratio) * len(groups))]
+def below_ratio(job: Job) -> int:
+    """How many sub-groups, the first ones, are not for the host to update: all, or with offload those under `ratio`."""
+    count, offload = len(sub_groups(job)), job.strategy.offload_optimizer
+    return count if offload is None else int((1 - offload.ratio) * count)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive, Copy
-from zeroplan.costs.deepspeed.coordinator import Held
+from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import steady_micro_step
 from zeroplan.costs.deepspeed.layout import group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole

@@ -16,14 +16,14 @@ from zeroplan.costs.deepspeed.held import (
     temporaries,
 )
 from zeroplan.costs.deepspeed.layout import (
+    below_ratio,
     persistent_tensors,
     shard_elements,
-    sub_group_members,
-    sub_groups_on_gpu,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import backward_of, forward_of
+from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.deepspeed.working import Working, timeline
 from zeroplan.formulas import buffers, gathered, moments, states
 from zeroplan.ledger import Line, Tier, line
@@ -61,9 +61,9 @@ def _held(job: Job) -> list[Line]:
 
 def _optimizer(job: Job) -> list[Line]:
     """Of the sub-groups that the GPU updates."""
-    strategy, here = job.strategy, sum(sub_groups_on_gpu(job))
+    strategy, here = job.strategy, sum(group.elements for group in on_gpu(job))
     if not here:
-        partial = strategy.offload_optimizer and strategy.offload_optimizer.ratio < 1
+        partial = strategy.offload_optimizer and strategy.offload_optimizer.ratio < 1 and not below_ratio(job)
         return [line("placeholder", states.placeholder, strategy.dtype, w=strategy.element_bytes)] if partial else []
     dtype, master = state_dtype(job), strategy.master
     lines = [line(master_name(job), states.shard_master, master, shards=here, master=DTYPE_BYTES[master])]
@@ -111,7 +111,7 @@ def _step(job: Job) -> tuple[Line, ...]:
         alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
     else:
         alive.briefly((gathered.norms, "float64", 2))  # a square and the sum
-    for elements, members in zip(sub_groups_on_gpu(job), sub_group_members(job), strict=False):
+    for members, elements in ((group.members, group.elements) for group in on_gpu(job)):
         read: list[Copy] = []
         if not strategy.offload_optimizer:
             read = [(gathered.flattened_gradients, kept, elements)] if len(members) > 1 else []

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes
-from zeroplan.costs.deepspeed.layout import group_members, sub_group_members, sub_groups, tensor_sizes
+from zeroplan.costs.deepspeed.layout import below_ratio, group_members, sub_group_members, sub_groups, tensor_sizes
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 
@@ -50,6 +50,37 @@ def swapped(job: Job, elements: int) -> bool:
     return offload is not None and offload.device == "nvme" and is_swappable(job, size)
 
 
+class SubGroup(NamedTuple):
+    """Tensors that the optimizer updates together, as one rank has them."""
+
+    members: list[int]
+    elements: int
+    swapped: bool
+    """Master weights and gradients lie on NVMe."""
+    by_torch: bool
+    """Below `ratio`: torch's own optimizer updates it, on the GPU, or on the host where it is swapped all the same."""
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.by_torch and not self.swapped
+
+    def swapped_states(self, states: int) -> int:
+        """Of so many states, those on NVMe: torch's own stay on the host, the swapper does not know them."""
+        return 0 if self.by_torch else states
+
+
+def optimized(job: Job) -> list[SubGroup]:
+    """The sub-groups of the optimizer's step, in order."""
+    pairs = zip(sub_group_members(job), sub_groups(job), strict=True)
+    by_torch = below_ratio(job)
+    return [SubGroup(members, size, swapped(job, size), at < by_torch) for at, (members, size) in enumerate(pairs)]
+
+
+def on_gpu(job: Job) -> list[SubGroup]:
+    """Those whose master weights and states the GPU holds."""
+    return [group for group in optimized(job) if group.on_gpu]
+
+
 def check_buffers(job: Job) -> None:
     """Raises `ContradictionError` where DeepSpeed runs out of swap buffers, or a tensor exceeds one.
 
@@ -57,16 +88,25 @@ def check_buffers(job: Job) -> None:
     more, the one still being written as many without gradients.
     """
     optimizer, params = job.strategy.offload_optimizer, job.strategy.offload_param
-    tiles = [size for size in sub_groups(job) if swapped(job, size)]
+    tiles = [group for group in optimized(job) if group.swapped]
     if optimizer and tiles:
         states = state_bytes(job, job.strategy.master) // DTYPE_BYTES[job.strategy.master]
-        needed = states + 2
-        if len(tiles) > 1:
-            needed += (states + 2) * optimizer.pipeline_read + (states + 1) * optimizer.pipeline_write
+        written = [1 + group.swapped_states(states) for group in tiles]
+        read = [count + 1 for count in written]
+        ahead = [*read[1:], 0] if optimizer.pipeline_read else [0] * len(tiles)
+        behind = [0, *written[:-1]] if optimizer.pipeline_write else [0] * len(tiles)
+        needed = max(map(sum, zip(read, ahead, behind, strict=True)))
         if (optimizer.buffer_count or 4) < needed:
             raise ContradictionError(
                 f"offload_optimizer: found buffer_count {optimizer.buffer_count or 4}, expected at least {needed} for "
                 f'{job.strategy.optimizer} on NVMe; DeepSpeed stops at the first step, write "buffer_count": {needed}'
+            )
+    if optimizer and params and params.device == "nvme":
+        _flat, outside = _in_memory(job)
+        if any(group.on_gpu and group.members in outside for group in optimized(job)):
+            raise ContradictionError(
+                f"offload_optimizer: found ratio {optimizer.ratio} with parameters on NVMe beyond max_in_cpu, expected "
+                f'1.0; DeepSpeed stops in initialize ("attempting to assign a gradient"), write "ratio": 1.0'
             )
     if params and params.device == "nvme":
         w, largest = job.strategy.element_bytes, ceil_div(job.model.largest.elements, job.ranks)
@@ -163,8 +203,8 @@ def optimizer_files(job: Job) -> tuple[int, ...]:
     """Master weights and states, a file each for a sub-group, written whole in aligned pieces."""
     master = DTYPE_BYTES[job.strategy.master]
     states = state_bytes(job, job.strategy.master) // master
-    files = [aligned(job, master * size) for size in sub_groups(job) if swapped(job, size)]
-    return tuple(size for size in files for _ in range(1 + states))
+    files = [(aligned(job, master * g.elements), g.swapped_states(states)) for g in optimized(job) if g.swapped]
+    return tuple(size for size, count in files for _ in range(1 + count))
 
 
 def kept_on_gpu(job: Job) -> frozenset[int]:
@@ -179,9 +219,8 @@ def kept_on_gpu(job: Job) -> frozenset[int]:
 
 
 def swapped_tensors(job: Job) -> list[int]:
-    """Tensors whose optimizer states lie on NVMe."""
-    groups = zip(sub_group_members(job), sub_groups(job), strict=True)
-    return [index for members, size in groups if swapped(job, size) for index in members]
+    """Tensors whose master weights lie on NVMe."""
+    return [index for group in optimized(job) if group.swapped for index in group.members]
 
 
 def gradient_files(job: Job) -> tuple[int, ...]:
