@@ -16,6 +16,7 @@ from zeroplan.costs.deepspeed.layout import (
     shard_elements,
     sub_groups,
 )
+from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
 from zeroplan.ledger import PHASES, RESIDENT, total
@@ -44,7 +45,7 @@ jobs = st.builds(
     overlap_comm=st.sampled_from([None, True, False]),
     offload_optimizer=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme")]),
     offload_param=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme", buffer_size=10**9)]),
-)
+).map(with_room)
 drawn = settings(max_examples=150, deadline=None, derandomize=True)
 
 

@@ -98,6 +98,9 @@ def verify(
     real: Annotated[
         bool, typer.Option("--real", help="Compute with real tensors on the CPU (models that fit into memory).")
     ] = False,
+    cuda: Annotated[
+        bool, typer.Option("--cuda", help="Compute with real tensors on this machine's GPU (models that fit into it).")
+    ] = False,
     save: Annotated[
         str | None, typer.Option("--save", metavar="FILE", help="Keep the measurement as JSON, with versions and date.")
     ] = None,
@@ -108,7 +111,7 @@ def verify(
     """Run DeepSpeed itself as one rank of N, without a GPU, and compare it with the prediction."""
     from zeroplan.cli.verify import run
 
-    raise typer.Exit(run(options, real=real, save=save, force=force, json=json, quiet=quiet))
+    raise typer.Exit(run(options, real=real, cuda=cuda, save=save, force=force, json=json, quiet=quiet))
 
 
 @app.command()

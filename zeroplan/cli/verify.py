@@ -19,7 +19,7 @@ from zeroplan.specs.job import Job
 NEEDED = ("deepspeed", "torch", "transformers")
 
 
-def run(options: Options, *, real: bool, save: str | None, force: bool, json: bool, quiet: bool) -> int:
+def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bool, json: bool, quiet: bool) -> int:
     """0 when every number is as predicted, 1 when one is not."""
     from zeroplan.verify.compare import compare
 
@@ -27,8 +27,11 @@ def run(options: Options, *, real: bool, save: str | None, force: bool, json: bo
     if save and os.path.exists(save) and not force:
         raise ContradictionError(f"{save} exists; write --force to replace it, or another name")
     request = read_request(options)
+    if real and cuda:
+        raise ContradictionError("--real computes on the CPU, --cuda on a card; write one of them")
+    mode = "real" if real else "cuda" if cuda else "meta"
     found = []
-    for job, measured in [_measured(job, request.given, real=real, whole=bool(save)) for job in request.jobs()]:
+    for job, measured in [_measured(job, request.given, mode=mode, whole=bool(save)) for job in request.jobs()]:
         found.append((job, measured, compare(job, ledger(job), measured)))
     if save:
         _save(save, [measured for _job, measured, _rows in found])
@@ -58,16 +61,16 @@ def _check_installed() -> None:
         )
 
 
-def _measured(job: Job, given: dict[str, Any] | None, *, real: bool, whole: bool) -> tuple[Job, dict[str, Any]]:
+def _measured(job: Job, given: dict[str, Any] | None, *, mode: str, whole: bool) -> tuple[Job, dict[str, Any]]:
     from zeroplan.verify.case import as_measured, case_of
     from zeroplan.verify.measure import measure
 
-    job = as_measured(job, real=real)
-    measured = measure(case_of(job, given, real=real, activations=whole))
-    for reason in ("refused", "failed"):
+    job = as_measured(job, real=mode == "real")
+    measured = measure(case_of(job, given, mode=mode, activations=whole))
+    for reason, stopped in (("refused", "DeepSpeed refused this run"), ("failed", "the run failed")):
         if reason in measured:
             line = " ".join(str(measured[reason]).split())
-            raise ContradictionError(f"DeepSpeed {reason} this run: {line[:300]}")
+            raise ContradictionError(f"{stopped}: {line[:300]}")
     return job, measured
 
 

@@ -30,17 +30,21 @@ def as_measured(job: Job, *, real: bool) -> Job:
     return job if job.rank is not None else job._replace(rank=0)
 
 
-def case_of(job: Job, given: dict[str, Any] | None, *, real: bool, activations: bool = False) -> dict[str, Any]:
+def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: bool = False) -> dict[str, Any]:
     """The case of a job from `as_measured`; `given` is its ds_config.json where there is one.
 
-    With `activations` the model also runs without DeepSpeed, which takes as long again.
+    `mode` is that of `zeroplan.verify.measure`. With `activations` the model also runs without
+    DeepSpeed, which takes as long again.
     """
     strategy = job.strategy
     if strategy.optimizer not in RUNNABLE:
         kind = OPTIMIZERS[strategy.optimizer].config_type or "the training script's own"
         raise ContradictionError(f"verify cannot run the optimizer {kind}; write --optimizer adamw")
-    if real and (strategy.offload_optimizer or strategy.offload_param):
+    if mode == "real" and (strategy.offload_optimizer or strategy.offload_param):
         raise ContradictionError("--real cannot tell GPU memory from the host's; leave it out to verify an offload")
+    swaps = any(part and part.device == "nvme" for part in (strategy.offload_optimizer, strategy.offload_param))
+    if mode == "cuda" and swaps:
+        raise ContradictionError("--cuda runs no offload to NVMe; leave it out to verify that by sizes alone")
     if strategy.checkpointing == "selective" or strategy.attention == "flash":
         raise ContradictionError("verify runs --checkpointing none or full, and --attention eager or sdpa")
     return {
@@ -52,7 +56,7 @@ def case_of(job: Job, given: dict[str, Any] | None, *, real: bool, activations: 
         "seq": job.workload.seq,
         "micro_batch": strategy.micro_batch,
         "steps": STEPS,
-        "mode": "real" if real else "meta",
+        "mode": mode,
         "activations": activations,
         "attention": strategy.attention,
         "checkpointing": strategy.checkpointing,

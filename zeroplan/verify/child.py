@@ -25,7 +25,7 @@ def versions() -> dict[str, str]:
 
 def run(case: dict[str, Any]) -> dict[str, Any]:
     """Build, initialize, train, and give back what was held and moved."""
-    from zeroplan.verify import job, owners, plain
+    from zeroplan.verify import card, job, owners, plain
     from zeroplan.verify.collectives import Collectives, traffic
     from zeroplan.verify.setting import Setting
     from zeroplan.verify.steps import Phases, name_gradients, train
@@ -39,7 +39,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     if setting.disk is not None:
         setting.disk.where = storages.crossings.where
     out: dict[str, Any] = {}
-    phases = Phases(storages)
+    phases = Phases(storages, cuda=setting.cuda)
     with storages, setting.kernels():
         if case.get("activations", True):
             out["activations"] = plain.activations(case, setting)
@@ -83,7 +83,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
         out["files"] = setting.files()
         out["disk_traffic"] = setting.disk.traffic(looked_at) if setting.disk else []
         out["pcie_traffic"] = storages.crossings.traffic(looked_at)
-    return out
+    return out | ({"card": card.described()} if setting.cuda else {})
 
 
 def main(case_path: str, out_path: str) -> int:

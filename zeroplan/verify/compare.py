@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from zeroplan.ledger import PHASES, Compared, Ledger, less_activations
+from zeroplan.ledger import PHASES, Compared, Ledger, less_activations, total
 from zeroplan.specs.job import Job
 
 NAMES = {
@@ -17,6 +17,7 @@ NAMES = {
     "engine.optimizer.backup_optimizer.param_groups.params": "placeholder",
 }  # fmt: skip
 """What the measurement and the ledger call the same thing."""
+NOT_PROMISED = 1e9
 PEAK = 0.01
 """Peaks less activations are promised within this share of the measured bytes."""
 
@@ -25,7 +26,7 @@ def compare(job: Job, ledger: Ledger, measured: dict[str, Any]) -> list[Compared
     """One row for each line, collective and phase."""
     return [
         *_held(ledger, measured), *_host(ledger, measured), *_files(ledger, measured), *_traffic(job, ledger, measured),
-        *_copies(ledger, measured), *_peaks(job, ledger, measured),
+        *_copies(ledger, measured), *_peaks(job, ledger, measured), *_card(ledger, measured),
     ]  # fmt: skip
 
 
@@ -120,3 +121,16 @@ def _peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compa
         ]  # fmt: skip
         predicted = less_activations(ledger.gpu, phase) + (8 * job.tokens if phase == "init" else 0)
         yield Compared("peaks less activations", phase, "bytes", predicted, max(found), PEAK)
+
+
+def _card(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+    """A card's own numbers, with activations, which no promise holds for yet."""
+    last = measured["case"]["steps"]
+    if "card" not in measured:
+        return
+    for phase in PHASES:
+        found = [p["card"] for p in measured["phases"] if p["phase"] == phase and p["step"] in (0, last)]
+        predicted = total(ledger.gpu.worst(phase).lines)
+        for number, name in (("max_memory_allocated", "allocated"), ("max_memory_reserved", "reserved")):
+            most = max(entry[number] for entry in found)
+            yield Compared(measured["card"]["name"], f"{phase}, {name}", "bytes", predicted, most, NOT_PROMISED)

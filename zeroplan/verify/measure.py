@@ -8,7 +8,8 @@ A case is a dict (JSON):
     ranks_per_node   ranks that share a host (LOCAL_SIZE)
     seq, micro_batch tokens per sequence, sequences per micro-batch
     steps            optimizer steps, 3: the third equals all later ones
-    mode             "meta" (sizes without bytes, any model) or "real" (real tensors on the CPU, small models)
+    mode             "meta" (sizes without bytes, any model), "real" (real tensors on the CPU, small models) or
+                     "cuda" (real tensors on this machine's GPU)
     attention        "eager" or "sdpa"
     checkpointing    "none" or "full" (transformers' gradient_checkpointing_enable)
     optimizer        null: ds_config's; or {"type": class of torch.optim, ...}, a client optimizer
@@ -35,11 +36,12 @@ TIMEOUT = 600
 def environment(case: dict[str, Any]) -> dict[str, str]:
     """The variables that DeepSpeed reads at import, as its launcher sets them."""
     rank, local = case["rank"], case.get("ranks_per_node") or min(case["world"], 8)
+    card = case["mode"] == "cuda"
     return {
-        "DS_ACCELERATOR": "cpu",
+        "DS_ACCELERATOR": "cuda" if card else "cpu",
         "RANK": str(rank),
         "WORLD_SIZE": str(case["world"]),
-        "LOCAL_RANK": str(rank % local),
+        "LOCAL_RANK": "0" if card else str(rank % local),  # the first card stands for any rank's
         "LOCAL_SIZE": str(local),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "29500",

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from zeroplan.verify import job
+from zeroplan.verify.card import CardStandIns
 from zeroplan.verify.disk import Disk, kind_of
 from zeroplan.verify.stand_ins import MetaStandIns, StandIns
 from zeroplan.verify.storages import Storages
@@ -27,9 +28,12 @@ class Setting:
 
     def __init__(self, case: dict[str, Any]) -> None:
         self.case = case
-        self.meta = case.get("mode", "meta") == "meta"
-        self.device = "meta" if self.meta else "cpu"
-        self.stand_ins = MetaStandIns() if self.meta else StandIns()
+        mode = case.get("mode", "meta")
+        self.meta, self.cuda = mode == "meta", mode == "cuda"
+        if self.cuda and not torch.cuda.is_available():
+            raise RuntimeError("torch finds no CUDA device on this machine; leave out --cuda")
+        self.device = {"meta": "meta", "cuda": "cuda", "real": "cpu"}[mode]
+        self.stand_ins = {"meta": MetaStandIns, "cuda": CardStandIns, "real": StandIns}[mode]()
         self.storages = Storages(self.stand_ins)
         self.disk: Disk | None = None
         self.scratch = tempfile.TemporaryDirectory(prefix="zeroplan-verify-")
@@ -53,6 +57,10 @@ class Setting:
             from deepspeed.runtime.zero import linear
 
             linear.get_accelerator = lambda: host  # asked for autocast's state alone, which `meta` does not have
+        elif self.cuda:
+            from zeroplan.verify.accelerator import replace_builders
+
+            replace_builders()
         else:
             type(get_accelerator()).is_fp16_supported = lambda _self: True
         from deepspeed.runtime.zero import utils as zero_utils

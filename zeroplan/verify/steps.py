@@ -12,14 +12,15 @@ from typing import Any
 
 import torch
 
+from zeroplan.verify import card
 from zeroplan.verify.storages import GPU, HOST, LESS, MODELS, PINNED, Storages
 
 
 class Phases:
     """The list of phases as they ran."""
 
-    def __init__(self, storages: Storages) -> None:
-        self.storages = storages
+    def __init__(self, storages: Storages, *, cuda: bool = False) -> None:
+        self.storages, self.cuda = storages, cuda
         self.found: list[dict[str, Any]] = []
 
     @contextlib.contextmanager
@@ -28,6 +29,8 @@ class Phases:
         gc.collect()
         gc.disable()
         self.storages.start(name)
+        if self.cuda:
+            card.look_again()
         before = self.storages.now()
         try:
             yield
@@ -47,6 +50,7 @@ class Phases:
                     LESS: {k: v for k, v in _by_label(at_peak[LESS], (GPU,)).items() if k not in MODELS},
                     HOST: _by_label(at_peak[HOST], (HOST, PINNED)),
                 },
+                **({"card": card.peaks()} if self.cuda else {}),
             }
         )
 

@@ -144,21 +144,22 @@ def shard_elements(job: Job) -> int:
 
 @once(
     lambda strategy: (
-        strategy.param_persistence_threshold, strategy.model_persistence_threshold, strategy.offload_param is not None
+        strategy.param_persistence_threshold, strategy.model_persistence_threshold,
+        strategy.offload_param is not None, strategy.allgather_sequential,
     )
 )  # fmt: skip
 def persistent_tensors(job: Job) -> list[int]:
     """Small tensors that stay gathered at stage 3, in order, while their sum stays under the model's threshold."""
     chosen: list[int] = []
     held = 0
-    if job.ranks == 1 and not job.strategy.offload_param:
-        return chosen  # a lone rank's partition is the tensor itself
     for index, size in enumerate(tensor_sizes(job)):
         small = size <= job.strategy.param_persistence_threshold
         if small and held + size <= job.strategy.model_persistence_threshold:
             chosen.append(index)
             held += size
-    return chosen
+    # A lone rank's partition is the tensor itself; DeepSpeed still copies it where it gathers tensor by tensor.
+    copies = job.ranks > 1 or job.strategy.offload_param or job.strategy.allgather_sequential or len(chosen) == 1
+    return chosen if copies else []
 
 
 @once(lambda strategy: (strategy.parameter_groups, strategy.sub_group_size))
