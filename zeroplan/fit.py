@@ -59,13 +59,19 @@ def fit(job: Job, ledger: Ledger, *, reserve: float = 0.0) -> Fit:
 
     `reserve` is the share of the card to keep free.
     """
-    cluster = job.cluster
-    size = int(cluster.gpu.context.value) if cluster.gpu and cluster.gpu.context else USUAL_CONTEXT
-    outside = line("CUDA context", context, size=size)
-    capacity = None if cluster.capacity is None else int(cluster.capacity * (1 - reserve))
     return Fit(
-        TierFit(total(ledger.gpu.peak.lines) + outside.bytes, capacity),
-        TierFit(total(ledger.host.peak.lines), cluster.host_memory),
-        TierFit(total(ledger.nvme.peak.lines), cluster.nvme),
-        outside,
+        gpu_fit(job, total(ledger.gpu.peak.lines), reserve),
+        TierFit(total(ledger.host.peak.lines), job.cluster.host_memory),
+        TierFit(total(ledger.nvme.peak.lines), job.cluster.nvme),
+        _outside(job),
     )
+
+
+def gpu_fit(job: Job, peak: int, reserve: float) -> TierFit:
+    capacity = None if job.cluster.capacity is None else int(job.cluster.capacity * (1 - reserve))
+    return TierFit(peak + _outside(job).bytes, capacity)
+
+
+def _outside(job: Job) -> Line:
+    gpu = job.cluster.gpu
+    return line("CUDA context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT)

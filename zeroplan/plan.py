@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
-from zeroplan.search import Candidate, best_micro_batch, choices, micro_batches
+from zeroplan.search import Candidate, best_micro_batch, choices, micro_batches, too_large
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
 
@@ -70,11 +70,15 @@ def plan(job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = Tr
     """The fastest strategy that fits `job`'s cluster; ties go to the simplest. Settled fields are kept."""
     per_gpu = _per_gpu(job, settled)
     sizes = micro_batches(per_gpu, settled)
-    found = [best_micro_batch(job.at(**choice), sizes, per_gpu, reserve) for choice in choices(job, settled)]
-    if not found:
+    strategies = [job.at(**choice) for choice in choices(job, settled)]
+    if not strategies:
         raise ContradictionError(
             "nothing to choose from: no strategy has all that was asked for; leave out --stage or an --offload option"
         )
+    if not rescue:  # nobody asks what the others need
+        smallest = {"micro_batch": sizes[-1], "grad_accum": per_gpu // sizes[-1]}
+        strategies = [strategy for strategy in strategies if not too_large(strategy.at(**smallest), reserve)]
+    found = [best_micro_batch(strategy, sizes, per_gpu, reserve) for strategy in strategies]
     fitting = [best for best, _larger in found if best.fit.fits is not False]
     if not fitting:
         failing = sorted((best for best, _larger in found), key=lambda c: c.fit.gpu.needed)

@@ -7,9 +7,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from zeroplan.costs.deepspeed.room import with_room
-from zeroplan.costs.ledger import ledger
+from zeroplan.costs.ledger import gpu_at_least, ledger
 from zeroplan.costs.time import StepTime, step_time
-from zeroplan.fit import Fit, fit
+from zeroplan.fit import Fit, fit, gpu_fit
 from zeroplan.ledger import Ledger
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE
@@ -44,6 +44,11 @@ def evaluate(job: Job, reserve: float) -> Candidate:
     job = with_room(job)
     counted = ledger(job)
     return Candidate(job, counted, fit(job, counted, reserve=reserve), step_time(job, counted))
+
+
+def too_large(job: Job, reserve: float) -> bool:
+    """Whether what a replay could only add to is already more than the card has."""
+    return gpu_fit(job, gpu_at_least(job), reserve).fits is False
 
 
 def choices(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -117,16 +122,18 @@ def best_micro_batch(job: Job, sizes: list[int], per_gpu: int, reserve: float) -
     """
     evaluated: dict[int, Candidate] = {}
 
+    def sized(index: int) -> Job:
+        return job.at(micro_batch=sizes[index], grad_accum=per_gpu // sizes[index])
+
     def at(index: int) -> Candidate:
         if index not in evaluated:
-            size = sizes[index]
-            evaluated[index] = evaluate(job.at(micro_batch=size, grad_accum=per_gpu // size), reserve)
+            evaluated[index] = evaluate(sized(index), reserve)
         return evaluated[index]
 
     low, high = 0, len(sizes) - 1
     while low < high:  # the first of the descending sizes that fits
         middle = (low + high) // 2
-        if at(middle).fit.fits is False:
+        if too_large(sized(middle), reserve) or at(middle).fit.fits is False:
             low = middle + 1
         else:
             high = middle

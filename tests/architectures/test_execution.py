@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
-import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.architectures import execution_reference
-from tests.architectures.test_families import preset
 from zeroplan.architectures.execution import execution
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.model import model_of
@@ -249,14 +246,3 @@ def test_steps_pair_and_every_gradient_belongs_to_a_module_that_ran(family: str)
 def test_the_reference_is_small() -> None:
     assert execution_reference.REFERENCE.stat().st_size <= 200_000
     assert json.loads(execution_reference.REFERENCE.read_text())
-
-
-@pytest.mark.parametrize("name", ["llama-3.1-405b", "deepseek-v3"])
-def test_it_is_fast(name: str) -> None:
-    root = build_module(*read_config(preset(name), name))
-    best = math.inf
-    for _attempt in range(9):
-        start = time.perf_counter()
-        execution(root)
-        best = min(best, time.perf_counter() - start)
-    assert best < 0.015

@@ -18,7 +18,7 @@ from zeroplan.costs.deepspeed.layout import (
 )
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.costs.deepspeed.traffic import traffic
-from zeroplan.costs.ledger import ACCOUNTINGS, ledger
+from zeroplan.costs.ledger import ACCOUNTINGS, gpu_at_least, ledger
 from zeroplan.ledger import PHASES, RESIDENT, total
 from zeroplan.specs.strategy import Offload
 
@@ -60,6 +60,12 @@ def test_lines_add_up_to_each_phase_and_every_byte_is_an_integer(one, accounting
         for phase in PHASES:
             assert sum(line.bytes for line, phases in lines if phase in phases) == total(tier.worst(phase).lines)
         assert total(tier.peak.lines) == max(total(tier.worst(phase).lines) for phase in PHASES)
+
+
+@drawn
+@given(jobs)
+def test_the_bound_without_a_replay_is_never_above_the_peak(one):
+    assert gpu_at_least(one) <= total(ledger(one).gpu.peak.lines)
 
 
 @drawn

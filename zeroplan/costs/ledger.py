@@ -12,10 +12,12 @@ from zeroplan.costs.deepspeed import host, stage_0, stage_3, stages_1_2
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.swapping import check_buffers
 from zeroplan.costs.deepspeed.traffic import traffic
-from zeroplan.ledger import Ledger
+from zeroplan.costs.deepspeed.working import NOTHING, timeline
+from zeroplan.ledger import Ledger, total
 from zeroplan.specs.job import Job
 
 ACCOUNTINGS = ("deepspeed", "paper")
+STAGES = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 
 
 def ledger(job: Job, accounting: str = "deepspeed") -> Ledger:
@@ -36,12 +38,17 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def gpu_at_least(job: Job) -> int:
+    """Bytes that the GPU's peak cannot be below: what is held and the activations, without any replay."""
+    return total(timeline(job, STAGES[job.strategy.stage].held(job), NOTHING, activations(job)).peak.lines)
+
+
 def _counted(job: Job, accounting: str) -> Ledger:
     alive = activations(job)
     if accounting == "paper":
         return paper.ledger(job, alive)
     if job.strategy.stage == 3:
         check_buffers(job)
-    stage = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}[job.strategy.stage]
-    gpu = stage.gpu(job, alive)
+    stage = STAGES[job.strategy.stage]
+    gpu = timeline(job, stage.held(job), stage.working(job), alive)
     return Ledger("deepspeed", gpu, host.tier(job), host.nvme(job), traffic=traffic(job), copies=copies(job))

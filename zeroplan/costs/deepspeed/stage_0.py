@@ -6,25 +6,23 @@ group, else in FP16_UnfusedOptimizer, which keeps tensors apart; fp32 runs the b
 
 from __future__ import annotations
 
-from zeroplan.costs.activations import Activations
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors, init_stage_0
 from zeroplan.costs.deepspeed.held import model_buffers, numbers, state_bytes, state_dtype, temporaries
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.reduction import engine_runs
-from zeroplan.costs.deepspeed.working import Working, timeline
+from zeroplan.costs.deepspeed.working import Working
 from zeroplan.formulas import moments, states
-from zeroplan.ledger import Line, Tier, line
+from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
 
-def gpu(job: Job, activations: Activations) -> Tier:
-    """Gradients live from backward to the step only; 16-bit training copies them to fp32 there."""
+def held(job: Job) -> list[Line]:
+    """Between steps. Gradients live from backward to the step only; 16-bit training copies them to fp32 there."""
     psi, w = job.model.parameters, job.strategy.element_bytes
     parameters = line("parameters", states.whole_parameters, job.strategy.dtype, psi=psi, w=w)
-    held = [parameters, *_optimizer(job), *model_buffers(job), *numbers(job, {})]
-    return timeline(job, held, _working(job), activations)
+    return [parameters, *_optimizer(job), *model_buffers(job), *numbers(job, {})]
 
 
 def _optimizer(job: Job) -> list[Line]:
@@ -37,7 +35,7 @@ def _optimizer(job: Job) -> list[Line]:
 
 
 @once(whole)
-def _working(job: Job) -> Working:
+def working(job: Job) -> Working:
     strategy, alive = job.strategy, Alive()
     alive.make(moments.gradients, strategy.dtype, job.model.parameters)
     gradients = alive.lines()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.activations import Activations
 from zeroplan.costs.deepspeed import converting
 from zeroplan.costs.deepspeed.alive import Alive, Copy
 from zeroplan.costs.deepspeed.held import (
@@ -24,9 +23,9 @@ from zeroplan.costs.deepspeed.layout import (
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import backward_of, forward_of
 from zeroplan.costs.deepspeed.swapping import on_gpu
-from zeroplan.costs.deepspeed.working import Working, timeline
+from zeroplan.costs.deepspeed.working import Working
 from zeroplan.formulas import buffers, gathered, moments, states
-from zeroplan.ledger import Line, Tier, line
+from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
 PERSISTENT = "persistent parameters"
@@ -37,12 +36,8 @@ def persistent_elements(job: Job) -> int:
     return sum(round_up(sizes[index], job.ranks) for index in persistent_tensors(job))
 
 
-def gpu(job: Job, activations: Activations) -> Tier:
-    """The persistent parameters are there but in the step: it partitions them first and gathers them last."""
-    return timeline(job, _held(job), _working(job), activations)
-
-
-def _held(job: Job) -> list[Line]:
+def held(job: Job) -> list[Line]:
+    """Between steps; the optimizer's step partitions the persistent parameters first and gathers them last."""
     strategy, w, shards, lines = job.strategy, job.strategy.element_bytes, shard_elements(job), []
     if not strategy.offload_param:
         lines.append(line("parameters", states.shard_parameters, strategy.dtype, shards=shards, w=w))
@@ -76,7 +71,7 @@ def _optimizer(job: Job) -> list[Line]:
 
 
 @once(whole)
-def _working(job: Job) -> Working:
+def working(job: Job) -> Working:
     """Gathered parameters and gradients from the replay of the third step."""
     forward = forward_of(job)
     most, last = max(event.most for event in forward), forward[-1].elements

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.activations import Activations
 from zeroplan.costs.deepspeed import bf16_optimizer
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, master_name, model_buffers, numbers, state_bytes, state_dtype
@@ -10,30 +9,30 @@ from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.reducing import Reducing
 from zeroplan.costs.deepspeed.updating import update
-from zeroplan.costs.deepspeed.working import Working, timeline
+from zeroplan.costs.deepspeed.working import Working
 from zeroplan.formulas import buffers, states
-from zeroplan.ledger import Line, Tier, line
+from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
 
-def gpu(job: Job, activations: Activations) -> Tier:
+def held(job: Job) -> list[Line]:
+    """Between steps."""
     strategy, w = job.strategy, job.strategy.element_bytes
     flat = sum(layout.flat for layout in flat_groups(job))
-    held = [line("parameters", states.flat_parameters, strategy.dtype, flat=flat, w=w)]
+    lines = [line("parameters", states.flat_parameters, strategy.dtype, flat=flat, w=w)]
     if strategy.offload_optimizer:
         largest = job.model.largest.elements
-        held.append(line("offload scratch", buffers.offload_scratch, strategy.dtype, largest=largest, g=w))
+        lines.append(line("offload scratch", buffers.offload_scratch, strategy.dtype, largest=largest, g=w))
     else:
-        held += _optimizer(job, flat)
+        lines += _optimizer(job, flat)
     if strategy.runs_bf16_optimizer:
-        held.append(line("fp32 gradients", buffers.whole_gradients, "float32", psi=flat, g=4))
+        lines.append(line("fp32 gradients", buffers.whole_gradients, "float32", psi=flat, g=4))
     on_gpu = strategy.compute_grad_norm and not strategy.offload_optimizer
-    held += [*model_buffers(job), *numbers(job, {"float32": int(on_gpu)})]
-    return timeline(job, held, _working(job), activations)
+    return [*lines, *model_buffers(job), *numbers(job, {"float32": int(on_gpu)})]
 
 
 @once(whole)
-def _working(job: Job) -> Working:
+def working(job: Job) -> Working:
     """The micro-steps and the step, from the replay: the first, one between, and the last, which the step follows."""
     if job.strategy.runs_bf16_optimizer:
         return bf16_optimizer.working(job)

@@ -25,6 +25,9 @@ class Working(NamedTuple):
     """As they come back after it."""
 
 
+NOTHING = Working((), (), (), (), ())
+
+
 def timeline(job: Job, held: list[Line], working: Working, alive: Activations) -> Tier:
     """Residents and moments of one GPU."""
     trained = (*held, line("token ids", moments.token_ids, "int64", t=job.tokens))
