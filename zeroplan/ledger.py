@@ -16,6 +16,8 @@ from zeroplan.symbols import SYMBOLS
 
 RESIDENT = "resident"
 PHASES = ("init", "forward", "backward", "step")
+FIRST = ("first_forward", "first_backward")
+"""Of the run's first optimizer step, where it needs more than the later ones."""
 Rule = Callable[..., int]
 
 
@@ -107,12 +109,16 @@ class Tier(NamedTuple):
 
     @property
     def peak(self) -> Moment:
-        return max((self.worst(phase) for phase in PHASES), key=lambda moment: total(moment.lines))
+        return max((self.worst(phase) for phase in self.phases), key=lambda moment: total(moment.lines))
+
+    @property
+    def phases(self) -> list[str]:
+        return [*PHASES, *(phase for phase in FIRST if any(moment.phase == phase for moment in self.moments))]
 
     def lines(self) -> list[tuple[Line, list[str]]]:
         """Each line once, with the phases it counts in: summed over a phase they give its peak."""
         phases: dict[int, tuple[Line, list[str]]] = {}
-        for name, lines in [(RESIDENT, self.resident), *((p, self.worst(p).lines) for p in PHASES)]:
+        for name, lines in [(RESIDENT, self.resident), *((p, self.worst(p).lines) for p in self.phases)]:
             for entry in lines:
                 phases.setdefault(id(entry), (entry, []))[1].append(name)
         return list(phases.values())

@@ -24,7 +24,8 @@ def traffic(run):
     found = {}
     for entry in run["traffic"]:
         if entry["step"] == 3 and entry["collective"] != "barrier":
-            sums = found.setdefault(f"{entry['collective']} {entry['dtype']}", [0, 0])
+            group = "" if entry["ranks"] == run["case"]["world"] else f" of {entry['ranks']}"
+            sums = found.setdefault(f"{entry['collective']} {entry['dtype']}{group}", [0, 0])
             sums[0] += entry["calls"]
             sums[1] += entry["bytes"]
     return found
@@ -39,6 +40,16 @@ def peaks(run):
             most = found.setdefault(phase["phase"], [0, 0])
             most[0] = max(most[0], phase["peak"]["gpu_less_activations"])
             most[1] = max(most[1], phase["peak"]["gpu"])
+    return found
+
+
+def any_step(run):
+    """Most bytes of forward and backward, less activations, over all steps."""
+    found = {}
+    for phase in run["phases"]:
+        if phase["phase"] in ("forward", "backward"):
+            most = phase["peak"]["gpu_less_activations"]
+            found[phase["phase"]] = max(found.get(phase["phase"], 0), most)
     return found
 
 
@@ -58,7 +69,7 @@ def compact(run):
     files = {"optimizer" if entry["folder"] == "optimizer" else "parameters": entry["bytes"] for entry in run["files"]}
     return {
         "case": {name: value for name, value in run["case"].items() if name not in LEFT_OUT},
-        "held": held(run), "traffic": traffic(run), "peaks": peaks(run), "activations": run.get("activations"),
+        "held": held(run), "traffic": traffic(run), "peaks": peaks(run), "any_step": any_step(run), "activations": run.get("activations"),
         **({"files": files} if files else {}), **({"copies": copies(run)} if "pcie_traffic" in run else {}),
     }  # fmt: skip
 
@@ -74,6 +85,7 @@ def main(paths):
         "traffic": "calls and bytes of the third optimizer step by collective and dtype",
         "copies": "bytes of the third optimizer step between GPU, host and NVMe",
         "peaks": "most bytes on the GPU by phase: less activations, and with them",
+        "any_step": "most bytes of forward and backward less activations, the first steps included",
     }
     assert all(run["versions"] == head["versions"] for run in runs)
     parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]

@@ -14,7 +14,7 @@ import pytest
 from tests.verify.recorded import REFUSED, RUNS, job_of, label
 from zeroplan.costs.ledger import ledger
 from zeroplan.errors import ZeroplanError
-from zeroplan.ledger import less_activations
+from zeroplan.ledger import FIRST, less_activations
 
 PEAK = 0.01
 
@@ -47,7 +47,8 @@ def test_traffic_of_a_step(run):
     sent: dict[str, list[int]] = {}
     for transfer in ledger(job).traffic:
         times = job.strategy.grad_accum if transfer.when == "micro_step" else 1
-        entry = sent.setdefault(f"{transfer.collective} {transfer.dtype}", [0, 0])
+        group = "" if transfer.ranks == job.ranks else f" of {transfer.ranks}"
+        entry = sent.setdefault(f"{transfer.collective} {transfer.dtype}{group}", [0, 0])
         entry[0] += times * transfer.calls
         entry[1] += times * transfer.bytes
     assert sent == run["traffic"]
@@ -62,6 +63,15 @@ def test_peaks_less_activations(run):
         if phase == "init":
             predicted += 8 * job.tokens  # the measurement made its batch before
         assert predicted == pytest.approx(run["peaks"][phase][0], rel=PEAK, abs=64), phase
+
+
+@pytest.mark.parametrize("run", RUNS, ids=label)
+def test_peaks_of_any_step(run):
+    """The first step's forward and backward may need more than the later ones'."""
+    tier = ledger(job_of(run["case"])).gpu
+    for phase, first in zip(("forward", "backward"), FIRST, strict=True):
+        predicted = max(less_activations(tier, name) for name in tier.phases if name in (phase, first))
+        assert predicted == pytest.approx(run["any_step"][phase], rel=PEAK, abs=64), phase
 
 
 @pytest.mark.parametrize("run", [run for run in RUNS if "files" in run], ids=label)

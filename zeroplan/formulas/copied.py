@@ -51,6 +51,13 @@ def updated_parameters(moved: int, w: int) -> int:
     return w * moved
 
 
+def secondary_partitions(moved: int, w: int) -> int:
+    """w·X -- the second copy of offloaded parameters (hpZ), made on the GPU and kept on the host until the step's end
+    [DeepSpeed runtime/zero/partition_parameters.py:_partition_param_sec].
+    """
+    return w * moved
+
+
 def fetched_partitions(accum: int, moved: int, w: int) -> int:
     """α·w·X -- offloaded partitions, copied to the GPU each time they are gathered [DeepSpeed
     runtime/zero/partition_parameters.py:_all_gather_dtype].

@@ -13,6 +13,13 @@ def gathered_parameters(alive: int, w: int) -> int:
     return w * alive
 
 
+def secondary_partitions(alive: int, w: int) -> int:
+    """w·Y -- a second copy of the parameters, divided among the ranks of a node only, from a tensor's first release
+    in a step until the step's end (hpZ) [DeepSpeed runtime/zero/partition_parameters.py:_partition_param_sec].
+    """
+    return w * alive
+
+
 def gradients(alive: int, w: int) -> int:
     """w·Y -- whole gradients, from their birth to their bucket or to their reduction [DeepSpeed
     runtime/zero/stage3.py:__add_grad_to_ipg_bucket].

@@ -94,7 +94,7 @@ def _need_table(estimates: list[Estimate]) -> Table:
     for label, kind in rows:
         grid.add_row(label, *(gib(sum(x.bytes for x in _beside(e) if _kind(x) == kind)) for e in estimates))
     grid.add_row("peak", *(gib(total(e.real.gpu.peak.lines)) for e in estimates), style="bold")
-    grid.add_row("  in", *(e.real.gpu.peak.phase for e in estimates), style="dim")
+    grid.add_row("  in", *(e.real.gpu.peak.phase.replace("_", " ") for e in estimates), style="dim")
     grid.add_row("+ CUDA context", *(gib(e.fit.outside.bytes) for e in estimates))
     grid.add_row("needed", *(gib(e.fit.gpu.needed) for e in estimates), style="bold")
     if estimates[0].fit.gpu.capacity is not None:

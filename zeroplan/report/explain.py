@@ -10,7 +10,7 @@ from rich.text import Text
 
 from zeroplan.deepspeed.key_cost import UNCOUNTED, Row, differ
 from zeroplan.deepspeed.keys.key import Key
-from zeroplan.ledger import PHASES, Ledger, Line, Transfer, less_activations, provenance, total
+from zeroplan.ledger import Ledger, Line, Transfer, less_activations, provenance, total
 from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import title
 from zeroplan.sources import SOURCES
@@ -166,7 +166,7 @@ def _cost(row: Row) -> dict[str, Any]:
         "host": total(row.ledger.host.resident),
         "nvme": total(row.ledger.nvme.resident),
         "copied": sum(entry.line.bytes for entry in row.ledger.copies),
-        "phases_less_activations": {phase: less_activations(gpu, phase) for phase in PHASES},
+        "phases_less_activations": {phase: less_activations(gpu, phase) for phase in gpu.phases},
         "traffic": [
             {"when": t.when, "collective": t.collective, "dtype": t.dtype, "calls": t.calls, "bytes": t.bytes}
             for t in row.ledger.traffic

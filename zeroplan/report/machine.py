@@ -5,7 +5,8 @@ estimate, and each element of recommend's `plan` and `rejected`:
   accounting; memory.{gpu,host,nvme} = {lines[], resident, phases, peak}; memory.gpu.outside (the CUDA context);
   traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
   fit {capacity, needed, headroom, fits, host, nvme}.
-`lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise.
+`lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
+`first_forward` and `first_backward` are there when the run's first step needs more than the later ones.
 host and nvme are per node, gpu is per GPU.
 """
 
@@ -15,7 +16,7 @@ import json
 from typing import Any
 
 from zeroplan.fit import Fit, TierFit
-from zeroplan.ledger import PHASES, Copied, Ledger, Line, Tier, Transfer, less_activations, total
+from zeroplan.ledger import Copied, Ledger, Line, Tier, Transfer, less_activations, total
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Strategy
@@ -74,9 +75,9 @@ def _tier(tier: Tier) -> dict[str, Any]:
     return {
         "lines": [_line(entry, phases) for entry, phases in tier.lines()],
         "resident": total(tier.resident),
-        "phases": {phase: total(tier.worst(phase).lines) for phase in PHASES},
+        "phases": {phase: total(tier.worst(phase).lines) for phase in tier.phases},
         "phases_less_activations": {
-            phase: less_activations(tier, phase) for phase in PHASES if any(m.phase == phase for m in tier.moments)
+            phase: less_activations(tier, phase) for phase in tier.phases if any(m.phase == phase for m in tier.moments)
         },
         "peak": {"bytes": total(peak.lines), "phase": peak.phase, "place": peak.place},
     }

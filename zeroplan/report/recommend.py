@@ -84,7 +84,7 @@ def _plan_table(chosen: Candidate) -> Table:
         ("offload", _offload(chosen)),
         ("buckets", _buckets(strategy)),
         ("GPU memory", f"held {gib(total(chosen.ledger.gpu.resident))}, peak {gib(total(chosen.ledger.gpu.peak.lines))}"
-         f" in {chosen.ledger.gpu.peak.phase}, {_room(chosen.fit.gpu)}"),
+         f" in {chosen.ledger.gpu.peak.phase.replace('_', ' ')}, {_room(chosen.fit.gpu)}"),
     ]  # fmt: skip
     for key in ("host", "nvme"):
         tier: TierFit = getattr(chosen.fit, key)

@@ -248,7 +248,7 @@ def draw(seed: int) -> dict[str, Any]:
         config["gradient_clipping"] = 0.0
     if config["optimizer"]["type"] == "SGD":
         config["zero_allow_untested_optimizer"] = True
-    return {
+    case = {
         "seed": seed,
         "model": drawn,
         "ds_config": config,
@@ -266,3 +266,8 @@ def draw(seed: int) -> dict[str, Any]:
         "parameter_groups": r.choice((1, 1, 2, 3)),
         "freeze": ["*embed*", "*wte*"] if r.random() < 0.1 else None,
     }
+    if stage == 3 and r.random() < 0.15 and (section.get("offload_param") or {}).get("device") != "nvme":
+        section["zero_hpz_partition_size"] = r.choice(
+            [size for size in range(2, world + 1) if world % size == 0] or [2]
+        )
+    return case

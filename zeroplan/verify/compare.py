@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from zeroplan.ledger import PHASES, Compared, Ledger, less_activations, total
+from zeroplan.ledger import FIRST, PHASES, Compared, Ledger, less_activations, total
 from zeroplan.specs.job import Job
 
 NAMES = {
@@ -26,7 +26,8 @@ def compare(job: Job, ledger: Ledger, measured: dict[str, Any]) -> list[Compared
     """One row for each line, collective and phase."""
     return [
         *_held(ledger, measured), *_host(ledger, measured), *_files(ledger, measured), *_traffic(job, ledger, measured),
-        *_copies(ledger, measured), *_peaks(job, ledger, measured), *_card(ledger, measured),
+        *_copies(ledger, measured), *_peaks(job, ledger, measured),
+        *_first_step(ledger, measured), *_card(ledger, measured),
     ]  # fmt: skip
 
 
@@ -82,16 +83,20 @@ def _traffic(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Com
     calls, size, made, sent = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for transfer in ledger.traffic:
         times = job.strategy.grad_accum if transfer.when == "micro_step" else 1
-        name = f"{transfer.collective} {transfer.dtype}"
+        name = _group(transfer.collective, transfer.dtype, transfer.ranks, job.ranks)
         calls[name] += times * transfer.calls
         size[name] += times * transfer.bytes
     for entry in measured["traffic"]:
         if entry["step"] == measured["case"]["steps"] and entry["collective"] != "barrier":
-            name = f"{entry['collective']} {entry['dtype']}"
+            name = _group(entry["collective"], entry["dtype"], entry["ranks"], job.ranks)
             made[name] += entry["calls"]
             sent[name] += entry["bytes"]
     yield from _rows("collectives of a step", "calls", calls, made)
     yield from _rows("collectives of a step", "bytes", size, sent)
+
+
+def _group(collective: str, dtype: str, ranks: int, world: int) -> str:
+    return f"{collective} {dtype}" if ranks == world else f"{collective} {dtype} of {ranks}"
 
 
 def _copies(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
@@ -121,6 +126,14 @@ def _peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compa
         ]  # fmt: skip
         predicted = less_activations(ledger.gpu, phase) + (8 * job.tokens if phase == "init" else 0)
         yield Compared("peaks less activations", phase, "bytes", predicted, max(found), PEAK)
+
+
+def _first_step(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+    """Forward and backward of the run's first optimizer step, or of the later ones where those need as much."""
+    for phase, first in zip(("forward", "backward"), FIRST, strict=True):
+        found = [e["peak"]["gpu_less_activations"] for e in measured["phases"] if e["phase"] == phase]
+        predicted = max(less_activations(ledger.gpu, name) for name in ledger.gpu.phases if name in (phase, first))
+        yield Compared("peaks less activations", f"{phase}, any step", "bytes", predicted, max(found), PEAK)
 
 
 def _card(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.held import model_buffers
-from zeroplan.costs.deepspeed.layout import shard_elements, tensor_sizes
+from zeroplan.costs.deepspeed.layout import secondary_sizes, shard_elements, tensor_sizes
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.formulas import gathered, moments
 from zeroplan.ledger import Line
@@ -34,12 +34,15 @@ def init(job: Job) -> tuple[Line, ...]:
 
 def _partition(job: Job, alive: Alive) -> None:
     """A model built beforehand is replaced tensor by tensor; under zero.Init it came partitioned."""
-    dtype, stays = job.strategy.dtype, not job.strategy.offload_param
+    dtype, stays, second = job.strategy.dtype, not job.strategy.offload_param, secondary_sizes(job)
     if job.strategy.builds_partitioned:
         alive.make(gathered.parameter_partitions, dtype, stays * shard_elements(job))
+        alive.make(gathered.secondary_partitions, dtype, stays * sum(second))
         return
     alive.make(moments.model_as_built, dtype, job.model.parameters)
-    for size in tensor_sizes(job):
+    for index, size in enumerate(tensor_sizes(job)):
+        if second:
+            alive.make(gathered.secondary_partitions, dtype, stays * second[index])
         alive.make(gathered.parameter_partitions, dtype, stays * ceil_div(size, job.ranks))
         alive.free(moments.model_as_built, dtype, size)
 

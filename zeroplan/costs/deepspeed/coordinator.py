@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.events import Event, Gather, Held, Read
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.swapper import Swapper
@@ -45,6 +45,9 @@ class Settings(NamedTuple):
     swapped: frozenset[int]
     """Tensors whose partitions live on NVMe, and the buffers between NVMe and the GPU."""
     swap_buffers: int
+    second: Sequence[int]
+    """Elements of each tensor's secondary partition, if there are any, and the ranks that share them (hpZ)."""
+    near: int
 
 
 class Coordinator:
@@ -56,6 +59,7 @@ class Coordinator:
         self.sizes, self.settings = sizes, settings
         self.persistent, self.ranks = settings.persistent, settings.ranks
         self.visits = [*((visit, False) for visit in forward), *((visit, True) for visit in backward)]
+        self.gathering = [(visit, backward) for visit, backward in self.visits if visit.tensors]
         visited = [visit for visit, _backward in self.visits if visit.enters]
         self.order = [visit.tensors for visit in visited]
         self.own = Distances([() if v.module in settings.leaves else v.tensors for v in visited], sizes)
@@ -71,34 +75,42 @@ class Coordinator:
         self.swapper = Swapper(settings.swapped, settings.swap_buffers)
         self.held = 0
         """Elements in `storage`, `buffers` and `kept`."""
+        self.secondary: set[int] = set()
+        """Tensors with a secondary partition."""
+        self.copied = 0
+        """Their elements on the GPU."""
         self.most = 0
-        """The most of them since it was last asked for."""
+        """The most of both since it was last asked for."""
         self.trace = [(index, step) for step, tensors in enumerate(self.order) for index in sorted(set(tensors))]
+        self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
+        for index in range(len(settings.second)):  # `initialize` partitions them all
+            self._copy_again(index)
         self._start()
 
     def _start(self) -> None:
         """What begins anew with each micro-step (reset_step)."""
         self.swapper.read = []
         self.events: list[Event] = []
-        self.queue = deque(self.trace)
+        self.queue = deque(() if self.records else self.trace)
         self.recent: dict[int, int] = {}
         self.inside: dict[int, set[int]] = {}
         """Tensor -> modules that use it now; a module that recomputes enters twice and leaves once."""
         self.count, self.step = 0, 0
         self.flying: set[int] = set()
 
-    def gather_persistent(self) -> list[Gather]:
+    def gather_persistent(self) -> None:
         """After the optimizer's step: everything partitioned, then each persistent tensor gathered by itself."""
         for index in self.available:
             self.swapper.release(index)
         self.available, self.storage, self.buffers, self.held = set(self.persistent), {}, [], 0
+        self.secondary, self.copied = set(), 0
         self.swapper.fetch(sorted(self.persistent))
-        return [Gather((index,), round_up(self.sizes[index], self.ranks), False) for index in sorted(self.persistent)]
 
-    def micro_step(self) -> list[Event]:
+    def micro_step(self, *, records: bool = False) -> tuple[Event, ...]:
         """One forward and backward: gathers as they are issued, and what is held after each visit."""
+        self.records = records
         self._start()
-        for visit, backward in self.visits:
+        for visit, backward in self.gathering if records else self.visits:
             ready = self.held
             if visit.enters:
                 self._enter(visit, backward)
@@ -106,13 +118,14 @@ class Coordinator:
                 if visit.backward:
                     ready = self._let_go(visit)
                 self._exit(visit, backward)
-            most = self.most if self.most > self.held else self.held
-            self.events.append(Held(self.held, most, ready, visit, backward))
+            now = self.held + self.copied
+            most = self.most if self.most > now else now
+            self.events.append(Held(self.held, self.copied, most, ready, visit, backward))
             self.most = 0
         self._finish()
         if self.swapper.read:
             self.events.append(Read(tuple(self.swapper.read)))
-        return self.events
+        return tuple(self.events)
 
     def _enter(self, visit: Visit, backward: bool) -> None:
         """Fetch what is missing, wait for it, and prefetch what comes next (fetch_sub_module)."""
@@ -154,14 +167,16 @@ class Coordinator:
                 self._drop(index)
 
     def _gather(self, tensors: set[int], backward: bool) -> None:
-        """One coalesced call, or one for each tensor."""
+        """One coalesced call, or one for each tensor; those with a secondary partition within the node."""
         self.swapper.fetch(tensors)
-        for members in [{index} for index in sorted(tensors)] if self.settings.sequential else [tensors]:
-            self._call(members, backward)
+        near = tensors & self.secondary
+        for found, ranks in ((near, self.settings.near), (tensors - near, self.ranks)):
+            for members in [{index} for index in sorted(found)] if self.settings.sequential else [found] * bool(found):
+                self._call(members, backward, ranks)
         for index in tensors & self.persistent:
             self.swapper.release(index)
 
-    def _call(self, tensors: set[int], backward: bool) -> None:
+    def _call(self, tensors: set[int], backward: bool, ranks: int) -> None:
         elements = sum([round_up(self.sizes[index], self.ranks) for index in tensors])
         if len(tensors) == 1 or self.ranks == 1:
             for index in tensors:  # received in place
@@ -169,13 +184,13 @@ class Coordinator:
         else:
             self.buffers.append((set(tensors), elements))
         self.held += elements
-        copied = 0
-        if self.settings.from_host and self.ranks > 1:
-            copied = sum(ceil_div(self.sizes[index], self.ranks) for index in tensors)
-        self.most = max(self.most, self.held + copied)
+        copied, joined = 0, self.settings.all_reduce and len(tensors) > 1 and ranks == self.ranks
+        if self.settings.from_host and self.ranks > 1 and not joined:
+            copied = sum(round_up(self.sizes[index], self.ranks) for index in tensors) // ranks
+        self.most = max(self.most, self.held + self.copied + copied)
         self.count += sum([self.sizes[index] for index in tensors])
         self.flying |= tensors
-        self.events.append(Gather(tuple(sorted(tensors)), elements, backward))
+        self.events.append(Gather(tuple(sorted(tensors)), elements, backward, ranks))
 
     def _consume(self, tensors: set[int]) -> None:
         """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for."""
@@ -189,7 +204,7 @@ class Coordinator:
                         self.storage[index] = self.sizes[index]
                         self.held += self.sizes[index]
                     self.available.add(index)
-        self.most = max(self.most, self.held)
+        self.most = max(self.most, self.held + self.copied)
         self.available |= waited
         self.flying -= waited
         if not self.settings.all_reduce:
@@ -227,6 +242,8 @@ class Coordinator:
 
     def _to_release(self, visit: Visit) -> frozenset[int]:
         """Not the persistent, not what a prefetch marked for later, not what comes again within the distance."""
+        if self.records:
+            return frozenset(visit.tensors)
         mark = (visit.module, self.step)
         if mark not in self.released:
             distances = self.whole if visit.module in self.settings.leaves else self.own
@@ -255,11 +272,20 @@ class Coordinator:
         return self.held
 
     def _drop(self, index: int) -> None:
+        if self.settings.second and index not in self.secondary:
+            self._copy_again(index)
         self.available.discard(index)
         self.swapper.release(index)
         self.held -= self.storage.pop(index, 0)
         if self.settings.all_reduce:
             self._leave_buffers({index})
+
+    def _copy_again(self, index: int) -> None:
+        """The secondary partition of a tensor that is about to be partitioned; beside the offloaded on the host."""
+        self.secondary.add(index)
+        if not self.settings.from_host:
+            self.copied += self.settings.second[index]
+            self.most = max(self.most, self.held + self.copied)
 
     def _finish(self) -> None:
         """End of backward: modules whose exit never fired are released; before the next forward, what flies is."""
@@ -271,4 +297,5 @@ class Coordinator:
         for index in self.flying:
             self._drop(index)
         self.held -= sum(self.kept.values()) + sum(elements for _members, elements in self.buffers)
-        self.kept, self.buffers = {}, []
+        self.kept, self.buffers = {}, [(m, elements) for m, elements in self.buffers if m & self.available]
+        self.held += sum(elements for _members, elements in self.buffers)

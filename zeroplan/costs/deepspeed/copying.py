@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed.events import Gather, Read
-from zeroplan.costs.deepspeed.fetch import steady_micro_step
+from zeroplan.costs.deepspeed.events import Read
+from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.host import accumulates
 from zeroplan.costs.deepspeed.layout import (
     flat_groups,
     own_pieces,
     persistent_tensors,
+    secondary_sizes,
     sub_groups,
     tensor_sizes,
 )
@@ -24,6 +25,7 @@ from zeroplan.costs.deepspeed.swapping import (
     parameter_bytes,
     swapped_parameters,
 )
+from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
 from zeroplan.formulas import copied
 from zeroplan.ledger import Copied, Rule, line
 from zeroplan.specs.job import Job
@@ -93,11 +95,13 @@ def _parameters(job: Job) -> Iterator[Copied]:
         yield _copied(HOST, GPU, "updated parameters", updated, dtype, moved=sum(sub_groups(job)) - here, w=w)
         return
     yield _copied(GPU, HOST, "updated parameters", updated, dtype, moved=here, w=w)
-    gathers = [event for event in steady_micro_step(job) if isinstance(event, Gather)]
+    when, every = gathers(job)
     sizes = tensor_sizes(job)
-    moved = sum(ceil_div(sizes[index], ranks) for gather in gathers for index in gather.tensors)
+    moved = sum(gather.elements // gather.ranks for gather in every)
     yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
-                  accum=strategy.grad_accum, moved=moved, w=w)  # fmt: skip
+                  accum=strategy.grad_accum if when == MICRO_STEP else 1, moved=moved, w=w)  # fmt: skip
+    second = sum(secondary_sizes(job))
+    yield _copied(GPU, HOST, "secondary partitions", copied.secondary_partitions, dtype, moved=second, w=w)
     persistent = sum(ceil_div(sizes[index], ranks) for index in persistent_tensors(job))
     yield _copied(HOST, GPU, "persistent parameters", copied.persistent_partitions, dtype, moved=persistent, w=w)
 
@@ -115,7 +119,7 @@ def _parameter_files(job: Job) -> Iterator[Copied]:
     strategy, swapped = job.strategy, swapped_parameters(job)
     if not swapped:
         return
-    read = [index for event in steady_micro_step(job) if isinstance(event, Read) for index in event.tensors]
+    read = [index for event in micro_steps(job).steady if isinstance(event, Read) for index in event.tensors]
     size = strategy.grad_accum * parameter_bytes(job, read)
     size += parameter_bytes(job, set(swapped) & set(persistent_tensors(job)))
     names = ("parameter files", strategy.dtype)

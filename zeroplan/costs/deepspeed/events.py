@@ -8,11 +8,12 @@ from zeroplan.specs.model import Visit
 
 
 class Gather(NamedTuple):
-    """One all-gather: its tensors, and the elements it gathers, each tensor padded to the ranks."""
+    """One all-gather: its tensors, the elements it gathers, each tensor padded to all ranks, and its own ranks."""
 
     tensors: tuple[int, ...]
     elements: int
     backward: bool
+    ranks: int
 
 
 class Read(NamedTuple):
@@ -22,12 +23,14 @@ class Read(NamedTuple):
 
 
 class Held(NamedTuple):
-    """Gathered elements alive right after a visit, and at most since the one before."""
+    """Elements alive right after a visit: gathered, and in secondary partitions (hpZ)."""
 
     elements: int
+    secondary: int
     most: int
+    """Of both together, since the visit before."""
     ready: int
-    """When the gradients are ready of the module that ran before: its operators are done, it is not released yet."""
+    """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
     visit: Visit
     backward: bool
 

@@ -9,9 +9,10 @@ from collections.abc import Hashable
 from itertools import product
 from typing import NamedTuple
 
+from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.coordinator import Coordinator, Settings
 from zeroplan.costs.deepspeed.events import Event, Held
-from zeroplan.costs.deepspeed.layout import persistent_tensors, tensor_sizes
+from zeroplan.costs.deepspeed.layout import persistent_tensors, secondary_ranks, secondary_sizes, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
@@ -25,15 +26,31 @@ def _decides(strategy: Strategy) -> Hashable:
     return (
         strategy.prefetch_bucket_size, strategy.max_live_parameters, strategy.max_reuse_distance,
         strategy.param_persistence_threshold, strategy.model_persistence_threshold, strategy.leaves,
-        strategy.checkpointing == "full", strategy.attention == "eager", min(strategy.grad_accum, 2),
+        strategy.checkpointing == "full", strategy.attention == "eager", _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential, strategy.sub_group_size,
-        strategy.parameter_groups,
+        strategy.parameter_groups, strategy.hpz_partition_size,
     )  # fmt: skip
 
 
+def _micro_steps_that_differ(strategy: Strategy) -> int:
+    """All after the first are alike, but for the run's third: persistent tensors may keep a joined buffer alive."""
+    return min(strategy.grad_accum, 3 if strategy.all_reduce_for_fetch else 2)
+
+
+class MicroSteps(NamedTuple):
+    """Micro-steps of one run."""
+
+    early: tuple[tuple[Event, ...], ...]
+    """Of the first optimizer step: the one that records the trace, and those after it."""
+    steady: tuple[Event, ...]
+    """The first of the third optimizer step, and of all after it."""
+    later: tuple[Event, ...]
+    """The next in that step; with secondary partitions they differ (hpZ)."""
+
+
 @once(_decides, most_kept=8)
-def steady_micro_step(job: Job) -> tuple[Event, ...]:
-    """The first micro-step of the third optimizer step; later ones repeat it.
+def micro_steps(job: Job) -> MicroSteps:
+    """What the coordinator does, micro-step by micro-step.
 
     One rank gathers nothing: its partitions are the parameters, or are copied from the host when they are offloaded.
     Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
@@ -43,7 +60,9 @@ def steady_micro_step(job: Job) -> tuple[Event, ...]:
         visits = [
             (visit, phase) for phase, found in ((False, order.forward), (True, _backward(job))) for visit in found
         ]
-        return tuple(Held(0, 0, 0, visit, phase) for visit, phase in visits)
+        copied = sum(secondary_sizes(job))  # an upper bound: they come one by one
+        alone = tuple(Held(0, copied, copied, 0, visit, phase) for visit, phase in visits)
+        return MicroSteps((), alone, alone)
     try:
         return _replayed(job, _settings(job))
     except OutOfBuffersError as error:
@@ -59,10 +78,11 @@ def _settings(job: Job) -> Settings:
     return Settings(
         frozenset(persistent_tensors(job)), job.ranks,
         1 if strategy.allgather_sequential else strategy.prefetch_bucket_size, strategy.max_live_parameters,
-        strategy.max_reuse_distance, min(strategy.grad_accum, 2), strategy.offload_param is not None,
+        strategy.max_reuse_distance, _micro_steps_that_differ(strategy), strategy.offload_param is not None,
         strategy.all_reduce_for_fetch, strategy.allgather_sequential, order.leaves, order.subtrees,
         frozenset(index for index, tensor in enumerate(job.model.tensors) if tensor.viewed),
         strategy.checkpointing == "full", frozenset(swapped_parameters(job)), parameter_buffers(job),
+        secondary_sizes(job), secondary_ranks(job),
     )  # fmt: skip
 
 
@@ -102,16 +122,41 @@ def _too_few_buffers(job: Job) -> ContradictionError:
     )
 
 
-def _replayed(job: Job, settings: Settings) -> tuple[Event, ...]:
-    """Two optimizer steps, then the micro-step that is looked at. The run's first only records the trace.
+def _replayed(job: Job, settings: Settings) -> MicroSteps:
+    """Two optimizer steps, then the one that is looked at."""
 
-    Without accumulation every later step starts from the same state, so the first replayed is the steady one.
-    """
-    coordinator = Coordinator(tensor_sizes(job), settings, job.execution.forward, _backward(job))
-    warm_up = (settings.grad_accum - 1, settings.grad_accum) if settings.grad_accum > 1 else ()
-    for micro_steps in warm_up:
-        for _micro in range(micro_steps):
-            coordinator.micro_step()
+    def run() -> Coordinator:
+        return Coordinator(tensor_sizes(job), settings, job.execution.forward, _backward(job))
+
+    coordinator = run()
+    if settings.grad_accum == 1:  # every step after the first starts from the same state
         coordinator.gather_persistent()
+        steady = coordinator.micro_step()
+        records = [] if _needs_less_while_it_records(job, settings, steady) else [run().micro_step(records=True)]
+        return MicroSteps(tuple(records), steady, steady)
+    early = [coordinator.micro_step(records=True)]
+    early += [coordinator.micro_step() for _micro in range(settings.grad_accum - 1)]
     coordinator.gather_persistent()
-    return tuple(coordinator.micro_step())
+    for _micro in range(settings.grad_accum):
+        coordinator.micro_step()
+    coordinator.gather_persistent()
+    steady = coordinator.micro_step()
+    return MicroSteps(tuple(early), steady, coordinator.micro_step() if settings.second else steady)
+
+
+def _needs_less_while_it_records(job: Job, settings: Settings, steady: tuple[Event, ...]) -> bool:
+    """Whether the recording micro-step surely gathers no more at once than a steady one, without a replay.
+
+    Nothing is prefetched or kept for reuse: what is gathered belongs to the modules at work, and to autograd's views.
+    """
+    sizes, most, now = tensor_sizes(job), 0, 0
+    for visit in (*job.execution.forward, *_backward(job)):
+        if not visit.tensors:
+            continue
+        own = sum([round_up(sizes[index], job.ranks) for index in visit.tensors])
+        now += own if visit.enters else -own
+        most = max(most, now + own * (len(visit.tensors) > 1) + own * settings.from_host)
+    if not settings.checkpointed:
+        most += sum(round_up(sizes[index], job.ranks) for index in settings.viewed)
+    phases = ([e.most for e in steady if isinstance(e, Held) and e.backward == phase] for phase in (False, True))
+    return not settings.second and most <= min(max(phase) for phase in phases)

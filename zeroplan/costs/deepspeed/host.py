@@ -16,6 +16,7 @@ from zeroplan.costs.deepspeed.layout import (
     flat_groups,
     group_members,
     own_pieces,
+    secondary_sizes,
     shard_elements,
     tensor_sizes,
 )
@@ -62,6 +63,8 @@ def tier(job: Job) -> Tier:
     blocks = (stage_0, stages_1_2, stages_1_2, stage_3)[strategy.stage](job)
     held = tuple(lines(job, blocks))
     moments = [Moment(phase, "", held) for phase in PHASES]
+    if secondary := lines(job, _secondary(job)):
+        moments.append(Moment("step", "secondary partitions", (*held, *secondary)))
     if not strategy.builds_partitioned:
         psi = job.model.parameters
         built = line("models built", hosted.built_model, strategy.dtype, psi=psi, w=w, ranks=ranks)
@@ -152,6 +155,13 @@ def stage_3(job: Job) -> Iterator[Block]:
         yield Block("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)
     elif strategy.offload_param:
         yield from parameter_blocks(job)
+
+
+def _secondary(job: Job) -> Iterator[Block]:
+    """A second copy of offloaded parameters lies beside the first until the step's end (hpZ)."""
+    if offload := job.strategy.offload_param:
+        pin = TORCH if offload.pin_memory else PAGEABLE
+        yield Block("secondary partitions", job.strategy.dtype, _bytes(secondary_sizes(job), job.strategy.dtype), pin)
 
 
 def _bytes(elements: Iterable[int], dtype: str) -> tuple[int, ...]:

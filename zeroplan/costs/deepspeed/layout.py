@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.once import no_part, once
+from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -88,6 +89,35 @@ def flat_groups(job: Job) -> list[Group]:
         group(members, sizes, job.ranks, round_robin=strategy.round_robin_gradients, alignment=alignment)
         for members in group_members(job)
     ]
+
+
+def secondary_ranks(job: Job) -> int:
+    """Ranks that share secondary partitions of the parameters (hpZ); 0 when there are none.
+
+    Raises `ContradictionError` where they do not divide the world, or partitions would have to lie on NVMe.
+    """
+    size, offload = job.strategy.hpz_partition_size, job.strategy.offload_param
+    if job.strategy.stage < 3 or size <= 1:
+        return 0
+    size = min(size, job.ranks)
+    if job.ranks % size:
+        raise ContradictionError(
+            f"zero_hpz_partition_size: found {size}, expected a divisor of the {job.ranks} ranks; "
+            "write the GPUs of a node"
+        )
+    if offload and offload.device == "nvme":
+        raise ContradictionError(
+            "zero_hpz_partition_size: found parameters on NVMe, where DeepSpeed cannot put a second copy; "
+            'write "offload_param": {"device": "cpu"}'
+        )
+    return size
+
+
+@once(lambda strategy: (strategy.stage, strategy.hpz_partition_size, strategy.offload_param))
+def secondary_sizes(job: Job) -> list[int]:
+    """Elements of one rank's secondary partition of each tensor; empty when there are none."""
+    shared = secondary_ranks(job)
+    return [round_up(size, job.ranks) // shared for size in tensor_sizes(job)] if shared else []
 
 
 @once(no_part)

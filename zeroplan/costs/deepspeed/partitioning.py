@@ -8,13 +8,14 @@ runtime/comm/coalesced_collectives.py. Gradients of a leaf module are reduced wh
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive, Copy
-from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.fetch import steady_micro_step
+from zeroplan.costs.deepspeed.events import Event, Held
+from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
@@ -43,45 +44,48 @@ class Partitioning:
         self.apart: set[int] = set()
         """Gradients in storage of their own: not ready for their bucket yet, or without room in it."""
         self.swapped, self.left_on_gpu = frozenset(swapped_tensors(job)), kept_on_gpu(job)
-        self.gathered = 0
+        self.gathered, self.secondary = 0, 0
         self.sent: list[Collective] = []
         self.offloaded: dict[int, int] = {}
         """Elements of each reduced partition that goes to the host."""
         self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
 
-    def run(self, gathered_elements: int) -> None:
+    def run(self, events: Sequence[Event]) -> None:
         """One micro-step's backward; a gradient is ready between its module's entry and the next event."""
         execution = self.job.execution
-        self._gather(gathered_elements, gathered_elements)
         queue = deque(execution.gradients_stage_3)
         entered: set[int] = set()
         leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
-        for event in steady_micro_step(self.job):
+        ready = forward_of(events)[-1]
+        self._gather(ready)
+        for event in events:
             if not isinstance(event, Held) or not event.backward:
                 continue
             if event.ready != self.gathered:
-                self._gather(event.ready, self.gathered)
+                self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
             while queue and queue[0] in entered:
                 self._ready(queue[0], waits=queue.popleft() in leaves)
             visit = event.visit
             if visit.module in execution.leaves and visit.backward and not visit.enters:
                 self._leave(visit)
-            self._gather(event.elements, event.most)
+            self._gather(event)
             if visit.enters and visit.backward:
                 entered.update(visit.tensors)
         for index in queue:
             self._ready(index, waits=False)
         self._flush()
-        self._gather(0, 0)  # modules that backward never left are released
+        self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
 
-    def _gather(self, elements: int, most: int) -> None:
+    def _gather(self, event: Held) -> None:
         """Parameters gathered after an event, and at most inside it."""
-        if elements == most == self.gathered:
+        before = self.gathered + self.secondary
+        if event.elements == self.gathered and event.secondary == self.secondary and event.most <= before:
             return
         kind = (gathered.gathered_parameters, self.strategy.dtype)
-        self.alive.briefly((*kind, most - self.gathered))
-        self.alive.make(*kind, elements - self.gathered)
-        self.gathered = elements
+        self.alive.briefly((*kind, event.most - before))
+        self.alive.make(*kind, event.elements - self.gathered)
+        self.alive.make(gathered.secondary_partitions, self.strategy.dtype, event.secondary - self.secondary)
+        self.gathered, self.secondary = event.elements, event.secondary
 
     def _ready(self, index: int, *, waits: bool) -> None:
         self.alive.make(gathered.gradients, self.strategy.dtype, self.sizes[index])
@@ -198,12 +202,16 @@ class Partitioning:
 
 @once(whole)
 def backward_of(job: Job) -> Partitioning:
-    """The backward of the third step, already run: its peak, and what it sent."""
+    """The backward of the third step's last micro-step, already run: its peak, and what it sent."""
+    return partitioned(job, micro_steps(job).later)
+
+
+def partitioned(job: Job, events: Sequence[Event]) -> Partitioning:
     found = Partitioning(job)
-    found.run(forward_of(job)[-1].elements)
+    found.run(events)
     return found
 
 
-def forward_of(job: Job) -> list[Held]:
-    """What is gathered after each visit of the same step's forward."""
-    return [event for event in steady_micro_step(job) if isinstance(event, Held) and not event.backward]
+def forward_of(events: Iterable[Event]) -> list[Held]:
+    """What is gathered after each visit of a micro-step's forward."""
+    return [event for event in events if isinstance(event, Held) and not event.backward]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed import converting
 from zeroplan.costs.deepspeed.alive import Alive, Copy
+from zeroplan.costs.deepspeed.events import Event, Held
+from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
     master_name,
@@ -17,15 +21,16 @@ from zeroplan.costs.deepspeed.held import (
 from zeroplan.costs.deepspeed.layout import (
     below_ratio,
     persistent_tensors,
+    secondary_sizes,
     shard_elements,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.partitioning import backward_of, forward_of
+from zeroplan.costs.deepspeed.partitioning import backward_of, forward_of, partitioned
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.deepspeed.working import Working
 from zeroplan.formulas import buffers, gathered, moments, states
-from zeroplan.ledger import Line, line
+from zeroplan.ledger import Line, line, total
 from zeroplan.specs.job import Job
 
 PERSISTENT = "persistent parameters"
@@ -72,28 +77,60 @@ def _optimizer(job: Job) -> list[Line]:
 
 @once(whole)
 def working(job: Job) -> Working:
-    """Gathered parameters and gradients from the replay of the third step."""
-    forward = forward_of(job)
-    most, last = max(event.most for event in forward), forward[-1].elements
-    backward = backward_of(job).alive
+    """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
+    forward, backward = forward_of(micro_steps(job).later), backward_of(job).alive
+    left = (*_secondary(job), *backward.lines())
     return Working(
-        converting.init(job), _gathered(job, most), _gathered(job, last), backward.peak_lines(),
-        (*_step(job), *backward.lines()), (PERSISTENT,), (*_from_host(job), *backward.lines()),
+        converting.init(job), _at_most(job, forward), _gathered(job, forward[-1].elements, forward[-1].secondary),
+        backward.peak_lines(), (*_step(job), *left), (PERSISTENT,), left,
+        (*_from_host(job), *_secondary(job)), *_first_step(job),
     )  # fmt: skip
 
 
+def _first_step(job: Job) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
+    """Forward and backward of the first optimizer step, each empty when the later ones need no less.
+
+    Persistent parameters come with it, released and gathered like the others while the trace is recorded.
+    """
+    found, resident = micro_steps(job), persistent_elements(job)
+
+    def most(events: Sequence[Event], *, backward: bool) -> int:
+        return max(event.most for event in events if isinstance(event, Held) and event.backward == backward)
+
+    forward: tuple[Line, ...] = ()
+    backward: tuple[Line, ...] = ()
+    for events in found.early:
+        if most(events, backward=False) > most(found.later, backward=False) + resident:
+            forward = max(forward, _at_most(job, forward_of(events)), key=total)
+        if most(events, backward=True) > most(found.later, backward=True) + resident:
+            backward = max(backward, partitioned(job, events).alive.peak_lines(), key=total)
+    return forward, backward
+
+
+def _secondary(job: Job) -> tuple[Line, ...]:
+    """Of all tensors, once the step has partitioned them; beside offloaded parameters they are on the host."""
+    return _gathered(job, 0, 0 if job.strategy.offload_param else sum(secondary_sizes(job)))
+
+
 def _from_host(job: Job) -> tuple[Line, ...]:
-    """Offloaded partitions of the persistent parameters are all copied before they are gathered."""
+    """Offloaded partitions of the persistent parameters are all copied before they are gathered, or each for itself."""
     alive = Alive()
-    if job.strategy.offload_param and job.ranks > 1:
-        shards = sum(ceil_div(tensor_sizes(job)[index], job.ranks) for index in persistent_tensors(job))
-        alive.make(gathered.partitions_from_host, job.strategy.dtype, shards)
+    shards = [ceil_div(tensor_sizes(job)[index], job.ranks) for index in persistent_tensors(job)]
+    if job.strategy.offload_param and job.ranks > 1 and shards:
+        copied = shards[-1] if job.strategy.allgather_sequential else sum(shards)
+        alive.make(gathered.partitions_from_host, job.strategy.dtype, copied)
     return alive.lines()
 
 
-def _gathered(job: Job, elements: int) -> tuple[Line, ...]:
+def _at_most(job: Job, events: list[Held]) -> tuple[Line, ...]:
+    event = max(events, key=lambda event: event.most)
+    return _gathered(job, event.most - event.secondary, event.secondary)
+
+
+def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:
     alive = Alive()
     alive.make(gathered.gathered_parameters, job.strategy.dtype, elements)
+    alive.make(gathered.secondary_partitions, job.strategy.dtype, secondary)
     return alive.lines()
 
 

@@ -6,9 +6,16 @@ from collections.abc import Iterable, Sequence
 
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.fetch import steady_micro_step
+from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.layout import Group, flat_groups, persistent_tensors, sub_groups, tensor_sizes
+from zeroplan.costs.deepspeed.layout import (
+    Group,
+    flat_groups,
+    persistent_tensors,
+    secondary_ranks,
+    sub_groups,
+    tensor_sizes,
+)
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import backward_of
 from zeroplan.costs.deepspeed.reduction import buckets, collectives, engine_runs
@@ -104,23 +111,43 @@ def gradient_order(job: Job) -> Sequence[int]:
     return [index for layout in flat_groups(job) for index in layout.order]
 
 
-def _joined(job: Job, gather: Gather) -> bool:
-    """A coalesced gather travels as an all-reduce under stage3_use_all_reduce_for_fetch_params."""
-    return job.strategy.all_reduce_for_fetch and len(gather.tensors) > 1
+def gathers(job: Job) -> tuple[str, list[Gather]]:
+    """When, and what: every micro-step gathers alike, but for secondary partitions, which the first makes (hpZ)."""
+    found = micro_steps(job)
+    steady, later = ([event for event in part if isinstance(event, Gather)] for part in (found.steady, found.later))
+    if found.later is found.steady:
+        return MICRO_STEP, steady
+    return STEP, steady + (job.strategy.grad_accum - 1) * later
+
+
+def _gathers(job: Job) -> list[Transfer]:
+    """Over all ranks, or within those that share secondary partitions.
+
+    A coalesced gather travels as an all-reduce under stage3_use_all_reduce_for_fetch_params, but within those.
+    """
+    strategy, (when, every) = job.strategy, gathers(job)
+    near = [gather.elements for gather in every if gather.ranks < job.ranks]
+    far = [gather for gather in every if gather.ranks == job.ranks]
+    joined = [gather.elements for gather in far if strategy.all_reduce_for_fetch and len(gather.tensors) > 1]
+    apart = [gather.elements for gather in far if not (strategy.all_reduce_for_fetch and len(gather.tensors) > 1)]
+    inside = [
+        transfer._replace(ranks=secondary_ranks(job), group="hpz")
+        for transfer in _moved(job, when, "all_gather", strategy.dtype, near)
+    ]
+    return [
+        *_moved(job, when, "all_gather", strategy.dtype, apart), *inside,
+        *_moved(job, when, "all_reduce", strategy.dtype, joined),
+    ]  # fmt: skip
 
 
 def _stage_3(job: Job) -> list[Transfer]:
     strategy, sizes = job.strategy, tensor_sizes(job)
-    gathers = [event for event in steady_micro_step(job) if isinstance(event, Gather)]
     sent = backward_of(job).sent
     whole = [collective.elements for collective in sent if collective.kind == "all_reduce"]
     scattered = [collective.elements for collective in sent if collective.kind == "reduce_scatter"]
-    gathered = [gather.elements for gather in gathers if not _joined(job, gather)]
-    joined = [gather.elements for gather in gathers if _joined(job, gather)]
     norm = "float32" if strategy.offload_optimizer else "float64"
     return [
-        *_moved(job, MICRO_STEP, "all_gather", strategy.dtype, gathered),
-        *_moved(job, MICRO_STEP, "all_reduce", strategy.dtype, joined),
+        *_gathers(job),
         *_moved(job, MICRO_STEP, "reduce_scatter", strategy.communication, scattered),
         *_moved(job, MICRO_STEP, "all_reduce", strategy.communication, whole),
         *_numbers(job, STEP, "uint8", int(strategy.precision == "fp16")),
