@@ -33,7 +33,7 @@ def test_stage_0_holds_14_bytes_a_parameter():
 
 # DeepSpeedExamples bf16_master_weight, ZeRO-3 on 4 GPUs, 6.86 billion parameters, buckets aside: 25.74 and 16.17 GiB.
 @pytest.mark.parametrize(
-    ("measured", "masters"), [(25.74, {}), (16.17, {"master_dtype": "bf16", "states_dtype": "bf16"})]
+    ("measured", "masters"), [(25.74, {}), (16.17, {"master_dtype": "bf16", "states_as_master": True})]
 )
 def test_stage_3_holds_16_bytes_a_parameter_and_10_with_16_bit_states(measured, masters):
     one = sized(6_860_000_000, gpus=4, stage=3, reduce_bucket_size=50_000_000, **masters)

@@ -40,6 +40,7 @@ def clipping(size, document):
 
 MASTERS = {"enabled": True, "bf16_master_weights_and_grads": True}
 FP16_MASTERS = {"enabled": True, "fp16_master_weights_and_grads": True}
+UNTESTED = {"zero_allow_untested_optimizer": True}
 NO_NORM = {"compute_grad_norm": False}
 BF16_FP32 = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
 
@@ -56,6 +57,13 @@ ROWS = [
     (ENGINE, zero(3, offload_optimizer=NVME), "nvme_path", zero(3, offload_optimizer={**NVME, "nvme_path": AT})),
     (ENGINE, zero(3, offload_optimizer={**NVME, "nvme_path": None}), "nvme_path", zero(2, offload_optimizer=NVME)),
     (ENGINE, zero(3, offload_param=NVME), "nvme_path", zero(3, offload_param={**NVME, "nvme_path": AT})),
+    (ENGINE, zero(2, allgather_bucket_size=3), "odd", zero(3, allgather_bucket_size=3)),
+    (
+        ENGINE,
+        {"bf16": {"enabled": True}, "optimizer": {"type": "Adam", "legacy_fusion": True}},
+        "legacy_fusion",
+        {"bf16": {"enabled": True}, **zero(1), "optimizer": {"type": "Adam", "legacy_fusion": True}},
+    ),
     (ENGINE, zero(1, legacy_stage1=True), "legacy_stage1", zero(1, legacy_stage1=False)),
     (ENGINE, zero(2, legacy_stage1=True), "legacy_stage1", zero(0, legacy_stage1=True)),
     (PARSER, clipping(0, zero(3, **NO_NORM)), "compute_grad_norm", clipping(0, zero(2, **NO_NORM))),
@@ -225,7 +233,15 @@ ROWS = [
         "Lamb",
         {"fp16": {"loss_scale": 0}, **optimizer("Lamb")},
     ),
-    (ENGINE, zero(2, offload_optimizer=CPU) | optimizer("lamb"), "Lamb", zero(2) | optimizer("lamb")),
+    (
+        ENGINE,
+        zero(2, offload_optimizer=CPU) | optimizer("lamb") | UNTESTED,
+        "Lamb",
+        zero(2) | optimizer("lamb") | UNTESTED,
+    ),
+    (ENGINE, zero(1) | optimizer("SGD"), "untested", zero(0) | optimizer("SGD")),
+    (ENGINE, zero(3) | optimizer("Lamb"), "untested", zero(3) | optimizer("Lamb") | UNTESTED),
+    (ENGINE, zero(1) | optimizer("Adam", amsgrad=True), "amsgrad", zero(1) | optimizer("Adam", amsgrad=True, torch_adam=True)),
     (ENGINE, zero(3) | optimizer("Muon"), "reduce_scatter", zero(3, reduce_scatter=False) | optimizer("Muon")),
     (
         ENGINE,

@@ -16,6 +16,7 @@ from zeroplan.deepspeed.names import canonical, refuse_removed
 from zeroplan.deepspeed.refusals import REFUSALS, refuse
 from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
 from zeroplan.deepspeed.refusals_optimizer import check_params
+from zeroplan.deepspeed.uncounted import uncounted
 from zeroplan.deepspeed.values import ANY_CASE, AUTO, DTYPES, checked
 from zeroplan.errors import ContradictionError, SpecError, UnknownNameError, shown
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
@@ -78,13 +79,16 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     _check_keys(config, place)
     zero = _zero_section(config, place)
     fields: dict[str, Any] = {"stage": checked(zero, "zero_optimization", "stage", place, 0)}
-    _refuse_what_deepspeed_refuses(Facts(config, place))
+    facts = Facts(config, place)
+    _refuse_what_deepspeed_refuses(facts)
+    if left_out := uncounted(facts):
+        fields["uncounted"] = left_out
     fields |= _stated(zero, "zero_optimization", ZERO_FIELDS, place)
     fields |= _offloads(zero, fields["stage"], place, notes)
     fields |= _leaves(zero, place)
     fields |= _precision(config, place)
-    fields |= _master(config, place)
     fields |= _optimizer(config, place)
+    fields |= _master(config, place)
     fields |= _stated(config, "", TOP_FIELDS, place)
     fields |= _accumulation(config, place)
     fields |= _aio(config, place)
@@ -118,8 +122,8 @@ def _stated(section: dict[str, Any], path: str, names: dict[str, str], place: st
 
 
 def _accumulation(config: dict[str, Any], place: str) -> dict[str, str]:
-    """data_types.grad_accum_dtype in its short spelling."""
-    names = {"grad_accum_dtype": "grad_accum_dtype"}
+    """data_types.grad_accum_dtype and buffer_dtype in their short spelling."""
+    names = {"grad_accum_dtype": "grad_accum_dtype", "buffer_dtype": "buffer_dtype"}
     stated = _stated(config.get("data_types") or {}, "data_types", names, place)
     return {name: DTYPES[dtype] for name, dtype in stated.items()}
 
@@ -176,7 +180,12 @@ def _offloads(zero: dict[str, Any], stage: int, place: str, notes: list[str]) ->
         device = checked(section, path, "device", place, "none")
         if device == "none":
             continue
-        if (name == "offload_param" and stage < 3) or stage == 0:
+        if stage == 0 and name == "offload_optimizer":
+            notes.append(
+                "offload_optimizer at stage 0 moves nothing; DeepSpeed's CPU Adam then stops in its first step"
+            )
+            continue
+        if stage < 3 and name == "offload_param":
             notes.append(f"{name} has no effect at stage {stage}")
             continue
         if device == "nvme" and stage < 3:
@@ -201,15 +210,17 @@ def _precision(config: dict[str, Any], place: str) -> dict[str, str]:
     return {} if AUTO in enabled.values() else {"precision": "fp32"}
 
 
-def _master(config: dict[str, Any], place: str) -> dict[str, str]:
-    """16-bit master weights, and states, of the precision that is enabled (runtime/base_optimizer.py)."""
-    found = {}
+def _master(config: dict[str, Any], place: str) -> dict[str, Any]:
+    """16-bit master weights of the precision that is enabled, and states like them (runtime/base_optimizer.py)."""
+    found: dict[str, Any] = {}
     for name in ("fp16", "bf16"):
         part = config.get(name) or {}
         if checked(part, name, f"{name}_master_weights_and_grads", place, False):
             found["master_dtype"] = name
     if checked(config.get("bf16") or {}, "bf16", "bf16_optimizer_states", place, False):
-        found["states_dtype"] = "bf16"
+        found["states_as_master"] = True
+    if ((config.get("optimizer") or {}).get("params") or {}).get("fp32_optimizer_states") is False:
+        found["states_as_master"] = True
     return found
 
 
@@ -245,7 +256,7 @@ def _optimizer(config: dict[str, Any], place: str) -> dict[str, Any]:
             decay = params.get("weight_decay")
             if isinstance(decay, int | float) and decay > 0:
                 fields["weight_decay"] = float(decay)
-            return {**fields, "torch_adam": True} if params.get("torch_adam") is True else fields
+            return fields | {name: True for name in ("torch_adam", "amsgrad") if params.get(name) is True}
     for gone, instead in (REMOVED_OPTIMIZERS | NOT_OPTIMIZERS).items():
         if gone.lower() == named.lower():
             why = "was removed from DeepSpeed" if gone in REMOVED_OPTIMIZERS else "never was one of its types"

@@ -44,6 +44,11 @@ def parameters_on_nvme_without_path(c: Facts) -> bool:
     return c.stage == 3 and c(f"{PARAM}.device") == "nvme" and c(f"{PARAM}.nvme_path") is None
 
 
+def odd_allgather_bucket(c: Facts) -> bool:
+    size = c("zero_optimization.allgather_bucket_size")
+    return c.stage in (1, 2) and size != AUTO and size % 2 == 1
+
+
 def legacy_stage_1(c: Facts) -> bool:
     return c.stage > 0 and bool(c("zero_optimization.legacy_stage1"))
 
@@ -153,6 +158,10 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         parameters_on_nvme_without_path, "runtime/zero/partition_parameters.py:1230",
         f"{PARAM} has device nvme and no nvme_path", 'write "nvme_path": "/local_nvme"',
+    ),
+    Refusal(
+        odd_allgather_bucket, "runtime/zero/stage_1_and_2.py:390",
+        "zero_optimization.allgather_bucket_size is odd", 'write "allgather_bucket_size": 500000000',
     ),
     Refusal(
         legacy_stage_1, "runtime/engine.py:2650",

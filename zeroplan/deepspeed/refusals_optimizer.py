@@ -48,6 +48,22 @@ def lamb_on_the_host(c: Facts) -> bool:
     return c.optimizer == "lamb" and c.offloads_optimizer
 
 
+def untested_under_zero(c: Facts) -> bool:
+    return c.stage > 0 and c.optimizer in ("sgd", "lamb") and not c("zero_allow_untested_optimizer")
+
+
+def fused_amsgrad(c: Facts) -> bool:
+    """Only torch's own Adam knows the variant; DeepSpeed's fused and CPU builds stop."""
+    adam = c.optimizer in ("adam", "adamw") and not c.stated("optimizer.params.torch_adam")
+    return adam and bool(c.stated("optimizer.params.amsgrad"))
+
+
+def legacy_fusion(c: Facts) -> bool:
+    """The older step of FP16_Optimizer calls the fused Adam in a way that it no longer knows."""
+    sixteen = c.dtype in ("fp16", "bf16") and c.optimizer in ("adam", "adamw")
+    return c.stage == 0 and sixteen and bool(c.stated("optimizer.legacy_fusion"))
+
+
 def muon_with_reduce_scatter(c: Facts) -> bool:
     return c.optimizer == "muon" and c.stage == 3 and bool(c("zero_optimization.reduce_scatter"))
 
@@ -81,6 +97,19 @@ REFUSALS: tuple[Refusal, ...] = (
         lamb_on_the_host, "ops/csrc/lamb/fused_lamb_cuda.cpp:29",
         "optimizer Lamb with offload_optimizer, and Lamb runs on the GPU only",
         'write "type": "AdamW", or leave offload_optimizer out',
+    ),
+    Refusal(
+        untested_under_zero, "runtime/engine.py:2299",
+        "optimizer SGD or Lamb under ZeRO without zero_allow_untested_optimizer",
+        'write "zero_allow_untested_optimizer": true at the top level',
+    ),
+    Refusal(
+        fused_amsgrad, "ops/adam/fused_adam.py, cpu_adam.py:__init__",
+        "optimizer.params.amsgrad without torch_adam", 'write "torch_adam": true beside it',
+    ),
+    Refusal(
+        legacy_fusion, "runtime/fp16/fused_optimizer.py:194",
+        "optimizer.legacy_fusion is true at stage 0 in 16 bit, and the first step stops", "leave it out",
     ),
     Refusal(
         muon_with_reduce_scatter, "runtime/zero/stage3.py:361",

@@ -50,6 +50,13 @@ def whole_master(psi: int) -> int:
     return 4 * psi
 
 
+def built_states(psi: int, w: int) -> int:
+    """w·Ψ -- sums of squares that torch's Adagrad makes as it is built, for parameters that ZeRO replaces later;
+    nothing frees them [torch torch/optim/adagrad.py:__init__].
+    """
+    return w * psi
+
+
 def whole_states(psi: int, m: int) -> int:
     """M·Ψ -- the optimizer's states, whole on each rank at stage 0 [DeepSpeed runtime/engine.py]."""
     return m * psi

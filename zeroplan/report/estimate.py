@@ -22,6 +22,15 @@ COMPARED = (
 )
 
 
+def trust(job: Job) -> list[RenderableType]:
+    """How far the numbers hold: what runs have confirmed, and what of the config is not in them."""
+    found: list[RenderableType] = [Text(COMPARED, style="dim")]
+    if left_out := job.strategy.uncounted:
+        text = f"Not counted, and DeepSpeed then holds or moves other amounts: {', '.join(left_out)}."
+        found.append(Text(text, style="yellow"))
+    return found
+
+
 class Estimate(NamedTuple):
     """One strategy, counted both ways."""
 
@@ -37,7 +46,7 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[Rendera
         "",
         heading("Model states by the ZeRO paper, per GPU (GB = 10⁹ bytes)"), _paper_table(estimates), "",
         heading(f"What DeepSpeed {DEEPSPEED} needs, per GPU (GiB = 2³⁰ bytes)"), _need_table(estimates),
-        Text(COMPARED, style="dim"),
+        *trust(estimates[0].job),
     ]  # fmt: skip
     if len(estimates) == 1:
         parts += ["", heading("Every line, per GPU"), _lines_table(estimates[0])]

@@ -13,7 +13,7 @@ from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import Plan, label
 from zeroplan.report.console import heading, table
-from zeroplan.report.estimate import COMPARED, title
+from zeroplan.report.estimate import title, trust
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -32,7 +32,7 @@ def details(
     """What `recommend` prints below its answer."""
     parts: list[RenderableType] = [""]
     if plan.chosen:
-        parts += [heading("The plan"), _plan_table(plan.chosen), Text(COMPARED, style="dim"), ""]
+        parts += [heading("The plan"), _plan_table(plan.chosen), *trust(plan.chosen.job), ""]
     if plan.rejected:
         parts += [heading("Why the others lost" if plan.chosen else "Nearest to fitting"), _others(plan), ""]
     if plan.ways_out:
@@ -76,6 +76,7 @@ def _plan_table(chosen: Candidate) -> Table:
     grid.columns[1].justify = "left"
     grid.columns[1].no_wrap = False
     sequences = strategy.micro_batch * strategy.grad_accum * job.ranks
+    where = chosen.ledger.gpu.peak.phase.replace("first_", "the first step's ")
     rows = [
         ("ZeRO stage", str(strategy.stage)),
         ("batch", f"micro-batch {strategy.micro_batch} × accumulation {strategy.grad_accum} × {job.ranks} GPUs"
@@ -84,7 +85,7 @@ def _plan_table(chosen: Candidate) -> Table:
         ("offload", _offload(chosen)),
         ("buckets", _buckets(strategy)),
         ("GPU memory", f"held {gib(total(chosen.ledger.gpu.resident))}, peak {gib(total(chosen.ledger.gpu.peak.lines))}"
-         f" in {chosen.ledger.gpu.peak.phase.replace('_', ' ')}, {_room(chosen.fit.gpu)}"),
+         f" in {where}, {_room(chosen.fit.gpu)}"),
     ]  # fmt: skip
     for key in ("host", "nvme"):
         tier: TierFit = getattr(chosen.fit, key)

@@ -63,12 +63,15 @@ class Strategy(NamedTuple):
     communication_dtype: str | None = None
     master_dtype: str | None = None
     """None: fp32. fp16_master_weights_and_grads and its bf16 twin keep them, with their gradients, in 16 bit."""
-    states_dtype: str | None = None
-    """None: fp32. With bf16_optimizer_states the optimizer's own states are bf16."""
+    states_as_master: bool = False
+    """bf16_optimizer_states, or fp32_optimizer_states false: on the host too the optimizer's own states are like it."""
+    buffer_dtype: str | None = None
+    """None: the model's buffers stay as they are built (data_types.buffer_dtype)."""
     check_grad_overflow: bool = True
     """fp16 always checks; this is bf16's own switch."""
     compute_grad_norm: bool = True
     torch_adam: bool = False
+    amsgrad: bool = False
     weight_decay: float = 0.0
     parameter_groups: int = 1
     """1, 2 (decay and no decay, as the Trainer makes them), or k (tensor i in group i mod k)."""
@@ -85,6 +88,8 @@ class Strategy(NamedTuple):
     """cuda, or cpu: DeepSpeed's accelerator."""
     native_pinning: bool = False
     """DS_PIN_MEMORY_BACKEND=native: DeepSpeed locks what it asks for, torch's allocator the next power of two."""
+    uncounted: tuple[str, ...] = ()
+    """What the ds_config.json asks for beside, which no formula here counts."""
     zero_init: bool | None = None
     """The model is built under deepspeed.zero.Init; None: at stage 3, as from_pretrained does under the Trainer."""
 
@@ -141,7 +146,9 @@ class Strategy(NamedTuple):
 
     @property
     def master(self) -> str:
-        """Master weights and the gradients that the optimizer reads are in this dtype."""
+        """Of master weights and of the gradients that the optimizer reads; BF16_Optimizer knows fp32 alone."""
+        if self.runs_bf16_optimizer:
+            return "float32"
         return {"fp16": "float16", "bf16": "bfloat16"}.get(self.master_dtype or "", "float32")
 
     def shards(self, from_stage: int, ranks: int) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.held import model_buffers
+from zeroplan.costs.deepspeed.held import built_states, model_buffers, state_bytes
 from zeroplan.costs.deepspeed.layout import secondary_sizes, shard_elements, tensor_sizes
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.formulas import gathered, moments
@@ -19,8 +19,12 @@ from zeroplan.specs.job import Job
 def init(job: Job) -> tuple[Line, ...]:
     """Everything alive where most of it is."""
     strategy, alive = job.strategy, Alive()
+    for states in built_states(job):
+        alive.make(moments.first_states, states.dtype, job.model.parameters)
     _partition(job, alive)
     _master_weights(job, alive)
+    if strategy.optimizer == "adagrad" and not strategy.offload_optimizer:  # it makes its states as it is built
+        alive.make(moments.first_states, strategy.master, shard_elements(job) * state_bytes(job) // 4)
     if strategy.contiguous_gradients:
         alive.make(moments.reduce_bucket, strategy.communication, strategy.reduce_bucket_size)
     if not strategy.offload_optimizer:

@@ -8,7 +8,7 @@ the flat copy of stages 1 and 2, DeepSpeed makes it on the host; that is not cou
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.held import model_buffers, runs_fused, state_bytes, temporaries
+from zeroplan.costs.deepspeed.held import built_states, model_buffers, runs_fused, state_bytes, temporaries
 from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
 from zeroplan.formulas import moments
 from zeroplan.ledger import Line
@@ -78,6 +78,8 @@ def group_elements(job: Job) -> list[int]:
 def _with_model(job: Job) -> Alive:
     alive = Alive()
     alive.make(moments.model_as_built, job.strategy.dtype, job.model.parameters)
+    for states in built_states(job):
+        alive.make(moments.first_states, states.dtype, job.model.parameters)
     return alive
 
 

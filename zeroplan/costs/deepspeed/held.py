@@ -11,8 +11,9 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 
 DTYPE_BYTES = {"float64": 8, "float32": 4, "int64": 8, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1}
+FLOATING = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 FUSED = ("adam", "adamw", "lion", "lamb")
-"""Optimizers that run as DeepSpeed's own CUDA kernels, each with a flag for overflow."""
+"""Optimizers that run as DeepSpeed's own CUDA kernels, each but Lamb with a flag for overflow."""
 
 
 def runs_fused(job: Job) -> bool:
@@ -27,6 +28,8 @@ def model_buffers(job: Job) -> list[Line]:
     for stated, elements in job.model.buffers:
         follows = stated == "training" or (stated == "built" and job.strategy.builds_partitioned)
         dtype = job.strategy.dtype if follows else "float32" if stated == "built" else stated
+        if job.strategy.buffer_dtype and dtype in FLOATING.values():
+            dtype = FLOATING[job.strategy.buffer_dtype]
         sizes[dtype] = sizes.get(dtype, 0) + elements * DTYPE_BYTES[dtype]
     return [line("model buffers", states.model_buffers, dtype, size=size) for dtype, size in sizes.items() if size]
 
@@ -38,9 +41,23 @@ def numbers(job: Job, dtypes: dict[str, int]) -> list[Line]:
         for dtype, count in dtypes.items()
         if count
     ]
-    if runs_fused(job):
+    if runs_fused(job) and job.strategy.optimizer != "lamb":
         found.append(line("fused optimizer's flag", states.scalars, "int32", tensors=1, w=4))
     return found
+
+
+def built_states(job: Job) -> list[Line]:
+    """Torch's Adagrad makes sums of squares as it is built, for the model's own parameters; ZeRO never frees them."""
+    strategy = job.strategy
+    wrapped = strategy.stage > 0 or strategy.element_bytes == 2
+    empty = strategy.stage == 3 and strategy.builds_partitioned
+    if strategy.optimizer != "adagrad" or strategy.offload_optimizer or empty or not wrapped:
+        return []
+    return [
+        line(
+            "optimizer states", states.built_states, strategy.dtype, psi=job.model.parameters, w=strategy.element_bytes
+        )
+    ]
 
 
 def master_name(job: Job) -> str:
@@ -57,6 +74,10 @@ def state_bytes(job: Job, dtype: str = "float32") -> int:
     if job.strategy.optimizer == "adafactor" and job.strategy.stage > 0:
         return 4
     size = OPTIMIZERS[job.strategy.optimizer].state_bytes
+    if job.strategy.amsgrad:
+        size += 4  # the largest second moments so far
+    if job.strategy.optimizer == "lion" and job.strategy.offload_optimizer:
+        size = 8  # the CPU build makes a second moment too (ops/lion/cpu_lion.py)
     return size * DTYPE_BYTES[dtype] // 4 if dtype != "uint8" else size
 
 
@@ -68,22 +89,24 @@ def state_dtype(job: Job) -> str:
 
 
 def host_state_dtype(job: Job) -> str:
-    """bf16 with bf16_optimizer_states (ops/adam/cpu_adam.py: fp32_optimizer_states)."""
-    return "bfloat16" if job.strategy.states_dtype == "bf16" else "float32"
+    """fp32, or the master weights' own (ops/adam/cpu_adam.py: fp32_optimizer_states)."""
+    return job.strategy.master if job.strategy.states_as_master else "float32"
 
 
 def temporaries(job: Job, tensors: Sequence[int]) -> int:
     """Elements that the optimizer copies while it updates these tensors together.
 
     Torch's own runs as foreach on CUDA: Adam takes the square roots of all second moments first, SGD adds weight decay
-    to all gradients (torch/optim/adam.py, sgd.py). DeepSpeed's fused optimizers copy nothing. The sub-groups that
-    partial offload leaves on the GPU run torch's (runtime/zero/stage3.py, backup_optimizer).
+    to all gradients, Adagrad takes square roots and scales gradients (torch/optim/adam.py, sgd.py, adagrad.py).
+    DeepSpeed's fused optimizers copy nothing. The sub-groups that partial offload leaves on the GPU run torch's
+    (runtime/zero/stage3.py, backup_optimizer).
     """
     strategy = job.strategy
     torchs = strategy.torch_adam or strategy.offload_optimizer is not None
     adam = torchs and strategy.optimizer in ("adam", "adamw")
     decays = strategy.weight_decay > 0 or strategy.parameter_groups == 2
     sgd = strategy.optimizer in ("sgd", "sgd-momentum") and decays
+    adagrad = strategy.optimizer == "adagrad"
     if strategy.backend == "cpu":
-        return cpu.temporaries(tensors, adam=adam, sgd=sgd)
-    return sum(tensors) if adam or sgd else 0
+        return cpu.temporaries(tensors, adam=adam or adagrad, sgd=sgd)
+    return sum(tensors) * (2 if adagrad else 1) if adam or sgd or adagrad else 0

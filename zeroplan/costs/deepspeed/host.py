@@ -94,8 +94,7 @@ def stages_1_2(job: Job) -> Iterator[Block]:
     """Optimizer offload: master weights, their gradients and staging page-locked, states not."""
     strategy, offload = job.strategy, job.strategy.offload_optimizer
     if offload is None:
-        if strategy.torch_adam:
-            yield _step_counters(len(flat_groups(job)))
+        yield from _step_counters(job, len(flat_groups(job)))
         return
     pin = TORCH if offload.pin_memory else PAGEABLE
     shares = [layout.partition for layout in flat_groups(job)]
@@ -112,14 +111,18 @@ def stages_1_2(job: Job) -> Iterator[Block]:
 
 
 def stage_0(job: Job) -> Iterator[Block]:
-    """Nothing but the counters of torch's own Adam, tensor by tensor."""
-    if job.strategy.torch_adam:
-        yield _step_counters(len(job.model.tensors))
+    """Nothing but the counters of torch's own optimizers, tensor by tensor."""
+    yield from _step_counters(job, len(job.model.tensors))
 
 
-def _step_counters(count: int) -> Block:
-    """Torch's own Adam keeps each parameter's number of steps on the host."""
-    return Block("step counters", "float32", (4,) * count)
+def _step_counters(job: Job, count: int) -> Iterator[Block]:
+    """Torch's own Adam and Adagrad keep each parameter's number of steps on the host; Adagrad the model's own too."""
+    strategy = job.strategy
+    if strategy.optimizer == "adagrad" and not strategy.offload_optimizer:
+        wrapped = strategy.stage > 0 or strategy.element_bytes == 2
+        yield Block("step counters", "float32", (4,) * (count + wrapped * len(job.model.tensors)))
+    elif count and (strategy.torch_adam or strategy.offload_optimizer):
+        yield Block("step counters", "float32", (4,) * count)
 
 
 def accumulates(job: Job) -> bool:
@@ -148,8 +151,7 @@ def stage_3(job: Job) -> Iterator[Block]:
         yield Block("overflow flag", "bool", (1,))
         if offload.device == "nvme":
             yield Block("optimizer swap buffers", master, swap_buffers(job), EXACT)
-    if strategy.torch_adam or (offload and by_torch):
-        yield _step_counters(by_torch)
+    yield from _step_counters(job, by_torch)
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         shards = [sum(ceil_div(tensor_sizes(job)[i], job.ranks) for i in members) for members in group_members(job)]
         yield Block("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors, init_stage_0
-from zeroplan.costs.deepspeed.held import model_buffers, numbers, state_bytes, state_dtype, temporaries
+from zeroplan.costs.deepspeed.held import built_states, model_buffers, numbers, state_bytes, state_dtype, temporaries
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.reduction import engine_runs
@@ -22,7 +22,7 @@ def held(job: Job) -> list[Line]:
     """Between steps. Gradients live from backward to the step only; 16-bit training copies them to fp32 there."""
     psi, w = job.model.parameters, job.strategy.element_bytes
     parameters = line("parameters", states.whole_parameters, job.strategy.dtype, psi=psi, w=w)
-    return [parameters, *_optimizer(job), *model_buffers(job), *numbers(job, {})]
+    return [parameters, *_optimizer(job), *built_states(job), *model_buffers(job), *numbers(job, {})]
 
 
 def _optimizer(job: Job) -> list[Line]:

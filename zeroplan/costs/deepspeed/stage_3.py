@@ -11,6 +11,7 @@ from zeroplan.costs.deepspeed.events import Event, Held
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
+    built_states,
     master_name,
     model_buffers,
     numbers,
@@ -56,7 +57,7 @@ def held(job: Job) -> list[Line]:
     if persistent := persistent_elements(job):
         lines.append(line(PERSISTENT, states.persistent_parameters, strategy.dtype, persistent=persistent, w=w))
     norms = {} if strategy.offload_optimizer else {"float64": 1, "bool": 1}
-    return [*lines, *model_buffers(job), *numbers(job, norms)]
+    return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms)]
 
 
 def _optimizer(job: Job) -> list[Line]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed import bf16_optimizer
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES, master_name, model_buffers, numbers, state_bytes, state_dtype
+from zeroplan.costs.deepspeed.held import (
+    DTYPE_BYTES,
+    built_states,
+    master_name,
+    model_buffers,
+    numbers,
+    state_bytes,
+    state_dtype,
+)
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.reducing import Reducing
@@ -28,7 +36,7 @@ def held(job: Job) -> list[Line]:
     if strategy.runs_bf16_optimizer:
         lines.append(line("fp32 gradients", buffers.whole_gradients, "float32", psi=flat, g=4))
     on_gpu = strategy.compute_grad_norm and not strategy.offload_optimizer
-    return [*lines, *model_buffers(job), *numbers(job, {"float32": int(on_gpu)})]
+    return [*lines, *built_states(job), *model_buffers(job), *numbers(job, {"float32": int(on_gpu)})]
 
 
 @once(whole)
