@@ -12,7 +12,7 @@ from zeroplan.ledger import total
 
 NOT_HERE = ("allgather_bucket_size", "compute_grad_norm", "block_size", "parameter_alignment", "pin_memory")
 """Keys on which this model's bytes do not depend: its sizes are aligned, its norm is needed for clipping."""
-ONE = job("llama-3.2-1b", stage=3)
+ONE = job("llama-3.2-1b", gpus=16, stage=3)
 TRIED = [known for known in KEYS.values() if known.section in SECTIONS and costs(ONE, known)]
 
 

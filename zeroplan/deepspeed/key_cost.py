@@ -24,8 +24,8 @@ SECTIONS = ("zero_optimization", "zero_optimization.offload_optimizer", "zero_op
 PERSISTENCE = (0, 1_000_000, 1_000_000_000)
 
 UNCOUNTED = frozenset({
-    "zero_quantized_weights", "zero_quantized_nontrainable_weights",
-    "zero_quantized_gradients", "memory_efficient_linear", "save_muon_momentum_buffer_in_memory", "super_offload",
+    "zero_quantized_nontrainable_weights",
+    "memory_efficient_linear", "save_muon_momentum_buffer_in_memory", "super_offload",
     "pipeline_loading_checkpoint", "stage3_gather_16bit_weights_on_model_save",
     "stage3_gather_fp16_weights_on_model_save", "pipeline_read", "pipeline_write",
 })  # fmt: skip
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
 def costs(job: Job, known: Key) -> list[Row]:
     """The job under other values of the key, at a stage where they differ if there is one."""
-    values = _values(known)
+    values = _values(job, known)
     if known.section not in SECTIONS or not known.stages or len(values) < 2:
         return []
     stages = sorted(known.stages, key=lambda stage: (stage != job.strategy.stage, -stage))
@@ -91,16 +91,18 @@ def _config(known: Key, stage: int, value: Any) -> dict[str, Any]:
     return {"zero_optimization": zero | {known.section.rpartition(".")[2]: section}}
 
 
-def _values(known: Key) -> list[Any]:
+def _values(job: Job, known: Key) -> list[Any]:
     """Values worth comparing, the default among them."""
+    shared = [size for size in sorted({1, 2, job.cluster.gpus_per_node}) if job.ranks % size == 0]
+    chosen: dict[str, list[Any]] = {
+        "stage3_model_persistence_threshold": list(PERSISTENCE), "ratio": [0.5, 1.0], "zero_hpz_partition_size": shared,
+    }  # fmt: skip
     if known.choices:
         return list(known.choices)
-    if known.name == "stage3_model_persistence_threshold":
-        return list(PERSISTENCE)
+    if known.name in chosen:
+        return list(chosen[known.name])
     if known.kind.startswith("boolean"):
         return [False, True]
-    if known.name == "ratio":
-        return [0.5, 1.0]
     if known.kind == "integer" and isinstance(known.default, int):
         tried = {0, known.default // 10, known.default, known.default * 10}
         least = 1 if known.section == "aio" or known.name == "buffer_count" else known.minimum or 0

@@ -40,6 +40,8 @@ ZERO_FIELDS = {
     "reduce_scatter": "reduce_scatter",
     "round_robin_gradients": "round_robin_gradients",
     "zero_hpz_partition_size": "hpz_partition_size",
+    "zero_quantized_weights": "quantized_weights",
+    "zero_quantized_gradients": "quantized_gradients",
     "parameter_alignment": "parameter_alignment",
     "stage3_allgather_sequential": "allgather_sequential",
     "use_multi_rank_bucket_allreduce": "use_multi_rank_bucket_allreduce",

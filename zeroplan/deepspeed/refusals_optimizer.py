@@ -6,6 +6,7 @@ from typing import Any
 
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.keys.optimizer import OPTIMIZER_PARAMS
 from zeroplan.deepspeed.keys.scheduler import REQUIRED_SCHEDULER_PARAMS, SCHEDULER_PARAMS
 from zeroplan.deepspeed.refusals import Refusal
 from zeroplan.deepspeed.values import AUTO
@@ -17,6 +18,8 @@ TORCH_SCHEDULERS = (
     "ReduceLROnPlateau", "SequentialLR", "StepLR", "_LRScheduler",
 )  # fmt: skip
 """Classes of torch.optim.lr_scheduler, which DeepSpeed takes by name (runtime/engine.py:1929)."""
+TORCH_ADAM = ("maximize", "capturable", "differentiable", "fused", "decoupled_weight_decay")
+"""What torch.optim's Adam and AdamW know beside."""
 OPTIMIZER_NUMBERS = ("lr", "eps", "weight_decay", "momentum", "muon_lr", "adam_lr", "max_coeff", "min_coeff")
 WHOLE = ("warmup_num_steps", "lr_range_test_step_size")
 """Steps of a schedule that have to be integers over 0 (runtime/lr_schedules.py:371, 734 and 875)."""
@@ -76,6 +79,12 @@ def schedule_without_params(c: Facts) -> bool:
     return c.stated("scheduler.type") is not None and c.stated("scheduler.params") is None
 
 
+def torch_schedule_of_a_wrapped_optimizer(c: Facts) -> bool:
+    """PyTorch's schedules want a torch.optim.Optimizer, which what ZeRO and 16-bit training put around it is not."""
+    wrapped = c.stage > 0 or c.dtype in ("fp16", "bf16")
+    return wrapped and c.stated("scheduler.type") in TORCH_SCHEDULERS
+
+
 REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         null_section, "runtime/config.py:get_optimizer_name, get_scheduler_name",
@@ -120,6 +129,11 @@ REFUSALS: tuple[Refusal, ...] = (
         "optimizer Muon at stage 3 with zero_quantized_gradients", 'write "zero_quantized_gradients": false',
     ),
     Refusal(
+        torch_schedule_of_a_wrapped_optimizer, "runtime/engine.py:1935",
+        "scheduler.type is a class of PyTorch's, which take no optimizer of ZeRO's or of 16-bit training",
+        'write "type": "WarmupCosineLR", or build the schedule in the training script',
+    ),
+    Refusal(
         schedule_without_params, "runtime/engine.py:_scheduler_from_config",
         "scheduler.type without scheduler.params", 'write "params": {}',
     ),
@@ -135,6 +149,12 @@ def check_params(facts: Facts) -> None:
 def _check_optimizer(facts: Facts) -> None:
     """Constructors take any value; the first step stops on a text or null (csrc/adam/multi_tensor_adam)."""
     params = facts.section("optimizer.params")
+    known = OPTIMIZER_PARAMS.get(facts.optimizer, ())
+    for name in params if known else ():
+        if name not in (*known, *(TORCH_ADAM if params.get("torch_adam") else ())):
+            raise UnknownNameError(
+                f"parameter of {facts.stated('optimizer.type')} in {facts.place}", name, known, "DeepSpeed refuses it"
+            )
     for name in OPTIMIZER_NUMBERS:
         if name in params and not _filled("optimizer.params", name, params[name]) and not _is_number(params[name]):
             _refuse_value(facts, f"optimizer.params.{name}", params[name], "a number without quotes")

@@ -7,7 +7,6 @@ from zeroplan.deepspeed.values import AUTO
 
 ZERO = "zero_optimization"
 SWITCHES = (
-    f"{ZERO}.zero_quantized_weights", f"{ZERO}.zero_quantized_nontrainable_weights", f"{ZERO}.zero_quantized_gradients",
     f"{ZERO}.offload_optimizer.super_offload", "torch_autocast.enabled", "compile.deepcompile", "hybrid_engine.enabled",
     "expert_parallel.enabled", "data_efficiency.data_routing.enabled", "weight_quantization.enabled",
     "activation_checkpointing.partition_activations", "activation_checkpointing.cpu_checkpointing",
@@ -23,8 +22,6 @@ def uncounted(facts: Facts) -> tuple[str, ...]:
     found += [path for path in DEGREES if _number(facts.stated(path)) > 1]
     if facts.stated(f"{ZERO}.zenflow") is not None:
         found.append(f"{ZERO}.zenflow")
-    if facts.optimizer == "muon":
-        found.append("optimizer.type Muon (its matrices and the rest are two groups)")
     if facts.stage == 3 and facts.stated(f"{ZERO}.memory_efficient_linear") is False:
         found.append(f"{ZERO}.memory_efficient_linear")
     if facts.stated("data_types.keep_in_fp32_modules") not in (None, [], AUTO):

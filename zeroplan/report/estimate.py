@@ -25,7 +25,7 @@ COMPARED = (
 def trust(job: Job) -> list[RenderableType]:
     """How far the numbers hold: what runs have confirmed, and what of the config is not in them."""
     found: list[RenderableType] = [Text(COMPARED, style="dim")]
-    if left_out := job.strategy.uncounted:
+    if left_out := job.strategy.not_counted:
         text = f"Not counted, and DeepSpeed then holds or moves other amounts: {', '.join(left_out)}."
         found.append(Text(text, style="yellow"))
     return found

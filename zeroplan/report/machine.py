@@ -2,7 +2,8 @@
 
 estimate, and each element of recommend's `plan` and `rejected`:
   model {name, family, parameters, source, inferred}; cluster {nodes, gpus_per_node, gpus, gpu}; workload; strategy;
-  accounting; memory.{gpu,host,nvme} = {lines[], resident, phases, peak}; memory.gpu.outside (the CUDA context);
+  not_counted[] (what no number here has in it); accounting; memory.{gpu,host,nvme} = {lines[], resident, phases,
+  peak}; memory.gpu.outside (the CUDA context);
   traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
   fit {capacity, needed, headroom, fits, host, nvme}.
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
@@ -42,6 +43,7 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
         },
         "workload": job.workload._asdict(),
         "strategy": _strategy(job.strategy),
+        "not_counted": list(job.strategy.not_counted),
         "accounting": ledger.accounting,
         "memory": {
             "gpu": {**_tier(ledger.gpu), "outside": [_line(verdict.outside, [])]},

@@ -76,6 +76,9 @@ class Strategy(NamedTuple):
     parameter_groups: int = 1
     """1, 2 (decay and no decay, as the Trainer makes them), or k (tensor i in group i mod k)."""
     hpz_partition_size: int = 1
+    quantized_weights: bool = False
+    """zero_quantized_weights (qwZ): gathers carry 8-bit codes; quantized_gradients (qgZ): reductions 4-bit ones."""
+    quantized_gradients: bool = False
     all_reduce_for_fetch: bool = False
     """stage3_use_all_reduce_for_fetch_params: coalesced gathers become all-reduces."""
     allgather_sequential: bool = False
@@ -89,9 +92,18 @@ class Strategy(NamedTuple):
     native_pinning: bool = False
     """DS_PIN_MEMORY_BACKEND=native: DeepSpeed locks what it asks for, torch's allocator the next power of two."""
     uncounted: tuple[str, ...] = ()
-    """What the ds_config.json asks for beside, which no formula here counts."""
+    """Keys of the ds_config.json that do something which no formula here counts."""
     zero_init: bool | None = None
     """The model is built under deepspeed.zero.Init; None: at stage 3, as from_pretrained does under the Trainer."""
+
+    @property
+    def not_counted(self) -> tuple[str, ...]:
+        """What DeepSpeed does, or holds for a while, that no formula here counts."""
+        quantizes = self.stage == 3 and (self.quantized_weights or self.quantized_gradients)
+        found = ["what quantizing gathers or gradients needs in memory"] if quantizes else []
+        if self.optimizer == "muon":
+            found.append("Muon's two parameter groups, and its whole matrices")
+        return (*self.uncounted, *found)
 
     @property
     def overlaps(self) -> bool:

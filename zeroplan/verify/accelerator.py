@@ -58,7 +58,7 @@ class FinishedEvent:
 
 
 class Kernels:
-    """A compiled operator's module: `aio_handle` counts bytes, any other function does nothing."""
+    """A compiled operator's module: `aio_handle` counts bytes, ZeRO++'s give sizes, any other does nothing."""
 
     def __init__(self, accelerator: Any) -> None:
         self.accelerator = accelerator
@@ -66,6 +66,21 @@ class Kernels:
     def aio_handle(self, *_given: Any, **settings: Any) -> Handle:
         device = self.accelerator
         return Handle(device.disk, device._torch_empty_pinned, device._torch_is_pinned, **settings)
+
+    def quantize(self, tensor: torch.Tensor, groups: int, *_given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return tensor.new_zeros(tensor.numel(), dtype=torch.int8), tensor.new_zeros(groups, dtype=torch.float32)
+
+    def dequantize(self, codes: torch.Tensor, _scales: Any, _groups: int, bits: int, *_given: Any) -> torch.Tensor:
+        shape = codes.shape if bits == 8 else (codes.numel() * 8 // bits,)
+        return codes.new_zeros(shape, dtype=torch.float16)
+
+    def swizzle_quant(self, tensor: torch.Tensor, groups: int, *_given: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        return tensor.new_zeros(tensor.numel() // 2, dtype=torch.int8), tensor.new_zeros(groups, dtype=torch.float32)
+
+    def quantized_reduction(
+        self, codes: torch.Tensor, scales: torch.Tensor, _groups: int, left: int, _bits: int, _kind: Any, ranks: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        return codes.new_zeros(codes.numel() // ranks), scales.new_zeros(left)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -88,7 +103,7 @@ class Builder:
         return self.NAME
 
 
-COMPILED = ("FusedAdam", "CPUAdam", "FusedLion", "CPULion", "CPUAdagrad", "FusedLamb", "AsyncIO")
+COMPILED = ("FusedAdam", "CPUAdam", "FusedLion", "CPULion", "CPUAdagrad", "FusedLamb", "AsyncIO", "Quantizer")
 
 
 def replace_builders() -> None:

@@ -9,45 +9,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.events import Event, Gather, Held, Read
 from zeroplan.costs.deepspeed.reuse import Distances
+from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
 from zeroplan.specs.model import Visit
 
 NEVER = -10_000_000_000
-
-
-class Settings(NamedTuple):
-    """What decides the gathers, beside the model's sizes and its order of execution."""
-
-    persistent: frozenset[int]
-    ranks: int
-    prefetch_bucket_size: int
-    max_live_parameters: int
-    max_reuse_distance: int
-    grad_accum: int
-    from_host: bool
-    """Partitions are copied to the GPU first."""
-    all_reduce: bool
-    """Coalesced gathers are all-reduces, and the parameters views of their buffer."""
-    sequential: bool
-    """Every tensor is gathered by itself."""
-    leaves: frozenset[int]
-    """Modules gathered whole."""
-    subtrees: tuple[tuple[int, ...], ...]
-    """All tensors below each module, when there are leaves."""
-    viewed: frozenset[int]
-    """Tensors of which forward saves views for backward."""
-    checkpointed: bool
-    swapped: frozenset[int]
-    """Tensors whose partitions live on NVMe, and the buffers between NVMe and the GPU."""
-    swap_buffers: int
-    second: Sequence[int]
-    """Elements of each tensor's secondary partition, if there are any, and the ranks that share them (hpZ)."""
-    near: int
 
 
 class Coordinator:
@@ -103,7 +73,7 @@ class Coordinator:
         for index in self.available:
             self.swapper.release(index)
         self.available, self.storage, self.buffers, self.held = set(self.persistent), {}, [], 0
-        self.secondary, self.copied = set(), 0
+        self.secondary, self.copied, self.most = set(), 0, 0
         self.swapper.fetch(sorted(self.persistent))
 
     def micro_step(self, *, records: bool = False) -> tuple[Event, ...]:

@@ -13,6 +13,8 @@ from zeroplan.costs.deepspeed.layout import (
     flat_groups,
     own_pieces,
     persistent_tensors,
+    rank_of,
+    secondary_ranks,
     secondary_sizes,
     sub_groups,
     tensor_sizes,
@@ -100,7 +102,10 @@ def _parameters(job: Job) -> Iterator[Copied]:
     moved = sum(gather.elements // gather.ranks for gather in every)
     yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
                   accum=strategy.grad_accum if when == MICRO_STEP else 1, moved=moved, w=w)  # fmt: skip
-    second = sum(secondary_sizes(job))
+    second = sum(
+        max(0, min(share, size - rank_of(job) % secondary_ranks(job) * share))  # padding is not copied
+        for share, size in zip(secondary_sizes(job), sizes, strict=False)
+    )
     yield _copied(GPU, HOST, "secondary partitions", copied.secondary_partitions, dtype, moved=second, w=w)
     persistent = sum(ceil_div(sizes[index], ranks) for index in persistent_tensors(job))
     yield _copied(HOST, GPU, "persistent parameters", copied.persistent_partitions, dtype, moved=persistent, w=w)

@@ -10,10 +10,11 @@ from itertools import product
 from typing import NamedTuple
 
 from zeroplan.arithmetic import round_up
-from zeroplan.costs.deepspeed.coordinator import Coordinator, Settings
+from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.events import Event, Held
 from zeroplan.costs.deepspeed.layout import persistent_tensors, secondary_ranks, secondary_sizes, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
 from zeroplan.errors import ContradictionError

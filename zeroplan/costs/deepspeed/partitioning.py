@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive, Copy
@@ -18,6 +17,7 @@ from zeroplan.costs.deepspeed.events import Event, Held
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
 from zeroplan.formulas import gathered
 from zeroplan.specs.job import Job
@@ -25,12 +25,6 @@ from zeroplan.specs.model import Visit
 
 NORM_CHUNK = 250_000_000
 """Elements of which the norm is taken at once (runtime/zero/stage3.py:_constant_buffered_norm2)."""
-
-
-class Collective(NamedTuple):
-    kind: str
-    """all_reduce or reduce_scatter."""
-    elements: int
 
 
 class Partitioning:
@@ -45,7 +39,7 @@ class Partitioning:
         """Gradients in storage of their own: not ready for their bucket yet, or without room in it."""
         self.swapped, self.left_on_gpu = frozenset(swapped_tensors(job)), kept_on_gpu(job)
         self.gathered, self.secondary = 0, 0
-        self.sent: list[Collective] = []
+        self.sent: list[Part] = []
         self.offloaded: dict[int, int] = {}
         """Elements of each reduced partition that goes to the host."""
         self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
@@ -129,7 +123,7 @@ class Partitioning:
 
     def _all_reduce(self) -> None:
         """The buffer is averaged into a copy, converted, and partitions that need padding are copied once more."""
-        self.sent.append(Collective("all_reduce", self.filled))
+        self.sent.append(Part("all_reduce", self.filled, self.strategy.communication, self.job.ranks))
         sent, kept = self.strategy.communication, self.strategy.accumulation
         average: list[Copy] = [(gathered.averaged_bucket, sent, self.filled)] if self.job.ranks > 1 else []
         partitions = average
@@ -148,7 +142,10 @@ class Partitioning:
         self.bucket.sort()
         sizes = [self.sizes[index] for index in self.bucket]
         padded = sum(round_up(size, ranks) for size in sizes)
-        self.sent.append(Collective("reduce_scatter", padded))
+        if quantizes_gradients(self.job):
+            self.sent += chain.from_iterable(reduced(self.job, index) for index in self.bucket)
+        else:
+            self.sent.append(Part("reduce_scatter", padded, sent, ranks))
         converted = (
             sum(self.sizes[index] for index in self.apart & set(self.bucket)) if sent != self.strategy.dtype else 0
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from zeroplan.arithmetic import round_up
+from zeroplan.costs.deepspeed import quantizing
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
@@ -18,6 +19,7 @@ from zeroplan.costs.deepspeed.layout import (
 )
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import backward_of
+from zeroplan.costs.deepspeed.quantizing import Part
 from zeroplan.costs.deepspeed.reduction import buckets, collectives, engine_runs
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
@@ -120,36 +122,36 @@ def gathers(job: Job) -> tuple[str, list[Gather]]:
     return STEP, steady + (job.strategy.grad_accum - 1) * later
 
 
-def _gathers(job: Job) -> list[Transfer]:
-    """Over all ranks, or within those that share secondary partitions.
-
-    A coalesced gather travels as an all-reduce under stage3_use_all_reduce_for_fetch_params, but within those.
+def _gathered(job: Job, gather: Gather) -> list[Part]:
+    """Quantized ones carry codes and scales; under stage3_use_all_reduce_for_fetch_params coalesced ones over all ranks
+    travel as all-reduces.
     """
-    strategy, (when, every) = job.strategy, gathers(job)
-    near = [gather.elements for gather in every if gather.ranks < job.ranks]
-    far = [gather for gather in every if gather.ranks == job.ranks]
-    joined = [gather.elements for gather in far if strategy.all_reduce_for_fetch and len(gather.tensors) > 1]
-    apart = [gather.elements for gather in far if not (strategy.all_reduce_for_fetch and len(gather.tensors) > 1)]
-    inside = [
-        transfer._replace(ranks=secondary_ranks(job), group="hpz")
-        for transfer in _moved(job, when, "all_gather", strategy.dtype, near)
-    ]
+    strategy = job.strategy
+    if strategy.quantized_weights:
+        return list(quantizing.gathered(gather))
+    joined = strategy.all_reduce_for_fetch and len(gather.tensors) > 1 and gather.ranks == job.ranks
+    return [Part("all_reduce" if joined else "all_gather", gather.elements, strategy.dtype, gather.ranks)]
+
+
+def _parts(job: Job, when: str, parts: list[Part]) -> list[Transfer]:
+    """One transfer for each kind, dtype and group of ranks."""
+    sorts: dict[tuple[str, str, int], list[int]] = {}
+    for part in parts:
+        sorts.setdefault((part.kind, part.dtype, part.ranks), []).append(part.elements)
+    groups = {job.ranks: "dp", secondary_ranks(job): "hpz"}
     return [
-        *_moved(job, when, "all_gather", strategy.dtype, apart), *inside,
-        *_moved(job, when, "all_reduce", strategy.dtype, joined),
-    ]  # fmt: skip
+        transfer._replace(ranks=ranks, group=groups.get(ranks, "qgz"))
+        for (kind, dtype, ranks), elements in sorts.items()
+        for transfer in _moved(job, when, kind, dtype, elements)
+    ]
 
 
 def _stage_3(job: Job) -> list[Transfer]:
-    strategy, sizes = job.strategy, tensor_sizes(job)
-    sent = backward_of(job).sent
-    whole = [collective.elements for collective in sent if collective.kind == "all_reduce"]
-    scattered = [collective.elements for collective in sent if collective.kind == "reduce_scatter"]
+    strategy, sizes, (when, every) = job.strategy, tensor_sizes(job), gathers(job)
     norm = "float32" if strategy.offload_optimizer else "float64"
     return [
-        *_gathers(job),
-        *_moved(job, MICRO_STEP, "reduce_scatter", strategy.communication, scattered),
-        *_moved(job, MICRO_STEP, "all_reduce", strategy.communication, whole),
+        *_parts(job, when, [part for gather in every for part in _gathered(job, gather)]),
+        *_parts(job, MICRO_STEP, backward_of(job).sent),
         *_numbers(job, STEP, "uint8", int(strategy.precision == "fp16")),
         *_numbers(job, STEP, norm, len(sub_groups(job))),
         *_moved(job, STEP, "all_gather", strategy.dtype,

@@ -1,0 +1,36 @@
+"""What decides stage 3's gathers, beside the model's sizes and its order of execution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class Settings(NamedTuple):
+    """Of one run."""
+
+    persistent: frozenset[int]
+    ranks: int
+    prefetch_bucket_size: int
+    max_live_parameters: int
+    max_reuse_distance: int
+    grad_accum: int
+    from_host: bool
+    """Partitions are copied to the GPU first."""
+    all_reduce: bool
+    """Coalesced gathers are all-reduces, and the parameters views of their buffer."""
+    sequential: bool
+    """Every tensor is gathered by itself."""
+    leaves: frozenset[int]
+    """Modules gathered whole."""
+    subtrees: tuple[tuple[int, ...], ...]
+    """All tensors below each module, when there are leaves."""
+    viewed: frozenset[int]
+    """Tensors of which forward saves views for backward."""
+    checkpointed: bool
+    swapped: frozenset[int]
+    """Tensors whose partitions live on NVMe, and the buffers between NVMe and the GPU."""
+    swap_buffers: int
+    second: Sequence[int]
+    """Elements of each tensor's secondary partition, if there are any, and the ranks that share them (hpZ)."""
+    near: int
