@@ -141,17 +141,18 @@ def _lines_table(estimate: Estimate) -> Table:
         grid.columns[index].justify = "left"
         grid.columns[index].no_wrap = False
     for entry, phases in estimate.real.gpu.lines():
-        grid.add_row(entry.name, gib(entry.bytes), entry.formula, " ".join(phases))
+        grid.add_row(entry.name, gib(entry.bytes), entry.formula, " ".join(phases).replace("_", "-"))
     return grid
 
 
 def _traffic(estimate: Estimate) -> list[RenderableType]:
     if not estimate.real.traffic:
         return []
-    grid = table(["collective", "when", "calls", "tensors", "sent by one rank"])
+    grid = table(["collective", "when", "ranks", "calls", "tensors", "sent by one rank"])
     for transfer in estimate.real.traffic:
-        when = transfer.when.replace("_", "-")
-        grid.add_row(transfer.collective, when, f"{transfer.calls:,}", gb(transfer.bytes), gb(transfer.wire_bytes))
+        name, when = f"{transfer.collective} {transfer.dtype}", transfer.when.replace("_", "-")
+        amounts = f"{transfer.calls:,}", gb(transfer.bytes), gb(transfer.wire_bytes)
+        grid.add_row(name, when, str(transfer.ranks), *amounts)
     return ["", heading("What each rank takes part in"), grid]
 
 
