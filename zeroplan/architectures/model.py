@@ -11,7 +11,7 @@ from typing import Any
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import execution
 from zeroplan.architectures.leaves import leaf_paths
-from zeroplan.architectures.module import LayerNorm, Module, RMSNorm
+from zeroplan.architectures.module import LayerNorm, Linear, Module, RMSNorm
 from zeroplan.architectures.registry import family
 from zeroplan.specs.model import DEFAULT_LEAVES, Executes, Execution, LeafModules, Model, Shape, Tensor
 
@@ -25,9 +25,13 @@ def model_of(
     """The model that transformers would build from this config; `content`: config.json as it was stated."""
     _config_class, build = family(model_type)
     root = build(config)
-    viewed = {id(p) for _path, module in root.named_modules() if module.saves_views for p in module.parameters.values()}
+    owners = [(module, id(p)) for _path, module in root.named_modules() for p in module.parameters.values()]
+    viewed = {parameter for module, parameter in owners if module.saves_views}
+    linear = {parameter for module, parameter in owners if module.transformers_class == Linear.transformers_class}
     uses = Counter(id(p) for _path, module in root.named_modules() for p in module.parameters.values())
-    tensors = tuple(Tensor(path, p.shape, p.elements, id(p) in viewed) for path, p in root.named_parameters())
+    tensors = tuple(
+        Tensor(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in root.named_parameters()
+    )
     return Model(
         name=name, family=model_type, tensors=tensors, parameters=sum(t.elements for t in tensors),
         shape=shape_of(config, root), execution=executes(root, model_type),

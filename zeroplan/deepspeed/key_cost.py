@@ -25,7 +25,7 @@ PERSISTENCE = (0, 1_000_000, 1_000_000_000)
 
 UNCOUNTED = frozenset({
     "zero_quantized_nontrainable_weights",
-    "memory_efficient_linear", "save_muon_momentum_buffer_in_memory", "super_offload",
+    "save_muon_momentum_buffer_in_memory", "super_offload",
     "pipeline_loading_checkpoint", "stage3_gather_16bit_weights_on_model_save",
     "stage3_gather_fp16_weights_on_model_save", "pipeline_read", "pipeline_write",
 })  # fmt: skip

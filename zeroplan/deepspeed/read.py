@@ -40,6 +40,7 @@ ZERO_FIELDS = {
     "reduce_scatter": "reduce_scatter",
     "round_robin_gradients": "round_robin_gradients",
     "zero_hpz_partition_size": "hpz_partition_size",
+    "memory_efficient_linear": "memory_efficient_linear",
     "zero_quantized_weights": "quantized_weights",
     "zero_quantized_gradients": "quantized_gradients",
     "parameter_alignment": "parameter_alignment",
@@ -94,6 +95,7 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields |= _stated(config, "", TOP_FIELDS, place)
     fields |= _accumulation(config, place)
     fields |= _aio(config, place)
+    fields |= _autocast(facts)
     fields |= _stated(config.get("bf16") or {}, "bf16", {"check_grad_overflow": "check_grad_overflow"}, place)
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
@@ -128,6 +130,13 @@ def _accumulation(config: dict[str, Any], place: str) -> dict[str, str]:
     names = {"grad_accum_dtype": "grad_accum_dtype", "buffer_dtype": "buffer_dtype"}
     stated = _stated(config.get("data_types") or {}, "data_types", names, place)
     return {name: DTYPES[dtype] for name, dtype in stated.items()}
+
+
+def _autocast(facts: Facts) -> dict[str, str]:
+    """torch_autocast over fp32 weights; over 16-bit ones linear layers travel in the weights' own dtype."""
+    dtype = facts.stated_dtype("torch_autocast.dtype")
+    on = facts.stated("torch_autocast.enabled") is True and facts.dtype == "fp32"
+    return {"autocast": dtype} if dtype in ("bf16", "fp16") and on else {}
 
 
 def trainer_fills(hidden: int, stage: int) -> dict[str, int]:

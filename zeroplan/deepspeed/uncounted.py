@@ -7,7 +7,7 @@ from zeroplan.deepspeed.values import AUTO
 
 ZERO = "zero_optimization"
 SWITCHES = (
-    f"{ZERO}.offload_optimizer.super_offload", "torch_autocast.enabled", "compile.deepcompile", "hybrid_engine.enabled",
+    f"{ZERO}.offload_optimizer.super_offload", "compile.deepcompile", "hybrid_engine.enabled",
     "expert_parallel.enabled", "data_efficiency.data_routing.enabled", "weight_quantization.enabled",
     "activation_checkpointing.partition_activations", "activation_checkpointing.cpu_checkpointing",
 )  # fmt: skip
@@ -22,8 +22,13 @@ def uncounted(facts: Facts) -> tuple[str, ...]:
     found += [path for path in DEGREES if _number(facts.stated(path)) > 1]
     if facts.stated(f"{ZERO}.zenflow") is not None:
         found.append(f"{ZERO}.zenflow")
-    if facts.stage == 3 and facts.stated(f"{ZERO}.memory_efficient_linear") is False:
-        found.append(f"{ZERO}.memory_efficient_linear")
+    autocast = facts.section("torch_autocast")
+    if autocast.get("enabled") is True:
+        safe = autocast.get("lower_precision_safe_modules")
+        if safe is not None and safe != ["torch.nn.Linear"]:
+            found.append("torch_autocast.lower_precision_safe_modules")
+        if facts.stated_dtype("torch_autocast.dtype") not in ("bf16", "fp16"):
+            found.append("torch_autocast without a 16-bit dtype")
     if facts.stated("data_types.keep_in_fp32_modules") not in (None, [], AUTO):
         found.append("data_types.keep_in_fp32_modules")
     return tuple(found)

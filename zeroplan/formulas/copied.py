@@ -79,6 +79,13 @@ def norms(tensors: int, w: int) -> int:
     return w * tensors
 
 
+def zero_norms(tensors: int, w: int) -> int:
+    """w·t -- a zero, made on the host, for each group of which this rank has nothing but padding [DeepSpeed
+    runtime/zero/stage_1_and_2.py:get_grad_norm_direct].
+    """
+    return w * tensors
+
+
 def overflow_flag(tensors: int, w: int) -> int:
     """w·t -- fp16's overflow flag, which the ranks then agree on [DeepSpeed runtime/zero/stage3.py:has_overflow]."""
     return w * tensors

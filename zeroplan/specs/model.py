@@ -13,6 +13,8 @@ class Tensor(NamedTuple):
     elements: int
     viewed: bool = False
     """Forward saves views of it for backward, which keep it alive after stage 3 has released it."""
+    linear: bool = False
+    """A parameter of a torch.nn.Linear, by one of its owners if it is tied."""
 
 
 class Visit(NamedTuple):

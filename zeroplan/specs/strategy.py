@@ -76,6 +76,9 @@ class Strategy(NamedTuple):
     parameter_groups: int = 1
     """1, 2 (decay and no decay, as the Trainer makes them), or k (tensor i in group i mod k)."""
     hpz_partition_size: int = 1
+    memory_efficient_linear: bool = True
+    autocast: str | None = None
+    """torch_autocast over fp32 weights: parameters of linear layers travel in this dtype (bf16, fp16)."""
     quantized_weights: bool = False
     """zero_quantized_weights (qwZ): gathers carry 8-bit codes; quantized_gradients (qgZ): reductions 4-bit ones."""
     quantized_gradients: bool = False
@@ -101,6 +104,8 @@ class Strategy(NamedTuple):
         """What DeepSpeed does, or holds for a while, that no formula here counts."""
         quantizes = self.stage == 3 and (self.quantized_weights or self.quantized_gradients)
         found = ["what quantizing gathers or gradients needs in memory"] if quantizes else []
+        if self.autocast:
+            found.append("activations under torch_autocast, which are counted as in fp32")
         if self.optimizer == "muon":
             found.append("Muon's two parameter groups, and its whole matrices")
         return (*self.uncounted, *found)
@@ -150,8 +155,15 @@ class Strategy(NamedTuple):
         return self.element_bytes == 2 and self.accumulation == "float32"
 
     @property
+    def low(self) -> str | None:
+        """What linear layers travel in under autocast; stage 0 knows nothing of it."""
+        return {"bf16": "bfloat16", "fp16": "float16"}[self.autocast] if self.autocast and self.stage else None
+
+    @property
     def communication(self) -> str:
-        """Gradients travel in this dtype."""
+        """Gradients travel in this dtype; under autocast, those of linear layers in another."""
+        if self.autocast:
+            return self.dtype
         return {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}.get(
             self.communication_dtype or "", self.dtype
         )

@@ -57,6 +57,9 @@ class Setting:
             from deepspeed.runtime.zero import linear
 
             linear.get_accelerator = lambda: host  # asked for autocast's state alone, which `meta` does not have
+            sys.modules["deepspeed.runtime.engine"].autocast_if_enabled = (  # type: ignore[attr-defined]
+                lambda _engine: contextlib.nullcontext()
+            )
         elif self.cuda:
             from zeroplan.verify.accelerator import replace_builders
 

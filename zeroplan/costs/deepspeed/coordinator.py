@@ -40,6 +40,8 @@ class Coordinator:
         """Elements of each gathered tensor's own storage."""
         self.buffers: list[tuple[set[int], int]] = []
         """Receive buffers of coalesced gathers: members not consumed yet (all-reduced: not released), elements."""
+        self.joined_low: set[int] = set()
+        """Tensors in flight in another dtype, whose pieces are joined first."""
         self.kept: dict[int, int] = {}
         """Elements of released tensors whose storage autograd keeps until their module's backward."""
         self.swapper = Swapper(settings.swapped, settings.swap_buffers)
@@ -147,33 +149,52 @@ class Coordinator:
             self.swapper.release(index)
 
     def _call(self, tensors: set[int], backward: bool, ranks: int) -> None:
-        elements = sum([round_up(self.sizes[index], self.ranks) for index in tensors])
-        if len(tensors) == 1 or self.ranks == 1:
+        """One collective, or one for each dtype; they are waited for and kept together."""
+        alone, elements, copied = len(tensors) == 1, 0, 0
+        joined = self.settings.all_reduce and not alone and ranks == self.ranks
+        low = tensors & self.settings.low if not joined else set()
+        for members in (low, tensors - low):
+            if not members:
+                continue
+            full = sum([round_up(self.sizes[index], self.ranks) for index in members])
+            self.events.append(Gather(tuple(sorted(members)), full, backward, ranks, members is low))
+            held = (full + 1) // 2 if members is low else full  # half the bytes, until they are converted
+            elements += held
+            if self.settings.from_host and self.ranks > 1 and not joined:
+                copied += full // ranks
+            if members is low:
+                copied += held // ranks
+        if (alone and not low) or self.ranks == 1:
             for index in tensors:  # received in place
                 self.storage[index] = round_up(self.sizes[index], self.ranks)
         else:
             self.buffers.append((set(tensors), elements))
+            self.joined_low |= low if not alone else set()
         self.held += elements
-        copied, joined = 0, self.settings.all_reduce and len(tensors) > 1 and ranks == self.ranks
-        if self.settings.from_host and self.ranks > 1 and not joined:
-            copied = sum(round_up(self.sizes[index], self.ranks) for index in tensors) // ranks
         self.most = max(self.most, self.held + self.copied + copied)
         self.count += sum([self.sizes[index] for index in tensors])
         self.flying |= tensors
-        self.events.append(Gather(tuple(sorted(tensors)), elements, backward, ranks))
 
     def _consume(self, tensors: set[int]) -> None:
-        """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for."""
+        """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for.
+
+        DeepSpeed waits in the order of a set of addresses; where two gathers end here, this is the most it may hold.
+        """
         waited = tensors & self.flying
         if not waited:
             return
         for members, _elements in self.buffers:
             if members & waited:
-                for index in members & self.flying:
+                found = members & self.flying
+                low = found & self.joined_low
+                for index in (*sorted(low), *(found - low)):
                     if index not in self.storage and not self.settings.all_reduce:
                         self.storage[index] = self.sizes[index]
                         self.held += self.sizes[index]
+                        if index in low:  # its pieces are joined before it is converted
+                            self.most = max(self.most, self.held + self.copied + self.sizes[index] // 2)
                     self.available.add(index)
+                self.joined_low -= low
         self.most = max(self.most, self.held + self.copied)
         self.available |= waited
         self.flying -= waited

@@ -39,13 +39,22 @@ def copies(job: Job) -> tuple[Copied, ...]:
     """Everything but what is empty."""
     strategy = job.strategy
     if not (strategy.offload_optimizer or strategy.offload_param):
-        return ()
-    found = _stage_3(job) if strategy.stage == 3 else _stages_1_2(job)
+        found = _zeros(job) if strategy.stage in (1, 2) else iter(())
+    else:
+        found = _stage_3(job) if strategy.stage == 3 else _stages_1_2(job)
     return tuple(entry for entry in found if entry.line.bytes)
 
 
 def _copied(source: str, target: str, name: str, rule: Rule, dtype: str, **symbols: int) -> Copied:
     return Copied(source, target, line(name, rule, dtype, **symbols))
+
+
+def _zeros(job: Job) -> Iterator[Copied]:
+    """A rank whose partition of a group is padding alone has no gradient there, and takes a zero for its norm."""
+    reached = {piece.group for piece in own_pieces(job).values()}
+    empty = len(flat_groups(job)) - len(reached)
+    if job.strategy.compute_grad_norm and not job.strategy.runs_bf16_optimizer:
+        yield _copied(HOST, GPU, "norms", copied.zero_norms, "float32", tensors=empty, w=4)
 
 
 def _stages_1_2(job: Job) -> Iterator[Copied]:

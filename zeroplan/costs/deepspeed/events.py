@@ -14,6 +14,8 @@ class Gather(NamedTuple):
     elements: int
     backward: bool
     ranks: int
+    low: bool
+    """Of linear layers under autocast, in its dtype."""
 
 
 class Read(NamedTuple):

@@ -19,7 +19,7 @@ from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Visit
+from zeroplan.specs.model import Tensor, Visit
 from zeroplan.specs.strategy import Strategy
 
 
@@ -29,7 +29,7 @@ def _decides(strategy: Strategy) -> Hashable:
         strategy.param_persistence_threshold, strategy.model_persistence_threshold, strategy.leaves,
         strategy.checkpointing == "full", strategy.attention == "eager", _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential, strategy.sub_group_size,
-        strategy.parameter_groups, strategy.hpz_partition_size,
+        strategy.parameter_groups, strategy.hpz_partition_size, strategy.low, strategy.memory_efficient_linear,
     )  # fmt: skip
 
 
@@ -81,10 +81,20 @@ def _settings(job: Job) -> Settings:
         1 if strategy.allgather_sequential else strategy.prefetch_bucket_size, strategy.max_live_parameters,
         strategy.max_reuse_distance, _micro_steps_that_differ(strategy), strategy.offload_param is not None,
         strategy.all_reduce_for_fetch, strategy.allgather_sequential, order.leaves, order.subtrees,
-        frozenset(index for index, tensor in enumerate(job.model.tensors) if tensor.viewed),
+        frozenset(index for index, tensor in enumerate(job.model.tensors) if _is_viewed(tensor, strategy)),
         strategy.checkpointing == "full", frozenset(swapped_parameters(job)), parameter_buffers(job),
-        secondary_sizes(job), secondary_ranks(job),
+        _low(job), secondary_sizes(job), secondary_ranks(job),
     )  # fmt: skip
+
+
+def _is_viewed(tensor: Tensor, strategy: Strategy) -> bool:
+    """Torch's own linear saves its weight transposed; DeepSpeed's, memory_efficient_linear, the weight itself."""
+    return tensor.viewed or (tensor.linear and len(tensor.shape) > 1 and not strategy.memory_efficient_linear)
+
+
+def _low(job: Job) -> frozenset[int]:
+    linear = (index for index, tensor in enumerate(job.model.tensors) if tensor.linear)
+    return frozenset(linear if job.strategy.low else ())
 
 
 class Buffers(NamedTuple):
@@ -156,7 +166,8 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: tuple[Eve
             continue
         own = sum([round_up(sizes[index], job.ranks) for index in visit.tensors])
         now += own if visit.enters else -own
-        most = max(most, now + own * (len(visit.tensors) > 1) + own * settings.from_host)
+        joined = len(visit.tensors) > 1 or bool(settings.low)
+        most = max(most, now + own * joined + own * settings.from_host)
     if not settings.checkpointed:
         most += sum(round_up(sizes[index], job.ranks) for index in settings.viewed)
     phases = ([e.most for e in steady if isinstance(e, Held) and e.backward == phase] for phase in (False, True))

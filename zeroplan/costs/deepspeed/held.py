@@ -43,6 +43,9 @@ def numbers(job: Job, dtypes: dict[str, int]) -> list[Line]:
         for dtype, count in dtypes.items()
         if count
     ]
+    if job.strategy.autocast == "fp16":
+        scaler = [line("norm and flags", states.scalars, dtype, tensors=1, w=4) for dtype in ("float32", "int32")]
+        found += scaler  # torch.amp.GradScaler's scale, and how long it has grown
     if runs_fused(job) and job.strategy.optimizer != "lamb":
         found.append(line("fused optimizer's flag", states.scalars, "int32", tensors=1, w=4))
     return found

@@ -120,6 +120,13 @@ def secondary_sizes(job: Job) -> list[int]:
     return [round_up(size, job.ranks) // shared for size in tensor_sizes(job)] if shared else []
 
 
+@once(lambda strategy: (strategy.low, strategy.communication))
+def communication_dtypes(job: Job) -> list[str]:
+    """The dtype in which each tensor's gradient travels."""
+    low, other = job.strategy.low, job.strategy.communication
+    return [low if low and tensor.linear else other for tensor in job.model.tensors]
+
+
 @once(no_part)
 def tensor_sizes(job: Job) -> list[int]:
     return [tensor.elements for tensor in job.model.tensors]

@@ -15,7 +15,7 @@ from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive, Copy
 from zeroplan.costs.deepspeed.events import Event, Held
 from zeroplan.costs.deepspeed.fetch import micro_steps
-from zeroplan.costs.deepspeed.layout import group_members, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.layout import communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
@@ -33,8 +33,10 @@ class Partitioning:
     def __init__(self, job: Job) -> None:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
         self.alive = Alive()
-        self.bucket: list[int] = []
-        self.filled = 0
+        self.dtypes = communication_dtypes(job)
+        self.buckets: dict[str, list[int]] = {dtype: [] for dtype in sorted(set(self.dtypes))}
+        """One for each dtype that gradients travel in."""
+        self.filled = dict.fromkeys(self.buckets, 0)
         self.apart: set[int] = set()
         """Gradients in storage of their own: not ready for their bucket yet, or without room in it."""
         self.swapped, self.left_on_gpu = frozenset(swapped_tensors(job)), kept_on_gpu(job)
@@ -47,7 +49,7 @@ class Partitioning:
     def run(self, events: Sequence[Event]) -> None:
         """One micro-step's backward; a gradient is ready between its module's entry and the next event."""
         execution = self.job.execution
-        queue = deque(execution.gradients_stage_3)
+        queue = deque(execution.gradients_stage_3 if self.strategy.memory_efficient_linear else execution.gradients)
         entered: set[int] = set()
         leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
         ready = forward_of(events)[-1]
@@ -67,7 +69,8 @@ class Partitioning:
                 entered.update(visit.tensors)
         for index in queue:
             self._ready(index, waits=False)
-        self._flush()
+        for dtype in self.buckets:
+            self._flush(dtype)
         self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
 
     def _gather(self, event: Held) -> None:
@@ -95,60 +98,57 @@ class Partitioning:
             self._add(index)
 
     def _add(self, index: int) -> None:
-        size, limit = self.sizes[index], self.strategy.reduce_bucket_size
-        if self.filled and self.filled + size > limit:
-            self._flush()
-        if self.strategy.contiguous_gradients and self.filled + size <= limit:
+        size, limit, dtype = self.sizes[index], self.strategy.reduce_bucket_size, self.dtypes[index]
+        if self.filled[dtype] and self.filled[dtype] + size > limit:
+            self._flush(dtype)
+        if self.strategy.contiguous_gradients and self.filled[dtype] + size <= limit:
             self._drop(index)
-        self.bucket.append(index)
-        self.filled += size
+        self.buckets[dtype].append(index)
+        self.filled[dtype] += size
 
     def _drop(self, index: int) -> None:
         if index in self.apart:
             self.apart.discard(index)
             self.alive.free(gathered.gradients, self.strategy.dtype, self.sizes[index])
 
-    def _flush(self) -> None:
+    def _flush(self, dtype: str) -> None:
         """Reduce the bucket and add this rank's partitions to its gradient partitions."""
-        if not self.bucket:
+        bucket, filled = self.buckets[dtype], self.filled[dtype]
+        if not bucket:
             return
-        whole = self.strategy.contiguous_gradients and self.filled <= self.strategy.reduce_bucket_size
+        whole = self.strategy.contiguous_gradients and filled <= self.strategy.reduce_bucket_size
         if whole and not self.strategy.scatters:
-            self._all_reduce()
+            self._all_reduce(bucket, dtype, filled)
         else:
-            self._reduce_scatter()
-        for index in self.bucket:
+            self._reduce_scatter(bucket, dtype)
+        for index in bucket:
             self._drop(index)
-        self.bucket, self.filled = [], 0
+        self.buckets[dtype], self.filled[dtype] = [], 0
 
-    def _all_reduce(self) -> None:
+    def _all_reduce(self, bucket: list[int], sent: str, filled: int) -> None:
         """The buffer is averaged into a copy, converted, and partitions that need padding are copied once more."""
-        self.sent.append(Part("all_reduce", self.filled, self.strategy.communication, self.job.ranks))
-        sent, kept = self.strategy.communication, self.strategy.accumulation
-        average: list[Copy] = [(gathered.averaged_bucket, sent, self.filled)] if self.job.ranks > 1 else []
+        self.sent.append(Part("all_reduce", filled, sent, self.job.ranks))
+        kept = self.strategy.accumulation
+        average: list[Copy] = [(gathered.averaged_bucket, sent, filled)] if self.job.ranks > 1 else []
         partitions = average
         if sent != kept:
-            partitions = [(gathered.averaged_bucket, kept, self.filled)]
+            partitions = [(gathered.averaged_bucket, kept, filled)]
             self.alive.briefly(*average, *partitions)
-        padded = sum(
-            ceil_div(self.sizes[index], self.job.ranks) for index in self.bucket if self._short(index)
-        )  # fmt: skip
+        padded = sum(ceil_div(self.sizes[index], self.job.ranks) for index in bucket if self._short(index))
         with self.alive.while_needed(*partitions, (gathered.padded_partitions, kept, padded)):
-            self._partition(pads=True)
+            self._partition(bucket, pads=True)
 
-    def _reduce_scatter(self) -> None:
+    def _reduce_scatter(self, bucket: list[int], sent: str) -> None:
         """The partitions of each rank are laid side by side; one tensor that divides evenly is used as it is."""
-        sent, kept, ranks = self.strategy.communication, self.strategy.accumulation, self.job.ranks
-        self.bucket.sort()
-        sizes = [self.sizes[index] for index in self.bucket]
+        kept, ranks = self.strategy.accumulation, self.job.ranks
+        bucket.sort()
+        sizes = [self.sizes[index] for index in bucket]
         padded = sum(round_up(size, ranks) for size in sizes)
         if quantizes_gradients(self.job):
-            self.sent += chain.from_iterable(reduced(self.job, index) for index in self.bucket)
+            self.sent += chain.from_iterable(reduced(self.job, index) for index in bucket)
         else:
             self.sent.append(Part("reduce_scatter", padded, sent, ranks))
-        converted = (
-            sum(self.sizes[index] for index in self.apart & set(self.bucket)) if sent != self.strategy.dtype else 0
-        )
+        converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.strategy.dtype else 0
         copies: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
         if len(sizes) > 1 or sizes[0] % ranks:
             copies.append((gathered.interleaved_bucket, sent, padded))
@@ -159,14 +159,14 @@ class Partitioning:
             self.alive.briefly(*copies, converted_partitions)
             copies = [converted_partitions]
         with self.alive.while_needed(*copies):
-            self._partition(pads=False)
+            self._partition(bucket, pads=False)
 
     def _short(self, index: int) -> bool:
         """Whether the rank's partition of a tensor reaches beyond its end."""
         share = ceil_div(self.sizes[index], self.job.ranks)
         return (rank_of(self.job) + 1) * share > self.sizes[index]
 
-    def _partition(self, *, pads: bool) -> None:
+    def _partition(self, bucket: list[int], *, pads: bool) -> None:
         """Offloaded, each partition comes back from the host, to be added to, normed and sent to the optimizer.
 
         One that reaches beyond its tensor's end was padded by an all-reduce's path, and is shorter after a scatter.
@@ -175,7 +175,7 @@ class Partitioning:
         if not strategy.offload_optimizer:
             return
         written: list[Copy] = []
-        for index in self.bucket:
+        for index in bucket:
             share = ceil_div(self.sizes[index], self.job.ranks)
             left = self.sizes[index] - rank_of(self.job) * share
             if left <= 0:

@@ -8,7 +8,7 @@ independent_gradient_partition_epilogue. What is held between steps is not in it
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, tensor_sizes
+from zeroplan.costs.deepspeed.layout import communication_dtypes, flat_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.reduction import collectives
 from zeroplan.formulas import moments
 from zeroplan.specs.job import Job
@@ -25,8 +25,10 @@ class Reducing:
         self.alive = Alive()
         self.born: dict[int, str] = {}
         """Gradients in storage of their own, and its dtype."""
-        self.bucket: list[int] = []
-        self.filled = 0
+        self.sent = communication_dtypes(job)
+        self.buckets: dict[str, list[int]] = {dtype: [] for dtype in sorted(set(self.sent))}
+        """One for each dtype that gradients travel in."""
+        self.filled = dict.fromkeys(self.buckets, 0)
         self.buffers = 0
         self.flushes = 0
         self.partitions: set[int] = set()
@@ -52,7 +54,8 @@ class Reducing:
                 for layout in self.groups:
                     for index in layout.order:
                         self._reduce(index, boundary)
-            self._flush(boundary)
+            for dtype in self.buckets:
+                self._flush(dtype, boundary)
             self._end(kept_before, boundary)
 
     @property
@@ -74,7 +77,7 @@ class Reducing:
         if not accumulated or self._converts:
             alive.make(moments.gradients, dtype, size)
         if self.strategy.contiguous and not self.buffers:
-            self.buffers = (2 if self.strategy.overlaps else 1) * self.strategy.reduce_bucket_size
+            self.buffers = (2 if self.strategy.overlaps else 1) * self.strategy.reduce_bucket_size * len(self.buckets)
             alive.make(moments.reduce_bucket, self.gradient_dtype, self.buffers)
         if self._converts:
             alive.make(moments.gradients, self.gradient_dtype, size)
@@ -89,23 +92,23 @@ class Reducing:
             self.alive.free(moments.gradients, dtype, self.sizes[index])
 
     def _reduce(self, index: int, boundary: bool) -> None:
-        size, limit = self.sizes[index], self.strategy.reduce_bucket_size
-        if self.filled + size > limit:
-            self._flush(boundary)
+        size, limit, dtype = self.sizes[index], self.strategy.reduce_bucket_size, self.sent[index]
+        if self.filled[dtype] + size > limit:
+            self._flush(dtype, boundary)
         if self.strategy.contiguous and size <= limit:
             self.drop(index)
         elif self.strategy.contiguous and self.strategy.offload_optimizer:
             self.alive.briefly((moments.clone_of_a_large_gradient, self.gradient_dtype, size))
-        self.bucket.append(index)
-        self.filled += size
+        self.buckets[dtype].append(index)
+        self.filled[dtype] += size
 
-    def _flush(self, boundary: bool) -> None:
+    def _flush(self, dtype: str, boundary: bool) -> None:
         """Reduce what the bucket holds, then keep or free each of its gradients."""
-        if not self.bucket:
+        if not self.buckets[dtype]:
             return
-        bucket, self.bucket, self.filled = self.bucket, [], 0
+        bucket, self.buckets[dtype], self.filled[dtype] = self.buckets[dtype], [], 0
         self.flushes += 1
-        self._average(bucket)
+        self._average(bucket, dtype)
         for index in bucket:
             own = index in self.own
             if own and self.strategy.contiguous:
@@ -116,7 +119,7 @@ class Reducing:
                 else:
                     self.drop(index)
 
-    def _average(self, bucket: list[int]) -> None:
+    def _average(self, bucket: list[int], dtype: str) -> None:
         """Copies made for the collectives of one bucket, one collective after the other."""
         strategy, made = self.strategy, self.gradient_dtype
         if self.strategy.keeps_fp32_partition:
@@ -127,7 +130,7 @@ class Reducing:
             if strategy.overlaps:
                 self._free_waiting()
             joined = [(moments.joined_slices, made, collective.elements)] if collective.pieces > 1 else []
-            sent, dtype = joined, strategy.communication
+            sent = joined
             if dtype != made:
                 sent = [(moments.copy_in_communication_dtype, dtype, collective.elements)]
                 self.alive.briefly(*joined, *sent)

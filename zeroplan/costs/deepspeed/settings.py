@@ -31,6 +31,8 @@ class Settings(NamedTuple):
     swapped: frozenset[int]
     """Tensors whose partitions live on NVMe, and the buffers between NVMe and the GPU."""
     swap_buffers: int
+    low: frozenset[int]
+    """Tensors that travel in half as many bytes (autocast)."""
     second: Sequence[int]
     """Elements of each tensor's secondary partition, if there are any, and the ranks that share them (hpZ)."""
     near: int

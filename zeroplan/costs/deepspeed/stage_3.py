@@ -21,6 +21,7 @@ from zeroplan.costs.deepspeed.held import (
 )
 from zeroplan.costs.deepspeed.layout import (
     below_ratio,
+    communication_dtypes,
     persistent_tensors,
     secondary_sizes,
     shard_elements,
@@ -52,8 +53,9 @@ def held(job: Job) -> list[Line]:
         lines.append(line("gradients", states.shard_gradients, strategy.accumulation, shards=shards, g=g))
     lines += _optimizer(job)
     if strategy.contiguous_gradients:
-        bucket, dtype = strategy.reduce_bucket_size, strategy.communication
-        lines.append(line("reduce bucket", buffers.reduce_bucket, dtype, bucket=bucket, w=DTYPE_BYTES[dtype], copies=1))
+        for dtype in sorted(set(communication_dtypes(job))):
+            size = {"bucket": strategy.reduce_bucket_size, "w": DTYPE_BYTES[dtype], "copies": 1}
+            lines.append(line("reduce bucket", buffers.reduce_bucket, dtype, **size))
     if persistent := persistent_elements(job):
         lines.append(line(PERSISTENT, states.persistent_parameters, strategy.dtype, persistent=persistent, w=w))
     norms = {} if strategy.offload_optimizer else {"float64": 1, "bool": 1}
@@ -103,7 +105,8 @@ def _first_step(job: Job) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
     for events in found.early:
         if most(events, backward=False) > most(found.later, backward=False) + resident:
             forward = max(forward, _at_most(job, forward_of(events)), key=total)
-        if most(events, backward=True) > most(found.later, backward=True) + resident:
+        copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
+        if copied or most(events, backward=True) > most(found.later, backward=True) + resident:
             backward = max(backward, partitioned(job, events).alive.peak_lines(), key=total)
     return forward, backward
 

@@ -11,6 +11,7 @@ from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import (
     Group,
+    communication_dtypes,
     flat_groups,
     persistent_tensors,
     secondary_ranks,
@@ -78,19 +79,19 @@ def _stages_1_2(job: Job) -> list[Transfer]:
     strategy, groups = job.strategy, flat_groups(job)
     if strategy.runs_bf16_optimizer:
         return _bf16_optimizer(job, groups)
+    sent, sizes = communication_dtypes(job), tensor_sizes(job)
     calls = [
-        collective
-        for bucket in buckets(gradient_order(job), tensor_sizes(job), strategy.reduce_bucket_size)
+        (dtype, collective)
+        for dtype in sorted(set(sent))
+        for bucket in buckets(
+            (index for index in gradient_order(job) if sent[index] == dtype), sizes, strategy.reduce_bucket_size
+        )
         for collective in collectives(job, bucket.tensors)
     ]
     when = MICRO_STEP if strategy.stage == 2 else STEP
     checks = strategy.precision == "fp16" or (strategy.dtype == "bfloat16" and strategy.check_grad_overflow)
-    found = []
-    for kind in ("all_reduce", "reduce"):
-        sizes = [call.elements for call in calls if call.kind == kind]
-        found += _moved(job, when, kind, strategy.communication, sizes)
     return [
-        *found,
+        *_parts(job, when, [Part(call.kind, call.elements, dtype, job.ranks) for dtype, call in calls]),
         *_numbers(job, STEP, "uint8", int(checks)),
         *_numbers(job, STEP, "float32", len(groups) if strategy.compute_grad_norm else 0),
         *_moved(job, STEP, "all_gather", strategy.dtype, [layout.flat for layout in groups]),
@@ -130,7 +131,8 @@ def _gathered(job: Job, gather: Gather) -> list[Part]:
     if strategy.quantized_weights:
         return list(quantizing.gathered(gather))
     joined = strategy.all_reduce_for_fetch and len(gather.tensors) > 1 and gather.ranks == job.ranks
-    return [Part("all_reduce" if joined else "all_gather", gather.elements, strategy.dtype, gather.ranks)]
+    dtype = strategy.low if gather.low and strategy.low else strategy.dtype
+    return [Part("all_reduce" if joined else "all_gather", gather.elements, dtype, gather.ranks)]
 
 
 def _parts(job: Job, when: str, parts: list[Part]) -> list[Transfer]:
