@@ -18,6 +18,7 @@ from zeroplan.costs.deepspeed.layout import (
     own_pieces,
     secondary_sizes,
     shard_elements,
+    sub_groups,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.swapping import (
@@ -93,8 +94,8 @@ def nvme(job: Job) -> Tier:
 def stages_1_2(job: Job) -> Iterator[Block]:
     """Optimizer offload: master weights, their gradients and staging page-locked, states not."""
     strategy, offload = job.strategy, job.strategy.offload_optimizer
+    yield from _step_counters(job, len(flat_groups(job)) if offload is None or strategy.torch_adam else 0)
     if offload is None:
-        yield from _step_counters(job, len(flat_groups(job)))
         return
     pin = TORCH if offload.pin_memory else PAGEABLE
     shares = [layout.partition for layout in flat_groups(job)]
@@ -151,7 +152,7 @@ def stage_3(job: Job) -> Iterator[Block]:
         yield Block("overflow flag", "bool", (1,))
         if offload.device == "nvme":
             yield Block("optimizer swap buffers", master, swap_buffers(job), EXACT)
-    yield from _step_counters(job, by_torch)
+    yield from _step_counters(job, len(sub_groups(job)) if strategy.torch_adam else by_torch)
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         shards = [sum(ceil_div(tensor_sizes(job)[i], job.ranks) for i in members) for members in group_members(job)]
         yield Block("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)

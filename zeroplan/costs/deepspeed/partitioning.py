@@ -19,6 +19,7 @@ from zeroplan.costs.deepspeed.layout import communication_dtypes, group_members,
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
+from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Visit
@@ -49,6 +50,7 @@ class Partitioning:
     def run(self, events: Sequence[Event]) -> None:
         """One micro-step's backward; a gradient is ready between its module's entry and the next event."""
         execution = self.job.execution
+        self._check_leaves()
         queue = deque(execution.gradients_stage_3 if self.strategy.memory_efficient_linear else execution.gradients)
         entered: set[int] = set()
         leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
@@ -72,6 +74,17 @@ class Partitioning:
         for dtype in self.buckets:
             self._flush(dtype)
         self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
+
+    def _check_leaves(self) -> None:
+        """Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end."""
+        execution = self.job.execution
+        left = {visit.module for visit in execution.backward if visit.backward and not visit.enters}
+        if stuck := execution.leaves - left:
+            name = execution.modules[min(stuck)] or "the model"
+            raise ContradictionError(
+                f"leaf_module: {name} as a leaf takes token ids, through which no gradient goes back, and DeepSpeed "
+                "never reduces its gradients; write a smaller stage3_module_granularity_threshold, or another leaf_module"
+            )
 
     def _gather(self, event: Held) -> None:
         """Parameters gathered after an event, and at most inside it."""
