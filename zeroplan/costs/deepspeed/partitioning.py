@@ -83,7 +83,8 @@ class Partitioning:
             name = execution.modules[min(stuck)] or "the model"
             raise ContradictionError(
                 f"leaf_module: {name} as a leaf takes token ids, through which no gradient goes back, and DeepSpeed "
-                "never reduces its gradients; write a smaller stage3_module_granularity_threshold, or another leaf_module"
+                "never reduces its gradients; "
+                "write a smaller stage3_module_granularity_threshold, or another leaf_module"
             )
 
     def _gather(self, event: Held) -> None:
