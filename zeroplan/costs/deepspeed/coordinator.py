@@ -28,6 +28,7 @@ class Coordinator:
     ) -> None:
         self.sizes, self.settings = sizes, settings
         self.persistent, self.ranks = settings.persistent, settings.ranks
+        self.padded = [round_up(size, settings.ranks) for size in sizes]
         self.visits = [*((visit, False) for visit in forward), *((visit, True) for visit in backward)]
         self.gathering = [(visit, backward) for visit, backward in self.visits if visit.tensors]
         visited = [visit for visit, _backward in self.visits if visit.enters]
@@ -156,7 +157,7 @@ class Coordinator:
         for members in (low, tensors - low):
             if not members:
                 continue
-            full = sum([round_up(self.sizes[index], self.ranks) for index in members])
+            full = sum([self.padded[index] for index in members])
             self.events.append(Gather(tuple(sorted(members)), full, backward, ranks, members is low))
             held = (full + 1) // 2 if members is low else full  # half the bytes, until they are converted
             elements += held
@@ -166,7 +167,7 @@ class Coordinator:
                 copied += held // ranks
         if (alone and not low) or self.ranks == 1:
             for index in tensors:  # received in place
-                self.storage[index] = round_up(self.sizes[index], self.ranks)
+                self.storage[index] = self.padded[index]
         else:
             self.buffers.append((set(tensors), elements))
             self.joined_low |= low if not alone else set()

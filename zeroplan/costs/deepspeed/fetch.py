@@ -160,15 +160,18 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: tuple[Eve
 
     Nothing is prefetched or kept for reuse: what is gathered belongs to the modules at work, and to autograd's views.
     """
-    sizes, most, now = tensor_sizes(job), 0, 0
+    padded, most, now = [round_up(size, job.ranks) for size in tensor_sizes(job)], 0, 0
     for visit in (*job.execution.forward, *_backward(job)):
         if not visit.tensors:
             continue
-        own = sum([round_up(sizes[index], job.ranks) for index in visit.tensors])
-        now += own if visit.enters else -own
-        joined = len(visit.tensors) > 1 or bool(settings.low)
-        most = max(most, now + own * joined + own * settings.from_host)
+        own = sum([padded[index] for index in visit.tensors])
+        if not visit.enters:
+            now -= own
+            continue
+        now += own
+        beside = own * ((len(visit.tensors) > 1 or bool(settings.low)) + settings.from_host)
+        most = max(most, now + beside)
     if not settings.checkpointed:
-        most += sum(round_up(sizes[index], job.ranks) for index in settings.viewed)
+        most += sum(padded[index] for index in settings.viewed)
     phases = ([e.most for e in steady if isinstance(e, Held) and e.backward == phase] for phase in (False, True))
     return not settings.second and most <= min(max(phase) for phase in phases)

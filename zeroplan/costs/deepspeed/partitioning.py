@@ -33,6 +33,7 @@ class Partitioning:
 
     def __init__(self, job: Job) -> None:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
+        self.dtype = job.strategy.dtype
         self.alive = Alive()
         self.dtypes = communication_dtypes(job)
         self.buckets: dict[str, list[int]] = {dtype: [] for dtype in sorted(set(self.dtypes))}
@@ -92,14 +93,14 @@ class Partitioning:
         before = self.gathered + self.secondary
         if event.elements == self.gathered and event.secondary == self.secondary and event.most <= before:
             return
-        kind = (gathered.gathered_parameters, self.strategy.dtype)
+        kind = (gathered.gathered_parameters, self.dtype)
         self.alive.briefly((*kind, event.most - before))
         self.alive.make(*kind, event.elements - self.gathered)
-        self.alive.make(gathered.secondary_partitions, self.strategy.dtype, event.secondary - self.secondary)
+        self.alive.make(gathered.secondary_partitions, self.dtype, event.secondary - self.secondary)
         self.gathered, self.secondary = event.elements, event.secondary
 
     def _ready(self, index: int, *, waits: bool) -> None:
-        self.alive.make(gathered.gradients, self.strategy.dtype, self.sizes[index])
+        self.alive.make(gathered.gradients, self.dtype, self.sizes[index])
         self.apart.add(index)
         if not waits:
             self._add(index)
@@ -123,7 +124,7 @@ class Partitioning:
     def _drop(self, index: int) -> None:
         if index in self.apart:
             self.apart.discard(index)
-            self.alive.free(gathered.gradients, self.strategy.dtype, self.sizes[index])
+            self.alive.free(gathered.gradients, self.dtype, self.sizes[index])
 
     def _flush(self, dtype: str) -> None:
         """Reduce the bucket and add this rank's partitions to its gradient partitions."""
@@ -162,7 +163,7 @@ class Partitioning:
             self.sent += chain.from_iterable(reduced(self.job, index) for index in bucket)
         else:
             self.sent.append(Part("reduce_scatter", padded, sent, ranks))
-        converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.strategy.dtype else 0
+        converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
         copies: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
         if len(sizes) > 1 or sizes[0] % ranks:
             copies.append((gathered.interleaved_bucket, sent, padded))

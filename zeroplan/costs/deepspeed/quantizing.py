@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.events import Gather
+from zeroplan.costs.deepspeed.layout import secondary_sizes, tensor_sizes
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 
@@ -44,6 +45,18 @@ def scales(elements: int) -> int:
     while elements % (16 * groups) == 0 and elements / groups > TARGET_GROUP:
         groups *= 2
     return groups
+
+
+def check_partitions(job: Job) -> None:
+    """The run's first micro-step gathers each module's tensors by themselves, the persistent too.
+
+    Raises `ContradictionError` where DeepSpeed cannot quantize them.
+    """
+    near = secondary_sizes(job)
+    shares = near or [ceil_div(size, job.ranks) for size in tensor_sizes(job)]
+    for visit in job.execution.forward:
+        if visit.enters and visit.tensors:
+            scales(sum(shares[index] for index in visit.tensors))
 
 
 def gathered(gather: Gather) -> Iterator[Part]:

@@ -151,6 +151,8 @@ def _parts(job: Job, when: str, parts: list[Part]) -> list[Transfer]:
 def _stage_3(job: Job) -> list[Transfer]:
     strategy, sizes, (when, every) = job.strategy, tensor_sizes(job), gathers(job)
     norm = "float32" if strategy.offload_optimizer else "float64"
+    if strategy.quantized_weights:
+        quantizing.check_partitions(job)
     return [
         *_parts(job, when, [part for gather in every for part in _gathered(job, gather)]),
         *_parts(job, MICRO_STEP, backward_of(job).sent),
