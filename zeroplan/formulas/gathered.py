@@ -20,6 +20,20 @@ def secondary_partitions(alive: int, w: int) -> int:
     return w * alive
 
 
+def quantized_gradients(alive: int, w: int) -> int:
+    """w·Y -- 4-bit codes of a gradient, as they are sent within the node and as they come in (qgZ) [DeepSpeed
+    runtime/comm/coalesced_collectives.py:all_to_all_quant_reduce].
+    """
+    return w * alive
+
+
+def quantized_partitions(alive: int, w: int) -> int:
+    """w·Y -- this rank's reduced partitions of a bucket, out of their codes (qgZ) [DeepSpeed
+    runtime/comm/coalesced_collectives.py:all_to_all_quant_reduce].
+    """
+    return w * alive
+
+
 def gradients(alive: int, w: int) -> int:
     """w·Y -- whole gradients, from their birth to their bucket or to their reduction [DeepSpeed
     runtime/zero/stage3.py:__add_grad_to_ipg_bucket].

@@ -103,7 +103,7 @@ class Strategy(NamedTuple):
     def not_counted(self) -> tuple[str, ...]:
         """What DeepSpeed does, or holds for a while, that no formula here counts."""
         quantizes = self.stage == 3 and (self.quantized_weights or self.quantized_gradients)
-        found = ["what quantizing gathers or gradients needs in memory"] if quantizes else []
+        found = ["what ZeRO++'s CUDA kernels need in memory for themselves"] if quantizes else []
         if self.autocast:
             found.append("activations under torch_autocast, which are counted as in fp32")
         if self.optimizer == "muon":

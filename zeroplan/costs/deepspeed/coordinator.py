@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from zeroplan.arithmetic import round_up
+from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.events import Event, Gather, Held, Read
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
@@ -152,14 +152,14 @@ class Coordinator:
     def _call(self, tensors: set[int], backward: bool, ranks: int) -> None:
         """One collective, or one for each dtype; they are waited for and kept together."""
         alone, elements, copied = len(tensors) == 1, 0, 0
-        joined = self.settings.all_reduce and not alone and ranks == self.ranks
+        joined = self.settings.all_reduce and not alone and ranks == self.ranks and not self.settings.dequantized
         low = tensors & self.settings.low if not joined else set()
         for members in (low, tensors - low):
             if not members:
                 continue
             full = sum([self.padded[index] for index in members])
             self.events.append(Gather(tuple(sorted(members)), full, backward, ranks, members is low))
-            held = (full + 1) // 2 if members is low else full  # half the bytes, until they are converted
+            held = ceil_div(full, self.settings.smaller) if members is low else full  # until they are converted
             elements += held
             if self.settings.from_host and self.ranks > 1 and not joined:
                 copied += full // ranks
@@ -188,14 +188,20 @@ class Coordinator:
             if members & waited:
                 found = members & self.flying
                 low = found & self.joined_low
+                flat = self.settings.flat(sum(self.padded[index] for index in found), alone=not low)
+                self.held += flat
                 for index in (*sorted(low), *(found - low)):
                     if index not in self.storage and not self.settings.all_reduce:
                         self.storage[index] = self.sizes[index]
                         self.held += self.sizes[index]
                         if index in low:  # its pieces are joined before it is converted
-                            self.most = max(self.most, self.held + self.copied + self.sizes[index] // 2)
+                            self.most = max(
+                                self.most, self.held + self.copied + self.settings.joined(self.sizes[index])
+                            )
                     self.available.add(index)
                 self.joined_low -= low
+                self.most = max(self.most, self.held + self.copied)
+                self.held -= flat
         self.most = max(self.most, self.held + self.copied)
         self.available |= waited
         self.flying -= waited

@@ -29,7 +29,8 @@ def _decides(strategy: Strategy) -> Hashable:
         strategy.param_persistence_threshold, strategy.model_persistence_threshold, strategy.leaves,
         strategy.checkpointing == "full", strategy.attention == "eager", _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential, strategy.sub_group_size,
-        strategy.parameter_groups, strategy.hpz_partition_size, strategy.low, strategy.memory_efficient_linear,
+        strategy.parameter_groups, strategy.hpz_partition_size, strategy.low, strategy.quantized_weights,
+        strategy.memory_efficient_linear,
     )  # fmt: skip
 
 
@@ -83,7 +84,8 @@ def _settings(job: Job) -> Settings:
         strategy.all_reduce_for_fetch, strategy.allgather_sequential, order.leaves, order.subtrees,
         frozenset(index for index, tensor in enumerate(job.model.tensors) if _is_viewed(tensor, strategy)),
         strategy.checkpointing == "full", frozenset(swapped_parameters(job)), parameter_buffers(job),
-        _low(job), secondary_sizes(job), secondary_ranks(job),
+        _low(job), strategy.element_bytes if strategy.quantized_weights else 2,
+        strategy.dtype if strategy.quantized_weights else "", secondary_sizes(job), secondary_ranks(job),
     )  # fmt: skip
 
 
@@ -93,6 +95,8 @@ def _is_viewed(tensor: Tensor, strategy: Strategy) -> bool:
 
 
 def _low(job: Job) -> frozenset[int]:
+    if job.strategy.quantized_weights:
+        return frozenset(range(len(job.model.tensors)))
     linear = (index for index, tensor in enumerate(job.model.tensors) if tensor.linear)
     return frozenset(linear if job.strategy.low else ())
 

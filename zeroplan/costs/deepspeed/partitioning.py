@@ -160,9 +160,9 @@ class Partitioning:
         sizes = [self.sizes[index] for index in bucket]
         padded = sum(round_up(size, ranks) for size in sizes)
         if quantizes_gradients(self.job):
-            self.sent += chain.from_iterable(reduced(self.job, index) for index in bucket)
-        else:
-            self.sent.append(Part("reduce_scatter", padded, sent, ranks))
+            self._quantize(bucket)
+            return
+        self.sent.append(Part("reduce_scatter", padded, sent, ranks))
         converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
         copies: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
         if len(sizes) > 1 or sizes[0] % ranks:
@@ -174,6 +174,24 @@ class Partitioning:
             self.alive.briefly(*copies, converted_partitions)
             copies = [converted_partitions]
         with self.alive.while_needed(*copies):
+            self._partition(bucket, pads=False)
+
+    def _quantize(self, bucket: list[int]) -> None:
+        """Tensor by tensor: 4-bit codes out and in, or the tensor padded, then this rank's partition."""
+        kept, ranks, shares = self.strategy.accumulation, self.job.ranks, 0
+        for index in bucket:
+            size, parts = self.sizes[index], list(reduced(self.job, index))
+            self.sent += parts
+            copy: Copy = (gathered.quantized_gradients, "int8", 2 * (size // 2))
+            if len(parts) == 1:
+                copy = (
+                    gathered.interleaved_bucket,
+                    self.strategy.communication,
+                    round_up(size, ranks) * (size % ranks > 0),
+                )
+            self.alive.briefly((gathered.quantized_partitions, "float16", shares), copy)
+            shares += ceil_div(size, ranks)
+        with self.alive.while_needed((gathered.quantized_partitions, kept, shares)):
             self._partition(bucket, pads=False)
 
     def _short(self, index: int) -> bool:

@@ -32,7 +32,20 @@ class Settings(NamedTuple):
     """Tensors whose partitions live on NVMe, and the buffers between NVMe and the GPU."""
     swap_buffers: int
     low: frozenset[int]
-    """Tensors that travel in half as many bytes (autocast)."""
+    """Tensors that travel in fewer bytes (autocast, quantized weights), and how many times fewer."""
+    smaller: int
+    dequantized: str
+    """The dtype that quantized weights become; empty when none are."""
     second: Sequence[int]
     """Elements of each tensor's secondary partition, if there are any, and the ranks that share them (hpZ)."""
     near: int
+
+    def joined(self, size: int) -> int:
+        """Elements beside a tensor while its pieces are joined in the dtype that they came in."""
+        return {"float16": 0, "bfloat16": size}.get(self.dequantized, size // 2)
+
+    def flat(self, elements: int, *, alone: bool) -> int:
+        """fp16 that 8-bit codes become first; what came alone in fp16 stays as it is."""
+        return {"float16": 0 if alone else elements, "bfloat16": elements, "float32": elements // 2}.get(
+            self.dequantized, 0
+        )
