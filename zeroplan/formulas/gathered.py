@@ -21,7 +21,7 @@ def secondary_partitions(alive: int, w: int) -> int:
 
 
 def quantized_gradients(alive: int, w: int) -> int:
-    """w·Y -- 4-bit codes of a gradient, as they are sent within the node and as they come in (qgZ) [DeepSpeed
+    """w·Y -- codes of a gradient, 4 bits each, as they are sent in the node and as they come in (qgZ) [DeepSpeed
     runtime/comm/coalesced_collectives.py:all_to_all_quant_reduce].
     """
     return w * alive

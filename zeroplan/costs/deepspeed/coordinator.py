@@ -142,8 +142,8 @@ class Coordinator:
     def _gather(self, tensors: set[int], backward: bool) -> None:
         """One coalesced call, or one for each tensor; those with a secondary partition within the node."""
         self.swapper.fetch(tensors)
-        near = tensors & self.secondary
-        for found, ranks in ((near, self.settings.near), (tensors - near, self.ranks)):
+        near = tensors & self.secondary if self.secondary else set()
+        for found, ranks in ((near, self.settings.near), (tensors - near if near else tensors, self.ranks)):
             for members in [{index} for index in sorted(found)] if self.settings.sequential else [found] * bool(found):
                 self._call(members, backward, ranks)
         for index in tensors & self.persistent:
@@ -153,18 +153,18 @@ class Coordinator:
         """One collective, or one for each dtype; they are waited for and kept together."""
         alone, elements, copied = len(tensors) == 1, 0, 0
         joined = self.settings.all_reduce and not alone and ranks == self.ranks and not self.settings.dequantized
-        low = tensors & self.settings.low if not joined else set()
-        for members in (low, tensors - low):
+        low = set() if joined else tensors & self.settings.low
+        for members in (low, tensors - low) if low else (tensors,):
             if not members:
                 continue
-            full = sum([self.padded[index] for index in members])
+            full = held = sum([self.padded[index] for index in members])
             self.events.append(Gather(tuple(sorted(members)), full, backward, ranks, members is low))
-            held = ceil_div(full, self.settings.smaller) if members is low else full  # until they are converted
+            if members is low:  # smaller until they are converted
+                held = ceil_div(full, self.settings.smaller)
+                copied += held // ranks
             elements += held
             if self.settings.from_host and self.ranks > 1 and not joined:
                 copied += full // ranks
-            if members is low:
-                copied += held // ranks
         if (alone and not low) or self.ranks == 1:
             for index in tensors:  # received in place
                 self.storage[index] = self.padded[index]
@@ -184,29 +184,30 @@ class Coordinator:
         waited = tensors & self.flying
         if not waited:
             return
-        for members, _elements in self.buffers:
-            if members & waited:
-                found = members & self.flying
-                low = found & self.joined_low
-                flat = self.settings.flat(sum(self.padded[index] for index in found), alone=not low)
-                self.held += flat
-                for index in (*sorted(low), *(found - low)):
-                    if index not in self.storage and not self.settings.all_reduce:
-                        self.storage[index] = self.sizes[index]
-                        self.held += self.sizes[index]
-                        if index in low:  # its pieces are joined before it is converted
-                            self.most = max(
-                                self.most, self.held + self.copied + self.settings.joined(self.sizes[index])
-                            )
-                    self.available.add(index)
-                self.joined_low -= low
-                self.most = max(self.most, self.held + self.copied)
-                self.held -= flat
+        for found in [members & self.flying for members, _elements in self.buffers if members & waited]:
+            self._unpack(found)
         self.most = max(self.most, self.held + self.copied)
         self.available |= waited
         self.flying -= waited
         if not self.settings.all_reduce:
             self._leave_buffers(waited)
+
+    def _unpack(self, tensors: set[int]) -> None:
+        """Out of their common buffer; what travelled smaller is joined, converted, and goes first."""
+        low = tensors & self.joined_low if self.joined_low else set()
+        flat = self.settings.flat(sum([self.padded[i] for i in tensors]), alone=not low) if self.settings.low else 0
+        self.held += flat
+        for index in (*sorted(low), *(tensors - low)):
+            if index not in self.storage and not self.settings.all_reduce:
+                self.storage[index] = self.sizes[index]
+                self.held += self.sizes[index]
+                if index in low:
+                    beside = self.settings.joined(self.sizes[index])
+                    self.most = max(self.most, self.held + self.copied + beside)
+        self.available |= tensors
+        self.joined_low -= low
+        self.most = max(self.most, self.held + self.copied)
+        self.held -= flat
 
     def _leave_buffers(self, tensors: set[int]) -> None:
         """A receive buffer goes with the last tensor that needs it."""

@@ -165,7 +165,8 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: tuple[Eve
     Nothing is prefetched or kept for reuse: what is gathered belongs to the modules at work, and to autograd's views.
     """
     padded, most, now = [round_up(size, job.ranks) for size in tensor_sizes(job)], 0, 0
-    for visit in (*job.execution.forward, *_backward(job)):
+    again = _backward(job) if settings.checkpointed else ()  # else backward enters the same modules as forward
+    for visit in (*job.execution.forward, *again):
         if not visit.tensors:
             continue
         own = sum([padded[index] for index in visit.tensors])
