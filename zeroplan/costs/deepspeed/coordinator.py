@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.events import Event, Gather, Held, Read
+from zeroplan.costs.deepspeed.events import Gather, Held, MicroStep
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
@@ -63,7 +63,7 @@ class Coordinator:
     def _start(self) -> None:
         """What begins anew with each micro-step (reset_step)."""
         self.swapper.read = []
-        self.events: list[Event] = []
+        self.gathers: list[Gather] = []
         self.queue = deque(() if self.records else self.trace)
         self.recent: dict[int, int] = {}
         self.inside: dict[int, set[int]] = {}
@@ -79,45 +79,47 @@ class Coordinator:
         self.secondary, self.copied, self.most = set(), 0, 0
         self.swapper.fetch(sorted(self.persistent))
 
-    def micro_step(self, *, records: bool = False) -> tuple[Event, ...]:
+    def micro_step(self, *, records: bool = False) -> MicroStep:
         """One forward and backward: gathers as they are issued, and what is held after each visit."""
         self.records = records
         self._start()
+        held: tuple[list[Held], list[Held]] = [], []
+        before = -1
         for visit, backward in self.gathering if records else self.visits:
             ready = self.held
             if visit.enters:
-                self._enter(visit, backward)
+                self._enter(visit)
             elif visit.tensors:
                 if visit.backward:
                     ready = self._let_go(visit)
                 self._exit(visit, backward)
             now = self.held + self.copied
             most = self.most if self.most > now else now
-            self.events.append(Held(self.held, self.copied, most, ready, visit, backward))
+            if visit.tensors or most != before:
+                held[backward].append(Held(self.held, self.copied, most, ready, visit))
+                before = now
             self.most = 0
         self._finish()
-        if self.swapper.read:
-            self.events.append(Read(tuple(self.swapper.read)))
-        return tuple(self.events)
+        return MicroStep(tuple(self.gathers), tuple(held[0]), tuple(held[1]), tuple(self.swapper.read))
 
-    def _enter(self, visit: Visit, backward: bool) -> None:
+    def _enter(self, visit: Visit) -> None:
         """Fetch what is missing, wait for it, and prefetch what comes next (fetch_sub_module)."""
         if visit.tensors:  # half of the modules have none
-            self._fetch(visit, backward)
+            self._fetch(visit)
         if self.queue:
             if ahead := self._ahead():
-                self._gather(ahead, backward)
+                self._gather(ahead)
             if self.settings.swapped and self.settings.prefetch_bucket_size > 0:
                 flying = sum(self.sizes[index] for index in self.flying)
                 self.swapper.fetch_ahead((index for index, _used in self.queue), self.sizes, flying)
         self.step += 1
 
-    def _fetch(self, visit: Visit, backward: bool) -> None:
+    def _fetch(self, visit: Visit) -> None:
         """Gather what is missing, and take the module's tensors off the queue."""
         tensors = set(visit.tensors)
         missing = tensors - self.available - self.flying
         if missing:
-            self._gather(missing, backward)
+            self._gather(missing)
         self._consume(tensors)
         for index in tensors:
             self.inside.setdefault(index, set()).add(visit.module)
@@ -139,17 +141,17 @@ class Coordinator:
                     self._keep(index)
                 self._drop(index)
 
-    def _gather(self, tensors: set[int], backward: bool) -> None:
+    def _gather(self, tensors: set[int]) -> None:
         """One coalesced call, or one for each tensor; those with a secondary partition within the node."""
         self.swapper.fetch(tensors)
         near = tensors & self.secondary if self.secondary else set()
         for found, ranks in ((near, self.settings.near), (tensors - near if near else tensors, self.ranks)):
             for members in [{index} for index in sorted(found)] if self.settings.sequential else [found] * bool(found):
-                self._call(members, backward, ranks)
+                self._call(members, ranks)
         for index in tensors & self.persistent:
             self.swapper.release(index)
 
-    def _call(self, tensors: set[int], backward: bool, ranks: int) -> None:
+    def _call(self, tensors: set[int], ranks: int) -> None:
         """One collective, or one for each dtype; they are waited for and kept together."""
         alone, elements, copied = len(tensors) == 1, 0, 0
         joined = self.settings.all_reduce and not alone and ranks == self.ranks and not self.settings.dequantized
@@ -158,7 +160,7 @@ class Coordinator:
             if not members:
                 continue
             full = held = sum([self.padded[index] for index in members])
-            self.events.append(Gather(tuple(sorted(members)), full, backward, ranks, members is low))
+            self.gathers.append(Gather(tuple(sorted(members)), full, ranks, members is low))
             if members is low:  # smaller until they are converted
                 held = ceil_div(full, self.settings.smaller)
                 copied += held // ranks

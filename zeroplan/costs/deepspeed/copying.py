@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed.events import Read
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.host import accumulates
@@ -133,7 +132,7 @@ def _parameter_files(job: Job) -> Iterator[Copied]:
     strategy, swapped = job.strategy, swapped_parameters(job)
     if not swapped:
         return
-    read = [index for event in micro_steps(job).steady if isinstance(event, Read) for index in event.tensors]
+    read = micro_steps(job).steady.read
     size = strategy.grad_accum * parameter_bytes(job, read)
     size += parameter_bytes(job, set(swapped) & set(persistent_tensors(job)))
     names = ("parameter files", strategy.dtype)

@@ -12,16 +12,9 @@ class Gather(NamedTuple):
 
     tensors: tuple[int, ...]
     elements: int
-    backward: bool
     ranks: int
     low: bool
     """Of linear layers under autocast, in its dtype."""
-
-
-class Read(NamedTuple):
-    """Partitions that a micro-step reads from NVMe."""
-
-    tensors: tuple[int, ...]
 
 
 class Held(NamedTuple):
@@ -34,7 +27,14 @@ class Held(NamedTuple):
     ready: int
     """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
     visit: Visit
-    backward: bool
 
 
-Event = Gather | Read | Held
+class MicroStep(NamedTuple):
+    """What one forward and backward did, each part in order."""
+
+    gathers: tuple[Gather, ...]
+    forward: tuple[Held, ...]
+    """After each visit that uses tensors or changes what is held."""
+    backward: tuple[Held, ...]
+    read: tuple[int, ...]
+    """Partitions read from NVMe."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.coordinator import Coordinator
-from zeroplan.costs.deepspeed.events import Event, Held
+from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.layout import persistent_tensors, secondary_ranks, secondary_sizes, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.settings import Settings
@@ -42,11 +42,11 @@ def _micro_steps_that_differ(strategy: Strategy) -> int:
 class MicroSteps(NamedTuple):
     """Micro-steps of one run."""
 
-    early: tuple[tuple[Event, ...], ...]
+    early: tuple[MicroStep, ...]
     """Of the first optimizer step: the one that records the trace, and those after it."""
-    steady: tuple[Event, ...]
+    steady: MicroStep
     """The first of the third optimizer step, and of all after it."""
-    later: tuple[Event, ...]
+    later: MicroStep
     """The next in that step; with secondary partitions they differ (hpZ)."""
 
 
@@ -58,12 +58,12 @@ def micro_steps(job: Job) -> MicroSteps:
     Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
     """
     if job.ranks == 1 and not job.strategy.offload_param:
-        order = job.execution
-        visits = [
-            (visit, phase) for phase, found in ((False, order.forward), (True, _backward(job))) for visit in found
-        ]
         copied = sum(secondary_sizes(job))  # an upper bound: they come one by one
-        alone = tuple(Held(0, copied, copied, 0, visit, phase) for visit, phase in visits)
+        forward, backward = (
+            tuple(Held(0, copied, copied, 0, visit) for visit in visits)
+            for visits in (job.execution.forward, _backward(job))
+        )
+        alone = MicroStep((), forward, backward, ())
         return MicroSteps((), alone, alone)
     try:
         return _replayed(job, _settings(job))
@@ -159,7 +159,7 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
     return MicroSteps(tuple(early), steady, coordinator.micro_step() if settings.second else steady)
 
 
-def _needs_less_while_it_records(job: Job, settings: Settings, steady: tuple[Event, ...]) -> bool:
+def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep) -> bool:
     """Whether the recording micro-step surely gathers no more at once than a steady one, without a replay.
 
     Nothing is prefetched or kept for reuse: what is gathered belongs to the modules at work, and to autograd's views.
@@ -178,5 +178,5 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: tuple[Eve
         most = max(most, now + beside)
     if not settings.checkpointed:
         most += sum(padded[index] for index in settings.viewed)
-    phases = ([e.most for e in steady if isinstance(e, Held) and e.backward == phase] for phase in (False, True))
-    return not settings.second and most <= min(max(phase) for phase in phases)
+    phases = (max(event.most for event in phase) for phase in (steady.forward, steady.backward))
+    return not settings.second and most <= min(phases)

@@ -8,12 +8,11 @@ runtime/comm/coalesced_collectives.py. Gradients of a leaf module are reduced wh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive, Copy
-from zeroplan.costs.deepspeed.events import Event, Held
+from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
@@ -48,18 +47,16 @@ class Partitioning:
         """Elements of each reduced partition that goes to the host."""
         self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
 
-    def run(self, events: Sequence[Event]) -> None:
+    def run(self, micro_step: MicroStep) -> None:
         """One micro-step's backward; a gradient is ready between its module's entry and the next event."""
         execution = self.job.execution
         self._check_leaves()
         queue = deque(execution.gradients_stage_3 if self.strategy.memory_efficient_linear else execution.gradients)
         entered: set[int] = set()
         leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
-        ready = forward_of(events)[-1]
+        ready = micro_step.forward[-1]
         self._gather(ready)
-        for event in events:
-            if not isinstance(event, Held) or not event.backward:
-                continue
+        for event in micro_step.backward:
             if event.ready != self.gathered:
                 self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
             while queue and queue[0] in entered:
@@ -236,12 +233,7 @@ def backward_of(job: Job) -> Partitioning:
     return partitioned(job, micro_steps(job).later)
 
 
-def partitioned(job: Job, events: Sequence[Event]) -> Partitioning:
+def partitioned(job: Job, micro_step: MicroStep) -> Partitioning:
     found = Partitioning(job)
-    found.run(events)
+    found.run(micro_step)
     return found
-
-
-def forward_of(events: Iterable[Event]) -> list[Held]:
-    """What is gathered after each visit of a micro-step's forward."""
-    return [event for event in events if isinstance(event, Held) and not event.backward]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed import converting
 from zeroplan.costs.deepspeed.alive import Alive, Copy
-from zeroplan.costs.deepspeed.events import Event, Held
+from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
@@ -28,7 +28,7 @@ from zeroplan.costs.deepspeed.layout import (
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.partitioning import backward_of, forward_of, partitioned
+from zeroplan.costs.deepspeed.partitioning import backward_of, partitioned
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.deepspeed.working import Working
 from zeroplan.formulas import buffers, gathered, moments, states
@@ -81,7 +81,7 @@ def _optimizer(job: Job) -> list[Line]:
 @once(whole)
 def working(job: Job) -> Working:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
-    forward, backward = forward_of(micro_steps(job).later), backward_of(job).alive
+    forward, backward = micro_steps(job).later.forward, backward_of(job).alive
     left = (*_secondary(job), *backward.lines())
     return Working(
         converting.init(job), _at_most(job, forward), _gathered(job, forward[-1].elements, forward[-1].secondary),
@@ -97,17 +97,17 @@ def _first_step(job: Job) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
     """
     found, resident = micro_steps(job), persistent_elements(job)
 
-    def most(events: Sequence[Event], *, backward: bool) -> int:
-        return max(event.most for event in events if isinstance(event, Held) and event.backward == backward)
+    def most(events: Sequence[Held]) -> int:
+        return max(event.most for event in events)
 
     forward: tuple[Line, ...] = ()
     backward: tuple[Line, ...] = ()
-    for events in found.early:
-        if most(events, backward=False) > most(found.later, backward=False) + resident:
-            forward = max(forward, _at_most(job, forward_of(events)), key=total)
+    for early in found.early:
+        if most(early.forward) > most(found.later.forward) + resident:
+            forward = max(forward, _at_most(job, early.forward), key=total)
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
-        if copied or most(events, backward=True) > most(found.later, backward=True) + resident:
-            backward = max(backward, partitioned(job, events).alive.peak_lines(), key=total)
+        if copied or most(early.backward) > most(found.later.backward) + resident:
+            backward = max(backward, partitioned(job, early).alive.peak_lines(), key=total)
     return forward, backward
 
 
@@ -126,7 +126,7 @@ def _from_host(job: Job) -> tuple[Line, ...]:
     return alive.lines()
 
 
-def _at_most(job: Job, events: list[Held]) -> tuple[Line, ...]:
+def _at_most(job: Job, events: Sequence[Held]) -> tuple[Line, ...]:
     event = max(events, key=lambda event: event.most)
     return _gathered(job, event.most - event.secondary, event.secondary)
 

@@ -114,13 +114,12 @@ def gradient_order(job: Job) -> Sequence[int]:
     return [index for layout in flat_groups(job) for index in layout.order]
 
 
-def gathers(job: Job) -> tuple[str, list[Gather]]:
+def gathers(job: Job) -> tuple[str, tuple[Gather, ...]]:
     """When, and what: every micro-step gathers alike, but for secondary partitions, which the first makes (hpZ)."""
     found = micro_steps(job)
-    steady, later = ([event for event in part if isinstance(event, Gather)] for part in (found.steady, found.later))
     if found.later is found.steady:
-        return MICRO_STEP, steady
-    return STEP, steady + (job.strategy.grad_accum - 1) * later
+        return MICRO_STEP, found.steady.gathers
+    return STEP, found.steady.gathers + (job.strategy.grad_accum - 1) * found.later.gathers
 
 
 def _gathered(job: Job, gather: Gather) -> list[Part]:
