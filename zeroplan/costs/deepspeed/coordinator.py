@@ -30,9 +30,7 @@ class Coordinator:
         self.persistent, self.ranks = settings.persistent, settings.ranks
         self.padded = [round_up(size, settings.ranks) for size in sizes]
         self.visits = [*((visit, False) for visit in forward), *((visit, True) for visit in backward)]
-        self.gathering = [(visit, backward) for visit, backward in self.visits if visit.tensors]
         visited = [visit for visit, _backward in self.visits if visit.enters]
-        self.order = [visit.tensors for visit in visited]
         self.own = Distances([() if v.module in settings.leaves else v.tensors for v in visited], sizes)
         self.whole = Distances([settings.subtrees[v.module] for v in visited], sizes) if settings.leaves else self.own
         self.released: dict[tuple[int, int], frozenset[int]] = {}
@@ -49,12 +47,12 @@ class Coordinator:
         self.held = 0
         """Elements in `storage`, `buffers` and `kept`."""
         self.secondary: set[int] = set()
-        """Tensors with a secondary partition."""
+        """Tensors with a secondary partition; `copied` of their elements are on the GPU."""
         self.copied = 0
-        """Their elements on the GPU."""
         self.most = 0
         """The most of both since it was last asked for."""
-        self.trace = [(index, step) for step, tensors in enumerate(self.order) for index in sorted(set(tensors))]
+        uses = enumerate(visit.tensors for visit in visited)
+        self.trace = [(index, step) for step, tensors in uses for index in sorted(set(tensors))]
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
         for index in range(len(settings.second)):  # `initialize` partitions them all
             self._copy_again(index)
@@ -85,7 +83,7 @@ class Coordinator:
         self._start()
         held: tuple[list[Held], list[Held]] = [], []
         before = -1
-        for visit, backward in self.gathering if records else self.visits:
+        for visit, backward in [pair for pair in self.visits if pair[0].tensors] if records else self.visits:
             ready = self.held
             if visit.enters:
                 self._enter(visit)
@@ -181,7 +179,7 @@ class Coordinator:
     def _consume(self, tensors: set[int]) -> None:
         """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for.
 
-        DeepSpeed waits in the order of a set of addresses; where two gathers end here, this is the most it may hold.
+        DeepSpeed waits in an order of addresses; where two gathers end here, this is the most it may hold.
         """
         waited = tensors & self.flying
         if not waited:
