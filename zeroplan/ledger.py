@@ -172,6 +172,10 @@ class Transfer(NamedTuple):
     def name(self) -> str:
         return self.collective
 
+    def times(self, grad_accum: int) -> int:
+        """How often it comes in an optimizer step."""
+        return grad_accum if self.when == "micro_step" else 1
+
     @property
     def wire_bytes(self) -> int:
         """What one rank sends on a ring: (N-1)/N of the bytes, twice that for an all-reduce."""

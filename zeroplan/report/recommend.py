@@ -91,7 +91,7 @@ def _plan_table(chosen: Candidate) -> Table:
         tier: TierFit = getattr(chosen.fit, key)
         if tier.needed and (tier.capacity is not None or strategy.offload_optimizer):
             rows.append((PLACES[key], f"{gib(tier.needed)}, {_room(tier)}"))
-    sent = sum(t.wire_bytes * (strategy.grad_accum if t.when == "micro_step" else 1) for t in chosen.ledger.traffic)
+    sent = sum(t.wire_bytes * t.times(strategy.grad_accum) for t in chosen.ledger.traffic)
     rows.append(("sent per GPU", f"{gb(sent)} a step"))
     rows.append(("step", f"about {seconds(chosen.time.total)}: a rough clock for ranking, compared with no run yet"))
     for name, value in rows:

@@ -30,6 +30,10 @@ class Offload(NamedTuple):
     nvme_path: str | None = None
 
 
+FLOATING = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+"""Short names of dtypes, and torch's."""
+
+
 class Strategy(NamedTuple):
     """Sizes are elements, as DeepSpeed counts them; defaults are DeepSpeed 0.19.8's (runtime/zero/config.py)."""
 
@@ -131,7 +135,7 @@ class Strategy(NamedTuple):
 
     @property
     def dtype(self) -> str:
-        return {"fp32": "float32", "fp16": "float16"}.get(self.precision, "bfloat16")
+        return FLOATING.get(self.precision, "bfloat16")
 
     @property
     def contiguous(self) -> bool:
@@ -147,7 +151,7 @@ class Strategy(NamedTuple):
     @property
     def accumulation(self) -> str:
         """Gradients accumulate in this dtype."""
-        return {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}.get(self.grad_accum_dtype or "", self.dtype)
+        return FLOATING.get(self.grad_accum_dtype or "", self.dtype)
 
     @property
     def keeps_fp32_partition(self) -> bool:
@@ -157,23 +161,21 @@ class Strategy(NamedTuple):
     @property
     def low(self) -> str | None:
         """What linear layers travel in under autocast; stage 0 knows nothing of it."""
-        return {"bf16": "bfloat16", "fp16": "float16"}[self.autocast] if self.autocast and self.stage else None
+        return FLOATING[self.autocast] if self.autocast and self.stage else None
 
     @property
     def communication(self) -> str:
         """Gradients travel in this dtype; under autocast, those of linear layers in another."""
         if self.autocast:
             return self.dtype
-        return {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}.get(
-            self.communication_dtype or "", self.dtype
-        )
+        return FLOATING.get(self.communication_dtype or "", self.dtype)
 
     @property
     def master(self) -> str:
         """Of master weights and of the gradients that the optimizer reads; BF16_Optimizer knows fp32 alone."""
         if self.runs_bf16_optimizer:
             return "float32"
-        return {"fp16": "float16", "bf16": "bfloat16"}.get(self.master_dtype or "", "float32")
+        return FLOATING.get(self.master_dtype or "", "float32")
 
     def shards(self, from_stage: int, ranks: int) -> int:
         """Over how many ranks a state is split that is sharded from `from_stage` on."""

@@ -83,7 +83,7 @@ def _traffic(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Com
         return
     calls, size, made, sent = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for transfer in ledger.traffic:
-        times = job.strategy.grad_accum if transfer.when == "micro_step" else 1
+        times = transfer.times(job.strategy.grad_accum)
         name = _group(transfer.collective, transfer.dtype, transfer.ranks, job.ranks)
         calls[name] += times * transfer.calls
         size[name] += times * transfer.bytes

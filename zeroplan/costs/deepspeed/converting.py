@@ -9,7 +9,7 @@ from __future__ import annotations
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, state_bytes
-from zeroplan.costs.deepspeed.layout import communication_dtypes, secondary_sizes, shard_elements, tensor_sizes
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, secondary_sizes, shard_elements, tensor_sizes
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.formulas import gathered, moments
 from zeroplan.ledger import Line
@@ -26,7 +26,7 @@ def init(job: Job) -> tuple[Line, ...]:
     if strategy.optimizer == "adagrad" and not strategy.offload_optimizer:  # it makes its states as it is built
         alive.make(moments.first_states, strategy.master, shard_elements(job) * state_bytes(job) // 4)
     if strategy.contiguous_gradients:
-        for dtype in sorted(set(communication_dtypes(job))):
+        for dtype in bucket_dtypes(job):
             alive.make(moments.reduce_bucket, dtype, strategy.reduce_bucket_size)
     if not strategy.offload_optimizer:
         alive.make(gathered.gradient_partitions, strategy.accumulation, shard_elements(job))

@@ -30,6 +30,8 @@ class Coordinator:
         self.persistent, self.ranks = settings.persistent, settings.ranks
         self.padded = [round_up(size, settings.ranks) for size in sizes]
         self.visits = [*((visit, False) for visit in forward), *((visit, True) for visit in backward)]
+        left = {visit.module for visit in backward if not visit.enters}
+        self.never_left = [visit for visit in backward if visit.enters and visit.module not in left]
         visited = [visit for visit, _backward in self.visits if visit.enters]
         self.own = Distances([() if v.module in settings.leaves else v.tensors for v in visited], sizes)
         self.whole = Distances([settings.subtrees[v.module] for v in visited], sizes) if settings.leaves else self.own
@@ -288,11 +290,9 @@ class Coordinator:
 
     def _finish(self) -> None:
         """End of backward: modules whose exit never fired are released; before the next forward, what flies is."""
-        exited = {v.module for v, backward in self.visits if backward and not v.enters}
-        for visit, backward in self.visits:
-            if backward and visit.enters and visit.module not in exited:
-                for index in set(visit.tensors) - self.persistent:
-                    self._drop(index)
+        for visit in self.never_left:
+            for index in set(visit.tensors) - self.persistent:
+                self._drop(index)
         for index in self.flying:
             self._drop(index)
         self.held -= sum(self.kept.values()) + sum(elements for _members, elements in self.buffers)

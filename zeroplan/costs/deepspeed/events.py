@@ -14,7 +14,7 @@ class Gather(NamedTuple):
     elements: int
     ranks: int
     low: bool
-    """Of linear layers under autocast, in its dtype."""
+    """In fewer bytes than the weights have: linear layers under autocast, or quantized ones."""
 
 
 class Held(NamedTuple):

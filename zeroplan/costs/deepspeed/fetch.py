@@ -1,6 +1,6 @@
-"""The gathers of stage 3 in a steady state: the coordinator's replay, warmed up as DeepSpeed's own is.
+"""The gathers of stage 3: the coordinator's replay from the run's first micro-step to those that repeat.
 
-The first micro-step of a run records the trace (no prefetch, no reuse); the replay starts with the second.
+The first only records the trace (no prefetch, no reuse); it is left out where it surely needs no more than the others.
 """
 
 from __future__ import annotations

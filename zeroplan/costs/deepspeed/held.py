@@ -9,11 +9,11 @@ from zeroplan.formulas import states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.strategy import FLOATING
 
 DTYPE_BYTES = {
     "float64": 8, "float32": 4, "int64": 8, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1, "int8": 1,
 }  # fmt: skip
-FLOATING = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 FUSED = ("adam", "adamw", "lion", "lamb")
 """Optimizers that run as DeepSpeed's own CUDA kernels, each but Lamb with a flag for overflow."""
 

@@ -127,6 +127,11 @@ def communication_dtypes(job: Job) -> list[str]:
     return [low if low and tensor.linear else other for tensor in job.model.tensors]
 
 
+def bucket_dtypes(job: Job) -> list[str]:
+    """Gradients have a bucket for each dtype that they travel in, reduced in this order."""
+    return sorted(set(communication_dtypes(job)))
+
+
 @once(no_part)
 def tensor_sizes(job: Job) -> list[int]:
     return [tensor.elements for tensor in job.model.tensors]

@@ -14,8 +14,12 @@ MOST_KEPT = 256
 
 
 def whole(strategy: Strategy) -> Hashable:
-    """All of the strategy but the micro-batch; beyond three micro-steps, accumulation changes nothing."""
-    return strategy._replace(micro_batch=1, grad_accum=min(strategy.grad_accum, 3))
+    """All of the strategy but the micro-batch; beyond three micro-steps, accumulation changes nothing.
+
+    Under hpZ it does: micro-steps differ, so a step's calls are counted over all of them.
+    """
+    most = strategy.grad_accum if strategy.hpz_partition_size > 1 else 3
+    return strategy._replace(micro_batch=1, grad_accum=min(strategy.grad_accum, most))
 
 
 def no_part(_strategy: Strategy) -> Hashable:
@@ -25,14 +29,14 @@ def no_part(_strategy: Strategy) -> Hashable:
 def once(
     decides: Callable[[Strategy], Hashable], most_kept: int = MOST_KEPT
 ) -> Callable[[Callable[[Job], T]], Callable[[Job], T]]:
-    """Remember a count of a job by model, ranks and what `decides` picks of the strategy: all that it reads."""
+    """Remember a count of a job by model, ranks, nodes and what `decides` picks of the strategy: all that it reads."""
 
     def decorate(count: Callable[[Job], T]) -> Callable[[Job], T]:
         known: dict[Hashable, T] = {}
 
         @wraps(count)
         def looked_up(job: Job) -> T:
-            key = (job.model, job.ranks, job.rank, decides(job.strategy))
+            key = (job.model, job.ranks, job.cluster.nodes, job.rank, decides(job.strategy))
             if key not in known:
                 if len(known) >= most_kept:
                     known.clear()

@@ -14,7 +14,7 @@ from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive, Copy
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
-from zeroplan.costs.deepspeed.layout import communication_dtypes, group_members, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
@@ -35,7 +35,7 @@ class Partitioning:
         self.dtype = job.strategy.dtype
         self.alive = Alive()
         self.dtypes = communication_dtypes(job)
-        self.buckets: dict[str, list[int]] = {dtype: [] for dtype in sorted(set(self.dtypes))}
+        self.buckets: dict[str, list[int]] = {dtype: [] for dtype in bucket_dtypes(job)}
         """One for each dtype that gradients travel in."""
         self.filled = dict.fromkeys(self.buckets, 0)
         self.apart: set[int] = set()
@@ -50,7 +50,8 @@ class Partitioning:
     def run(self, micro_step: MicroStep) -> None:
         """One micro-step's backward; a gradient is ready between its module's entry and the next event."""
         execution = self.job.execution
-        self._check_leaves()
+        if execution.leaves:
+            self._check_leaves()
         queue = deque(execution.gradients_stage_3 if self.strategy.memory_efficient_linear else execution.gradients)
         entered: set[int] = set()
         leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
@@ -131,6 +132,8 @@ class Partitioning:
         whole = self.strategy.contiguous_gradients and filled <= self.strategy.reduce_bucket_size
         if whole and not self.strategy.scatters:
             self._all_reduce(bucket, dtype, filled)
+        elif quantizes_gradients(self.job):
+            self._quantize(sorted(bucket))
         else:
             self._reduce_scatter(bucket, dtype)
         for index in bucket:
@@ -156,9 +159,6 @@ class Partitioning:
         bucket.sort()
         sizes = [self.sizes[index] for index in bucket]
         padded = sum(round_up(size, ranks) for size in sizes)
-        if quantizes_gradients(self.job):
-            self._quantize(bucket)
-            return
         self.sent.append(Part("reduce_scatter", padded, sent, ranks))
         converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
         copies: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]

@@ -8,7 +8,7 @@ independent_gradient_partition_epilogue. What is held between steps is not in it
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.layout import communication_dtypes, flat_groups, own_pieces, tensor_sizes
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, flat_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.reduction import collectives
 from zeroplan.formulas import moments
 from zeroplan.specs.job import Job
@@ -26,7 +26,7 @@ class Reducing:
         self.born: dict[int, str] = {}
         """Gradients in storage of their own, and its dtype."""
         self.sent = communication_dtypes(job)
-        self.buckets: dict[str, list[int]] = {dtype: [] for dtype in sorted(set(self.sent))}
+        self.buckets: dict[str, list[int]] = {dtype: [] for dtype in bucket_dtypes(job)}
         """One for each dtype that gradients travel in."""
         self.filled = dict.fromkeys(self.buckets, 0)
         self.buffers = 0

@@ -21,7 +21,7 @@ from zeroplan.costs.deepspeed.held import (
 )
 from zeroplan.costs.deepspeed.layout import (
     below_ratio,
-    communication_dtypes,
+    bucket_dtypes,
     persistent_tensors,
     secondary_sizes,
     shard_elements,
@@ -53,7 +53,7 @@ def held(job: Job) -> list[Line]:
         lines.append(line("gradients", states.shard_gradients, strategy.accumulation, shards=shards, g=g))
     lines += _optimizer(job)
     if strategy.contiguous_gradients:
-        for dtype in sorted(set(communication_dtypes(job))):
+        for dtype in bucket_dtypes(job):
             size = {"bucket": strategy.reduce_bucket_size, "w": DTYPE_BYTES[dtype], "copies": 1}
             lines.append(line("reduce bucket", buffers.reduce_bucket, dtype, **size))
     if persistent := persistent_elements(job):

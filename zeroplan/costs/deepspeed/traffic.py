@@ -11,10 +11,10 @@ from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import (
     Group,
+    bucket_dtypes,
     communication_dtypes,
     flat_groups,
     persistent_tensors,
-    secondary_ranks,
     sub_groups,
     tensor_sizes,
 )
@@ -82,7 +82,7 @@ def _stages_1_2(job: Job) -> list[Transfer]:
     sent, sizes = communication_dtypes(job), tensor_sizes(job)
     calls = [
         (dtype, collective)
-        for dtype in sorted(set(sent))
+        for dtype in bucket_dtypes(job)
         for bucket in buckets(
             (index for index in gradient_order(job) if sent[index] == dtype), sizes, strategy.reduce_bucket_size
         )
@@ -139,12 +139,17 @@ def _parts(job: Job, when: str, parts: list[Part]) -> list[Transfer]:
     sorts: dict[tuple[str, str, int], list[int]] = {}
     for part in parts:
         sorts.setdefault((part.kind, part.dtype, part.ranks), []).append(part.elements)
-    groups = {job.ranks: "dp", secondary_ranks(job): "hpz"}
     return [
-        transfer._replace(ranks=ranks, group=groups.get(ranks, "qgz"))
+        transfer._replace(ranks=ranks, group=_group(job, kind, ranks))
         for (kind, dtype, ranks), elements in sorts.items()
         for transfer in _moved(job, when, kind, dtype, elements)
     ]
+
+
+def _group(job: Job, kind: str, ranks: int) -> str:
+    if kind == "all_to_all":
+        return "qgz"
+    return "dp" if ranks == job.ranks else "hpz"
 
 
 def _stage_3(job: Job) -> list[Transfer]:
