@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from math import prod
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
+
+from zeroplan.autograd.checkpoint import checkpointed
+from zeroplan.autograd.elementwise import activated, multiply, reciprocal_root, shifted, squared, to
+from zeroplan.autograd.products import embedded, linear
+from zeroplan.autograd.reductions import mean
+from zeroplan.autograd.tensor import Tensor
+
+FLOAT = 4
 
 
 class Parameter:
@@ -82,6 +91,13 @@ class Module:
             self.buffers[name] = value
         vars(self)[name] = value
 
+    def __call__(self, run: Any, *inputs: Any) -> Any:
+        """Forward; the inputs live as long as it runs."""
+        return self.forward(run, *inputs)
+
+    def forward(self, run: Any, *inputs: Any) -> Any:
+        raise NotImplementedError(self.transformers_class)
+
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """The tree, parents before children, in the order of registration (torch's `named_modules`)."""
         waiting = [(prefix, self)]
@@ -120,6 +136,11 @@ class ModuleList(Module):
 class GradientCheckpointingLayer(Module):
     """transformers checkpoints its forward, with its own hooks outside, when told to."""
 
+    def __call__(self, run: Any, *inputs: Any) -> Any:
+        if not run.checkpointing:
+            return self.forward(run, *inputs)
+        return checkpointed(run, partial(self.forward, run), *inputs)
+
 
 class Linear(Module):
     """y = x·Wᵀ + b, W of shape [out, in]."""
@@ -134,6 +155,10 @@ class Linear(Module):
         self.weight = Parameter(outputs, inputs)
         if bias:
             self.bias = Parameter(outputs)
+
+    def forward(self, run: Any, x: Tensor) -> Tensor:
+        bias = self.parameters.get("bias")
+        return linear(x, run.parameter(self.weight), run.parameter(bias) if bias else None)
 
 
 class Conv1D(Module):
@@ -161,6 +186,9 @@ class Embedding(Module):
         self.rows, self.width = rows, width
         self.weight = Parameter(rows, width)
 
+    def forward(self, run: Any, ids: Tensor) -> Tensor:
+        return embedded(ids, run.parameter(self.weight))
+
 
 class RMSNorm(Module):
     transformers_class = "RMSNorm"
@@ -169,6 +197,13 @@ class RMSNorm(Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.weight = Parameter(width)
+
+    def forward(self, run: Any, x: Tensor) -> Tensor:
+        """In fp32 over the root of the mean square, back in the model's dtype, times the weight."""
+        wide = to(x, FLOAT)
+        variance = mean(squared(wide))
+        wide = multiply(wide, reciprocal_root(shifted(variance)))
+        return multiply(run.parameter(self.weight), to(wide, x.width))
 
 
 class LayerNorm(Module):
@@ -190,6 +225,9 @@ class Activation(Module):
     """Its class depends on the function; it owns nothing."""
 
     saves_last = True
+
+    def forward(self, run: Any, x: Tensor) -> Tensor:
+        return activated(x, "SiluBackward")
 
 
 class Dropout(Module):

@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Buffer, Module
+from zeroplan.architectures.running import Run, rotary
+from zeroplan.autograd.tensor import Tensor
 from zeroplan.errors import SpecError, shown
 
 Settings = dict[str, Any]
@@ -161,3 +163,7 @@ class RotaryEmbedding(Module):
             assert length is not None
             setattr(self, f"{prefix}inv_freq", Buffer((length,), "float32"))
             setattr(self, f"{prefix}original_inv_freq", Buffer((length,), "float32"))
+        self.width = 2 * length
+
+    def forward(self, run: Run, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        return rotary(run, positions, self.width, x.width)

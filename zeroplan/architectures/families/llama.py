@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import (
@@ -17,6 +17,11 @@ from zeroplan.architectures.module import (
     RMSNorm,
 )
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
+from zeroplan.architectures.running import Run, Shared, attended, turned
+from zeroplan.autograd.elementwise import add, multiply
+from zeroplan.autograd.losses import causal_loss
+from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.views import reshaped, transposed, viewed
 
 
 @dataclass(kw_only=True)
@@ -60,6 +65,17 @@ class Attention(Module):
         self.k_proj = Linear(c.hidden_size, keys, bias=qkv_bias)
         self.v_proj = Linear(c.hidden_size, keys, bias=qkv_bias)
         self.o_proj = Linear(queries, c.hidden_size, bias=o_bias)
+        self.head_width = c.head_width
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        shape = (*x.shape[:-1], -1, self.head_width)
+        q = transposed(viewed(self.q_proj(run, x), shape), 1, 2)
+        k = transposed(viewed(self.k_proj(run, x), shape), 1, 2)
+        v = transposed(viewed(self.v_proj(run, x), shape), 1, 2)
+        q, k = turned(q, k, *shared.rope)
+        made, weights = attended(run, q, k, v, shared.mask)
+        made = reshaped(made, (*x.shape[:-1], -1))
+        return self.o_proj(run, made), weights
 
 
 class GatedMLP(Module):
@@ -75,6 +91,9 @@ class GatedMLP(Module):
         self.down_proj = Linear(ffn, hidden, bias=bias)
         self.act_fn = Activation()
 
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        return self.down_proj(run, multiply(self.act_fn(run, self.gate_proj(run, x)), self.up_proj(run, x)))
+
 
 class Layer(GradientCheckpointingLayer):
     """Attention and MLP, each after its own norm; what the families put into the two differs."""
@@ -88,6 +107,16 @@ class Layer(GradientCheckpointingLayer):
         self.mlp = mlp
         self.input_layernorm = norm(c.hidden_size)
         self.post_attention_layernorm = norm(c.hidden_size)
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+        residual = x
+        x = self.input_layernorm(run, x)
+        x, _weights = self.self_attn(run, x, shared)
+        x = add(residual, x)
+        residual = x
+        x = self.post_attention_layernorm(run, x)
+        x = self.mlp(run, x)
+        return add(residual, x)
 
 
 class Decoder(Module):
@@ -110,6 +139,15 @@ class Decoder(Module):
         self.norm = norm(c.hidden_size)
         self.rotary_emb = RotaryEmbedding(c)
 
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        embedded = self.embed_tokens(run, ids)
+        positions = run.positions()
+        shared = Shared(positions, run.mask(), self.rotary_emb(run, embedded, positions))
+        x = embedded
+        for layer in self.layers.children.values():
+            x = layer(run, x, shared)
+        return self.norm(run, x)
+
 
 class Head(Linear):
     """`lm_head`; tied, its weight is the embedding's own. A bias stays a parameter of the head."""
@@ -130,6 +168,11 @@ class CausalLM(Module):
         super().__init__()
         self.model = model
         self.lm_head = Head(c, model.embed_tokens)
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        x = self.model(run, ids)
+        logits = self.lm_head(run, x)
+        return causal_loss(logits, ids)
 
 
 def build(c: LlamaConfig) -> Module:

@@ -1,0 +1,85 @@
+"""Checkpointing without reentrance: a layer runs again when backward first asks for something it saved.
+
+torch/utils/checkpoint.py (_CheckpointFrame, _checkpoint_hook, _recomputation_hook): forward saves places instead of
+tensors; the second run fills them and stops as soon as the last one is full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from weakref import ReferenceType, ref
+
+from zeroplan.autograd.memory import Memory
+from zeroplan.autograd.tensor import Tensor
+
+
+class Place:
+    """Where a saved tensor would be."""
+
+    __slots__ = ("__weakref__", "tensor")
+
+    def __init__(self) -> None:
+        self.tensor: Tensor | None = None
+
+
+class Full(Exception):  # noqa: N818 (not an error: nothing more is needed)
+    """Everything that forward saved is there again."""
+
+
+class Frame:
+    """One checkpointed call."""
+
+    def __init__(self, memory: Memory, run: Callable[[], Any]) -> None:
+        self.memory, self.run = memory, run
+        self.places: list[ReferenceType[Place]] = []
+        self.filled = -1
+        """Places that the second run has filled; -1 before it."""
+
+    def pack(self, tensor: Tensor) -> Place | Tensor:
+        """In forward a place; in the second run the tensor itself, which fills the next place."""
+        if self.filled < 0:
+            place = Place()
+            self.places.append(ref(place))
+            return place
+        place = self.places[self.filled]()
+        if place is not None:
+            place.tensor = tensor
+        del place
+        self.filled += 1
+        if self.filled == len(self.places):
+            raise Full
+        return tensor
+
+    def unpack(self, place: Place | Tensor) -> Tensor:
+        if isinstance(place, Tensor):
+            return place
+        if self.filled < 0:
+            self._again()
+        tensor, place.tensor = place.tensor, None
+        assert tensor is not None
+        return tensor
+
+    def _again(self) -> None:
+        self.filled = 0
+        memory = self.memory
+        before, records = memory.checkpoint, memory.records
+        memory.checkpoint, memory.records = self, True
+        try:
+            self.run()
+        except Full:
+            pass
+        finally:
+            memory.checkpoint, memory.records = before, records
+        self.places = []
+
+
+def checkpointed(memory: Memory, layer: Callable[..., Any], *inputs: Any) -> Any:
+    """The layer's result; its graph keeps the layer's inputs and nothing else."""
+    before = memory.checkpoint
+    memory.checkpoint = Frame(memory, partial(layer, *inputs))
+    try:
+        return layer(*inputs)
+    finally:
+        memory.checkpoint = before

@@ -1,0 +1,79 @@
+"""Matrix products and the embedding."""
+
+from __future__ import annotations
+
+from zeroplan.autograd.graph import Needs, operator, result
+from zeroplan.autograd.tensor import Sizes, Tensor, empty
+from zeroplan.autograd.views import expanded, reshaped, transposed, viewed
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x·Wᵀ + b over the last dimension: the rows in one product."""
+    turned = transposed(weight, 0, 1)
+    rows = reshaped(x, (x.elements // x.shape[-1], x.shape[-1]))
+    made = matrix_product(rows, turned, bias)
+    return viewed(made, (*x.shape[:-1], weight.shape[0])) if len(x.shape) > 2 else made
+
+
+def matrix_product(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x·y (+ b), each kept for the other's gradient."""
+    kept, shapes = (x if y.node else None, y if x.node else None), (x.shape, y.shape)
+    if bias is None:
+        node = operator("MmBackward", _matrix_product, (x, y), kept, shapes)
+    else:
+        node = operator("AddmmBackward", _with_bias, (x, y, bias), kept, shapes)
+    return result(node, empty(x.memory, (x.shape[0], y.shape[1]), x.width))
+
+
+def _matrix_product(
+    gradient: Tensor, _x: Tensor | None, _y: Tensor | None, x_shape: Sizes, y_shape: Sizes, needs: Needs
+) -> tuple[Tensor | None, ...]:
+    """The second's gradient first; a weight's comes out in the weight's own layout."""
+    of_y = as_transposed(empty(gradient.memory, y_shape[::-1], gradient.width)) if needs[1] else None
+    of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
+    return of_x, of_y
+
+
+def _with_bias(
+    gradient: Tensor, _x: Tensor | None, _y: Tensor | None, x_shape: Sizes, y_shape: Sizes, needs: Needs
+) -> tuple[Tensor | None, ...]:
+    of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
+    of_y = as_transposed(empty(gradient.memory, y_shape[::-1], gradient.width)) if needs[1] else None
+    return of_x, of_y, gradient if needs[2] else None
+
+
+def as_transposed(x: Tensor) -> Tensor:
+    """A matrix seen with its dimensions swapped, without a graph."""
+    return x.seen_as(x.shape[::-1], x.strides[::-1])
+
+
+def batched_product(x: Tensor, y: Tensor) -> Tensor:
+    """torch.matmul of [b, n, s, d] and [b, n, d, t]: one product a head."""
+    batch = x.shape[:-2]
+    flat = 1
+    for size in batch:
+        flat *= size
+    left = reshaped(expanded(x, (*batch, *x.shape[-2:])), (flat, *x.shape[-2:]))
+    right = reshaped(expanded(y, (*batch, *y.shape[-2:])), (flat, *y.shape[-2:]))
+    kept = (left if right.node else None, right if left.node else None)
+    node = operator("BmmBackward", _batched_product, (left, right), kept, (left.shape, right.shape))
+    made = result(node, empty(x.memory, (flat, left.shape[1], right.shape[2]), x.width))
+    return viewed(made, (*batch, *made.shape[1:]))
+
+
+def _batched_product(
+    gradient: Tensor, _x: Tensor | None, _y: Tensor | None, x_shape: Sizes, y_shape: Sizes, needs: Needs
+) -> tuple[Tensor | None, ...]:
+    of_y = empty(gradient.memory, y_shape, gradient.width) if needs[1] else None
+    of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
+    return of_x, of_y
+
+
+def embedded(ids: Tensor, weight: Tensor) -> Tensor:
+    """Rows of a table; its gradient is dense."""
+    node = operator("EmbeddingBackward", _embedded, (weight,), (ids,), (weight.shape,))
+    return result(node, empty(weight.memory, (*ids.shape, weight.shape[1]), weight.width))
+
+
+def _embedded(gradient: Tensor, _ids: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+    return empty(gradient.memory, shape, gradient.width)

@@ -1,0 +1,61 @@
+"""Operators over one dimension: sums, means, softmax, joining and padding."""
+
+from __future__ import annotations
+
+from zeroplan.autograd.elementwise import iterated, to
+from zeroplan.autograd.graph import Needs, operator, result
+from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
+
+
+def mean(x: Tensor) -> Tensor:
+    """The mean over the last dimension, which stays with one element."""
+    node = operator("MeanBackward", _mean, (x,), (), (x.shape,))
+    return result(node, empty(x.memory, (*x.shape[:-1], 1), x.width))
+
+
+def _mean(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+    """gradient.expand(shape) / n"""
+    repeated = gradient.seen_as(shape, (*gradient.strides[:-1], 0))
+    return empty(repeated.memory, shape, repeated.width)
+
+
+def softmax(x: Tensor, width: int) -> Tensor:
+    """Softmax over the last dimension, computed and kept in `width`: the input is cast to it first."""
+    wide = to(x, width)
+    node = operator("SoftmaxBackward", _softmax, (wide,))
+    return result(node, empty_like(wide), keeps=True)
+
+
+def _softmax(gradient: Tensor, made: Tensor, _needs: Needs) -> Tensor:
+    return empty(gradient.memory, made.shape, made.width)
+
+
+def joined(parts: tuple[Tensor, ...], at: int) -> Tensor:
+    """Tensors one after another along a dimension (torch.cat); gradients are views of the whole's."""
+    first = parts[0]
+    at %= len(first.shape)
+    sizes = tuple(part.shape[at] for part in parts)
+    shape = (*first.shape[:at], sum(sizes), *first.shape[at + 1 :])
+    node = operator("CatBackward", _joined, parts, (), (sizes, at))
+    return result(node, empty(first.memory, shape, first.width))
+
+
+def _joined(gradient: Tensor, sizes: Sizes, at: int, needs: Needs) -> tuple[Tensor | None, ...]:
+    return tuple(
+        gradient.seen_as((*gradient.shape[:at], size, *gradient.shape[at + 1 :]), gradient.strides) if need else None
+        for size, need in zip(sizes, needs, strict=True)
+    )
+
+
+def sum_plain(x: Tensor, shape: Sizes) -> Tensor:
+    """A sum without a graph, in this shape."""
+    return empty(x.memory, shape, x.width)
+
+
+def log_softmax(x: Tensor) -> Tensor:
+    """Log-probabilities over the last dimension."""
+    return result(operator("LogSoftmaxBackward", _log_softmax, (x,)), empty_like(x), keeps=True)
+
+
+def _log_softmax(gradient: Tensor, made: Tensor, _needs: Needs) -> Tensor:
+    return iterated((gradient, made), made.width)

@@ -1,0 +1,130 @@
+"""Views: the same bytes in another shape. Backward undoes the view; where it cannot, torch copies, and so does this."""
+
+from __future__ import annotations
+
+from math import prod
+
+from zeroplan.autograd.graph import Needs, operator, result, summed_to
+from zeroplan.autograd.tensor import Sizes, Tensor, empty
+
+
+def transposed(x: Tensor, one: int, other: int) -> Tensor:
+    """Two dimensions swapped."""
+    shape, strides = list(x.shape), list(x.strides)
+    shape[one], shape[other] = shape[other], shape[one]
+    strides[one], strides[other] = strides[other], strides[one]
+    return result(operator("TransposeBackward", _transposed, (x,), (), (one, other)), x.seen_as(tuple(shape), tuple(strides)))
+
+
+def _transposed(gradient: Tensor, one: int, other: int, _needs: Needs) -> Tensor:
+    shape, strides = list(gradient.shape), list(gradient.strides)
+    shape[one], shape[other] = shape[other], shape[one]
+    strides[one], strides[other] = strides[other], strides[one]
+    return gradient.seen_as(tuple(shape), tuple(strides))
+
+
+def viewed(x: Tensor, shape: Sizes) -> Tensor:
+    """x in a shape of as many elements, one of them perhaps -1, without a copy."""
+    shape = completed(shape, x.elements)
+    strides = view_strides(x.shape, x.strides, shape)
+    assert strides is not None, (x.shape, x.strides, shape)
+    return result(operator("ViewBackward", _viewed, (x,), (), (x.shape,)), x.seen_as(shape, strides))
+
+
+def _viewed(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+    return reshaped_plain(gradient, shape)
+
+
+def reshaped(x: Tensor, shape: Sizes) -> Tensor:
+    """x in another shape: a view where its strides allow, else a copy."""
+    shape = completed(shape, x.elements)
+    if shape == x.shape:
+        return x
+    if view_strides(x.shape, x.strides, shape) is not None:
+        return viewed(x, shape)
+    return viewed(copied(x), shape)
+
+
+def copied(x: Tensor) -> Tensor:
+    """A contiguous copy."""
+    return result(operator("CloneBackward", _same, (x,)), empty(x.memory, x.shape, x.width))
+
+
+def _same(gradient: Tensor, _needs: Needs) -> Tensor:
+    return gradient
+
+
+def reshaped_plain(x: Tensor, shape: Sizes) -> Tensor:
+    """`reshaped` without a graph."""
+    strides = view_strides(x.shape, x.strides, shape)
+    return empty(x.memory, shape, x.width) if strides is None else x.seen_as(shape, strides)
+
+
+def expanded(x: Tensor, shape: Sizes) -> Tensor:
+    """Dimensions of one element repeated without a copy."""
+    if shape == x.shape:
+        return x
+    missing = len(shape) - len(x.shape)
+    own = [
+        0 if size == 1 and full != 1 else stride
+        for size, stride, full in zip(x.shape, x.strides, shape[missing:], strict=True)
+    ]
+    return result(operator("ExpandBackward", _expanded, (x,), (), (x.shape,)), x.seen_as(shape, (0,) * missing + tuple(own)))
+
+
+def _expanded(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+    return gradient if gradient.shape == shape else summed_to(gradient, shape)
+
+
+def unsqueezed(x: Tensor, at: int) -> Tensor:
+    """A dimension of one element put in at `at`."""
+    stride = x.strides[at] * x.shape[at] if at < len(x.shape) else 1
+    shape = (*x.shape[:at], 1, *x.shape[at:])
+    made = x.seen_as(shape, (*x.strides[:at], stride, *x.strides[at:]))
+    return result(operator("UnsqueezeBackward", _unsqueezed, (x,), (), (at,)), made)
+
+
+def _unsqueezed(gradient: Tensor, at: int, _needs: Needs) -> Tensor:
+    return gradient.seen_as(
+        (*gradient.shape[:at], *gradient.shape[at + 1 :]), (*gradient.strides[:at], *gradient.strides[at + 1 :])
+    )
+
+
+def sliced(x: Tensor, at: int, size: int) -> Tensor:
+    """`size` elements along dimension `at` (negative: from the end). Its gradient is as large as x."""
+    at %= len(x.shape)
+    shape = (*x.shape[:at], size, *x.shape[at + 1 :])
+    return result(operator("SliceBackward", _sliced, (x,), (), (x.shape,)), x.seen_as(shape, x.strides))
+
+
+def _sliced(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+    return empty(gradient.memory, shape, gradient.width)
+
+
+def view_strides(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
+    """Strides of a view in the wanted shape, None where there is none (ATen/TensorUtils.cpp, computeStride)."""
+    if not shape:
+        return (1,) * len(wanted)
+    at = len(wanted) - 1
+    found = [0] * len(wanted)
+    chunk_stride, elements, covered = strides[-1], 1, 1
+    for here in range(len(shape) - 1, -1, -1):
+        elements *= shape[here]
+        if here == 0 or (shape[here - 1] != 1 and strides[here - 1] != elements * chunk_stride):
+            while at >= 0 and (covered < elements or wanted[at] == 1):
+                found[at] = covered * chunk_stride
+                covered *= wanted[at]
+                at -= 1
+            if covered != elements:
+                return None
+            if here > 0:
+                chunk_stride, elements, covered = strides[here - 1], 1, 1
+    return tuple(found) if at == -1 else None
+
+
+def completed(shape: Sizes, elements: int) -> Sizes:
+    """The shape with the size that -1 stands for."""
+    if -1 not in shape:
+        return shape
+    rest = -prod(shape)
+    return tuple(elements // rest if size == -1 else size for size in shape)
