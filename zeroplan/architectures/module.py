@@ -12,10 +12,14 @@ from functools import partial
 from typing import Any, ClassVar
 
 from zeroplan.autograd.checkpoint import checkpointed
-from zeroplan.autograd.elementwise import activated, multiply, reciprocal_root, shifted, squared, to
-from zeroplan.autograd.products import embedded, linear
+from zeroplan.autograd.activations import activated
+from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.elementwise import multiply, reciprocal_root, shifted, squared, to
+from zeroplan.autograd.norms import layer_norm
+from zeroplan.autograd.products import embedded, linear, matrix_product
 from zeroplan.autograd.reductions import mean
 from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.views import viewed
 
 FLOAT = 4
 
@@ -173,6 +177,11 @@ class Conv1D(Module):
         self.weight = Parameter(inputs, outputs)
         self.bias = Parameter(outputs)
 
+    def forward(self, run: Any, x: Tensor) -> Tensor:
+        rows = viewed(x, (-1, x.shape[-1]))
+        made = matrix_product(rows, run.parameter(self.weight), run.parameter(self.bias))
+        return viewed(made, (*x.shape[:-1], self.outputs))
+
 
 class Embedding(Module):
     """Its input is integers."""
@@ -206,6 +215,28 @@ class RMSNorm(Module):
         return multiply(run.parameter(self.weight), to(wide, x.width))
 
 
+class LateCastNorm(RMSNorm):
+    """The weight is applied in fp32, the cast comes last."""
+
+    def forward(self, run: Any, x: Tensor) -> Tensor:
+        wide = to(x, FLOAT)
+        variance = mean(squared(wide))
+        wide = multiply(wide, reciprocal_root(shifted(variance)))
+        return to(multiply(run.parameter(self.weight), wide), x.width)
+
+
+class UnitOffsetNorm(RMSNorm):
+    """The weight is one more than the parameter, all of it in fp32."""
+
+    def forward(self, run: Any, x: Tensor) -> Tensor:
+        made = self.normed(to(x, FLOAT))
+        made = multiply(made, shifted(to(run.parameter(self.weight), FLOAT)))
+        return to(made, x.width)
+
+    def normed(self, x: Tensor) -> Tensor:
+        return multiply(x, reciprocal_root(shifted(mean(squared(x)))))
+
+
 class LayerNorm(Module):
     """LayerNorm with its affine weight and bias, or without either (`affine=False`)."""
 
@@ -220,14 +251,22 @@ class LayerNorm(Module):
             if bias:
                 self.bias = Parameter(width)
 
+    def forward(self, run: Any, x: Tensor) -> Tensor:
+        parts = [run.parameter(p) for p in self.parameters.values()]
+        return layer_norm(x, *parts, on_cpu=run.on_cpu)
+
 
 class Activation(Module):
     """Its class depends on the function; it owns nothing."""
 
     saves_last = True
 
+    def __init__(self, function: str) -> None:
+        super().__init__()
+        self.function = function
+
     def forward(self, run: Any, x: Tensor) -> Tensor:
-        return activated(x, "SiluBackward")
+        return activated(self.function, x)
 
 
 class Dropout(Module):
@@ -237,4 +276,8 @@ class Dropout(Module):
 
     def __init__(self, probability: float | None) -> None:
         super().__init__()
+        self.probability = probability
         self.saves_last = bool(probability)
+
+    def forward(self, run: Any, x: Tensor) -> Tensor:
+        return dropped(x, self.probability, on_cpu=run.on_cpu)

@@ -47,11 +47,11 @@ class Experts(Module):
     forward_order = ("gate_up_proj", "act_fn", "down_proj")
     saves_last = True
 
-    def __init__(self, experts: int, hidden: int, ffn: int) -> None:
+    def __init__(self, c: MoEConfig, ffn: int) -> None:
         super().__init__()
-        self.gate_up_proj = Parameter(experts, 2 * ffn, hidden)
-        self.down_proj = Parameter(experts, hidden, ffn)
-        self.act_fn = Activation()
+        self.gate_up_proj = Parameter(c.num_experts, 2 * ffn, c.hidden_size)
+        self.down_proj = Parameter(c.num_experts, c.hidden_size, ffn)
+        self.act_fn = Activation(c.hidden_act)
 
 
 class SparseDecoder(Decoder):

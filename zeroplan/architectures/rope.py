@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Buffer, Module
-from zeroplan.architectures.running import Run, rotary
+from zeroplan.architectures.attention import Rope, rotary
+from zeroplan.architectures.running import Run
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.errors import SpecError, shown
 
@@ -62,6 +63,14 @@ class RotaryConfig(Config):
         if str(settings["rope_type"]) in SCALES_LENGTH:
             settings.setdefault("original_max_position_embeddings", self.max_position_embeddings)
         return settings
+
+    def windows(self) -> dict[str, int | None]:
+        """The masks that the model makes: by kind of layer, how far back a token sees (None: to the start)."""
+        return {"": None}
+
+    def kinds(self) -> list[str]:
+        """The kind of each layer, as `windows` names it."""
+        return [""] * self.num_hidden_layers
 
     def ropes(self) -> dict[str, Settings]:
         """The settings by the prefix of their buffers' names; more than one where layer types differ."""
@@ -154,16 +163,26 @@ class RotaryEmbedding(Module):
     transformers_class = "RotaryEmbedding"
     backward_fetches = 0
     returns = 0
+    kept_in: ClassVar[int | None] = None
+    """Bytes of a cosine where they do not take the model's dtype."""
     takes_gradient = False
 
     def __init__(self, c: RotaryConfig) -> None:
         super().__init__()
+        self.widths: dict[str, int] = {}
+        """Elements that the rope turns in a head, by kind of layer."""
         for prefix, settings in c.ropes().items():
             length = frequencies(c, settings)
             assert length is not None
             setattr(self, f"{prefix}inv_freq", Buffer((length,), "float32"))
             setattr(self, f"{prefix}original_inv_freq", Buffer((length,), "float32"))
-        self.width = 2 * length
+            self.widths[prefix.rstrip("_")] = 2 * length
 
-    def forward(self, run: Run, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        return rotary(run, positions, self.width, x.width)
+    def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Rope:
+        return rotary(run, positions, self.widths[kind], self.kept_in or x.width)
+
+
+class WideRotary(RotaryEmbedding):
+    """Cosines and sines stay in fp32."""
+
+    kept_in = 4

@@ -17,13 +17,15 @@ TILE = 32
 """The memory-efficient kernel rounds the rows of its log-sum-exp up to this."""
 
 
-def fused_attention(kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+def fused_attention(
+    kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, dropout: float = 0.0
+) -> Tensor:
     """softmax(q·kᵀ)·v without the scores: keeps q, k, v, the output, a log-sum-exp and the random state."""
     node = operator(f"{kernel.capitalize()}AttentionBackward", _BACKWARD[kernel], (q, k, v), (q, k, v))
     made = _out(kernel, q, v)
     extras = _extras(kernel, q)
     if node is not None:
-        node.shapes = (made.shape,)
+        node.shapes, node.widths = (made.shape,), (made.width,)
         checkpoint = q.memory.checkpoint
         pack = checkpoint.pack if checkpoint else None
         for each in (mask, made, *extras):

@@ -74,7 +74,7 @@ def _add(gradient: Tensor, needs: Needs) -> tuple[Tensor | None, ...]:
 
 
 def shifted(x: Tensor) -> Tensor:
-    """x + a number."""
+    """x plus a number."""
     return result(operator("AddBackward", _pass, (x,)), iterated((x,), x.width))
 
 
@@ -142,6 +142,11 @@ def _reciprocal_root(gradient: Tensor, root: Tensor, _needs: Needs) -> Tensor:
     return iterated((half, cube), half.width)
 
 
+def tanh(x: Tensor) -> Tensor:
+    """Keeps its result."""
+    return of_result("TanhBackward", x)
+
+
 def contiguous(x: Tensor) -> Tensor:
     """x itself, or a copy in row-major order."""
     if x.contiguous:
@@ -149,10 +154,22 @@ def contiguous(x: Tensor) -> Tensor:
     return result(operator("CloneBackward", _pass, (x,)), empty(x.memory, x.shape, x.width, row_major(x.shape)))
 
 
-def activated(x: Tensor, name: str) -> Tensor:
-    """An activation function that keeps its input: silu, gelu."""
-    return result(operator(name, _activated, (x,), (x,)), iterated((x,), x.width))
+def of_itself(name: str, x: Tensor) -> Tensor:
+    """A function that keeps its input: silu, gelu."""
+    return result(operator(name, _of_kept, (x,), (x,)), iterated((x,), x.width))
 
 
-def _activated(gradient: Tensor, x: Tensor, _needs: Needs) -> Tensor:
-    return iterated((gradient, x), gradient.width)
+def of_result(name: str, x: Tensor) -> Tensor:
+    """A function that keeps its result: tanh, relu, sigmoid."""
+    return result(operator(name, _of_kept, (x,)), iterated((x,), x.width), keeps=True)
+
+
+def _of_kept(gradient: Tensor, kept: Tensor, _needs: Needs) -> Tensor:
+    return iterated((gradient, kept), gradient.width)
+
+
+def clipped_in_place(x: Tensor) -> Tensor:
+    """x.clamp_(): the same storage with new numbers; a copy of the old ones is kept."""
+    before = iterated((x,), x.width) if x.node else None
+    node = operator("ClampBackward", _of_kept, (x,), (before,))
+    return result(node, x.detached())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from zeroplan.autograd.tensor import Sizes, Tensor, empty
+from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
 
 Needs = tuple[bool, ...]
 """Which inputs of an operator need a gradient."""
@@ -22,11 +22,13 @@ Backward = Callable[..., Gradients]
 class Node:
     """One operator's backward."""
 
-    __slots__ = ("backward", "edges", "name", "numbers", "saved", "scope", "sequence", "shapes", "unpack")
+    __slots__ = ("backward", "edges", "name", "numbers", "saved", "scope", "sequence", "shapes", "unpack", "widths")
 
     def __init__(self, name: str, sequence: int, scope: str) -> None:
         self.name, self.sequence, self.scope = name, sequence, scope
         self.shapes: tuple[Sizes, ...] = ()
+        self.widths: tuple[int, ...] = ()
+        """Of the results: gradients take their shape and dtype."""
         self.saved: list[Any] = []
         self.numbers: tuple[Any, ...] = ()
         self.edges: tuple[tuple[Node, int] | None, ...] = ()
@@ -46,9 +48,9 @@ class Accumulate(Node):
 
     __slots__ = ("parameter",)
 
-    def __init__(self, parameter: int, shape: Sizes) -> None:
+    def __init__(self, parameter: int, shape: Sizes, width: int) -> None:
         super().__init__("AccumulateGrad", 0, "")
-        self.parameter, self.shapes = parameter, (shape,)
+        self.parameter, self.shapes, self.widths = parameter, (shape,), (width,)
 
 
 def operator(
@@ -81,7 +83,7 @@ def operator(
 def result(node: Node | None, made: Tensor, *, keeps: bool = False) -> Tensor:
     """`made` as the operator's result, kept for backward too if `keeps`."""
     if node is not None:
-        node.shapes = (made.shape,)
+        node.shapes, node.widths = (made.shape,), (made.width,)
         if keeps:
             checkpoint = made.memory.checkpoint
             node.keep(made, checkpoint.pack if checkpoint else None)
@@ -93,6 +95,7 @@ def results(node: Node | None, made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Several results of one operator."""
     if node is not None:
         node.shapes = tuple(each.shape for each in made)
+        node.widths = tuple(each.width for each in made)
         for at, each in enumerate(made):
             each.node, each.output = node, at
     return made
@@ -172,7 +175,7 @@ class Engine:
 
 
 def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:
-    """The node's backward, and each result summed to the shape of the input it belongs to."""
+    """The node's backward; each result gets the shape and dtype of the input it belongs to (validate_outputs)."""
     assert node.backward is not None
     needs = tuple(edge is not None for edge in node.edges)
     saved = node.saved
@@ -185,9 +188,11 @@ def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:
     for at, edge in enumerate(node.edges):
         each = given[at]
         if edge is not None and each is not None:
-            shape = edge[0].shapes[edge[1]]
+            shape, width = edge[0].shapes[edge[1]], edge[0].widths[edge[1]]
             if each.shape != shape:
-                given[at] = summed_to(each, shape)
+                given[at] = each = summed_to(each, shape)
+            if each.width != width:
+                given[at] = each = empty_like(each, width)
     return given
 
 

@@ -19,8 +19,10 @@ def _mean(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
     return empty(repeated.memory, shape, repeated.width)
 
 
-def softmax(x: Tensor, width: int) -> Tensor:
-    """Softmax over the last dimension, computed and kept in `width`: the input is cast to it first."""
+def softmax(x: Tensor, width: int, *, fused: bool = False) -> Tensor:
+    """Softmax over the last dimension, computed and kept in `width`: the input is cast to it first, unless `fused`."""
+    if fused and x.width != width:
+        return result(operator("SoftmaxBackward", _half_softmax, (x,), (), (x.width,)), empty_like(x, width), keeps=True)
     wide = to(x, width)
     node = operator("SoftmaxBackward", _softmax, (wide,))
     return result(node, empty_like(wide), keeps=True)
@@ -28,6 +30,10 @@ def softmax(x: Tensor, width: int) -> Tensor:
 
 def _softmax(gradient: Tensor, made: Tensor, _needs: Needs) -> Tensor:
     return empty(gradient.memory, made.shape, made.width)
+
+
+def _half_softmax(gradient: Tensor, made: Tensor, width: int, _needs: Needs) -> Tensor:
+    return empty(gradient.memory, made.shape, width)
 
 
 def joined(parts: tuple[Tensor, ...], at: int) -> Tensor:

@@ -114,7 +114,7 @@ def leaf(memory: Memory, of: Shaped) -> Tensor:
     from zeroplan.autograd.graph import Accumulate
 
     shape = of.shape
-    return Tensor(None, shape, row_major(shape), memory.width, memory, Accumulate(id(of), shape))
+    return Tensor(None, shape, row_major(shape), memory.width, memory, Accumulate(id(of), shape, memory.width))
 
 
 def given(memory: Memory, shape: Sizes, width: int) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from zeroplan.autograd.graph import Needs, operator, result, summed_to
+from zeroplan.autograd.graph import Needs, operator, result, results, summed_to
 from zeroplan.autograd.tensor import Sizes, Tensor, empty
 
 
@@ -90,9 +90,11 @@ def _unsqueezed(gradient: Tensor, at: int, _needs: Needs) -> Tensor:
     )
 
 
-def sliced(x: Tensor, at: int, size: int) -> Tensor:
+def sliced(x: Tensor, at: int, size: int, start: int = 0) -> Tensor:
     """`size` elements along dimension `at` (negative: from the end). Its gradient is as large as x."""
     at %= len(x.shape)
+    if size == x.shape[at] and not start:
+        return x
     shape = (*x.shape[:at], size, *x.shape[at + 1 :])
     return result(operator("SliceBackward", _sliced, (x,), (), (x.shape,)), x.seen_as(shape, x.strides))
 
@@ -128,3 +130,23 @@ def completed(shape: Sizes, elements: int) -> Sizes:
         return shape
     rest = -prod(shape)
     return tuple(elements // rest if size == -1 else size for size in shape)
+
+
+def chunked(x: Tensor, parts: int, at: int) -> tuple[Tensor, ...]:
+    """Equal parts along a dimension. Their gradients are joined into one of x's shape."""
+    at %= len(x.shape)
+    size = x.shape[at] // parts
+    return split(x, (size,) * parts, at)
+
+
+def split(x: Tensor, sizes: Sizes, at: int) -> tuple[Tensor, ...]:
+    """Parts of these sizes along a dimension."""
+    at %= len(x.shape)
+    shapes = [(*x.shape[:at], size, *x.shape[at + 1 :]) for size in sizes]
+    node = operator("SplitBackward", _split, (x,), (), (x.shape,))
+    return results(node, tuple(x.seen_as(shape, x.strides) for shape in shapes))
+
+
+def _split(gradients: list[Tensor | None] | Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+    known = gradients if isinstance(gradients, Tensor) else next(each for each in gradients if each is not None)
+    return empty(known.memory, shape, known.width)

@@ -126,7 +126,7 @@ class Intermediate(Module):
     def __init__(self, hidden: int, ffn: int) -> None:
         super().__init__()
         self.dense = Linear(hidden, ffn, bias=True)
-        self.intermediate_act_fn = Activation()
+        self.intermediate_act_fn = Activation(c.hidden_act)
 
 
 class Layer(GradientCheckpointingLayer):
@@ -168,7 +168,7 @@ class Transform(Module):
     def __init__(self, hidden: int) -> None:
         super().__init__()
         self.dense = Linear(hidden, hidden, bias=True)
-        self.transform_act_fn = Activation()
+        self.transform_act_fn = Activation(c.hidden_act)
         self.LayerNorm = LayerNorm(hidden)
 
 

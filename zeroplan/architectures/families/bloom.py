@@ -71,7 +71,7 @@ class MLP(Module):
     def __init__(self, c: BloomConfig) -> None:
         super().__init__()
         self.dense_h_to_4h = Linear(c.hidden_size, c.ffn, bias=True)
-        self.gelu_impl = Activation()
+        self.gelu_impl = Activation(c.hidden_act)
         self.dense_4h_to_h = Linear(c.ffn, c.hidden_size, bias=True)
         self.saves_last = c.residual_dropout > 0
 

@@ -127,16 +127,16 @@ class SparseBlock(Module):
 
     def __init__(self, c: LatentConfig) -> None:
         super().__init__()
-        self.experts = Experts(c.num_experts, c.hidden_size, c.moe_intermediate_size)
+        self.experts = Experts(c, c.moe_intermediate_size)
         self.gate = self.router(c.num_experts, c.hidden_size)
         shared = c.moe_intermediate_size * c.n_shared_experts
-        self.shared_experts = GatedMLP(c.hidden_size, shared, bias=c.mlp_bias)
+        self.shared_experts = GatedMLP(c, shared, bias=c.mlp_bias)
 
 
 def latent_layer(c: LatentConfig, index: int, block: type[SparseBlock]) -> Module:
     """The first layers, first_k_dense_replace of them, have a dense MLP."""
     dense = index < c.first_k_dense_replace
-    mlp = GatedMLP(c.hidden_size, c.ffn, bias=c.mlp_bias) if dense else block(c)
+    mlp = GatedMLP(c, c.ffn, bias=c.mlp_bias) if dense else block(c)
     return Layer(c, LatentAttention(c), mlp)
 
 

@@ -99,10 +99,11 @@ class MLP(Module):
 
     transformers_class = "MLP"
 
-    def __init__(self, hidden: int, ffn: int, *, bias: bool) -> None:
+    def __init__(self, c: FalconConfig) -> None:
         super().__init__()
+        hidden, ffn, bias = c.hidden_size, c.ffn, bool(c.bias)
         self.dense_h_to_4h = FalconLinear(hidden, ffn, bias=bias)
-        self.act = Activation()
+        self.act = Activation(c.hidden_act)
         self.dense_4h_to_h = FalconLinear(ffn, hidden, bias=bias)
 
 
@@ -118,7 +119,7 @@ class Layer(GradientCheckpointingLayer):
     def __init__(self, c: FalconConfig) -> None:
         super().__init__()
         self.self_attention = Attention(c)
-        self.mlp = MLP(c.hidden_size, c.ffn, bias=bool(c.bias))
+        self.mlp = MLP(c)
         self.saves_last = bool(c.residual_dropout)
         if not c.parallel_attn:
             self.post_attention_layernorm = LayerNorm(c.hidden_size)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
-from zeroplan.architectures.module import Buffer, Embedding, Module
+from zeroplan.architectures.module import Buffer, Embedding, Module, UnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig
+from zeroplan.architectures.running import Run
+from zeroplan.autograd.elementwise import multiply
+from zeroplan.autograd.tensor import Tensor, given
 
 
 @dataclass(kw_only=True)
@@ -41,14 +44,18 @@ class ScaledEmbedding(Embedding):
         super().__init__(rows, width)
         self.embed_scale = Buffer((), "float32")
 
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        return multiply(super().forward(run, ids), given(run, (), run.width))
+
 
 def build(c: GemmaConfig) -> Module:
     layers: list[Module] = [
         Layer(
             c,
             Attention(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias),
-            GatedMLP(c.hidden_size, c.ffn),
+            GatedMLP(c, c.ffn),
+            norm=UnitOffsetNorm,
         )
         for _ in range(c.num_hidden_layers)
     ]
-    return CausalLM(c, Decoder(c, layers, embedding=ScaledEmbedding))
+    return CausalLM(c, Decoder(c, layers, norm=UnitOffsetNorm, embedding=ScaledEmbedding))

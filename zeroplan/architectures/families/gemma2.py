@@ -8,8 +8,11 @@ from typing import ClassVar
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.gemma import ScaledEmbedding
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
-from zeroplan.architectures.module import Module, RMSNorm
+from zeroplan.architectures.module import Module, UnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig
+from zeroplan.architectures.running import Run, Shared
+from zeroplan.autograd.elementwise import add
+from zeroplan.autograd.tensor import Tensor
 
 
 @dataclass(kw_only=True)
@@ -42,6 +45,12 @@ class Gemma2Config(RotaryConfig):
         if self.layer_types is None:
             self.layer_types = self.each_layer(lambda index: "full_attention" if index % 2 else "sliding_attention")
 
+    def windows(self) -> dict[str, int | None]:
+        return {"full_attention": None, "sliding_attention": self.sliding_window}
+
+    def kinds(self) -> list[str]:
+        return list(self.layer_types or ())
+
 
 class FourNormLayer(Layer):
     """A layer that norms the input and the output of both its halves."""
@@ -52,9 +61,21 @@ class FourNormLayer(Layer):
     )  # fmt: skip
 
     def __init__(self, c: Config, self_attn: Module, mlp: Module) -> None:
-        super().__init__(c, self_attn, mlp)
-        self.pre_feedforward_layernorm = RMSNorm(c.hidden_size)
-        self.post_feedforward_layernorm = RMSNorm(c.hidden_size)
+        super().__init__(c, self_attn, mlp, norm=UnitOffsetNorm)
+        self.pre_feedforward_layernorm = UnitOffsetNorm(c.hidden_size)
+        self.post_feedforward_layernorm = UnitOffsetNorm(c.hidden_size)
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+        residual = x
+        x = self.input_layernorm(run, x)
+        x, _weights = self.self_attn(run, x, shared)
+        x = self.post_attention_layernorm(run, x)
+        x = add(residual, x)
+        residual = x
+        x = self.pre_feedforward_layernorm(run, x)
+        x = self.mlp(run, x)
+        x = self.post_feedforward_layernorm(run, x)
+        return add(residual, x)
 
 
 def build(c: Gemma2Config) -> Module:
@@ -62,8 +83,8 @@ def build(c: Gemma2Config) -> Module:
         FourNormLayer(
             c,
             Attention(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias),
-            GatedMLP(c.hidden_size, c.ffn),
+            GatedMLP(c, c.ffn),
         )
         for _ in range(c.num_hidden_layers)
     ]
-    return CausalLM(c, Decoder(c, layers, embedding=ScaledEmbedding))
+    return CausalLM(c, Decoder(c, layers, norm=UnitOffsetNorm, embedding=ScaledEmbedding))

@@ -9,8 +9,10 @@ from zeroplan.architectures.families.gemma import ScaledEmbedding
 from zeroplan.architectures.families.gemma2 import FourNormLayer
 from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP
 from zeroplan.architectures.families.qwen3 import NormedAttention
-from zeroplan.architectures.module import Module
+from zeroplan.architectures.module import Module, UnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig, Settings
+from zeroplan.architectures.running import Run
+from zeroplan.autograd.tensor import Tensor
 from zeroplan.errors import SpecError, shown
 
 
@@ -52,6 +54,12 @@ class Gemma3TextConfig(RotaryConfig):
                 lambda index: "sliding_attention" if (index + 1) % every else "full_attention"
             )
 
+    def windows(self) -> dict[str, int | None]:
+        return {"full_attention": None, "sliding_attention": self.sliding_window}
+
+    def kinds(self) -> list[str]:
+        return list(self.layer_types or ())
+
     def ropes(self) -> dict[str, Settings]:
         """By layer type; settings not nested under one are ignored, `rope_scaling` is for full layers."""
         nested = self.rope_parameters or {}
@@ -91,7 +99,7 @@ class TextDecoder(Decoder):
     transformers_class = "TextModel"
 
     def __init__(self, c: Gemma3TextConfig, layers: list[Module]) -> None:
-        super().__init__(c, layers, embedding=ScaledEmbedding)
+        super().__init__(c, layers, norm=UnitOffsetNorm, embedding=ScaledEmbedding)
         self.forward_order = ("embed_tokens", *("rotary_emb" for _ in c.ropes()), "layers", "norm")
 
 
@@ -99,11 +107,18 @@ class LateNormedAttention(NormedAttention):
     """All three projections, then the norms."""
 
     forward_order = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj")
+    norm = UnitOffsetNorm
+
+    def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k = self.heads(self.q_proj(run, x)), self.heads(self.k_proj(run, x))
+        v = self.heads(self.v_proj(run, x))
+        q = self.q_norm(run, q)
+        return q, self.k_norm(run, k), v
 
 
 def build(c: Gemma3TextConfig) -> Module:
     layers: list[Module] = [
-        FourNormLayer(c, LateNormedAttention(c, bias=c.attention_bias), GatedMLP(c.hidden_size, c.ffn))
+        FourNormLayer(c, LateNormedAttention(c, bias=c.attention_bias), GatedMLP(c, c.ffn))
         for _ in range(c.num_hidden_layers)
     ]
     return CausalLM(c, TextDecoder(c, layers))

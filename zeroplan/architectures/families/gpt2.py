@@ -92,7 +92,7 @@ class MLP(Module):
         super().__init__()
         self.c_fc = Conv1D(c.hidden_size, c.ffn)
         self.c_proj = Conv1D(c.ffn, c.hidden_size)
-        self.act = Activation()
+        self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
 
 

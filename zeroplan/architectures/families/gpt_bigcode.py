@@ -66,7 +66,7 @@ class MLP(Module):
         super().__init__()
         self.c_fc = Linear(c.hidden_size, c.ffn, bias=True)
         self.c_proj = Linear(c.ffn, c.hidden_size, bias=True)
-        self.act = Activation()
+        self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
 
 

@@ -75,7 +75,7 @@ class MLP(Module):
         super().__init__()
         self.dense_h_to_4h = Linear(c.hidden_size, c.ffn, bias=True)
         self.dense_4h_to_h = Linear(c.ffn, c.hidden_size, bias=True)
-        self.act = Activation()
+        self.act = Activation(c.hidden_act)
 
 
 class Layer(GradientCheckpointingLayer):

@@ -82,8 +82,9 @@ class BiasedExperts(Module):
     saves_last = True
     forward_order = ("gate_up_proj_bias", "gate_up_proj", "down_proj_bias", "down_proj")
 
-    def __init__(self, experts: int, hidden: int, ffn: int) -> None:
+    def __init__(self, c: GptOssConfig, ffn: int) -> None:
         super().__init__()
+        experts, hidden = c.num_experts, c.hidden_size
         self.gate_up_proj = Parameter(experts, hidden, 2 * ffn)
         self.gate_up_proj_bias = Parameter(experts, 2 * ffn)
         self.down_proj = Parameter(experts, ffn, hidden)
@@ -99,7 +100,7 @@ class SparseBlock(Module):
     def __init__(self, c: GptOssConfig) -> None:
         super().__init__()
         self.router = BiasedRouter(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
-        self.experts = BiasedExperts(c.num_experts, c.hidden_size, c.ffn)
+        self.experts = BiasedExperts(c, c.ffn)
 
 
 def build(c: GptOssConfig) -> Module:

@@ -62,7 +62,7 @@ class MLP(Module):
         super().__init__()
         self.fc_in = Linear(c.hidden_size, c.ffn, bias=True)
         self.fc_out = Linear(c.ffn, c.hidden_size, bias=True)
-        self.act = Activation()
+        self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
 
 

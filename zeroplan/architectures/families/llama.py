@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from zeroplan.architectures.attention import attended, turned
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import (
     Activation,
@@ -17,8 +18,8 @@ from zeroplan.architectures.module import (
     RMSNorm,
 )
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import Run, Shared, attended, turned
-from zeroplan.autograd.elementwise import add, multiply
+from zeroplan.architectures.running import Run, Shared
+from zeroplan.autograd.elementwise import add, multiply, scaled, tanh
 from zeroplan.autograd.losses import causal_loss
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshaped, transposed, viewed
@@ -66,14 +67,24 @@ class Attention(Module):
         self.v_proj = Linear(c.hidden_size, keys, bias=qkv_bias)
         self.o_proj = Linear(queries, c.hidden_size, bias=o_bias)
         self.head_width = c.head_width
+        self.dropout = c.attention_dropout or 0.0
+        self.softcap = bool(getattr(c, "attn_logit_softcapping", None))
+
+    def heads(self, x: Tensor) -> Tensor:
+        """[b, s, n·d] as [b, n, s, d]."""
+        return transposed(viewed(x, (*x.shape[:-1], -1, self.head_width)), 1, 2)
+
+    def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, head by head."""
+        q = self.heads(self.q_proj(run, x))
+        k = self.heads(self.k_proj(run, x))
+        return q, k, self.heads(self.v_proj(run, x))
 
     def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
-        shape = (*x.shape[:-1], -1, self.head_width)
-        q = transposed(viewed(self.q_proj(run, x), shape), 1, 2)
-        k = transposed(viewed(self.k_proj(run, x), shape), 1, 2)
-        v = transposed(viewed(self.v_proj(run, x), shape), 1, 2)
-        q, k = turned(q, k, *shared.rope)
-        made, weights = attended(run, q, k, v, shared.mask)
+        assert shared.rope is not None
+        q, k, v = self.projected(run, x)
+        q, k = turned(q, k, shared.rope)
+        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout, softcap=self.softcap)
         made = reshaped(made, (*x.shape[:-1], -1))
         return self.o_proj(run, made), weights
 
@@ -84,12 +95,12 @@ class GatedMLP(Module):
     transformers_class = "MLP"
     forward_order = ("gate_proj", "act_fn", "up_proj", "down_proj")
 
-    def __init__(self, hidden: int, ffn: int, *, bias: bool = False) -> None:
+    def __init__(self, c: Config, ffn: int, *, bias: bool = False) -> None:
         super().__init__()
-        self.gate_proj = Linear(hidden, ffn, bias=bias)
-        self.up_proj = Linear(hidden, ffn, bias=bias)
-        self.down_proj = Linear(ffn, hidden, bias=bias)
-        self.act_fn = Activation()
+        self.gate_proj = Linear(c.hidden_size, ffn, bias=bias)
+        self.up_proj = Linear(c.hidden_size, ffn, bias=bias)
+        self.down_proj = Linear(ffn, c.hidden_size, bias=bias)
+        self.act_fn = Activation(c.hidden_act)
 
     def forward(self, run: Run, x: Tensor) -> Tensor:
         return self.down_proj(run, multiply(self.act_fn(run, self.gate_proj(run, x)), self.up_proj(run, x)))
@@ -132,19 +143,23 @@ class Decoder(Module):
         layers: list[Module],
         norm: Callable[[int], Module] = RMSNorm,
         embedding: Callable[[int, int], Embedding] = Embedding,
+        rotary: Callable[[RotaryConfig], RotaryEmbedding] = RotaryEmbedding,
     ) -> None:
         super().__init__()
         self.embed_tokens = embedding(c.vocab_size, c.hidden_size)
         self.layers = ModuleList(layers)
         self.norm = norm(c.hidden_size)
-        self.rotary_emb = RotaryEmbedding(c)
+        self.rotary_emb = rotary(c)
+        self.windows, self.kinds = c.windows(), c.kinds()
 
     def forward(self, run: Run, ids: Tensor) -> Tensor:
         embedded = self.embed_tokens(run, ids)
         positions = run.positions()
-        shared = Shared(positions, run.mask(), self.rotary_emb(run, embedded, positions))
+        masks = {kind: run.mask(window) for kind, window in self.windows.items()}
+        ropes = {kind: self.rotary_emb(run, embedded, positions, kind) for kind in self.rotary_emb.widths}
         x = embedded
-        for layer in self.layers.children.values():
+        for kind, layer in zip(self.kinds, self.layers.children.values(), strict=True):
+            shared = Shared(positions, masks[kind], ropes[kind if kind in ropes else ""])
             x = layer(run, x, shared)
         return self.norm(run, x)
 
@@ -168,10 +183,15 @@ class CausalLM(Module):
         super().__init__()
         self.model = model
         self.lm_head = Head(c, model.embed_tokens)
+        self.softcap = bool(getattr(c, "final_logit_softcapping", None))
 
     def forward(self, run: Run, ids: Tensor) -> Tensor:
         x = self.model(run, ids)
         logits = self.lm_head(run, x)
+        if self.softcap:
+            logits = scaled(logits)
+            logits = tanh(logits)
+            logits = scaled(logits)
         return causal_loss(logits, ids)
 
 
@@ -180,7 +200,7 @@ def build(c: LlamaConfig) -> Module:
         Layer(
             c,
             Attention(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias),
-            GatedMLP(c.hidden_size, c.ffn, bias=c.mlp_bias),
+            GatedMLP(c, c.ffn, bias=c.mlp_bias),
         )
         for _ in range(c.num_hidden_layers)
     ]

@@ -29,10 +29,13 @@ class MistralConfig(RotaryConfig):
         super().derive()
         self.head_dim = self.head_width
 
+    def windows(self) -> dict[str, int | None]:
+        return {"": self.sliding_window}
+
 
 def build(c: MistralConfig) -> Module:
     layers: list[Module] = [
-        Layer(c, Attention(c, qkv_bias=False, o_bias=False), GatedMLP(c.hidden_size, c.ffn))
+        Layer(c, Attention(c, qkv_bias=False, o_bias=False), GatedMLP(c, c.ffn))
         for _ in range(c.num_hidden_layers)
     ]
     return CausalLM(c, Decoder(c, layers))

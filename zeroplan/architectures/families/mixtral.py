@@ -33,6 +33,9 @@ class MixtralConfig(MoEConfig):
     rope_theta: float = 1000000.0
     pad_token_id: int | None = None
 
+    def windows(self) -> dict[str, int | None]:
+        return {"": self.sliding_window}
+
 
 class SparseBlock(Module):
     """The router, then the experts."""
@@ -42,7 +45,7 @@ class SparseBlock(Module):
     def __init__(self, c: MixtralConfig) -> None:
         super().__init__()
         self.gate = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
-        self.experts = Experts(c.num_experts, c.hidden_size, c.ffn)
+        self.experts = Experts(c, c.ffn)
 
 
 def build(c: MixtralConfig) -> Module:

@@ -7,7 +7,11 @@ from typing import ClassVar
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
 from zeroplan.architectures.module import LayerNorm, Module
-from zeroplan.architectures.rope import RotaryConfig
+from zeroplan.architectures.rope import RotaryConfig, WideRotary
+from zeroplan.architectures.running import Run
+from zeroplan.autograd.elementwise import clipped_in_place, to
+from zeroplan.autograd.norms import FLOAT, layer_norm
+from zeroplan.autograd.tensor import Tensor
 
 
 @dataclass(kw_only=True)
@@ -38,15 +42,32 @@ class PlainNorm(LayerNorm):
     def __init__(self, width: int) -> None:
         super().__init__(width, affine=False)
 
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        return to(layer_norm(to(x, FLOAT), on_cpu=run.on_cpu), x.width)
+
+
+class ClippedAttention(Attention):
+    """Queries, keys and values are clipped where clip_qkv says so; the rope is in fp32."""
+
+    def __init__(self, c: OlmoConfig) -> None:
+        super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
+        self.clips = c.clip_qkv is not None
+
+    def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k, v = self.q_proj(run, x), self.k_proj(run, x), self.v_proj(run, x)
+        if self.clips:
+            q, k, v = clipped_in_place(q), clipped_in_place(k), clipped_in_place(v)
+        return self.heads(q), self.heads(k), self.heads(v)
+
 
 def build(c: OlmoConfig) -> Module:
     layers: list[Module] = [
         Layer(
             c,
-            Attention(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias),
-            GatedMLP(c.hidden_size, c.ffn),
+            ClippedAttention(c),
+            GatedMLP(c, c.ffn),
             norm=PlainNorm,
         )
         for _ in range(c.num_hidden_layers)
     ]
-    return CausalLM(c, Decoder(c, layers, norm=PlainNorm))
+    return CausalLM(c, Decoder(c, layers, norm=PlainNorm, rotary=WideRotary))

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP
-from zeroplan.architectures.module import GradientCheckpointingLayer, Module, RMSNorm
-from zeroplan.architectures.rope import RotaryConfig
+from zeroplan.architectures.module import GradientCheckpointingLayer, Module, LateCastNorm
+from zeroplan.architectures.rope import RotaryConfig, WideRotary
+from zeroplan.architectures.running import Run, Shared
+from zeroplan.autograd.elementwise import add
+from zeroplan.autograd.tensor import Tensor
 
 
 @dataclass(kw_only=True)
@@ -36,8 +39,13 @@ class WideNormedAttention(Attention):
 
     def __init__(self, c: Olmo2Config) -> None:
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
-        self.q_norm = RMSNorm(c.num_attention_heads * c.head_width)
-        self.k_norm = RMSNorm(c.kv_heads * c.head_width)
+        self.q_norm = LateCastNorm(c.num_attention_heads * c.head_width)
+        self.k_norm = LateCastNorm(c.kv_heads * c.head_width)
+
+    def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        q, k = self.q_norm(run, self.q_proj(run, x)), self.k_norm(run, self.k_proj(run, x))
+        v = self.v_proj(run, x)
+        return self.heads(q), self.heads(k), self.heads(v)
 
 
 class Layer(GradientCheckpointingLayer):
@@ -49,10 +57,21 @@ class Layer(GradientCheckpointingLayer):
     def __init__(self, c: Olmo2Config) -> None:
         super().__init__()
         self.self_attn = WideNormedAttention(c)
-        self.mlp = GatedMLP(c.hidden_size, c.ffn)
-        self.post_attention_layernorm = RMSNorm(c.hidden_size)
-        self.post_feedforward_layernorm = RMSNorm(c.hidden_size)
+        self.mlp = GatedMLP(c, c.ffn)
+        self.post_attention_layernorm = LateCastNorm(c.hidden_size)
+        self.post_feedforward_layernorm = LateCastNorm(c.hidden_size)
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+        residual = x
+        x, _weights = self.self_attn(run, x, shared)
+        x = self.post_attention_layernorm(run, x)
+        x = add(residual, x)
+        residual = x
+        x = self.mlp(run, x)
+        x = self.post_feedforward_layernorm(run, x)
+        return add(residual, x)
 
 
 def build(c: Olmo2Config) -> Module:
-    return CausalLM(c, Decoder(c, [Layer(c) for _ in range(c.num_hidden_layers)]))
+    layers: list[Module] = [Layer(c) for _ in range(c.num_hidden_layers)]
+    return CausalLM(c, Decoder(c, layers, norm=LateCastNorm, rotary=WideRotary))

@@ -82,7 +82,7 @@ class Layer(GradientCheckpointingLayer):
     def __init__(self, c: OPTConfig) -> None:
         super().__init__()
         self.self_attn = Attention(c)
-        self.activation_fn = Activation()
+        self.activation_fn = Activation(c.hidden_act)
         self.self_attn_layer_norm = LayerNorm(c.hidden_size, affine=c.layer_norm_elementwise_affine)
         self.fc1 = Linear(c.hidden_size, c.ffn, bias=c.enable_bias)
         self.fc2 = Linear(c.ffn, c.hidden_size, bias=c.enable_bias)

@@ -75,7 +75,7 @@ class MLP(Module):
 
     def __init__(self, c: PhiConfig) -> None:
         super().__init__()
-        self.activation_fn = Activation()
+        self.activation_fn = Activation(c.hidden_act)
         self.fc1 = Linear(c.hidden_size, c.ffn, bias=True)
         self.fc2 = Linear(c.ffn, c.hidden_size, bias=True)
 

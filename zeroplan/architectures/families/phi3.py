@@ -9,6 +9,11 @@ from zeroplan.architectures.families.llama import CausalLM, Decoder, Layer
 from zeroplan.architectures.module import Activation, Dropout, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig, Settings
 from zeroplan.errors import SpecError, shown
+from zeroplan.architectures.attention import attended, turned_in_part
+from zeroplan.architectures.running import Run, Shared
+from zeroplan.autograd.elementwise import add, multiply
+from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.views import chunked, reshaped, sliced, transposed, viewed
 
 
 @dataclass(kw_only=True)
@@ -37,6 +42,9 @@ class Phi3Config(RotaryConfig):
     sliding_window: int | None = None
     partial_rotary_factor: float = 1.0
     pad_token_id: int | None = 32000
+
+    def windows(self) -> dict[str, int | None]:
+        return {"": self.sliding_window}
 
     def completed(self, settings: Settings) -> Settings:
         """`su` and `yarn` are former names of longrope; the length stands outside the settings."""
@@ -73,6 +81,23 @@ class Attention(Module):
         queries, keys = c.num_attention_heads * c.head_width, c.kv_heads * c.head_width
         self.o_proj = Linear(queries, c.hidden_size, bias=False)
         self.qkv_proj = Linear(c.hidden_size, queries + 2 * keys, bias=False)
+        self.queries, self.keys, self.head_width = queries, keys, c.head_width
+        self.dropout = c.attention_dropout
+
+    def heads(self, x: Tensor) -> Tensor:
+        return transposed(viewed(x, (*x.shape[:-1], -1, self.head_width)), 1, 2)
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        assert shared.rope is not None
+        fused = self.qkv_proj(run, x)
+        q = sliced(fused, -1, self.queries)
+        k = sliced(fused, -1, self.keys, start=self.queries)
+        v = sliced(fused, -1, self.keys, start=self.queries + self.keys)
+        q, k, v = self.heads(q), self.heads(k), self.heads(v)
+        q, k = turned_in_part(q, k, shared.rope)
+        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made = reshaped(made, (*x.shape[:-1], -1))
+        return self.o_proj(run, made), weights
 
 
 class FusedMLP(Module):
@@ -85,7 +110,13 @@ class FusedMLP(Module):
         super().__init__()
         self.gate_up_proj = Linear(c.hidden_size, 2 * c.ffn, bias=False)
         self.down_proj = Linear(c.ffn, c.hidden_size, bias=False)
-        self.activation_fn = Activation()
+        self.activation_fn = Activation(c.hidden_act)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        up = self.gate_up_proj(run, x)
+        gate, up = chunked(up, 2, -1)
+        up = multiply(up, self.activation_fn(run, gate))
+        return self.down_proj(run, up)
 
 
 class DroppedLayer(Layer):
@@ -100,6 +131,16 @@ class DroppedLayer(Layer):
         super().__init__(c, Attention(c), FusedMLP(c))
         self.resid_attn_dropout = Dropout(c.residual_dropout)
         self.resid_mlp_dropout = Dropout(c.residual_dropout)
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+        residual = x
+        x = self.input_layernorm(run, x)
+        x, _weights = self.self_attn(run, x, shared)
+        x = add(residual, self.resid_attn_dropout(run, x))
+        residual = x
+        x = self.post_attention_layernorm(run, x)
+        x = self.mlp(run, x)
+        return add(residual, self.resid_mlp_dropout(run, x))
 
 
 def build(c: Phi3Config) -> Module:

@@ -30,6 +30,13 @@ class WindowedConfig(RotaryConfig):
                 lambda index: "sliding_attention" if windowed and index >= first else "full_attention"
             )
 
+    def windows(self) -> dict[str, int | None]:
+        full: dict[str, int | None] = {"full_attention": None}
+        return full | ({"sliding_attention": self.sliding_window} if "sliding_attention" in self.kinds() else {})
+
+    def kinds(self) -> list[str]:
+        return list(self.layer_types or ())
+
 
 @dataclass(kw_only=True)
 class Qwen2Config(WindowedConfig):
@@ -50,7 +57,7 @@ class Qwen2Config(WindowedConfig):
 
 def build(c: Qwen2Config) -> Module:
     layers: list[Module] = [
-        Layer(c, Attention(c, qkv_bias=True, o_bias=False), GatedMLP(c.hidden_size, c.ffn))
+        Layer(c, Attention(c, qkv_bias=True, o_bias=False), GatedMLP(c, c.ffn))
         for _ in range(c.num_hidden_layers)
     ]
     return CausalLM(c, Decoder(c, layers))

@@ -63,14 +63,14 @@ class SparseBlock(Module):
     def __init__(self, c: Qwen2MoeConfig) -> None:
         super().__init__()
         self.gate = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
-        self.experts = Experts(c.num_experts, c.hidden_size, c.moe_intermediate_size)
-        self.shared_expert = GatedMLP(c.hidden_size, c.shared_expert_intermediate_size)
+        self.experts = Experts(c, c.moe_intermediate_size)
+        self.shared_expert = GatedMLP(c, c.shared_expert_intermediate_size)
         self.shared_expert_gate = Linear(c.hidden_size, 1, bias=False)
 
 
 def mlp(c: Qwen2MoeConfig, index: int) -> Module:
     sparse = sparse_layer(index, c.num_experts, c.decoder_sparse_step, c.mlp_only_layers)
-    return SparseBlock(c) if sparse else GatedMLP(c.hidden_size, c.ffn)
+    return SparseBlock(c) if sparse else GatedMLP(c, c.ffn)
 
 
 def build(c: Qwen2MoeConfig) -> Module:

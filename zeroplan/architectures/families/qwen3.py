@@ -8,6 +8,9 @@ from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
 from zeroplan.architectures.families.qwen2 import WindowedConfig
 from zeroplan.architectures.module import Module, RMSNorm
+from zeroplan.architectures.running import Run
+from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.views import transposed, viewed
 
 
 @dataclass(kw_only=True)
@@ -30,16 +33,23 @@ class NormedAttention(Attention):
     """Attention whose queries and keys are normed head by head."""
 
     forward_order = ("q_proj", "q_norm", "k_proj", "k_norm", "v_proj", "o_proj")
+    norm: type[RMSNorm] = RMSNorm
 
     def __init__(self, c: Config, *, bias: bool) -> None:
         super().__init__(c, qkv_bias=bias, o_bias=bias)
-        self.q_norm = RMSNorm(c.head_width)
-        self.k_norm = RMSNorm(c.head_width)
+        self.q_norm = self.norm(c.head_width)
+        self.k_norm = self.norm(c.head_width)
+
+    def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        shape = (*x.shape[:-1], -1, self.head_width)
+        q = transposed(self.q_norm(run, viewed(self.q_proj(run, x), shape)), 1, 2)
+        k = transposed(self.k_norm(run, viewed(self.k_proj(run, x), shape)), 1, 2)
+        return q, k, self.heads(self.v_proj(run, x))
 
 
 def build(c: Qwen3Config) -> Module:
     layers: list[Module] = [
-        Layer(c, NormedAttention(c, bias=c.attention_bias), GatedMLP(c.hidden_size, c.ffn))
+        Layer(c, NormedAttention(c, bias=c.attention_bias), GatedMLP(c, c.ffn))
         for _ in range(c.num_hidden_layers)
     ]
     return CausalLM(c, Decoder(c, layers))

@@ -46,6 +46,9 @@ class Qwen3MoeConfig(MoEConfig):
         if self.mlp_only_layers is None:
             self.mlp_only_layers = []
 
+    def windows(self) -> dict[str, int | None]:
+        return {"": self.sliding_window}
+
 
 class SparseBlock(Module):
     """The experts and their router, registered in this order."""
@@ -55,13 +58,13 @@ class SparseBlock(Module):
 
     def __init__(self, c: Qwen3MoeConfig) -> None:
         super().__init__()
-        self.experts = Experts(c.num_experts, c.hidden_size, c.moe_intermediate_size)
+        self.experts = Experts(c, c.moe_intermediate_size)
         self.gate = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
 
 
 def mlp(c: Qwen3MoeConfig, index: int) -> Module:
     sparse = sparse_layer(index, c.num_experts, c.decoder_sparse_step, c.mlp_only_layers)
-    return SparseBlock(c) if sparse else GatedMLP(c.hidden_size, c.ffn)
+    return SparseBlock(c) if sparse else GatedMLP(c, c.ffn)
 
 
 def build(c: Qwen3MoeConfig) -> Module:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, Layer
 from zeroplan.architectures.module import Activation, LayerNorm, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig
+from zeroplan.architectures.running import Run, Shared
+from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.tensor import Tensor
 
 
 @dataclass(kw_only=True)
@@ -28,6 +31,9 @@ class Starcoder2Config(RotaryConfig):
     embedding_dropout: float = 0.0
     pad_token_id: int | None = None
 
+    def windows(self) -> dict[str, int | None]:
+        return {"": self.sliding_window}
+
 
 class MLP(Module):
     """A dropout that is a function, not a module, ends it."""
@@ -39,15 +45,34 @@ class MLP(Module):
         super().__init__()
         self.c_fc = Linear(c.hidden_size, c.ffn, bias=c.use_bias)
         self.c_proj = Linear(c.ffn, c.hidden_size, bias=c.use_bias)
-        self.act = Activation()
+        self.act = Activation(c.hidden_act)
+        self.dropout = c.residual_dropout
         self.saves_last = c.residual_dropout > 0
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        x = self.c_fc(run, x)
+        x = self.act(run, x)
+        x = self.c_proj(run, x)
+        return dropped(x, self.dropout, on_cpu=run.on_cpu)
+
+
+class DroppedAttention(Attention):
+    """A dropout that is a function, not a module, ends it."""
+
+    def __init__(self, c: Starcoder2Config) -> None:
+        super().__init__(c, qkv_bias=c.use_bias, o_bias=c.use_bias)
+        self.residual_dropout = c.residual_dropout
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        made, weights = super().forward(run, x, shared)
+        return dropped(made, self.residual_dropout, on_cpu=run.on_cpu), weights
 
 
 def build(c: Starcoder2Config) -> Module:
     layers: list[Module] = [
         Layer(
             c,
-            Attention(c, qkv_bias=c.use_bias, o_bias=c.use_bias),
+            DroppedAttention(c),
             MLP(c),
             norm=LayerNorm,
         )

@@ -1,0 +1,101 @@
+"""Attention as transformers runs it: rotary positions, repeated heads, and the two implementations."""
+
+from __future__ import annotations
+
+from zeroplan.architectures.running import Run
+from zeroplan.autograd.attention import fused_attention
+from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.elementwise import add, contiguous, multiply, negated, scaled, tanh, to
+from zeroplan.autograd.products import batched_product
+from zeroplan.autograd.reductions import joined, softmax
+from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.views import expanded, reshaped, sliced, transposed, unsqueezed
+
+FLOAT = 4
+LARGEST_NATIVE_HEAD = 256
+"""Head width up to which sdpa takes fewer key heads than query heads itself (integrations/sdpa_attention.py)."""
+Rope = tuple[Tensor, Tensor]
+
+
+def rotary(run: Run, positions: Tensor, width: int, dtype_width: int) -> Rope:
+    """Cosines and sines of every position, [1, s, width]: computed and scaled in fp32, then cast; no gradient."""
+    run.records = False
+    try:
+        shape = (*positions.shape, width)
+        halves = empty(run, (*positions.shape, width // 2), FLOAT)  # noqa: F841 (alive while the function runs)
+        both = empty(run, shape, FLOAT)
+        cosines = scaled(empty(run, both.shape, FLOAT))
+        sines = scaled(empty(run, both.shape, FLOAT))
+        return to(cosines, dtype_width), to(sines, dtype_width)
+    finally:
+        run.records = True
+
+
+def turned(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+    """Queries and keys with their positions in them, in the dtype they had."""
+    cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
+    turned_q = add(multiply(q, cosines), multiply(half_turned(q), sines))
+    turned_k = add(multiply(k, cosines), multiply(half_turned(k), sines))
+    return to(turned_q, q.width), to(turned_k, k.width)
+
+
+def turned_in_part(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+    """As `turned`, for the first elements of each head; the others pass."""
+    cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
+    width = cosines.shape[-1]
+    rest = q.shape[-1] - width
+    q_turned, q_passed = sliced(q, -1, width), sliced(q, -1, rest, start=width)
+    k_turned, k_passed = sliced(k, -1, width), sliced(k, -1, rest, start=width)
+    made_q = joined((add(multiply(q_turned, cosines), multiply(half_turned(q_turned), sines)), q_passed), -1)
+    made_k = joined((add(multiply(k_turned, cosines), multiply(half_turned(k_turned), sines)), k_passed), -1)
+    return made_q, made_k
+
+
+def half_turned(x: Tensor) -> Tensor:
+    """The second half negated, then the first."""
+    half = x.shape[-1] // 2
+    first = sliced(x, -1, half)
+    second = sliced(x, -1, x.shape[-1] - half, start=half)
+    return joined((negated(second), first), -1)
+
+
+def repeated(x: Tensor, times: int) -> Tensor:
+    """Every head of keys or values as often as queries share it."""
+    if times == 1:
+        return x
+    batch, heads, seq, width = x.shape
+    return reshaped(expanded(unsqueezed(x, 2), (batch, heads, times, seq, width)), (batch, heads * times, seq, width))
+
+
+def attended(
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, softcap: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """The values that each query attends to, [b, s, n, d], and under eager attention the weights."""
+    times = q.shape[1] // k.shape[1]
+    if run.attention == "eager":
+        return attended_eagerly(run, q, k, v, mask, times, dropout=dropout, softcap=softcap)
+    native = mask is None and k.shape[-1] == v.shape[-1] <= LARGEST_NATIVE_HEAD
+    if not native:
+        k, v = repeated(k, times), repeated(v, times)
+    if mask is not None:
+        mask = empty(run, mask.shape, q.width)  # bits become numbers, anew in every layer
+    made = fused_attention(run.kernel, q, k, v, mask, dropout=dropout)
+    return contiguous(transposed(made, 1, 2)), None
+
+
+def attended_eagerly(
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, times: int, *, dropout: float, softcap: bool
+) -> tuple[Tensor, Tensor]:
+    """Scores of all queries and keys, their softmax in fp32 and back, and its product with the values."""
+    keys, values = repeated(k, times), repeated(v, times)
+    weights = scaled(batched_product(q, transposed(keys, 2, 3)))
+    if softcap:
+        weights = scaled(weights)
+        weights = tanh(weights)
+        weights = scaled(weights)
+    if mask is not None:
+        weights = add(weights, mask)
+    weights = to(softmax(weights, FLOAT, fused=run.half and not run.on_cpu), q.width)
+    weights = dropped(weights, dropout, on_cpu=run.on_cpu)
+    made = batched_product(weights, values)
+    return contiguous(transposed(made, 1, 2)), weights

@@ -1,0 +1,51 @@
+"""The activation functions of transformers' activations.py, by the operators each is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zeroplan.autograd.elementwise import multiply, of_itself, of_result, scaled, shifted, add, tanh
+from zeroplan.autograd.graph import Needs, operator, result
+from zeroplan.autograd.elementwise import iterated
+from zeroplan.autograd.tensor import Tensor
+
+
+def activated(function: str, x: Tensor) -> Tensor:
+    """The function that `hidden_act` names."""
+    return FUNCTIONS[function](x)
+
+
+def gelu_new(x: Tensor) -> Tensor:
+    """0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), operator by operator."""
+    return multiply(scaled(x), shifted(tanh(scaled(add(x, scaled(cubed(x)))))))
+
+
+def cubed(x: Tensor) -> Tensor:
+    """torch.pow(x, 3)."""
+    return result(operator("PowBackward", _cubed, (x,), (x,)), iterated((x,), x.width))
+
+
+def _cubed(gradient: Tensor, x: Tensor, _needs: Needs) -> Tensor:
+    """gradient * (3 * x ** 2)"""
+    power = iterated((x,), x.width)
+    tripled = iterated((power,), x.width)
+    return iterated((gradient, tripled), gradient.width)
+
+
+def quick_gelu(x: Tensor) -> Tensor:
+    """x·sigmoid(1.702·x)."""
+    return multiply(x, of_result("SigmoidBackward", scaled(x)))
+
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": lambda x: of_itself("SiluBackward", x),
+    "swish": lambda x: of_itself("SiluBackward", x),
+    "gelu": lambda x: of_itself("GeluBackward", x),
+    "gelu_pytorch_tanh": lambda x: of_itself("GeluBackward", x),
+    "gelu_python_tanh": gelu_new,
+    "gelu_new": gelu_new,
+    "quick_gelu": quick_gelu,
+    "relu": lambda x: of_result("ReluBackward", x),
+    "sigmoid": lambda x: of_result("SigmoidBackward", x),
+    "tanh": tanh,
+}

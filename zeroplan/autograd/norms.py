@@ -1,0 +1,32 @@
+"""LayerNorm as one operator (native_layer_norm)."""
+
+from __future__ import annotations
+
+from zeroplan.autograd.graph import Needs, operator, result
+from zeroplan.autograd.tensor import Tensor, empty, empty_like
+
+FLOAT = 4
+
+
+def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, on_cpu: bool) -> Tensor:
+    """Keeps its input, and mean and 1/deviation of each row: in fp32 on CUDA, in the input's dtype on the CPU."""
+    node = operator("NativeLayerNormBackward", _layer_norm, (x, weight, bias), (x,))
+    made = empty_like(x)
+    rows = (*x.shape[:-1], 1)
+    width = x.width if on_cpu else FLOAT
+    for each in (empty(x.memory, rows, width), empty(x.memory, rows, width)):
+        if node is not None:
+            checkpoint = x.memory.checkpoint
+            node.keep(each, checkpoint.pack if checkpoint else None)
+    return result(node, made)
+
+
+def _layer_norm(
+    _gradient: Tensor, x: Tensor, _mean: Tensor, _deviation: Tensor, needs: Needs
+) -> tuple[Tensor | None, ...]:
+    rows = (x.shape[-1],)
+    return (
+        empty_like(x) if needs[0] else None,
+        empty(x.memory, rows, x.width) if needs[1] else None,
+        empty(x.memory, rows, x.width) if needs[2] else None,
+    )
