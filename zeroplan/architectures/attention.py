@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zeroplan.architectures.running import Run
-from zeroplan.autograd.attention import fused_attention
+from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, contiguous, multiply, negated, scaled, tanh, to
 from zeroplan.autograd.products import batched_product
@@ -51,6 +51,19 @@ def turned_in_part(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
     return made_q, made_k
 
 
+def turned_in_turn(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+    """As `turned_in_part`, but both are turned before either is joined with what passes."""
+    cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
+    width = cosines.shape[-1]
+    rest = q.shape[-1] - width
+    q_turned, q_passed = sliced(q, -1, width), sliced(q, -1, rest, start=width)
+    k_turned, k_passed = sliced(k, -1, width), sliced(k, -1, rest, start=width)
+    made_q = add(multiply(q_turned, cosines), multiply(half_turned(q_turned), sines))
+    made_k = add(multiply(k_turned, cosines), multiply(half_turned(k_turned), sines))
+    made_q = joined((made_q, q_passed), -1)
+    return made_q, joined((made_k, k_passed), -1)
+
+
 def half_turned(x: Tensor) -> Tensor:
     """The second half negated, then the first."""
     half = x.shape[-1] // 2
@@ -77,10 +90,22 @@ def attended(
     native = mask is None and k.shape[-1] == v.shape[-1] <= LARGEST_NATIVE_HEAD
     if not native:
         k, v = repeated(k, times), repeated(v, times)
-    if mask is not None:
-        mask = empty(run, mask.shape, q.width)  # bits become numbers, anew in every layer
-    made = fused_attention(run.kernel, q, k, v, mask, dropout=dropout)
+    made = scaled_dot_product(run, q, k, v, mask, dropout=dropout, grouped=native and times > 1)
     return contiguous(transposed(made, 1, 2)), None
+
+
+def scaled_dot_product(
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, grouped: bool = False
+) -> Tensor:
+    """torch's function: its bits become numbers, anew in every layer, and a kernel is chosen."""
+    if mask is not None:
+        mask = empty(run, mask.shape, q.width)
+    kernel = run.kernel
+    if kernel == "cpu" and (dropout or v.shape[-1] != q.shape[-1] or (k.shape[1] != q.shape[1] and not grouped)):
+        kernel = "math"
+    if kernel == "math":
+        return plain_attention(q, k, v, mask, dropout=dropout, grouped=grouped, on_cpu=run.on_cpu)
+    return fused_attention(kernel, q, k, v, mask)
 
 
 def attended_eagerly(

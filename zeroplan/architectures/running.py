@@ -58,7 +58,7 @@ class Run(Memory):
 class Shared(NamedTuple):
     """What a layer is given beside its input."""
 
-    positions: Tensor
+    positions: Tensor | None
     mask: Tensor | None
     rope: tuple[Tensor, Tensor] | None = None
 

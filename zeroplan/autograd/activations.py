@@ -37,6 +37,36 @@ def quick_gelu(x: Tensor) -> Tensor:
     return multiply(x, of_result("SigmoidBackward", scaled(x)))
 
 
+def bloom_gelu(x: Tensor) -> Tensor:
+    """A function with a backward of its own: 0.5·x·(1 + tanh(a·x·(1 + b·x²))), each operator's result made anew."""
+    memory, records = x.memory, x.memory.records
+    memory.records = False
+    try:
+        made = multiply(scaled(x), shifted(tanh(_argument(x))))
+    finally:
+        memory.records = records
+    return result(operator("GeLUFunctionBackward", _bloom_gelu, (x,), (x,)), made)
+
+
+def _argument(x: Tensor) -> Tensor:
+    """a·x·(1 + b·x·x)"""
+    return multiply(scaled(x), shifted(multiply(scaled(x), x)))
+
+
+def _bloom_gelu(gradient: Tensor, x: Tensor, _needs: Needs) -> Tensor:
+    """The derivative, worked out from x."""
+    x.memory.records = False
+    try:
+        curve = tanh(_argument(x))
+        slope = add(
+            multiply(scaled(x), multiply(shifted(multiply(curve, curve)), shifted(multiply(scaled(x), x)))),
+            scaled(shifted(curve)),
+        )
+        return multiply(slope, gradient)
+    finally:
+        x.memory.records = True
+
+
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": lambda x: of_itself("SiluBackward", x),
     "swish": lambda x: of_itself("SiluBackward", x),

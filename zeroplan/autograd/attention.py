@@ -7,19 +7,23 @@ Sizes are those that torch 2.13 gives for each kernel (torch/_meta_registrations
 from __future__ import annotations
 
 from zeroplan.arithmetic import round_up
-from zeroplan.autograd.graph import Needs, Node, operator
-from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like, is_dense
+from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.elementwise import add, scaled, to
+from zeroplan.autograd.graph import operator
+from zeroplan.autograd.memory import Memory
+from zeroplan.autograd.products import batched_product
+from zeroplan.autograd.reductions import softmax
+from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
+from zeroplan.autograd.views import copied, expanded, transposed, unsqueezed, viewed
 
-FLOAT, LONG = 4, 8
+BOOL, FLOAT, LONG = 1, 4, 8
 Kernel = str
 KERNELS = ("flash", "efficient", "cudnn", "cpu")
 TILE = 32
 """The memory-efficient kernel rounds the rows of its log-sum-exp up to this."""
 
 
-def fused_attention(
-    kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, dropout: float = 0.0
-) -> Tensor:
+def fused_attention(kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """softmax(q·kᵀ)·v without the scores: keeps q, k, v, the output, a log-sum-exp and the random state."""
     node = operator(f"{kernel.capitalize()}AttentionBackward", _BACKWARD[kernel], (q, k, v), (q, k, v))
     made = _out(kernel, q, v)
@@ -83,5 +87,43 @@ def _permuted(_gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_rest: object
     return permuted(q, q.shape), permuted(k, k.shape), permuted(v, v.shape)
 
 
+def plain_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float, grouped: bool, on_cpu: bool
+) -> Tensor:
+    """The math kernel: scores, softmax and values operator by operator, all in fp32.
+
+    ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math.
+    """
+    wide_q, wide_k, wide_v = to(q, FLOAT), to(k, FLOAT), to(v, FLOAT)
+    query = scaled(wide_q)
+    if mask is None:
+        mask = _triangle(q.memory, q.shape[2], k.shape[2])
+    if grouped:
+        times = q.shape[1] // k.shape[1]
+        wide_k, wide_v = interleaved(wide_k, times), interleaved(wide_v, times)
+    weights = batched_product(query, scaled(transposed(wide_k, 2, 3)))
+    weights = add(weights, mask)
+    weights = softmax(weights, FLOAT)
+    weights = dropped(weights, dropout, on_cpu=on_cpu)
+    returned = to(weights, q.width)  # its second result, which nobody takes
+    made = to(batched_product(weights, wide_v), q.width)
+    del returned
+    return made
+
+
+def _triangle(memory: Memory, queries: int, keys: int) -> Tensor:
+    """The causal mask in bits, then in numbers."""
+    ones = empty(memory, (queries, keys), BOOL)
+    bits = empty(memory, ones.shape, BOOL)
+    del ones
+    return empty(memory, bits.shape, FLOAT)
+
+
+def interleaved(x: Tensor, times: int) -> Tensor:
+    """Each head as often as queries share it, copied."""
+    batch, heads, seq, width = x.shape
+    spread = expanded(unsqueezed(x, 2), (batch, heads, times, seq, width))
+    return viewed(copied(spread), (batch, heads * times, seq, width))
+
+
 _BACKWARD = {"flash": _like_inputs, "cudnn": _like_inputs, "efficient": _permuted, "cpu": _permuted}
-__all__ = ["Needs", "Node", "fused_attention", "is_dense"]

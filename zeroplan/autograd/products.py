@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zeroplan.autograd.graph import Needs, operator, result
-from zeroplan.autograd.tensor import Sizes, Tensor, empty
+from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
 from zeroplan.autograd.views import expanded, reshaped, transposed, viewed
 
 
@@ -55,10 +55,43 @@ def batched_product(x: Tensor, y: Tensor) -> Tensor:
         flat *= size
     left = reshaped(expanded(x, (*batch, *x.shape[-2:])), (flat, *x.shape[-2:]))
     right = reshaped(expanded(y, (*batch, *y.shape[-2:])), (flat, *y.shape[-2:]))
-    kept = (left if right.node else None, right if left.node else None)
-    node = operator("BmmBackward", _batched_product, (left, right), kept, (left.shape, right.shape))
-    made = result(node, empty(x.memory, (flat, left.shape[1], right.shape[2]), x.width))
+    made = plain_batched_product(left, right)
     return viewed(made, (*batch, *made.shape[1:]))
+
+
+def plain_batched_product(x: Tensor, y: Tensor) -> Tensor:
+    """torch.bmm of [r, s, d] and [r, d, t]."""
+    kept = (x if y.node else None, y if x.node else None)
+    node = operator("BmmBackward", _batched_product, (x, y), kept, (x.shape, y.shape))
+    return result(node, empty(x.memory, (*x.shape[:2], y.shape[2]), x.width))
+
+
+def batched_product_plus(base: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
+    """torch.baddbmm: a scaled product, added to a base that needs no gradient."""
+    start = empty(x.memory, (*x.shape[:2], y.shape[2]), x.width) if base is None else base
+    node = operator("BaddbmmBackward", _batched_product_plus, (x, y), (x, y), (x.shape, y.shape))
+    made = result(node, empty(x.memory, (*x.shape[:2], y.shape[2]), x.width))
+    del start
+    return made
+
+
+def _batched_product_plus(
+    gradient: Tensor, _x: Tensor, _y: Tensor, x_shape: Sizes, y_shape: Sizes, needs: Needs
+) -> tuple[Tensor | None, ...]:
+    """Each product is scaled after it."""
+
+    def scaled(shape: Sizes) -> Tensor:
+        product = empty(gradient.memory, shape, gradient.width)
+        return empty_like(product)
+
+    of_x = scaled(x_shape) if needs[0] else None
+    of_y = scaled(y_shape) if needs[1] else None
+    return of_x, of_y
+
+
+def heads_joined(x: Tensor) -> Tensor:
+    """[b, n, s, d] as [b·n, s, d]."""
+    return reshaped(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
 
 
 def _batched_product(

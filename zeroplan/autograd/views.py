@@ -103,6 +103,12 @@ def _sliced(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
     return empty(gradient.memory, shape, gradient.width)
 
 
+def selected(x: Tensor, at: int) -> Tensor:
+    """One element along a dimension, which goes. Its gradient is as large as x."""
+    shape, strides = (*x.shape[:at], *x.shape[at + 1 :]), (*x.strides[:at], *x.strides[at + 1 :])
+    return result(operator("SelectBackward", _sliced, (x,), (), (x.shape,)), x.seen_as(shape, strides))
+
+
 def view_strides(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
     """Strides of a view in the wanted shape, None where there is none (ATen/TensorUtils.cpp, computeStride)."""
     if not shape:

@@ -17,6 +17,14 @@ from zeroplan.architectures.module import (
     Module,
     ModuleList,
 )
+from zeroplan.architectures.running import FLOAT, Run, Shared
+from zeroplan.autograd.activations import bloom_gelu
+from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.elementwise import add, to
+from zeroplan.autograd.products import batched_product_plus, heads_joined, plain_batched_product
+from zeroplan.autograd.reductions import softmax
+from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.views import reshaped, selected, transposed, viewed
 
 
 @dataclass(kw_only=True)
@@ -61,6 +69,55 @@ class Attention(Module):
         self.dense = Linear(c.hidden_size, c.hidden_size, bias=True)
         self.attention_dropout = Dropout(c.attention_dropout)
         self.saves_last = c.residual_dropout > 0
+        self.head_width, self.residual_dropout = c.head_width, c.residual_dropout
+
+    def split(self, fused: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values, which lie together head by head."""
+        fused = viewed(fused, (*fused.shape[:-1], -1, 3, self.head_width))
+        return tuple(transposed(selected(fused, 3), 1, 2) for _ in range(3))
+
+    def forward(
+        self, run: Run, x: Tensor, residual: Tensor, alibi: Tensor, shared: Shared
+    ) -> tuple[Tensor, Tensor | None]:
+        batch, seq, _hidden = x.shape
+        fused = self.query_key_value(run, x)
+        q, k, v = self.split(fused)
+        heads = q.shape[1]
+        q = heads_joined(q)
+        k = transposed(heads_joined(k), 1, 2)
+        v = heads_joined(v)
+        scores = batched_product_plus(alibi, q, k)
+        weights = viewed(scores, (batch, heads, seq, seq))
+        if shared.mask is not None:
+            weights = add(weights, shared.mask)
+        probabilities = to(softmax(weights, FLOAT, fused=run.half and not run.on_cpu), q.width)
+        probabilities = self.attention_dropout(run, probabilities)
+        rows = viewed(probabilities, (batch * heads, seq, seq))
+        made = plain_batched_product(rows, v)
+        made = merged(made, heads)
+        output = self.dense(run, made)
+        output = dropped_and_added(run, output, residual, self.residual_dropout)
+        return output, probabilities
+
+
+def merged(x: Tensor, heads: int) -> Tensor:
+    """[b·n, s, d] as [b, s, n·d]."""
+    rows, seq, width = x.shape
+    x = viewed(x, (rows // heads, heads, seq, width))
+    x = transposed(x, 1, 2)
+    return reshaped(x, (rows // heads, seq, heads * width))
+
+
+def dropped_and_added(run: Run, x: Tensor, residual: Tensor, probability: float | None) -> Tensor:
+    out = dropped(x, probability, on_cpu=run.on_cpu)
+    return add(residual, out)
+
+
+class Gelu(Activation):
+    """A function of its own, which keeps its input and works the tanh approximation out again in backward."""
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        return bloom_gelu(x)
 
 
 class MLP(Module):
@@ -71,9 +128,15 @@ class MLP(Module):
     def __init__(self, c: BloomConfig) -> None:
         super().__init__()
         self.dense_h_to_4h = Linear(c.hidden_size, c.ffn, bias=True)
-        self.gelu_impl = Activation(c.hidden_act)
+        self.gelu_impl = Gelu(c.hidden_act)
         self.dense_4h_to_h = Linear(c.ffn, c.hidden_size, bias=True)
         self.saves_last = c.residual_dropout > 0
+        self.residual_dropout = c.residual_dropout
+
+    def forward(self, run: Run, x: Tensor, residual: Tensor) -> Tensor:
+        x = self.gelu_impl(run, self.dense_h_to_4h(run, x))
+        made = self.dense_4h_to_h(run, x)
+        return dropped_and_added(run, made, residual, self.residual_dropout)
 
 
 class Block(GradientCheckpointingLayer):
@@ -86,6 +149,15 @@ class Block(GradientCheckpointingLayer):
         self.self_attention = Attention(c)
         self.post_attention_layernorm = LayerNorm(c.hidden_size)
         self.mlp = MLP(c)
+        self.residual_after_norm = c.apply_residual_connection_post_layernorm
+
+    def forward(self, run: Run, x: Tensor, alibi: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        normed = self.input_layernorm(run, x)
+        residual = normed if self.residual_after_norm else x
+        attention, weights = self.self_attention(run, normed, residual, alibi, shared)
+        normed = self.post_attention_layernorm(run, attention)
+        residual = normed if self.residual_after_norm else attention
+        return self.mlp(run, normed, residual), weights
 
 
 class Transformer(Module):
@@ -98,6 +170,18 @@ class Transformer(Module):
         self.word_embeddings_layernorm = LayerNorm(c.hidden_size)
         self.h = ModuleList(Block(c) for _ in range(c.num_hidden_layers))
         self.ln_f = LayerNorm(c.hidden_size)
+        self.heads = c.num_attention_heads
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        embedded = self.word_embeddings(run, ids)
+        x = self.word_embeddings_layernorm(run, embedded)
+        slopes = empty(run, (self.heads,), FLOAT)  # noqa: F841 (alive while forward runs)
+        alibi = to(empty(run, (run.batch * self.heads, 1, run.seq), FLOAT), x.width)
+        shared = Shared(None, run.mask())
+        for block in self.h.children.values():
+            outputs = block(run, x, alibi, shared)
+            x = outputs[0]
+        return self.ln_f(run, x)
 
 
 def build(c: BloomConfig) -> Module:

@@ -18,6 +18,15 @@ from zeroplan.architectures.module import (
     Module,
     ModuleList,
 )
+from zeroplan.architectures.attention import attended
+from zeroplan.architectures.causal import next_token_loss
+from zeroplan.architectures.running import FLOAT, Run, Shared
+from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.elementwise import add, contiguous, scaled, to
+from zeroplan.autograd.products import batched_product, batched_product_plus, heads_joined
+from zeroplan.autograd.reductions import softmax
+from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.views import chunked, reshaped, transposed, viewed
 
 GPT_NAMES = {
     "hidden_size": ("n_embd", "hidden_size"),
@@ -80,8 +89,47 @@ class Attention(Module):
         self.c_proj = Conv1D(c.hidden_size, c.hidden_size)
         self.attn_dropout = Dropout(c.attention_dropout)
         self.resid_dropout = Dropout(c.residual_dropout)
+        self.head_width, self.dropout = c.head_width, c.attention_dropout
+        self.reorders = c.reorder_and_upcast_attn
         if c.reorder_and_upcast_attn:
             self.eager_order = ("c_attn", "attn_dropout", "c_proj", "resid_dropout")
+
+    def heads(self, x: Tensor) -> Tensor:
+        return transposed(viewed(x, (*x.shape[:-1], -1, self.head_width)), 1, 2)
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        fused = self.c_attn(run, x)
+        q, k, v = chunked(fused, 3, 2)
+        del fused
+        k = self.heads(k)
+        v = self.heads(v)
+        q = self.heads(q)
+        weights: Tensor | None
+        if run.attention == "eager":
+            made, weights = attended_narrowly(run, q, k, v, shared.mask, self.dropout, upcasts=self.reorders)
+        else:
+            made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made = contiguous(reshaped(made, (*made.shape[:-2], -1)))
+        made = self.c_proj(run, made)
+        return self.resid_dropout(run, made), weights
+
+
+def attended_narrowly(
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, *, upcasts: bool
+) -> tuple[Tensor, Tensor]:
+    """Scores and their softmax in the model's own dtype, or (`upcasts`) both in fp32."""
+    if upcasts:
+        weights = batched_product_plus(None, to(heads_joined(q), FLOAT), to(heads_joined(transposed(k, 2, 3)), FLOAT))
+        weights = viewed(weights, (*q.shape[:2], q.shape[2], k.shape[2]))
+    else:
+        weights = scaled(batched_product(q, transposed(k, 2, 3)))
+    if mask is not None:
+        weights = add(weights, mask)
+    weights = softmax(weights, weights.width)
+    weights = to(weights, v.width)
+    weights = dropped(weights, dropout, on_cpu=run.on_cpu)
+    made = batched_product(weights, v)
+    return transposed(made, 1, 2), weights
 
 
 class MLP(Module):
@@ -94,6 +142,12 @@ class MLP(Module):
         self.c_proj = Conv1D(c.ffn, c.hidden_size)
         self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        x = self.c_fc(run, x)
+        x = self.act(run, x)
+        x = self.c_proj(run, x)
+        return self.dropout(run, x)
 
 
 class Block(GradientCheckpointingLayer):
@@ -112,6 +166,16 @@ class Block(GradientCheckpointingLayer):
             self.ln_cross_attn = LayerNorm(c.hidden_size)
         self.mlp = MLP(c)
 
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+        residual = x
+        x = self.ln_1(run, x)
+        attention, _weights = self.attn(run, x, shared)
+        x = add(attention, residual)
+        residual = x
+        x = self.ln_2(run, x)
+        mlp = self.mlp(run, x)
+        return add(residual, mlp)
+
 
 class Transformer(Module):
     """Token and position embeddings, the blocks, a final norm."""
@@ -128,6 +192,18 @@ class Transformer(Module):
         self.h = ModuleList(block() for _ in range(c.num_hidden_layers))
         self.ln_f = LayerNorm(c.hidden_size)
 
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        tokens = self.wte(run, ids)
+        positions = run.positions()
+        places = self.wpe(run, positions)
+        x = add(tokens, places)
+        shared = Shared(positions, run.mask())
+        x = self.drop(run, x)
+        for block in self.h.children.values():
+            x = block(run, x, shared)
+        x = self.ln_f(run, x)
+        return viewed(x, (-1, *x.shape[1:]))
+
 
 class CausalLM(Module):
     """`transformer` and `lm_head`."""
@@ -139,6 +215,9 @@ class CausalLM(Module):
         super().__init__()
         self.transformer = transformer
         self.lm_head = Head(c, embedding, bias=bias)
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        return next_token_loss(run, self.transformer, self.lm_head, ids)
 
 
 class LMHeadModel(CausalLM):

@@ -17,6 +17,12 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
+from zeroplan.architectures.attention import attended, turned_in_turn
+from zeroplan.architectures.causal import next_token_loss
+from zeroplan.architectures.running import Run, Shared
+from zeroplan.autograd.elementwise import add
+from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.views import chunked, reshaped, transposed, viewed
 
 
 @dataclass(kw_only=True)
@@ -65,6 +71,16 @@ class Attention(Module):
         super().__init__()
         self.query_key_value = Linear(c.hidden_size, 3 * c.hidden_size, bias=c.attention_bias)
         self.dense = Linear(c.hidden_size, c.hidden_size, bias=c.attention_bias)
+        self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        assert shared.rope is not None
+        fused = transposed(viewed(self.query_key_value(run, x), (*x.shape[:-1], -1, 3 * self.head_width)), 1, 2)
+        q, k, v = chunked(fused, 3, -1)
+        q, k = turned_in_turn(q, k, shared.rope)
+        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made = reshaped(made, (*x.shape[:-1], -1))
+        return self.dense(run, made), weights
 
 
 class MLP(Module):
@@ -76,6 +92,11 @@ class MLP(Module):
         self.dense_h_to_4h = Linear(c.hidden_size, c.ffn, bias=True)
         self.dense_4h_to_h = Linear(c.ffn, c.hidden_size, bias=True)
         self.act = Activation(c.hidden_act)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        x = self.dense_h_to_4h(run, x)
+        x = self.act(run, x)
+        return self.dense_4h_to_h(run, x)
 
 
 class Layer(GradientCheckpointingLayer):
@@ -95,6 +116,19 @@ class Layer(GradientCheckpointingLayer):
         self.post_mlp_dropout = Dropout(c.residual_dropout)
         self.attention = Attention(c)
         self.mlp = MLP(c)
+        self.parallel = c.use_parallel_residual
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+        attention, _weights = self.attention(run, self.input_layernorm(run, x), shared)
+        attention = self.post_attention_dropout(run, attention)
+        if self.parallel:
+            mlp = self.mlp(run, self.post_attention_layernorm(run, x))
+            mlp = self.post_mlp_dropout(run, mlp)
+            return add(add(mlp, attention), x)
+        attention = add(attention, x)
+        mlp = self.mlp(run, self.post_attention_layernorm(run, attention))
+        mlp = self.post_mlp_dropout(run, mlp)
+        return add(mlp, attention)
 
 
 class Decoder(Module):
@@ -110,6 +144,16 @@ class Decoder(Module):
         self.final_layer_norm = LayerNorm(c.hidden_size)
         self.rotary_emb = RotaryEmbedding(c)
 
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        embedded = self.embed_in(run, ids)
+        positions = run.positions()
+        mask = run.mask()
+        x = self.emb_dropout(run, embedded)
+        shared = Shared(positions, mask, self.rotary_emb(run, x, positions))
+        for layer in self.layers.children.values():
+            x = layer(run, x, shared)
+        return self.final_layer_norm(run, x)
+
 
 class CausalLM(Module):
     """`gpt_neox` and `lm_head` (embed_out, before transformers 5)."""
@@ -121,6 +165,9 @@ class CausalLM(Module):
         super().__init__()
         self.gpt_neox = Decoder(c)
         self.lm_head = Head(c, self.gpt_neox.embed_in)
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        return next_token_loss(run, self.gpt_neox, self.lm_head, ids)
 
 
 def build(c: GPTNeoXConfig) -> Module:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from zeroplan.architectures.attention import attended, turned
+from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import (
     Activation,
@@ -19,8 +20,7 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 from zeroplan.architectures.running import Run, Shared
-from zeroplan.autograd.elementwise import add, multiply, scaled, tanh
-from zeroplan.autograd.losses import causal_loss
+from zeroplan.autograd.elementwise import add, multiply
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshaped, transposed, viewed
 
@@ -186,13 +186,7 @@ class CausalLM(Module):
         self.softcap = bool(getattr(c, "final_logit_softcapping", None))
 
     def forward(self, run: Run, ids: Tensor) -> Tensor:
-        x = self.model(run, ids)
-        logits = self.lm_head(run, x)
-        if self.softcap:
-            logits = scaled(logits)
-            logits = tanh(logits)
-            logits = scaled(logits)
-        return causal_loss(logits, ids)
+        return next_token_loss(run, self.model, self.lm_head, ids, softcap=self.softcap)
 
 
 def build(c: LlamaConfig) -> Module:

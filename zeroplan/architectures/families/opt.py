@@ -16,6 +16,13 @@ from zeroplan.architectures.module import (
     Module,
     ModuleList,
 )
+from zeroplan.architectures.attention import attended
+from zeroplan.architectures.causal import next_token_loss
+from zeroplan.architectures.running import FLOAT, LONG, Run, Shared
+from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.elementwise import add, scaled, shifted
+from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.views import reshaped, transposed, viewed
 
 POSITION_OFFSET = 2
 
@@ -55,7 +62,12 @@ class OPTConfig(Config):
 
 
 class PositionalEmbedding(Embedding):
+    """Rows are taken from an offset on."""
+
     transformers_class = "LearnedPositionalEmbedding"
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        return super().forward(run, shifted(ids))
 
 
 class Attention(Module):
@@ -72,6 +84,21 @@ class Attention(Module):
         self.v_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
         self.q_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
         self.out_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
+        self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
+
+    def heads(self, x: Tensor) -> Tensor:
+        return transposed(viewed(x, (*x.shape[:-1], -1, self.head_width)), 1, 2)
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        q = scaled(self.q_proj(run, x))
+        q = self.heads(q)
+        k = self.k_proj(run, x)
+        v = self.v_proj(run, x)
+        k = self.heads(k)
+        v = self.heads(v)
+        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made = reshaped(made, (*x.shape[:-1], -1))
+        return self.out_proj(run, made), weights
 
 
 class Layer(GradientCheckpointingLayer):
@@ -94,6 +121,28 @@ class Layer(GradientCheckpointingLayer):
         else:
             norms_last = ("self_attn", "self_attn_layer_norm", "fc1", "activation_fn", "fc2", "final_layer_norm")
             self.forward_order = norms_last
+        self.norms_first, self.dropout = c.do_layer_norm_before, c.residual_dropout
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+        residual = x
+        if self.norms_first:
+            x = self.self_attn_layer_norm(run, x)
+        x, _weights = self.self_attn(run, x, shared)
+        x = dropped(x, self.dropout, on_cpu=run.on_cpu)
+        x = add(residual, x)
+        if not self.norms_first:
+            x = self.self_attn_layer_norm(run, x)
+        shape = x.shape
+        x = reshaped(x, (-1, shape[-1]))
+        residual = x
+        if self.norms_first:
+            x = self.final_layer_norm(run, x)
+        x = self.fc1(run, x)
+        x = self.activation_fn(run, x)
+        x = self.fc2(run, x)
+        x = dropped(x, self.dropout, on_cpu=run.on_cpu)
+        x = viewed(add(residual, x), shape)
+        return x if self.norms_first else self.final_layer_norm(run, x)
 
 
 class Decoder(Module):
@@ -117,6 +166,22 @@ class Decoder(Module):
             self.final_layer_norm = LayerNorm(c.hidden_size, affine=c.layer_norm_elementwise_affine)
         self.layers = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
 
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        embedded = self.embed_tokens(run, ids)
+        seen = empty(run, (run.batch, run.seq), FLOAT)
+        positions = empty(run, seen.shape, LONG)
+        mask = run.mask()
+        places = self.embed_positions(run, positions)
+        if "project_in" in self.children:
+            embedded = self.project_in(run, embedded)
+        x = add(embedded, places)
+        shared = Shared(positions, mask)
+        for layer in self.layers.children.values():
+            x = layer(run, x, shared)
+        if "final_layer_norm" in self.children:
+            x = self.final_layer_norm(run, x)
+        return self.project_out(run, x) if "project_out" in self.children else x
+
 
 class Model(Module):
     """Passed over: the head takes what its decoder returns."""
@@ -137,6 +202,9 @@ class CausalLM(Module):
         super().__init__()
         self.model = Model(c)
         self.lm_head = Head(c, self.model.decoder.embed_tokens)
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        return next_token_loss(run, self.model.decoder, self.lm_head, ids)
 
 
 def build(c: OPTConfig) -> Module:

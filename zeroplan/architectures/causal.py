@@ -1,0 +1,20 @@
+"""From the decoder's output to the loss, as every causal language model of transformers does it."""
+
+from __future__ import annotations
+
+from zeroplan.architectures.module import Module
+from zeroplan.architectures.running import Run
+from zeroplan.autograd.elementwise import scaled, tanh
+from zeroplan.autograd.losses import causal_loss
+from zeroplan.autograd.tensor import Tensor
+
+
+def next_token_loss(run: Run, body: Module, head: Module, ids: Tensor, *, softcap: bool = False) -> Tensor:
+    """The loss of predicting each next token; the body's output and the logits live as long as this runs."""
+    x = body(run, ids)
+    logits: Tensor = head(run, x)
+    if softcap:
+        logits = scaled(logits)
+        logits = tanh(logits)
+        logits = scaled(logits)
+    return causal_loss(logits, ids)
