@@ -7,6 +7,16 @@ from dataclasses import dataclass
 from zeroplan.architectures.families.llama import Decoder
 from zeroplan.architectures.module import Activation, Module, Parameter
 from zeroplan.architectures.rope import RotaryConfig
+from zeroplan.architectures.running import FLOAT, LONG, Run
+from zeroplan.autograd.elementwise import divided_in_place, multiply, shifted, to
+from zeroplan.autograd.grouped import grouped_product
+from zeroplan.autograd.indexing import in_order, picked, top
+from zeroplan.autograd.products import linear
+from zeroplan.autograd.reductions import softmax, total
+from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.views import chunked, reshaped, transposed, unsqueezed, viewed
+
+INT = 4
 
 
 @dataclass(kw_only=True)
@@ -34,6 +44,27 @@ class Router(Module):
         super().__init__()
         self.backward_fetches = 2 if balanced else 1
         self.weight = Parameter(experts, hidden)
+        self.normalizes, self.narrows = True, False
+        self.experts_per_token = 1
+
+    def routes(self, c: MoEConfig, *, normalizes: bool, narrows: bool) -> Router:
+        """How many experts a token visits, whether their scores add up to one, and are cast to the model's dtype."""
+        self.experts_per_token = c.num_experts_per_tok or 1
+        self.normalizes, self.narrows = normalizes, narrows
+        return self
+
+    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits, the scores of the experts chosen, and which they are."""
+        x = reshaped(x, (-1, x.shape[-1]))
+        logits = linear(x, run.parameter(self.weight))
+        fused = self.narrows and run.half and not run.on_cpu
+        probabilities = softmax(logits, FLOAT, fused=fused)
+        scores, chosen = top(probabilities, self.experts_per_token)
+        if self.normalizes:
+            scores = divided_in_place(scores, total(scores, -1, stays=True))
+        if self.narrows:
+            scores = to(scores, logits.width)
+        return logits, scores, chosen
 
 
 class Experts(Module):
@@ -52,6 +83,40 @@ class Experts(Module):
         self.gate_up_proj = Parameter(c.num_experts, 2 * ffn, c.hidden_size)
         self.down_proj = Parameter(c.num_experts, c.hidden_size, ffn)
         self.act_fn = Activation(c.hidden_act)
+
+    def up(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor) -> Tensor:
+        return grouped_product(x, transposed(run.parameter(self.gate_up_proj), 1, 2), offsets)
+
+    def gated(self, run: Run, x: Tensor) -> Tensor:
+        gate, up = chunked(x, 2, -1)
+        return multiply(self.act_fn(run, gate), up)
+
+    def down(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor) -> Tensor:
+        return grouped_product(x, transposed(run.parameter(self.down_proj), 1, 2), offsets)
+
+    def forward(self, run: Run, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
+        """Tokens in the order of their experts, through them, weighted, back in their own order, and summed."""
+        tokens, hidden = x.shape
+        each = chosen.shape[-1]
+        scores = reshaped(scores, (-1,))
+        chosen = reshaped(chosen, (-1,))
+        experts, order = in_order(chosen)
+        rows = picked(x, shifted(order))
+        scores = picked(scores, order)
+        counted = empty(run, experts.shape, FLOAT)
+        counts = empty(run, (self.gate_up_proj.shape[0],), FLOAT)
+        offsets = empty(run, counts.shape, INT)
+        made = self.up(run, rows, experts, offsets)
+        made = self.gated(run, made)
+        made = self.down(run, made, experts, offsets)
+        weighted = multiply(made, unsqueezed(scores, 1))
+        back = empty(run, order.shape, LONG)
+        places = empty(run, order.shape, LONG)
+        del places
+        weighted = picked(weighted, back)
+        summed = total(viewed(weighted, (tokens, each, hidden)), 1)
+        del counted
+        return to(summed, x.width)
 
 
 class SparseDecoder(Decoder):

@@ -173,3 +173,47 @@ def clipped_in_place(x: Tensor) -> Tensor:
     before = iterated((x,), x.width) if x.node else None
     node = operator("ClampBackward", _of_kept, (x,), (before,))
     return result(node, x.detached())
+
+
+def added_in_place(x: Tensor, y: Tensor) -> Tensor:
+    """x += y: nothing is made, nothing kept."""
+    return result(operator("AddBackward", _add, (x, y)), x.detached())
+
+
+def divided_in_place(x: Tensor, y: Tensor) -> Tensor:
+    """x /= y: a copy of x as it was is kept, and y."""
+    before = empty_like(x) if y.node else None
+    return result(operator("DivBackward", _divided, (x, y), (before, y)), x.detached())
+
+
+def _divided(gradient: Tensor, x: Tensor, y: Tensor, needs: Needs) -> tuple[Tensor | None, ...]:
+    """-gradient * ((x / y) / y), then gradient / y"""
+
+    def of_divisor() -> Tensor:
+        once = iterated((x, y), gradient.width)
+        twice = iterated((once, y), gradient.width)
+        return iterated((iterated((gradient,), gradient.width), twice), gradient.width)
+
+    of_y = of_divisor() if needs[1] else None
+    of_x = iterated((gradient, y), gradient.width) if needs[0] else None
+    return of_x, of_y
+
+
+def subtracted(x: Tensor, y: Tensor) -> Tensor:
+    """x - y."""
+    return result(operator("SubBackward", _subtracted, (x, y)), iterated((x, y), max(x.width, y.width)))
+
+
+def _subtracted(gradient: Tensor, needs: Needs) -> tuple[Tensor | None, ...]:
+    of_y = iterated((gradient,), gradient.width) if needs[1] else None
+    return (gradient if needs[0] else None), of_y
+
+
+def clipped(x: Tensor) -> Tensor:
+    """x.clamp(): keeps x."""
+    return result(operator("ClampBackward", _clipped, (x,), (x,)), iterated((x,), x.width))
+
+
+def _clipped(gradient: Tensor, x: Tensor, _needs: Needs) -> Tensor:
+    inside = iterated((x,), 1)
+    return iterated((gradient, inside), gradient.width)

@@ -53,9 +53,17 @@ def _joined(gradient: Tensor, sizes: Sizes, at: int, needs: Needs) -> tuple[Tens
     )
 
 
-def sum_plain(x: Tensor, shape: Sizes) -> Tensor:
-    """A sum without a graph, in this shape."""
-    return empty(x.memory, shape, x.width)
+def total(x: Tensor, at: int, *, stays: bool = False) -> Tensor:
+    """The sum over one dimension, which goes or stays with one element."""
+    at %= len(x.shape)
+    shape = (*x.shape[:at], *((1,) if stays else ()), *x.shape[at + 1 :])
+    return result(operator("SumBackward", _total, (x,), (), (x.shape, at, stays)), empty(x.memory, shape, x.width))
+
+
+def _total(gradient: Tensor, shape: Sizes, at: int, stays: bool, _needs: Needs) -> Tensor:
+    """The gradient repeated, without a copy."""
+    rest = gradient.strides[at + 1 :] if stays else gradient.strides[at:]
+    return gradient.seen_as(shape, (*gradient.strides[:at], 0, *rest))
 
 
 def log_softmax(x: Tensor) -> Tensor:

@@ -8,6 +8,9 @@ from typing import ClassVar
 from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
+from zeroplan.architectures.running import Run
+from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.views import reshaped, viewed
 
 
 @dataclass(kw_only=True)
@@ -44,8 +47,16 @@ class SparseBlock(Module):
 
     def __init__(self, c: MixtralConfig) -> None:
         super().__init__()
-        self.gate = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
+        router = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
+        self.gate = router.routes(c, normalizes=True, narrows=False)
         self.experts = Experts(c, c.ffn)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        shape = x.shape
+        x = viewed(x, (-1, shape[-1]))
+        _logits, scores, chosen = self.gate(run, x)
+        x = self.experts(run, x, chosen, scores)
+        return reshaped(x, shape)
 
 
 def build(c: MixtralConfig) -> Module:

@@ -9,6 +9,9 @@ from zeroplan.architectures.families.llama import CausalLM, GatedMLP, Layer
 from zeroplan.architectures.families.qwen3 import NormedAttention
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder, sparse_layer
+from zeroplan.architectures.running import Run
+from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.views import reshaped, viewed
 
 
 @dataclass(kw_only=True)
@@ -59,7 +62,14 @@ class SparseBlock(Module):
     def __init__(self, c: Qwen3MoeConfig) -> None:
         super().__init__()
         self.experts = Experts(c, c.moe_intermediate_size)
-        self.gate = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
+        router = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
+        self.gate = router.routes(c, normalizes=c.norm_topk_prob, narrows=True)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        rows = viewed(x, (-1, x.shape[-1]))
+        _logits, scores, chosen = self.gate(run, rows)
+        made = self.experts(run, rows, chosen, scores)
+        return reshaped(made, x.shape)
 
 
 def mlp(c: Qwen3MoeConfig, index: int) -> Module:

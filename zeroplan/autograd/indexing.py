@@ -1,0 +1,56 @@
+"""Operators that pick elements by number: what a router and the order of tokens by expert are made of.
+
+Backward fills a tensor of the input's size. Watched operator by operator it is filled by making a second one
+(torch/csrc/autograd/FunctionsManual.cpp, index_backward and value_selecting_reduction_backward).
+"""
+
+from __future__ import annotations
+
+from zeroplan.autograd.graph import Needs, operator, result, results
+from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
+
+LONG = 8
+
+
+def top(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The largest `count` of each row, and where they are, which is kept."""
+    shape = (*x.shape[:-1], count)
+    node = operator("TopkBackward", _filled, (x,), (), (x.shape,))
+    values, places = empty(x.memory, shape, x.width), empty(x.memory, shape, LONG)
+    if node is not None:
+        checkpoint = x.memory.checkpoint
+        node.keep(places, checkpoint.pack if checkpoint else None)
+        results(node, (values,))
+    return values, places
+
+
+def largest(x: Tensor) -> Tensor:
+    """The largest of each row, in a row of one; where it is is kept."""
+    return top(x, 1)[0]
+
+
+def picked(x: Tensor, places: Tensor) -> Tensor:
+    """Rows of x in the order of `places`, which is kept (x[places])."""
+    node = operator("IndexBackward", _picked, (x,), (places,), (x.shape,))
+    return result(node, empty(x.memory, (*places.shape, *x.shape[1:]), x.width))
+
+
+def gathered(x: Tensor, places: Tensor) -> Tensor:
+    """Elements of each row of x, as many as `places` has, which is kept."""
+    node = operator("GatherBackward", _picked, (x,), (places,), (x.shape,))
+    return result(node, empty(x.memory, places.shape, x.width))
+
+
+def _picked(gradient: Tensor, _places: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+    zeros = empty(gradient.memory, shape, gradient.width)
+    return empty_like(zeros)
+
+
+def _filled(gradient: Tensor, _places: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+    zeros = empty(gradient.memory, shape, gradient.width)
+    return empty_like(zeros)
+
+
+def in_order(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Integers sorted, and where each was (no gradient)."""
+    return empty(x.memory, x.shape, x.width), empty(x.memory, x.shape, LONG)
