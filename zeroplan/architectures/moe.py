@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from zeroplan.architectures.families.llama import Decoder
 from zeroplan.architectures.module import Activation, Module, Parameter
@@ -84,15 +85,19 @@ class Experts(Module):
         self.down_proj = Parameter(c.num_experts, c.hidden_size, ffn)
         self.act_fn = Activation(c.hidden_act)
 
-    def up(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor) -> Tensor:
+    def up(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
         return grouped_product(x, transposed(run.parameter(self.gate_up_proj), 1, 2), offsets)
 
     def gated(self, run: Run, x: Tensor) -> Tensor:
         gate, up = chunked(x, 2, -1)
         return multiply(self.act_fn(run, gate), up)
 
-    def down(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor) -> Tensor:
+    def down(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
         return grouped_product(x, transposed(run.parameter(self.down_proj), 1, 2), offsets)
+
+    def bias(self, _run: Run, _name: str, _experts: Tensor) -> Tensor | None:
+        """What is added to a product, row by row."""
+        return None
 
     def forward(self, run: Run, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
         """Tokens in the order of their experts, through them, weighted, back in their own order, and summed."""
@@ -106,9 +111,11 @@ class Experts(Module):
         counted = empty(run, experts.shape, FLOAT)
         counts = empty(run, (self.gate_up_proj.shape[0],), FLOAT)
         offsets = empty(run, counts.shape, INT)
-        made = self.up(run, rows, experts, offsets)
+        bias = self.bias(run, "gate_up_proj", experts)
+        made = self.up(run, rows, experts, offsets, bias)
         made = self.gated(run, made)
-        made = self.down(run, made, experts, offsets)
+        bias = self.bias(run, "down_proj", experts)
+        made = self.down(run, made, experts, offsets, bias)
         weighted = multiply(made, unsqueezed(scores, 1))
         back = empty(run, order.shape, LONG)
         places = empty(run, order.shape, LONG)
@@ -122,8 +129,8 @@ class Experts(Module):
 class SparseDecoder(Decoder):
     """For a load-balancing loss it returns the logits of every router too."""
 
-    def __init__(self, c: MoEConfig, layers: list[Module]) -> None:
-        super().__init__(c, layers)
+    def __init__(self, c: MoEConfig, layers: list[Module], **parts: Any) -> None:
+        super().__init__(c, layers, **parts)
         if c.output_router_logits:
             self.backward_fetches = 1 + sum(isinstance(module, Router) for _name, module in self.named_modules())
 

@@ -44,9 +44,9 @@ class Run(Memory):
         """0, 1, ... for every token of a sequence, the same for all sequences."""
         return empty(self, (1, self.seq), LONG)
 
-    def mask(self, window: int | None = None) -> Tensor | None:
+    def mask(self, window: int | None = None, *, always: bool = False) -> Tensor | None:
         """The causal mask: numbers for eager attention; for the fused kernels nothing, or bits if a window bites."""
-        if self.attention != "eager" and (window is None or self.seq < window):
+        if self.attention != "eager" and not always and (window is None or self.seq < window):
             return None
         bits = empty(self, (1, 1, self.seq, self.seq), BOOL)
         shape = (self.batch, 1, self.seq, self.seq)

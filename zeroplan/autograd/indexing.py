@@ -9,7 +9,7 @@ from __future__ import annotations
 from zeroplan.autograd.graph import Needs, operator, result, results
 from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
 
-LONG = 8
+BOOL, LONG = 1, 8
 
 
 def top(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
@@ -35,6 +35,13 @@ def picked(x: Tensor, places: Tensor) -> Tensor:
     return result(node, empty(x.memory, (*places.shape, *x.shape[1:]), x.width))
 
 
+def picked_along(x: Tensor, at: int) -> Tensor:
+    """One element along a dimension, copied, picked by a list: the list becomes a tensor, which is kept."""
+    place = empty(x.memory, (1,), LONG)
+    node = operator("IndexBackward", _picked, (x,), (place,), (x.shape,))
+    return result(node, empty(x.memory, (*x.shape[:at], 1, *x.shape[at + 1 :]), x.width))
+
+
 def gathered(x: Tensor, places: Tensor) -> Tensor:
     """Elements of each row of x, as many as `places` has, which is kept."""
     node = operator("GatherBackward", _picked, (x,), (places,), (x.shape,))
@@ -54,3 +61,15 @@ def _filled(gradient: Tensor, _places: Tensor, shape: Sizes, _needs: Needs) -> T
 def in_order(x: Tensor) -> tuple[Tensor, Tensor]:
     """Integers sorted, and where each was (no gradient)."""
     return empty(x.memory, x.shape, x.width), empty(x.memory, x.shape, LONG)
+
+
+def masked(x: Tensor) -> Tensor:
+    """x with a number where a mask says so; the mask, made from another of x's size, is kept."""
+    bits = empty(x.memory, x.shape, BOOL)
+    mask = empty(x.memory, x.shape, BOOL)
+    del bits
+    return result(operator("MaskedFillBackward", _masked, (x,), (mask,)), empty_like(x))
+
+
+def _masked(gradient: Tensor, _mask: Tensor, _needs: Needs) -> Tensor:
+    return empty_like(gradient)

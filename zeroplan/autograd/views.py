@@ -99,6 +99,12 @@ def sliced(x: Tensor, at: int, size: int, start: int = 0) -> Tensor:
     return result(operator("SliceBackward", _sliced, (x,), (), (x.shape,)), x.seen_as(shape, x.strides))
 
 
+def every_second(x: Tensor, start: int) -> Tensor:
+    """Every second element of the last dimension. Its gradient is as large as x."""
+    shape, strides = (*x.shape[:-1], (x.shape[-1] - start + 1) // 2), (*x.strides[:-1], 2 * x.strides[-1])
+    return result(operator("SliceBackward", _sliced, (x,), (), (x.shape,)), x.seen_as(shape, strides))
+
+
 def _sliced(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
     return empty(gradient.memory, shape, gradient.width)
 
@@ -156,3 +162,31 @@ def split(x: Tensor, sizes: Sizes, at: int) -> tuple[Tensor, ...]:
 def _split(gradients: list[Tensor | None] | Tensor, shape: Sizes, _needs: Needs) -> Tensor:
     known = gradients if isinstance(gradients, Tensor) else next(each for each in gradients if each is not None)
     return empty(known.memory, shape, known.width)
+
+
+def as_complex(x: Tensor) -> Tensor:
+    """Pairs of neighbours as complex numbers; x is copied where it has gaps."""
+    pairs = reshaped(x, (*x.shape[:-1], -1, 2))
+    shape, strides = pairs.shape[:-1], tuple(stride // 2 for stride in pairs.strides[:-1])
+    made = Tensor(pairs.storage, shape, strides, 2 * x.width, x.memory)
+    return result(operator("ViewAsComplexBackward", _as_complex, (pairs,)), made)
+
+
+def _as_complex(gradient: Tensor, _needs: Needs) -> Tensor:
+    whole = gradient if gradient.contiguous else empty(gradient.memory, gradient.shape, gradient.width)
+    strides = tuple(2 * stride for stride in whole.strides)
+    return Tensor(whole.storage, (*whole.shape, 2), (*strides, 1), whole.width // 2, whole.memory)
+
+
+def as_real(x: Tensor) -> Tensor:
+    """Complex numbers as pairs of neighbours, flat."""
+    strides = tuple(2 * stride for stride in x.strides)
+    pairs = Tensor(x.storage, (*x.shape, 2), (*strides, 1), x.width // 2, x.memory)
+    pairs = result(operator("ViewAsRealBackward", _as_real, (x,)), pairs)
+    return reshaped(pairs, (*x.shape[:-1], -1))
+
+
+def _as_real(gradient: Tensor, _needs: Needs) -> Tensor:
+    whole = gradient if gradient.contiguous else empty(gradient.memory, gradient.shape, gradient.width)
+    strides = tuple(stride // 2 for stride in whole.strides[:-1])
+    return Tensor(whole.storage, whole.shape[:-1], strides, 2 * whole.width, whole.memory)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from zeroplan.architectures.families.deepseek_v3 import LatentConfig, PlainRouter, SparseBlock, latent_layer
+from zeroplan.architectures.families.deepseek_v3 import LatentAttention, LatentConfig, PlainRouter, SparseBlock, latent_layer
 from zeroplan.architectures.families.llama import CausalLM, Decoder
 from zeroplan.architectures.module import Module
+from zeroplan.architectures.rope import RotaryEmbedding
+from zeroplan.architectures.running import FLOAT, Run
+from zeroplan.autograd.elementwise import multiply, scaled, to
+from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.views import as_complex, as_real, unsqueezed
 
 
 @dataclass(kw_only=True)
@@ -35,11 +40,35 @@ class DeepseekV2Config(LatentConfig):
         self.head_dim = self.qk_rope_head_dim
 
 
+COMPLEX = 8
+"""Bytes of a complex number."""
+
+
 class PlainSparseBlock(SparseBlock):
     transformers_class = "Moe"
     router = PlainRouter
 
 
+class ComplexRotary(RotaryEmbedding):
+    """Turns as complex numbers of unit length, 8 bytes each."""
+
+    def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Any:
+        run.records = False
+        shape = (*positions.shape, self.widths[kind] // 2)
+        angles = empty(run, shape, FLOAT)  # noqa: F841 (alive while forward runs)
+        turns = scaled(empty(run, shape, COMPLEX))
+        run.records = True
+        return turns
+
+
+class ComplexAttention(LatentAttention):
+    def rotated(self, q: Tensor, k: Tensor, rope: Any) -> tuple[Tensor, Tensor]:
+        q_pairs, k_pairs = as_complex(to(q, FLOAT)), as_complex(to(k, FLOAT))
+        turns = unsqueezed(rope, 1)
+        made_q = to(as_real(multiply(q_pairs, turns)), q.width)
+        return made_q, to(as_real(multiply(k_pairs, turns)), k.width)
+
+
 def build(c: DeepseekV2Config) -> Module:
-    layers = [latent_layer(c, index, PlainSparseBlock) for index in range(c.num_hidden_layers)]
-    return CausalLM(c, Decoder(c, layers))
+    layers = [latent_layer(c, index, PlainSparseBlock, ComplexAttention) for index in range(c.num_hidden_layers)]
+    return CausalLM(c, Decoder(c, layers, rotary=ComplexRotary))

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP, Layer
 from zeroplan.architectures.module import Buffer, Linear, Module, RMSNorm
 from zeroplan.architectures.moe import Experts, MoEConfig, Router
+from zeroplan.architectures.attention import Rope, attended, turned
+from zeroplan.architectures.running import FLOAT, Run, Shared
+from zeroplan.autograd.copying import copied_into
+from zeroplan.autograd.elementwise import add, divided_in_place, multiply, of_result, scaled, shifted, subtracted, to
+from zeroplan.autograd.indexing import gathered, largest, masked, top
+from zeroplan.autograd.products import linear
+from zeroplan.autograd.reductions import joined, softmax, total
+from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.views import every_second, expanded, reshaped, sliced, split, transposed, unsqueezed, viewed
 
 
 @dataclass(kw_only=True)
@@ -104,18 +113,111 @@ class LatentAttention(Module):
         self.kv_a_layernorm = RMSNorm(c.kv_lora_rank)
         self.kv_b_proj = Linear(c.kv_lora_rank, heads * (c.qk_nope_head_dim + c.v_head_dim), bias=False)
         self.o_proj = Linear(heads * c.v_head_dim, c.hidden_size, bias=c.attention_bias)
+        self.plain, self.turned, self.value = c.qk_nope_head_dim, c.qk_rope_head_dim, c.v_head_dim
+        self.latent, self.dropout = c.kv_lora_rank, c.attention_dropout or 0.0
+        self.interleaves = bool(getattr(c, "rope_interleave", False))
+
+    def queries(self, run: Run, x: Tensor) -> Tensor:
+        if "q_proj" in self.children:
+            return self.q_proj(run, x)
+        return self.q_b_proj(run, self.q_a_layernorm(run, self.q_a_proj(run, x)))
+
+    def rotated(self, q: Tensor, k: Tensor, rope: Any) -> tuple[Tensor, Tensor]:
+        return turned_interleaved(q, k, rope) if self.interleaves else turned(q, k, rope)
+
+    def expanded(self, run: Run, latent: Tensor, rotary: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of every head, from the latent vector and the rotary part that heads share."""
+        batch, _one, seq, _rank = latent.shape
+        latent = viewed(self.kv_b_proj(run, latent), (batch, seq, -1, self.plain + self.value))
+        latent = transposed(latent, 1, 2)
+        plain, values = split(latent, (self.plain, self.value), -1)
+        rotary = expanded(rotary, (batch, plain.shape[1], seq, self.turned))
+        keys = empty(run, (*latent.shape[:-1], self.plain + self.turned), latent.width)
+        keys = copied_into(keys, plain)
+        return copied_into(keys, rotary), values
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        batch, seq = x.shape[:-1]
+        queries = self.queries(run, x)
+        queries = transposed(viewed(queries, (batch, seq, -1, self.plain + self.turned)), 1, 2)
+        q_passed, q_turned = split(queries, (self.plain, self.turned), -1)
+        compressed = self.kv_a_proj_with_mqa(run, x)
+        latent, k_turned = split(compressed, (self.latent, self.turned), -1)
+        latent = self.kv_a_layernorm(run, latent)
+        latent = viewed(latent, (batch, 1, seq, self.latent))
+        k_turned = viewed(k_turned, (batch, 1, seq, self.turned))
+        q_turned, k_turned = self.rotated(q_turned, k_turned, shared.rope)
+        q = joined((q_passed, q_turned), -1)
+        k, v = self.expanded(run, latent, k_turned)
+        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made = reshaped(made, (batch, seq, -1))
+        return self.o_proj(run, made), weights
+
+
+def turned_interleaved(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+    """Elements turned in pairs of neighbours; half of the cosines is used."""
+    half = rope[0].shape[-1] // 2
+    cosines, sines = unsqueezed(sliced(rope[0], -1, half), 1), unsqueezed(sliced(rope[1], -1, half), 1)
+    q_even, q_odd = every_second(q, 0), every_second(q, 1)
+    k_even, k_odd = every_second(k, 0), every_second(k, 1)
+    made_q = joined(_pairs(q_even, q_odd, cosines, sines), -1)
+    return made_q, joined(_pairs(k_even, k_odd, cosines, sines), -1)
+
+
+def _pairs(even: Tensor, odd: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor, Tensor]:
+    first = subtracted(multiply(even, cosines), multiply(odd, sines))
+    return first, add(multiply(odd, cosines), multiply(even, sines))
 
 
 class PlainRouter(Router):
+    """Logits and softmax in fp32, from copies of input and weight."""
+
     transformers_class = "TopkRouter"
+
+    def __init__(self, c: LatentConfig) -> None:
+        super().__init__(c.num_experts, c.hidden_size)
+        self.routes(c, normalizes=bool(c.norm_topk_prob), narrows=False)
+        self.groups, self.groups_per_token = c.n_group or 1, c.topk_group or 1
+        self.by_group = getattr(c, "topk_method", "") == "group_limited_greedy"
+
+    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x = viewed(x, (-1, x.shape[-1]))
+        logits = linear(to(x, FLOAT), to(run.parameter(self.weight), FLOAT))
+        scores = softmax(logits, FLOAT)
+        if self.by_group:
+            group_scores = largest(viewed(scores, (x.shape[0], self.groups, -1)))
+            group_chosen = top(group_scores, 1)[1]  # noqa: F841 (alive while forward runs)
+            group_mask = empty(run, group_scores.shape, FLOAT)  # noqa: F841
+            mask = empty(run, scores.shape, FLOAT)  # noqa: F841
+            scores = masked(scores)
+        weights, chosen = top(scores, self.experts_per_token)
+        return logits, scaled(weights), chosen
 
 
 class BalancedRouter(PlainRouter):
     """Its correction bias balances the load; it is updated outside of the gradient, hence a buffer."""
 
-    def __init__(self, experts: int, hidden: int) -> None:
-        super().__init__(experts, hidden)
-        self.e_score_correction_bias = Buffer((experts,), "float32")
+    def __init__(self, c: LatentConfig) -> None:
+        super().__init__(c)
+        self.e_score_correction_bias = Buffer((c.num_experts,), "float32")
+
+    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x = viewed(x, (-1, x.shape[-1]))
+        logits = linear(to(x, FLOAT), to(run.parameter(self.weight), FLOAT))
+        scores = of_result("SigmoidBackward", logits)
+        biased = shifted(scores)
+        groups = viewed(biased, (x.shape[0], self.groups, -1))
+        group_scores = total(top(groups, 2)[0], -1)
+        group_chosen = top(group_scores, self.groups_per_token)[1]  # noqa: F841 (alive while forward runs)
+        group_mask = empty(run, group_scores.shape, FLOAT)  # noqa: F841
+        mask = empty(run, scores.shape, FLOAT)  # noqa: F841
+        biased = masked(biased)
+        chosen = top(biased, self.experts_per_token)[1]
+        weights = gathered(scores, chosen)
+        if self.normalizes:
+            divisor = shifted(total(weights, -1, stays=True))
+            weights = divided_in_place(weights, divisor)
+        return logits, scaled(weights), chosen
 
 
 class SparseBlock(Module):
@@ -123,21 +225,30 @@ class SparseBlock(Module):
 
     transformers_class = "MoE"
     forward_order = ("gate", "experts", "shared_experts")
-    router: ClassVar[type[Router]] = BalancedRouter
+    router: ClassVar[type[PlainRouter]] = BalancedRouter
 
     def __init__(self, c: LatentConfig) -> None:
         super().__init__()
         self.experts = Experts(c, c.moe_intermediate_size)
-        self.gate = self.router(c.num_experts, c.hidden_size)
+        self.gate = self.router(c)
         shared = c.moe_intermediate_size * c.n_shared_experts
         self.shared_experts = GatedMLP(c, shared, bias=c.mlp_bias)
 
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        residual = x
+        _logits, scores, chosen = self.gate(run, x)
+        x = viewed(x, (-1, x.shape[-1]))
+        x = viewed(self.experts(run, x, chosen, scores), residual.shape)
+        return add(x, self.shared_experts(run, residual))
 
-def latent_layer(c: LatentConfig, index: int, block: type[SparseBlock]) -> Module:
+
+def latent_layer(
+    c: LatentConfig, index: int, block: type[SparseBlock], attention: type[LatentAttention] = LatentAttention
+) -> Module:
     """The first layers, first_k_dense_replace of them, have a dense MLP."""
     dense = index < c.first_k_dense_replace
     mlp = GatedMLP(c, c.ffn, bias=c.mlp_bias) if dense else block(c)
-    return Layer(c, LatentAttention(c), mlp)
+    return Layer(c, attention(c), mlp)
 
 
 def build(c: DeepseekV3Config) -> Module:

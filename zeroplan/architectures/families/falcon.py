@@ -17,6 +17,15 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
+from zeroplan.architectures.attention import scaled_dot_product, turned
+from zeroplan.architectures.families.bloom import dropped_and_added
+from zeroplan.architectures.running import BOOL, FLOAT, LONG, Run, Shared
+from zeroplan.autograd.elementwise import add, added_in_place, scaled, to
+from zeroplan.autograd.indexing import picked_along
+from zeroplan.autograd.products import batched_product, linear
+from zeroplan.autograd.reductions import softmax
+from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.views import expanded, reshaped, selected, sliced, transposed, viewed
 
 
 @dataclass(kw_only=True)
@@ -76,6 +85,11 @@ class FalconLinear(Linear):
     calls_linear = False
     saves_views = True
 
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        made = linear(x, run.parameter(self.weight))
+        bias = self.parameters.get("bias")
+        return add(made, run.parameter(bias)) if bias else made
+
 
 class Attention(Module):
     """Queries, keys and values from one matrix, in the groups that the layout asks for."""
@@ -92,6 +106,63 @@ class Attention(Module):
         self.attention_dropout = Dropout(c.attention_dropout)
         if c.alibi:
             self.eager_order = ("query_key_value", "attention_dropout", "dense")
+        self.heads, self.kv_heads, self.head_width = c.num_attention_heads, c.kv_heads, c.head_width
+        self.grouped, self.multi_query = bool(c.new_decoder_architecture), bool(c.multi_query)
+        self.dropout = c.attention_dropout
+
+    def split(self, fused: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values, [b, s, n, d]."""
+        rows, width = fused.shape[:2], self.head_width
+        if self.grouped:
+            each = self.heads // self.kv_heads
+            fused = viewed(fused, (*rows, -1, each + 2, width))
+            q = sliced(fused, 3, each)
+            k, v = picked_along(fused, 3), picked_along(fused, 3)
+            k, v = expanded(k, q.shape), expanded(v, q.shape)
+            flat = (*rows, self.heads, width)
+            return reshaped(q, flat), reshaped(k, flat), reshaped(v, flat)
+        if not self.multi_query:
+            fused = viewed(fused, (*rows, self.heads, 3, width))
+            return selected(fused, 3), selected(fused, 3), selected(fused, 3)
+        fused = viewed(fused, (*rows, self.heads + 2, width))
+        return sliced(fused, 2, self.heads), picked_along(fused, 2), picked_along(fused, 2)
+
+    def forward(
+        self, run: Run, x: Tensor, alibi: Tensor | None, shared: Shared
+    ) -> tuple[Tensor, Tensor | None]:
+        fused = self.query_key_value(run, x)
+        q, k, v = self.split(fused)
+        q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
+        if alibi is None:
+            assert shared.rope is not None
+            q, k = turned(q, k, shared.rope)
+        if run.attention != "eager":
+            made = scaled_dot_product(run, q, k, v, shared.mask, dropout=self.dropout if alibi is not None else 0.0)
+            made = reshaped(transposed(made, 1, 2), (*x.shape[:2], -1))
+            return self.dense(run, made), None
+        assert shared.mask is not None
+        if alibi is None:
+            scores = batched_product(q, transposed(k, 2, 3))
+            scores = softmax(add(scores, shared.mask), x.width)
+            made = batched_product(scores, v)
+            made = reshaped(transposed(made, 1, 2), (*x.shape[:2], -1))
+            return self.dense(run, made), scores
+        return self.with_alibi(run, x, (q, k, v), alibi, shared.mask)
+
+    def with_alibi(
+        self, run: Run, x: Tensor, heads: tuple[Tensor, Tensor, Tensor], alibi: Tensor, mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Scores in fp32 with each head's slope, their softmax in the model's dtype."""
+        q, k, v = heads
+        product = batched_product(q, transposed(k, 2, 3))
+        scores = product
+        scores = to(scores, FLOAT)
+        logits = add(scores, reshaped(alibi, (run.batch, self.heads, 1, -1)))
+        probabilities = softmax(to(add(logits, mask), x.width), x.width)
+        probabilities = self.attention_dropout(run, probabilities)
+        made = batched_product(probabilities, v)
+        made = reshaped(transposed(made, 1, 2), (*x.shape[:2], -1))
+        return self.dense(run, made), probabilities
 
 
 class MLP(Module):
@@ -105,6 +176,10 @@ class MLP(Module):
         self.dense_h_to_4h = FalconLinear(hidden, ffn, bias=bias)
         self.act = Activation(c.hidden_act)
         self.dense_4h_to_h = FalconLinear(ffn, hidden, bias=bias)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        x = self.act(run, self.dense_h_to_4h(run, x))
+        return self.dense_4h_to_h(run, x)
 
 
 class Layer(GradientCheckpointingLayer):
@@ -129,6 +204,27 @@ class Layer(GradientCheckpointingLayer):
             self.ln_mlp = LayerNorm(c.hidden_size)
         else:
             self.input_layernorm = LayerNorm(c.hidden_size)
+        self.parallel, self.grouped = bool(c.parallel_attn), bool(c.new_decoder_architecture)
+        self.attention_dropout, self.residual_dropout = c.attention_dropout, c.residual_dropout
+
+    def forward(
+        self, run: Run, x: Tensor, alibi: Tensor | None, shared: Shared
+    ) -> tuple[Tensor, Tensor | None]:
+        residual = x
+        if "ln_mlp" in self.children:
+            attention_input = self.ln_attn(run, x)
+            mlp_input = self.ln_mlp(run, x)
+        else:
+            attention_input = mlp_input = self.input_layernorm(run, x)
+        attention, weights = self.self_attention(run, attention_input, alibi, shared)
+        if not self.parallel and not self.grouped:
+            residual = dropped_and_added(run, attention, residual, self.attention_dropout)
+            mlp_input = self.post_attention_layernorm(run, residual)
+        mlp = self.mlp(run, mlp_input)
+        if self.parallel or self.grouped:
+            mlp = added_in_place(mlp, attention)
+        output = dropped_and_added(run, mlp, residual, self.residual_dropout)
+        return output, weights
 
 
 class Transformer(Module):
@@ -144,6 +240,32 @@ class Transformer(Module):
         self.h = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
         self.ln_f = LayerNorm(c.hidden_size)
         self.rotary_emb = RotaryEmbedding(c)
+        self.heads, self.alibi = c.num_attention_heads, bool(c.alibi)
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        embedded = self.word_embeddings(run, ids)
+        alibi = None
+        if self.alibi:
+            seen = empty(run, (run.batch, run.seq), LONG)  # noqa: F841 (alive while forward runs)
+            alibi = empty(run, (run.batch * self.heads, 1, run.seq), run.width)
+        positions = run.positions()
+        mask = run.mask(always=True)
+        if alibi is not None:
+            if run.attention != "eager":
+                mask = empty(run, (run.batch, 1, run.seq, run.seq), run.width)
+            alibi = reshaped(alibi, (run.batch, self.heads, 1, run.seq))
+            mask = self.joint_mask(run, scaled(alibi), mask)
+        x = embedded
+        shared = Shared(positions, mask, self.rotary_emb(run, x, positions))
+        for block in self.h.children.values():
+            outputs = block(run, x, alibi, shared)
+            x = outputs[0]
+        return self.ln_f(run, x)
+
+    def joint_mask(self, run: Run, _slopes: Tensor, _mask: Tensor | None) -> Tensor:
+        """The slopes, and a large number where the mask says so: as many numbers as scores."""
+        hidden = empty(run, (run.batch, 1, run.seq, run.seq), BOOL)  # noqa: F841 (alive meanwhile)
+        return empty(run, (run.batch, self.heads, run.seq, run.seq), run.width)
 
 
 def build(c: FalconConfig) -> Module:

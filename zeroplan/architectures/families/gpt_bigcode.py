@@ -15,6 +15,11 @@ from zeroplan.architectures.module import (
     Module,
 )
 from zeroplan.errors import SpecError
+from zeroplan.architectures.attention import attended
+from zeroplan.architectures.running import Run, Shared
+from zeroplan.autograd.elementwise import add
+from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.views import reshaped, split, transposed, unsqueezed, viewed
 
 
 @dataclass(kw_only=True)
@@ -56,6 +61,22 @@ class Attention(Module):
             self.q_attn = Linear(c.hidden_size, c.hidden_size, bias=True)
         self.c_proj = Linear(c.hidden_size, c.hidden_size, bias=True)
         self.resid_dropout = Dropout(c.residual_dropout)
+        self.queries, self.keys = c.hidden_size, c.kv_heads * c.head_width
+        self.head_width, self.multi_query = c.head_width, c.multi_query
+        self.dropout = c.attention_dropout
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        if self.multi_query:
+            q, k, v = split(unsqueezed(self.c_attn(run, x), 1), (self.queries, self.keys, self.keys), 3)
+            q = transposed(viewed(q, (*x.shape[:-1], -1, self.head_width)), 1, 2)
+        else:
+            fused = viewed(self.c_attn(run, x), (*x.shape[:2], -1, 3 * self.head_width))
+            q, k, v = split(transposed(fused, 1, 2), (self.head_width,) * 3, 3)
+            del fused
+        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made = reshaped(made, (*x.shape[:-1], -1))
+        made = self.c_proj(run, made)
+        return self.resid_dropout(run, made), weights
 
 
 class MLP(Module):
@@ -68,6 +89,12 @@ class MLP(Module):
         self.c_proj = Linear(c.ffn, c.hidden_size, bias=True)
         self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        x = self.c_fc(run, x)
+        x = self.act(run, x)
+        x = self.c_proj(run, x)
+        return self.dropout(run, x)
 
 
 class Block(GradientCheckpointingLayer):
@@ -85,6 +112,16 @@ class Block(GradientCheckpointingLayer):
             self.crossattention = Attention(c, cross=True)
             self.ln_cross_attn = LayerNorm(c.hidden_size)
         self.mlp = MLP(c)
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+        residual = x
+        x = self.ln_1(run, x)
+        attention, _weights = self.attn(run, x, shared)
+        x = add(attention, residual)
+        residual = x
+        x = self.ln_2(run, x)
+        mlp = self.mlp(run, x)
+        return add(residual, mlp)
 
 
 class MaskedTransformer(Transformer):

@@ -6,8 +6,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
-from zeroplan.architectures.module import Module, Parameter
-from zeroplan.architectures.moe import MoEConfig, Router, SparseDecoder
+from zeroplan.architectures.module import LateCastNorm, Module, Parameter
+from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
+from zeroplan.architectures.attention import Rope, repeated
+from zeroplan.architectures.rope import RotaryEmbedding
+from zeroplan.architectures.running import FLOAT, Run, Shared
+from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.elementwise import add, added_in_place, clipped, contiguous, multiply, of_result, scaled, shifted, subtracted, to
+from zeroplan.autograd.grouped import grouped_product
+from zeroplan.autograd.indexing import largest, picked, top
+from zeroplan.autograd.products import batched_product, linear
+from zeroplan.autograd.reductions import joined, softmax
+from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.views import chunked, every_second, expanded, reshaped, sliced, transposed, unsqueezed
 
 
 @dataclass(kw_only=True)
@@ -43,6 +54,12 @@ class GptOssConfig(MoEConfig):
         if self.rope_parameters is None:
             self.rope_parameters = yarn()
 
+    def windows(self) -> dict[str, int | None]:
+        return {"full_attention": None, "sliding_attention": self.sliding_window}
+
+    def kinds(self) -> list[str]:
+        return list(self.layer_types or ())
+
 
 def yarn() -> dict[str, Any]:
     """The rope of a config.json that gives none."""
@@ -65,30 +82,108 @@ class SinkAttention(Attention):
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
         self.sinks = Parameter(c.num_attention_heads)
 
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        assert shared.rope is not None
+        q, k, v = self.projected(run, x)
+        q, k = turned_in_halves(q, k, shared.rope)
+        made, weights = attended_with_sinks(run, q, k, v, shared.mask, run.parameter(self.sinks), self.dropout)
+        made = reshaped(made, (*x.shape[:-1], -1))
+        return self.o_proj(run, made), weights
+
+
+def turned_in_halves(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+    """Each half of a head with half as many cosines."""
+    cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
+    made = in_halves(q, cosines, sines)
+    return made, in_halves(k, cosines, sines)
+
+
+def in_halves(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    first, second = chunked(x, 2, -1)
+    turned_first = subtracted(multiply(first, cosines), multiply(second, sines))
+    turned_second = add(multiply(second, cosines), multiply(first, sines))
+    return joined((turned_first, turned_second), -1)
+
+
+def attended_with_sinks(
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sinks: Tensor, dropout: float
+) -> tuple[Tensor, Tensor]:
+    """Eager attention whose softmax runs over one column more, in the model's dtype, less the largest of each row."""
+    times = q.shape[1] // k.shape[1]
+    keys, values = repeated(k, times), repeated(v, times)
+    weights = scaled(batched_product(q, transposed(keys, 2, 3)))
+    if mask is not None:
+        weights = add(weights, mask)
+    column = expanded(reshaped(sinks, (1, -1, 1, 1)), (*weights.shape[:-1], 1))
+    logits = joined((weights, column), -1)
+    logits = subtracted(logits, largest(logits))
+    probabilities = softmax(logits, logits.width)
+    scores = sliced(probabilities, -1, weights.shape[-1])
+    weights = dropped(scores, dropout, on_cpu=run.on_cpu)
+    made = batched_product(weights, values)
+    return contiguous(transposed(made, 1, 2)), weights
+
+
+class HalfRotary(RotaryEmbedding):
+    """One cosine for both halves of a head."""
+
+    def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Rope:
+        run.records = False
+        angles = empty(run, (*positions.shape, self.widths[kind] // 2), FLOAT)
+        cosines = scaled(empty(run, angles.shape, FLOAT))
+        sines = scaled(empty(run, angles.shape, FLOAT))
+        made = to(cosines, x.width), to(sines, x.width)
+        run.records = True
+        return made
+
 
 class BiasedRouter(Router):
     def __init__(self, experts: int, hidden: int, *, balanced: bool = False) -> None:
         super().__init__(experts, hidden, balanced=balanced)
         self.bias = Parameter(experts)
 
+    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        logits = linear(x, run.parameter(self.weight), run.parameter(self.bias))
+        best, chosen = top(logits, self.experts_per_token)
+        return logits, softmax(best, best.width), chosen
 
-class BiasedExperts(Module):
+
+class BiasedExperts(Experts):
     """[experts, in, out], unlike the other families', with a bias for each product.
 
     The biases of the experts chosen are picked before the products.
     """
 
-    transformers_class = "Experts"
-    saves_last = True
+    saves_views = False
     forward_order = ("gate_up_proj_bias", "gate_up_proj", "down_proj_bias", "down_proj")
 
     def __init__(self, c: GptOssConfig, ffn: int) -> None:
-        super().__init__()
+        Module.__init__(self)
         experts, hidden = c.num_experts, c.hidden_size
         self.gate_up_proj = Parameter(experts, hidden, 2 * ffn)
         self.gate_up_proj_bias = Parameter(experts, 2 * ffn)
         self.down_proj = Parameter(experts, ffn, hidden)
         self.down_proj_bias = Parameter(experts, hidden)
+
+    def up(self, run: Run, x: Tensor, experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+        made = grouped_product(x, run.parameter(self.gate_up_proj), offsets)
+        assert bias is not None
+        return added_in_place(made, bias)
+
+    def gated(self, run: Run, x: Tensor) -> Tensor:
+        gate, up = every_second(x, 0), every_second(x, 1)
+        gate = clipped(gate)
+        up = clipped(up)
+        swish = multiply(gate, of_result("SigmoidBackward", scaled(gate)))
+        return multiply(shifted(up), swish)
+
+    def down(self, run: Run, x: Tensor, experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+        made = grouped_product(x, run.parameter(self.down_proj), offsets)
+        assert bias is not None
+        return added_in_place(made, bias)
+
+    def bias(self, run: Run, name: str, experts: Tensor) -> Tensor:
+        return picked(run.parameter(self.parameters[f"{name}_bias"]), experts)
 
 
 class SparseBlock(Module):
@@ -99,10 +194,23 @@ class SparseBlock(Module):
 
     def __init__(self, c: GptOssConfig) -> None:
         super().__init__()
-        self.router = BiasedRouter(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
+        router = BiasedRouter(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
+        self.router = router.routes(c, normalizes=False, narrows=False)
         self.experts = BiasedExperts(c, c.ffn)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        shape = x.shape
+        x = reshaped(x, (-1, shape[-1]))
+        _logits, scores, chosen = self.router(run, x)
+        x = self.experts(run, x, chosen, scores)
+        return reshaped(x, shape)
+
+
+class LateLayer(Layer):
+    def __init__(self, c: GptOssConfig, self_attn: Module, mlp: Module) -> None:
+        super().__init__(c, self_attn, mlp, norm=LateCastNorm)
 
 
 def build(c: GptOssConfig) -> Module:
-    layers: list[Module] = [Layer(c, SinkAttention(c), SparseBlock(c)) for _ in range(c.num_hidden_layers)]
-    return CausalLM(c, SparseDecoder(c, layers))
+    layers: list[Module] = [LateLayer(c, SinkAttention(c), SparseBlock(c)) for _ in range(c.num_hidden_layers)]
+    return CausalLM(c, SparseDecoder(c, layers, norm=LateCastNorm, rotary=HalfRotary))

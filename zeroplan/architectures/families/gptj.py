@@ -16,6 +16,12 @@ from zeroplan.architectures.module import (
     Module,
     ModuleList,
 )
+from zeroplan.architectures.running import FLOAT, LONG, Run, Shared
+from zeroplan.autograd.elementwise import add, contiguous, multiply, negated, scaled, to
+from zeroplan.autograd.products import batched_product
+from zeroplan.autograd.reductions import joined, softmax
+from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.views import every_second, reshaped, sliced, transposed, unsqueezed, viewed
 
 
 @dataclass(kw_only=True)
@@ -52,6 +58,71 @@ class Attention(Module):
         self.q_proj = Linear(c.hidden_size, c.hidden_size, bias=False)
         self.out_proj = Linear(c.hidden_size, c.hidden_size, bias=False)
         self.embed_positions = Buffer((c.max_position_embeddings, (c.rotary_dim + 1) // 2 * 2), "float32")
+        self.head_width = c.head_width
+
+    def heads(self, x: Tensor) -> Tensor:
+        return viewed(x, (*x.shape[:-1], -1, self.head_width))
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        q = self.q_proj(run, x)
+        k = self.k_proj(run, x)
+        v = self.v_proj(run, x)
+        q, k = self.heads(q), self.heads(k)
+        v = transposed(self.heads(v), 1, 2)
+        rows, width = self.embed_positions.shape
+        table = empty(run, (1, rows, width), FLOAT)
+        places = empty(run, (1, run.seq, width), LONG)
+        both = to(empty(run, places.shape, FLOAT), k.width)
+        half = width // 2
+        sines, cosines = sliced(both, -1, half), sliced(both, -1, half, start=half)
+        rest = self.head_width - width
+        k_turned, k_passed = sliced(k, -1, width), sliced(k, -1, rest, start=width)
+        q_turned, q_passed = sliced(q, -1, width), sliced(q, -1, rest, start=width)
+        k_turned = turned_by_two(k_turned, sines, cosines)
+        q_turned = turned_by_two(q_turned, sines, cosines)
+        k = joined((k_turned, k_passed), -1)
+        q = joined((q_turned, q_passed), -1)
+        k = transposed(k, 1, 2)
+        q = transposed(q, 1, 2)
+        made, weights = self.attended(run, q, k, v, shared.mask)
+        made = contiguous(transposed(made, 1, 2))
+        made = viewed(made, (*x.shape[:-1], -1))
+        made = self.out_proj(run, made)
+        made = self.resid_dropout(run, made)
+        del table
+        return made, weights
+
+    def attended(self, run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Scores and softmax in fp32."""
+        q = to(q, FLOAT)
+        k = to(k, FLOAT)
+        weights = batched_product(q, transposed(k, 2, 3))
+        weights = scaled(weights)
+        if mask is not None:
+            weights = add(weights, mask)
+        weights = softmax(weights, FLOAT)
+        weights = to(weights, v.width)
+        weights = self.attn_dropout(run, weights)
+        return batched_product(weights, v), weights
+
+
+def turned_by_two(x: Tensor, sines: Tensor, cosines: Tensor) -> Tensor:
+    """Pairs of neighbours turned; sines and cosines are written out for each head element."""
+    sines, cosines = twice(sines), twice(cosines)
+    return add(multiply(x, cosines), multiply(every_two_turned(x), sines))
+
+
+def twice(x: Tensor) -> Tensor:
+    """[1, s, d/2] as [1, s, 1, d], each element two times."""
+    return empty(x.memory, (*x.shape[:2], 1, 2 * x.shape[2]), x.width)
+
+
+def every_two_turned(x: Tensor) -> Tensor:
+    """Of each pair the second negated, then the first."""
+    first = every_second(x, 0)
+    second = every_second(x, 1)
+    x = joined((unsqueezed(negated(second), 4), unsqueezed(first, 4)), -1)
+    return reshaped(x, (*x.shape[:3], -1))
 
 
 class MLP(Module):
@@ -64,6 +135,12 @@ class MLP(Module):
         self.fc_out = Linear(c.ffn, c.hidden_size, bias=True)
         self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        x = self.fc_in(run, x)
+        x = self.act(run, x)
+        x = self.fc_out(run, x)
+        return self.dropout(run, x)
 
 
 class Block(GradientCheckpointingLayer):
@@ -78,6 +155,14 @@ class Block(GradientCheckpointingLayer):
         self.attn = Attention(c)
         self.mlp = MLP(c)
 
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        residual = x
+        x = self.ln_1(run, x)
+        attention, weights = self.attn(run, x, shared)
+        mlp = self.mlp(run, x)
+        x = add(add(attention, mlp), residual)
+        return x, weights
+
 
 class Transformer(Module):
     """Without position embeddings: the attention turns queries and keys instead."""
@@ -91,6 +176,18 @@ class Transformer(Module):
         self.drop = Dropout(c.embedding_dropout)
         self.h = ModuleList(Block(c) for _ in range(c.num_hidden_layers))
         self.ln_f = LayerNorm(c.hidden_size)
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        embedded = self.wte(run, ids)
+        positions = run.positions()
+        shared = Shared(positions, run.mask())
+        x = embedded
+        x = self.drop(run, x)
+        for block in self.h.children.values():
+            outputs = block(run, x, shared)
+            x = outputs[0]
+        x = self.ln_f(run, x)
+        return viewed(x, (-1, *x.shape[1:]))
 
 
 def build(c: GPTJConfig) -> Module:

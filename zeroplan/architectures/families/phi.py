@@ -17,6 +17,13 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
+from zeroplan.architectures.attention import attended, turned
+from zeroplan.architectures.causal import next_token_loss
+from zeroplan.architectures.running import Run, Shared
+from zeroplan.autograd.elementwise import add
+from zeroplan.autograd.reductions import joined
+from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.views import reshaped, sliced, transposed, viewed
 
 
 @dataclass(kw_only=True)
@@ -67,6 +74,29 @@ class Attention(Module):
         if c.qk_layernorm:
             self.q_layernorm = LayerNorm(c.hidden_size // c.num_attention_heads)
             self.k_layernorm = LayerNorm(c.hidden_size // c.num_attention_heads)
+        self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
+
+    def heads(self, x: Tensor) -> Tensor:
+        return transposed(viewed(x, (*x.shape[:-1], -1, self.head_width)), 1, 2)
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        assert shared.rope is not None
+        q = self.heads(self.q_proj(run, x))
+        k = self.heads(self.k_proj(run, x))
+        v = self.heads(self.v_proj(run, x))
+        if "q_layernorm" in self.children:
+            q = self.q_layernorm(run, q)
+            k = self.k_layernorm(run, k)
+        width = shared.rope[0].shape[-1]
+        rest = self.head_width - width
+        q_turned, q_passed = sliced(q, -1, width), sliced(q, -1, rest, start=width)
+        k_turned, k_passed = sliced(k, -1, width), sliced(k, -1, rest, start=width)
+        q_turned, k_turned = turned(q_turned, k_turned, shared.rope)
+        q = joined((q_turned, q_passed), -1)
+        k = joined((k_turned, k_passed), -1)
+        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made = reshaped(made, (*x.shape[:-1], -1))
+        return self.dense(run, made), weights
 
 
 class MLP(Module):
@@ -78,6 +108,11 @@ class MLP(Module):
         self.activation_fn = Activation(c.hidden_act)
         self.fc1 = Linear(c.hidden_size, c.ffn, bias=True)
         self.fc2 = Linear(c.ffn, c.hidden_size, bias=True)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        x = self.fc1(run, x)
+        x = self.activation_fn(run, x)
+        return self.fc2(run, x)
 
 
 class Layer(GradientCheckpointingLayer):
@@ -93,6 +128,14 @@ class Layer(GradientCheckpointingLayer):
         self.input_layernorm = LayerNorm(c.hidden_size)
         self.resid_dropout = Dropout(c.residual_dropout)
 
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+        residual = x
+        x = self.input_layernorm(run, x)
+        attention, _weights = self.self_attn(run, x, shared)
+        attention = self.resid_dropout(run, attention)
+        mlp = self.resid_dropout(run, self.mlp(run, x))
+        return add(add(attention, mlp), residual)
+
 
 class Decoder(Module):
     transformers_class = "Model"
@@ -107,6 +150,17 @@ class Decoder(Module):
         self.embed_dropout = Dropout(c.embedding_dropout)
         self.final_layernorm = LayerNorm(c.hidden_size)
 
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        embedded = self.embed_tokens(run, ids)
+        positions = run.positions()
+        mask = run.mask()
+        embedded = self.embed_dropout(run, embedded)
+        shared = Shared(positions, mask, self.rotary_emb(run, embedded, positions))
+        x = embedded
+        for layer in self.layers.children.values():
+            x = layer(run, x, shared)
+        return self.final_layernorm(run, x)
+
 
 class CausalLM(Module):
     transformers_class = "ForCausalLM"
@@ -116,6 +170,9 @@ class CausalLM(Module):
         super().__init__()
         self.model = Decoder(c)
         self.lm_head = Head(c, self.model.embed_tokens, bias=True)
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        return next_token_loss(run, self.model, self.lm_head, ids)
 
 
 def build(c: PhiConfig) -> Module:

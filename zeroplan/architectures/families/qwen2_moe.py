@@ -8,6 +8,10 @@ from typing import ClassVar
 from zeroplan.architectures.families.llama import Attention, CausalLM, GatedMLP, Layer
 from zeroplan.architectures.module import Linear, Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder, sparse_layer
+from zeroplan.architectures.running import Run
+from zeroplan.autograd.elementwise import add, multiply, of_result
+from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.views import reshaped, viewed
 
 
 @dataclass(kw_only=True)
@@ -62,10 +66,20 @@ class SparseBlock(Module):
 
     def __init__(self, c: Qwen2MoeConfig) -> None:
         super().__init__()
-        self.gate = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
+        router = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
+        self.gate = router.routes(c, normalizes=c.norm_topk_prob, narrows=True)
         self.experts = Experts(c, c.moe_intermediate_size)
         self.shared_expert = GatedMLP(c, c.shared_expert_intermediate_size)
         self.shared_expert_gate = Linear(c.hidden_size, 1, bias=False)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        rows = viewed(x, (-1, x.shape[-1]))
+        shared = self.shared_expert(run, rows)
+        _logits, scores, chosen = self.gate(run, rows)
+        made = self.experts(run, rows, chosen, scores)
+        shared = multiply(of_result("SigmoidBackward", self.shared_expert_gate(run, rows)), shared)
+        made = add(made, shared)
+        return reshaped(made, x.shape)
 
 
 def mlp(c: Qwen2MoeConfig, index: int) -> Module:
