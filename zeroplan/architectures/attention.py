@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import BOOL, Run
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, contiguous, multiply, negated, scaled, tanh, to
@@ -98,7 +98,7 @@ def scaled_dot_product(
     run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, grouped: bool = False
 ) -> Tensor:
     """torch's function: its bits become numbers, anew in every layer, and a kernel is chosen."""
-    if mask is not None:
+    if mask is not None and mask.width == BOOL:
         mask = empty(run, mask.shape, q.width)
     kernel = run.kernel
     if kernel == "cpu" and (dropout or v.shape[-1] != q.shape[-1] or (k.shape[1] != q.shape[1] and not grouped)):

@@ -108,7 +108,7 @@ class Experts(Module):
         experts, order = in_order(chosen)
         rows = picked(x, shifted(order))
         scores = picked(scores, order)
-        counted = empty(run, experts.shape, FLOAT)
+        counted = empty(run, experts.shape, FLOAT)  # noqa: F841 (alive while forward runs)
         counts = empty(run, (self.gate_up_proj.shape[0],), FLOAT)
         offsets = empty(run, counts.shape, INT)
         bias = self.bias(run, "gate_up_proj", experts)
@@ -122,7 +122,6 @@ class Experts(Module):
         del places
         weighted = picked(weighted, back)
         summed = total(viewed(weighted, (tokens, each, hidden)), 1)
-        del counted
         return to(summed, x.width)
 
 

@@ -98,15 +98,14 @@ def plain_attention(
     query = scaled(wide_q)
     if mask is None:
         mask = _triangle(q.memory, q.shape[2], k.shape[2])
-    if grouped:
-        times = q.shape[1] // k.shape[1]
-        wide_k, wide_v = interleaved(wide_k, times), interleaved(wide_v, times)
-    weights = batched_product(query, scaled(transposed(wide_k, 2, 3)))
+    times = q.shape[1] // k.shape[1] if grouped else 1
+    keys, values = (interleaved(wide_k, times), interleaved(wide_v, times)) if grouped else (wide_k, wide_v)
+    weights = batched_product(query, scaled(transposed(keys, 2, 3)))
     weights = add(weights, mask)
     weights = softmax(weights, FLOAT)
     weights = dropped(weights, dropout, on_cpu=on_cpu)
     returned = to(weights, q.width)  # its second result, which nobody takes
-    made = to(batched_product(weights, wide_v), q.width)
+    made = to(batched_product(weights, values), q.width)
     del returned
     return made
 

@@ -35,9 +35,9 @@ def picked(x: Tensor, places: Tensor) -> Tensor:
     return result(node, empty(x.memory, (*places.shape, *x.shape[1:]), x.width))
 
 
-def picked_along(x: Tensor, at: int) -> Tensor:
-    """One element along a dimension, copied, picked by a list: the list becomes a tensor, which is kept."""
-    place = empty(x.memory, (1,), LONG)
+def picked_along(x: Tensor, at: int, *, on_cpu: bool) -> Tensor:
+    """One element along a dimension, copied, picked by a list: the list becomes a tensor on the host, which is kept."""
+    place = empty(x.memory, (1,), LONG if on_cpu else 0)
     node = operator("IndexBackward", _picked, (x,), (place,), (x.shape,))
     return result(node, empty(x.memory, (*x.shape[:at], 1, *x.shape[at + 1 :]), x.width))
 

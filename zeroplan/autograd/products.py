@@ -9,8 +9,13 @@ from zeroplan.autograd.views import expanded, reshaped, transposed, viewed
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b over the last dimension: the rows in one product."""
-    turned = transposed(weight, 0, 1)
-    rows = reshaped(x, (x.elements // x.shape[-1], x.shape[-1]))
+    flat = (x.elements // x.shape[-1], x.shape[-1])
+    if bias is None:  # torch makes the view of the weight first, backward undoes it last
+        turned = transposed(weight, 0, 1)
+        rows = reshaped(x, flat)
+    else:
+        rows = reshaped(x, flat)
+        turned = transposed(weight, 0, 1)
     made = matrix_product(rows, turned, bias)
     return viewed(made, (*x.shape[:-1], weight.shape[0])) if len(x.shape) > 2 else made
 

@@ -206,8 +206,7 @@ class BalancedRouter(PlainRouter):
         logits = linear(to(x, FLOAT), to(run.parameter(self.weight), FLOAT))
         scores = of_result("SigmoidBackward", logits)
         biased = shifted(scores)
-        groups = viewed(biased, (x.shape[0], self.groups, -1))
-        group_scores = total(top(groups, 2)[0], -1)
+        group_scores = total(top(viewed(biased, (x.shape[0], self.groups, -1)), 2)[0], -1)
         group_chosen = top(group_scores, self.groups_per_token)[1]  # noqa: F841 (alive while forward runs)
         group_mask = empty(run, group_scores.shape, FLOAT)  # noqa: F841
         mask = empty(run, scores.shape, FLOAT)  # noqa: F841

@@ -110,14 +110,14 @@ class Attention(Module):
         self.grouped, self.multi_query = bool(c.new_decoder_architecture), bool(c.multi_query)
         self.dropout = c.attention_dropout
 
-    def split(self, fused: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def split(self, run: Run, fused: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, [b, s, n, d]."""
         rows, width = fused.shape[:2], self.head_width
         if self.grouped:
             each = self.heads // self.kv_heads
             fused = viewed(fused, (*rows, -1, each + 2, width))
             q = sliced(fused, 3, each)
-            k, v = picked_along(fused, 3), picked_along(fused, 3)
+            k, v = picked_along(fused, 3, on_cpu=run.on_cpu), picked_along(fused, 3, on_cpu=run.on_cpu)
             k, v = expanded(k, q.shape), expanded(v, q.shape)
             flat = (*rows, self.heads, width)
             return reshaped(q, flat), reshaped(k, flat), reshaped(v, flat)
@@ -125,13 +125,13 @@ class Attention(Module):
             fused = viewed(fused, (*rows, self.heads, 3, width))
             return selected(fused, 3), selected(fused, 3), selected(fused, 3)
         fused = viewed(fused, (*rows, self.heads + 2, width))
-        return sliced(fused, 2, self.heads), picked_along(fused, 2), picked_along(fused, 2)
+        return sliced(fused, 2, self.heads), picked_along(fused, 2, on_cpu=run.on_cpu), picked_along(fused, 2, on_cpu=run.on_cpu)
 
     def forward(
         self, run: Run, x: Tensor, alibi: Tensor | None, shared: Shared
     ) -> tuple[Tensor, Tensor | None]:
         fused = self.query_key_value(run, x)
-        q, k, v = self.split(fused)
+        q, k, v = self.split(run, fused)
         q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
         if alibi is None:
             assert shared.rope is not None

@@ -56,6 +56,13 @@ class Qwen2MoeConfig(MoEConfig):
                 lambda index: "sliding_attention" if index % 2 == 0 and index < last else "full_attention"
             )
 
+    def windows(self) -> dict[str, int | None]:
+        """Both masks are made, whatever the layers are."""
+        return {"full_attention": None, "sliding_attention": self.sliding_window}
+
+    def kinds(self) -> list[str]:
+        return list(self.layer_types or ())
+
 
 class SparseBlock(Module):
     """Router, routed experts, and a shared expert behind a gate of one logit, multiplied last."""
