@@ -158,7 +158,7 @@ class Attention(Module):
         scores = product
         scores = to(scores, FLOAT)
         logits = add(scores, reshaped(alibi, (run.batch, self.heads, 1, -1)))
-        probabilities = softmax(to(add(logits, mask), x.width), x.width)
+        probabilities = softmax(add(logits, mask), x.width)
         probabilities = self.attention_dropout(run, probabilities)
         made = batched_product(probabilities, v)
         made = reshaped(transposed(made, 1, 2), (*x.shape[:2], -1))
