@@ -76,6 +76,8 @@ class Strategy(NamedTuple):
     compute_grad_norm: bool = True
     torch_adam: bool = False
     amsgrad: bool = False
+    ns_method: str = "gram"
+    """How Muon makes an update orthogonal: gram or standard."""
     weight_decay: float = 0.0
     parameter_groups: int = 1
     """1, 2 (decay and no decay, as the Trainer makes them), or k (tensor i in group i mod k)."""

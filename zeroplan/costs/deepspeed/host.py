@@ -21,6 +21,7 @@ from zeroplan.costs.deepspeed.layout import (
     sub_groups,
     tensor_sizes,
 )
+from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.swapping import (
     EXACT,
     PAGEABLE,
@@ -94,7 +95,8 @@ def nvme(job: Job) -> Tier:
 def stages_1_2(job: Job) -> Iterator[Block]:
     """Optimizer offload: master weights, their gradients and staging page-locked, states not."""
     strategy, offload = job.strategy, job.strategy.offload_optimizer
-    yield from _step_counters(job, len(flat_groups(job)) if offload is None or strategy.torch_adam else 0)
+    by_adam = [layout for layout in flat_groups(job) if not layout.muon]
+    yield from _step_counters(job, len(by_adam) if offload is None or strategy.torch_adam else 0)
     if offload is None:
         return
     pin = TORCH if offload.pin_memory else PAGEABLE
@@ -113,7 +115,7 @@ def stages_1_2(job: Job) -> Iterator[Block]:
 
 def stage_0(job: Job) -> Iterator[Block]:
     """Nothing but the counters of torch's own optimizers, tensor by tensor."""
-    yield from _step_counters(job, len(job.model.tensors))
+    yield from _step_counters(job, len(job.model.tensors) - len(matrices(job)))
 
 
 def _step_counters(job: Job, count: int) -> Iterator[Block]:

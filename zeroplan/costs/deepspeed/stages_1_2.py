@@ -15,10 +15,11 @@ from zeroplan.costs.deepspeed.held import (
 )
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.orthogonalizing import gradient_dtype, own_elements
 from zeroplan.costs.deepspeed.reducing import Reducing
 from zeroplan.costs.deepspeed.updating import update
 from zeroplan.costs.deepspeed.working import Working
-from zeroplan.formulas import buffers, states
+from zeroplan.formulas import buffers, muon, states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
@@ -60,6 +61,20 @@ def working(job: Job) -> Working:
 def _optimizer(job: Job, flat: int) -> list[Line]:
     master = job.strategy.master
     lines = [line(master_name(job), states.flat_master, master, flat=flat, n_d=job.ranks, master=DTYPE_BYTES[master])]
+    matrices = sum(layout.flat for layout in flat_groups(job) if layout.muon)
     if size := state_bytes(job, state_dtype(job)):
-        lines.append(line("optimizer states", states.flat_states, state_dtype(job), flat=flat, m=size, n_d=job.ranks))
-    return lines
+        of_adam = flat - matrices
+        lines.append(
+            line("optimizer states", states.flat_states, state_dtype(job), flat=of_adam, m=size, n_d=job.ranks)
+        )
+    return [*lines, *_momentum(job, matrices)] if matrices else lines
+
+
+def _momentum(job: Job, flat: int) -> list[Line]:
+    """Muon's, partitioned like the master weights in BF16_Optimizer; elsewhere of whole matrices, and twice."""
+    if job.strategy.runs_bf16_optimizer:
+        return [line("optimizer states", states.flat_states, "float32", flat=flat, m=4, n_d=job.ranks)]
+    own, dtype = own_elements(job), gradient_dtype(job)
+    symbols = {"own": own, "g": DTYPE_BYTES[dtype]}
+    held = line("optimizer states", muon.momentum, dtype, **symbols)
+    return [held, line("staged momentum", muon.staged_momentum, dtype, **symbols)] if own else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from zeroplan.arithmetic import round_up
-from zeroplan.costs.deepspeed import quantizing
+from zeroplan.costs.deepspeed import exchanging, quantizing
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
@@ -99,10 +99,14 @@ def _stages_1_2(job: Job) -> list[Transfer]:
 
 
 def _bf16_optimizer(job: Job, groups: list[Group]) -> list[Transfer]:
-    """The engine reduces the groups' flat gradients as at stage 0; partitions are gathered after the step."""
+    """The engine reduces the groups' flat gradients as at stage 0; partitions are gathered after the step.
+
+    Of an all-to-all a rank's own part is counted: what it sends to all others.
+    """
     calls = _engine_runs([layout.flat for layout in groups])
     return [
         *_moved(job, STEP, "all_reduce", job.strategy.communication, calls),
+        *_moved(job, STEP, "all_to_all", "float32", [exchange.sent for exchange in exchanging.exchanges(job)]),
         *_moved(job, STEP, "all_gather", job.strategy.dtype, [layout.flat for layout in groups]),
     ]
 

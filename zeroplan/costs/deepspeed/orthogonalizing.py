@@ -1,0 +1,62 @@
+"""Replay of Muon at stages 1 and 2: updates of whole matrices, made as the last backward of a step ends.
+
+DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py: get_flat_partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zeroplan.costs.deepspeed.alive import Alive, Copy
+from zeroplan.costs.deepspeed.layout import fp32_groups, own_pieces, tensor_sizes
+from zeroplan.costs.deepspeed.muon import matrices
+from zeroplan.costs.deepspeed.newton_schulz import workspace
+from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.formulas import muon
+from zeroplan.specs.job import Job
+
+
+def gradient_dtype(job: Job) -> str:
+    """What Muon reads: contiguous gradients come in the weights' dtype, also where they accumulated in fp32."""
+    strategy = job.strategy
+    return strategy.accumulation if strategy.stage == 1 and not strategy.contiguous else strategy.dtype
+
+
+@once(whole)
+def own_matrices(job: Job) -> dict[int, tuple[int, ...]]:
+    """Of each group that Muon updates, the tensors that touch this rank's partition, in the group's order."""
+    found: dict[int, tuple[int, ...]] = {}
+    for index, piece in own_pieces(job).items():
+        if index in matrices(job):
+            found[piece.group] = (*found.get(piece.group, ()), index)
+    return found
+
+
+def own_elements(job: Job) -> int:
+    """O: elements of those tensors, which are whole on each rank that they touch."""
+    sizes = tensor_sizes(job)
+    return sum(sizes[index] for members in own_matrices(job).values() for index in members)
+
+
+def users_of_the_buffer(job: Job) -> set[int]:
+    """Groups of which the step reads gradients in the buffer of own gradients: Adam's, unless they lie in fp32.
+
+    Where gradients accumulate apart (stage 1), Muon's stay as well until the step has read the updates.
+    """
+    groups = {piece.group for piece in own_pieces(job).values()} - fp32_groups(job)
+    return groups if job.strategy.stage == 1 and job.strategy.keeps_fp32_partition else groups - set(own_matrices(job))
+
+
+def orthogonalize(job: Job, alive: Alive, members: Iterable[int]) -> None:
+    """One matrix after the other; the updates stay."""
+    dtype = gradient_dtype(job)
+    for index in members:
+        tensor = job.model.tensors[index]
+        alive.briefly(working(job, index, dtype))
+        alive.make(muon.updates, dtype, tensor.elements)
+
+
+def working(job: Job, index: int, dtype: str) -> Copy:
+    """What `muon_update` makes for a while, the update that it gives back included."""
+    size = workspace(job.model.tensors[index].shape, dtype, job.strategy.ns_method)
+    return muon.orthogonalizing, "uint8", size
