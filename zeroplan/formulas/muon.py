@@ -38,6 +38,13 @@ def gather_buffers(size: int) -> int:
     return size
 
 
+def gathering(alive: int, w: int) -> int:
+    """w·Y -- the buffers that a gather of gradients or momentum goes through, kept ones among them [DeepSpeed
+    runtime/zero/stage3.py:_partitioned_buffers_all_gather].
+    """
+    return w * alive
+
+
 def orthogonalizing(alive: int, w: int) -> int:
     """w·Y -- what Muon makes of one matrix while it orthogonalizes the update, at its largest moment [DeepSpeed
     runtime/zero/muon/original_muon.py:muon_update].

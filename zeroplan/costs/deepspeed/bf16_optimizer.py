@@ -19,7 +19,6 @@ from zeroplan.specs.job import Job
 
 def working(job: Job) -> Working:
     """Beside the residents, which include the fp32 gradients."""
-    exchanging.check_matrices(job)
     groups, alive = flat_groups(job), Alive()
     alive.make(moments.gradients, "bfloat16", job.model.parameters)
     gradients = alive.lines()

@@ -10,6 +10,7 @@ from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, state_bytes
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, secondary_sizes, shard_elements, tensor_sizes
+from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.formulas import gathered, moments
 from zeroplan.ledger import Line
@@ -55,10 +56,12 @@ def _partition(job: Job, alive: Alive) -> None:
 def _master_weights(job: Job, alive: Alive) -> None:
     """Sub-group by sub-group converted, then cloned; a buffer of zeros stands in for the first gradients."""
     strategy, groups = job.strategy, [group.elements for group in on_gpu(job)]
-    for elements in groups:
+    for elements, group in zip(groups, on_gpu(job), strict=True):
         converted = elements if strategy.dtype != strategy.master else 0
         with alive.while_needed((gathered.converted_weights, strategy.master, converted)):
             alive.make(moments.master_weights, strategy.master, elements)
+            if group.members[0] in matrices(job):
+                alive.make(moments.first_states, strategy.communication, elements)
     if strategy.offload_optimizer:
         alive.make(gathered.fp32_gradients, strategy.master, sum(groups))
     else:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.alive import Alive, Copy
+from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.orthogonalizing import own_matrices, working
-from zeroplan.errors import ContradictionError
 from zeroplan.formulas import muon
 from zeroplan.specs.job import Job
 
@@ -23,17 +21,6 @@ class Exchange(NamedTuple):
 
     sent: int
     received: int
-
-
-def check_matrices(job: Job) -> None:
-    """Raises `ContradictionError` for a stack of matrices, which BF16_Optimizer refuses under Muon."""
-    stacked = [job.model.tensors[index].name for index in matrices(job) if len(job.model.tensors[index].shape) != 2]
-    if stacked:
-        raise ContradictionError(
-            f"optimizer: found Muon at stage 1 in bf16 with fp32 accumulation and {min(stacked)}, a stack of matrices; "
-            "DeepSpeed refuses that (runtime/bf16_optimizer.py:66), "
-            'write "data_types": {"grad_accum_dtype": "bf16"}, or another stage'
-        )
 
 
 def exchanges(job: Job) -> Iterator[Exchange]:
@@ -55,29 +42,17 @@ def _exchange(layout: Group, rank: int) -> Exchange:
 
 def prepare(job: Job, alive: Alive) -> None:
     """What a group's loop leaves is there until the next one takes its place; all of it goes in the end."""
-    sizes, rank, dtype = tensor_sizes(job), rank_of(job), "float32"
-    left: dict[str, Copy] = {}
-
-    def put(name: str, *made: Copy) -> None:
-        """A name is given something else: what it stood for goes after."""
-        for copy in made:
-            alive.make(*copy)
-        if name in left:
-            alive.free(*left.pop(name))
-        if made:
-            left[name] = made[0]
-
+    sizes, rank, dtype, variables = tensor_sizes(job), rank_of(job), "float32", Variables(alive)
     for number, layout in enumerate(flat_groups(job)):
         if not layout.muon:
             continue
         exchange = _exchange(layout, rank)
-        put("received", (muon.exchanged_momentum, dtype, exchange.received))
+        variables.put("received", (muon.exchanged_momentum, dtype, exchange.received))
         if any(len(pieces) > 1 for pieces in layout.pieces.values()):
-            put("sent", (muon.exchanged_momentum, dtype, exchange.sent))
+            variables.put("sent", (muon.exchanged_momentum, dtype, exchange.sent))
         for index in own_matrices(job).get(number, ()):
             copy: Copy = (muon.matrix_copies, dtype, sizes[index])
-            put("momentum", *([copy] if len(layout.pieces[index]) > 1 else []))
+            variables.put("momentum", *([copy] if len(layout.pieces[index]) > 1 else []))
             alive.briefly(copy, working(job, index, dtype))
-            put("update", (muon.updates, dtype, sizes[index]))
-    for copy in left.values():
-        alive.free(*copy)
+            variables.put("update", (muon.updates, dtype, sizes[index]))
+    variables.leave()

@@ -18,7 +18,7 @@ from zeroplan.costs.deepspeed.layout import (
     own_pieces,
     secondary_sizes,
     shard_elements,
-    sub_groups,
+    sub_group_members,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.muon import matrices
@@ -154,7 +154,8 @@ def stage_3(job: Job) -> Iterator[Block]:
         yield Block("overflow flag", "bool", (1,))
         if offload.device == "nvme":
             yield Block("optimizer swap buffers", master, swap_buffers(job), EXACT)
-    yield from _step_counters(job, len(sub_groups(job)) if strategy.torch_adam else by_torch)
+    by_adam = [members for members in sub_group_members(job) if members[0] not in matrices(job)]
+    yield from _step_counters(job, len(by_adam) if strategy.torch_adam else by_torch)
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         shards = [sum(ceil_div(tensor_sizes(job)[i], job.ranks) for i in members) for members in group_members(job)]
         yield Block("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)

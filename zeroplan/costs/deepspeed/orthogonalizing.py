@@ -1,6 +1,6 @@
-"""Replay of Muon at stages 1 and 2: updates of whole matrices, made as the last backward of a step ends.
+"""Replay of Muon at stages 0 to 2: updates of whole matrices, in the step, or as the last backward of a step ends.
 
-DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py: get_flat_partition.
+DeepSpeed 0.19.8 runtime/zero/muon/muon_optimizer.py (step), runtime/zero/stage_1_and_2.py (get_flat_partition).
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zeroplan.costs.deepspeed.alive import Alive, Copy
-from zeroplan.costs.deepspeed.layout import fp32_groups, own_pieces, tensor_sizes
+from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.newton_schulz import workspace
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.formulas import muon
+from zeroplan.formulas import moments, muon
 from zeroplan.specs.job import Job
 
 
@@ -60,3 +60,24 @@ def working(job: Job, index: int, dtype: str) -> Copy:
     """What `muon_update` makes for a while, the update that it gives back included."""
     size = workspace(job.model.tensors[index].shape, dtype, job.strategy.ns_method)
     return muon.orthogonalizing, "uint8", size
+
+
+def update_whole(job: Job, alive: Alive, *, makes_states: bool) -> None:
+    """Stage 0: one matrix after the other, the update of the one before still there; then Adam's half goes."""
+    before: list[Copy] = []
+    for layout in flat_groups(job):
+        for index in layout.order if layout.muon else ():
+            if makes_states:
+                alive.make(moments.first_states, "float32", tensor_sizes(job)[index])
+            alive.briefly(*before, working(job, index, "float32"))
+            before = [_update(job, index)]
+
+
+def last_update(job: Job) -> list[Copy]:
+    """The one that is there until the step ends."""
+    last = [layout.order[-1] for layout in flat_groups(job) if layout.muon]
+    return [_update(job, last[-1])] if last else []
+
+
+def _update(job: Job, index: int) -> Copy:
+    return muon.updates, "float32", tensor_sizes(job)[index]

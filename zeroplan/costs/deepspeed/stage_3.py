@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed import converting
+from zeroplan.costs.deepspeed import converting, gathering
 from zeroplan.costs.deepspeed.alive import Alive, Copy
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import micro_steps
@@ -27,15 +27,16 @@ from zeroplan.costs.deepspeed.layout import (
     shard_elements,
     tensor_sizes,
 )
+from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import backward_of, partitioned
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.deepspeed.working import Working
-from zeroplan.formulas import buffers, gathered, moments, states
+from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import Line, line, total
 from zeroplan.specs.job import Job
 
-PERSISTENT = "persistent parameters"
+PERSISTENT, GATHER_BUFFERS = "persistent parameters", "gather buffers"
 
 
 def persistent_elements(job: Job) -> int:
@@ -64,7 +65,8 @@ def held(job: Job) -> list[Line]:
 
 def _optimizer(job: Job) -> list[Line]:
     """Of the sub-groups that the GPU updates."""
-    strategy, here = job.strategy, sum(group.elements for group in on_gpu(job))
+    strategy, groups = job.strategy, on_gpu(job)
+    here = sum(group.elements for group in groups)
     if not here:
         partial = strategy.offload_optimizer and strategy.offload_optimizer.ratio < 1 and not below_ratio(job)
         return [line("placeholder", states.placeholder, strategy.dtype, w=strategy.element_bytes)] if partial else []
@@ -73,9 +75,18 @@ def _optimizer(job: Job) -> list[Line]:
     if strategy.offload_optimizer:
         fp32 = line("fp32 gradients", states.shard_fp32_gradients, master, shards=here, master=DTYPE_BYTES[master])
         lines.append(fp32)
+    of_muon = sum(group.elements for group in groups if group.members[0] in matrices(job))
     if size := state_bytes(job, dtype):
-        lines.append(line("optimizer states", states.shard_states, dtype, shards=here, m=size))
-    return lines
+        lines.append(line("optimizer states", states.shard_states, dtype, shards=here - of_muon, m=size))
+    return [*lines, *_momentum(job, of_muon)] if of_muon else lines
+
+
+def _momentum(job: Job, elements: int) -> list[Line]:
+    """Muon's, and the buffers that it is gathered through."""
+    dtype = job.strategy.communication
+    g, kept = DTYPE_BYTES[dtype], sum(gathering.kept(job))
+    lines = [line("optimizer states", muon.shard_momentum, dtype, shards=elements, g=g)]
+    return [*lines, line(GATHER_BUFFERS, muon.gather_buffers, dtype, size=g * kept)] if kept else lines
 
 
 @once(whole)
@@ -85,7 +96,7 @@ def working(job: Job) -> Working:
     left = (*_secondary(job), *backward.lines())
     return Working(
         converting.init(job), _at_most(job, forward), _gathered(job, forward[-1].elements, forward[-1].secondary),
-        backward.peak_lines(), (*_step(job), *left), (PERSISTENT,), left,
+        backward.peak_lines(), (*_step(job), *left), (PERSISTENT, GATHER_BUFFERS), left,
         (*_from_host(job), *_secondary(job)), *_first_step(job),
     )  # fmt: skip
 
@@ -139,9 +150,10 @@ def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:
 
 
 def _step(job: Job) -> tuple[Line, ...]:
-    """Norms tensor by tensor, then one sub-group after the other: flattened, converted, updated."""
+    """Muon's updates, norms tensor by tensor, then one sub-group after the other: flattened, converted, updated."""
     strategy, alive = job.strategy, Alive()
     kept, master = strategy.accumulation, strategy.master
+    gathering.apply(job, alive)
     if not strategy.offload_optimizer:
         largest = ceil_div(job.model.largest.elements, job.ranks)
         alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
@@ -155,5 +167,6 @@ def _step(job: Job) -> tuple[Line, ...]:
                 converted: Copy = (gathered.fp32_gradients, master, elements)
                 alive.briefly(*read, converted)
                 read = [converted]
-        alive.briefly(*read, (moments.optimizer_temporaries, master, temporaries(job, [elements])))
+        copies = 0 if members[0] in matrices(job) else temporaries(job, [elements])
+        alive.briefly(*read, (moments.optimizer_temporaries, master, copies))
     return alive.peak_lines()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from zeroplan.arithmetic import round_up
-from zeroplan.costs.deepspeed import exchanging, quantizing
+from zeroplan.costs.deepspeed import exchanging, gathering, quantizing
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
@@ -166,6 +166,7 @@ def _stage_3(job: Job) -> list[Transfer]:
         *_parts(job, MICRO_STEP, backward_of(job).sent),
         *_numbers(job, STEP, "uint8", int(strategy.precision == "fp16")),
         *_numbers(job, STEP, norm, len(sub_groups(job))),
+        *_moved(job, STEP, "all_gather", strategy.communication, gathering.sent(job)),
         *_moved(job, STEP, "all_gather", strategy.dtype,
                 [round_up(sizes[index], job.ranks) for index in persistent_tensors(job)]),
     ]  # fmt: skip
