@@ -92,3 +92,10 @@ def exchanged_updates(alive: int, w: int) -> int:
     runtime/zero/stage3.py:_muon_update_sub_group].
     """
     return w * alive
+
+
+def partitions_from_host(alive: int, w: int) -> int:
+    """w·Y -- a sub-group's gradients and momentum, copied to the GPU for Muon [DeepSpeed
+    runtime/zero/stage3.py:_apply_muon_updates_cpu_offload].
+    """
+    return w * alive

@@ -10,16 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.gather_buffers import Buffers
 from zeroplan.costs.deepspeed.layout import rank_of, sub_group_members, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.orthogonalizing import working
 from zeroplan.formulas import gathered, muon
 from zeroplan.specs.job import Job
-
-MOST_KEPT = 256 * 1024**2
-"""Bytes of buffers that are kept for the next step (_muon_allgather_max_cached_bytes)."""
 
 
 def chunks(job: Job) -> Iterator[list[int]]:
@@ -59,65 +56,32 @@ def sent(job: Job) -> list[int]:
     return found
 
 
-class Buffers:
-    """What gathers go through, one pair for each size; the least recently used make room for others."""
-
-    def __init__(self, job: Job, alive: Alive, kept: Sequence[int] = ()) -> None:
-        self.job, self.alive, self.dtype = job, alive, job.strategy.communication
-        self.kept = list(kept)
-        """Elements of each pair, the least recently used first."""
-        for size in kept:
-            alive.make(*self._pair(size))
-
-    def _pair(self, size: int) -> Copy:
-        return muon.gathering, self.dtype, size
-
-    def gather(self, elements: int, *into: Copy) -> None:
-        """This rank's elements of a chunk beside those of all, and then what comes of it; one rank gathers nothing."""
-        size, w = (self.job.ranks + 1) * elements, DTYPE_BYTES[self.dtype]
-        fits = w * size <= MOST_KEPT
-        if self.job.ranks == 1:
-            size, fits = 0, False
-        elif size in self.kept:
-            self.kept.remove(size)
-        else:
-            self.alive.make(*self._pair(size))
-            while fits and self.kept and w * (sum(self.kept) + size) > MOST_KEPT:
-                self.alive.free(*self._pair(self.kept.pop(0)))
-        if fits:
-            self.kept.append(size)
-        for copy in into:
-            self.alive.make(*copy)
-        if not fits:
-            self.alive.free(*self._pair(size))
-
-
 @once(whole)
-def kept(job: Job) -> tuple[int, ...]:
-    """Elements of the buffers that are there between steps, which the third step leaves as it found them."""
-    buffers = Buffers(job, Alive())
+def kept(job: Job) -> Buffers:
+    """The buffers that are there between steps, which the third step leaves as it found them."""
+    buffers = Buffers(Alive(), job.strategy.communication)
     for _step in range(2):
         for chunk in chunks(job):
             for _what in ("gradients", "momentum"):
-                buffers.gather(shards(job, chunk))
-    return tuple(buffers.kept)
+                buffers.gather(job.ranks, shards(job, chunk))
+    return buffers
 
 
 def apply(job: Job, alive: Alive) -> None:
     """All chunks; the gradients of one are there until those of the next have been written back."""
     strategy, ranks, sizes, dtype = job.strategy, job.ranks, tensor_sizes(job), job.strategy.communication
-    buffers, variables = Buffers(job, alive, kept(job)), Variables(alive)
+    buffers, variables = Buffers(alive, dtype, kept(job).kept), Variables(alive)
     for chunk in chunks(job):
         own = shards(job, chunk)
         made = ranks * own if ranks > 1 or strategy.accumulation != dtype else 0  # else the partitions themselves
         gradients: Copy = (muon.gathered_gradients, dtype, made)
-        buffers.gather(own, gradients)
+        buffers.gather(ranks, own, gradients)
         variables.held["gathered"] = (gradients,)
         momentum: list[Copy] = [(muon.gathered_momentum, dtype, own)]
         alive.make(*momentum[0])
         if ranks > 1:
             momentum.append((muon.gathered_momentum, dtype, ranks * own))
-        buffers.gather(own, *momentum[1:])
+        buffers.gather(ranks, own, *momentum[1:])
         _update(job, alive, chunk)
         for copy in momentum:
             alive.free(*copy)

@@ -109,7 +109,9 @@ def stages_1_2(job: Job) -> Iterator[Block]:
     if accumulates(job) and master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
         own = [tensor_sizes(job)[index] for index in own_pieces(job)]
         yield Block("accumulated gradients", dtype, _bytes(own, dtype), pin)
-    yield Block("optimizer states", states, tuple(state_bytes(job, states) * share for share in shares))
+    yield Block("optimizer states", states, tuple(state_bytes(job, states) * part.partition for part in by_adam))
+    of_muon = [layout.partition for layout in flat_groups(job) if layout.muon]
+    yield Block("optimizer states", master, _bytes(of_muon, master))
     yield Block("norm", "float32", (4,))
 
 
@@ -148,14 +150,17 @@ def stage_3(job: Job) -> Iterator[Block]:
         yield Block("gradients", strategy.accumulation, _bytes(partitions, strategy.accumulation), pin)
         yield Block("gradients for the optimizer", master, _bytes(kept, master), pin)
         yield Block("master weights", master, _bytes(kept, master))
-        yield Block("optimizer states", states, tuple(state_bytes(job, states) * size for size in kept))
+        of_muon = [g.elements for g in groups if g.members[0] in matrices(job)]
+        by_adam = [g.elements for g in groups if not (g.on_gpu or g.swapped or g.members[0] in matrices(job))]
+        yield Block("optimizer states", states, tuple(state_bytes(job, states) * size for size in by_adam))
+        yield Block("optimizer states", strategy.communication, _bytes(of_muon, strategy.communication))
         yield Block("optimizer states", master, tuple(state_bytes(job, master) * size for size in torchs))
         yield Block("norm", "float32", (4,))
         yield Block("overflow flag", "bool", (1,))
         if offload.device == "nvme":
             yield Block("optimizer swap buffers", master, swap_buffers(job), EXACT)
-    by_adam = [members for members in sub_group_members(job) if members[0] not in matrices(job)]
-    yield from _step_counters(job, len(by_adam) if strategy.torch_adam else by_torch)
+    counted = [members for members in sub_group_members(job) if members[0] not in matrices(job)]
+    yield from _step_counters(job, len(counted) if strategy.torch_adam else by_torch)
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         shards = [sum(ceil_div(tensor_sizes(job)[i], job.ranks) for i in members) for members in group_members(job)]
         yield Block("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed import converting, gathering
+from zeroplan.costs.deepspeed import converting, gather_buffers, gathering, muon_offload
 from zeroplan.costs.deepspeed.alive import Alive, Copy
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import micro_steps
@@ -36,7 +37,7 @@ from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import Line, line, total
 from zeroplan.specs.job import Job
 
-PERSISTENT, GATHER_BUFFERS = "persistent parameters", "gather buffers"
+PERSISTENT = "persistent parameters"
 
 
 def persistent_elements(job: Job) -> int:
@@ -52,7 +53,7 @@ def held(job: Job) -> list[Line]:
     if not strategy.offload_optimizer:
         g = DTYPE_BYTES[strategy.accumulation]
         lines.append(line("gradients", states.shard_gradients, strategy.accumulation, shards=shards, g=g))
-    lines += _optimizer(job)
+    lines += [*_optimizer(job), *gather_buffers.lines(_of_muon(job).kept(job))]
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):
             size = {"bucket": strategy.reduce_bucket_size, "w": DTYPE_BYTES[dtype], "copies": 1}
@@ -82,11 +83,9 @@ def _optimizer(job: Job) -> list[Line]:
 
 
 def _momentum(job: Job, elements: int) -> list[Line]:
-    """Muon's, and the buffers that it is gathered through."""
+    """Muon's, in the dtype that gradients travel in."""
     dtype = job.strategy.communication
-    g, kept = DTYPE_BYTES[dtype], sum(gathering.kept(job))
-    lines = [line("optimizer states", muon.shard_momentum, dtype, shards=elements, g=g)]
-    return [*lines, line(GATHER_BUFFERS, muon.gather_buffers, dtype, size=g * kept)] if kept else lines
+    return [line("optimizer states", muon.shard_momentum, dtype, shards=elements, g=DTYPE_BYTES[dtype])]
 
 
 @once(whole)
@@ -96,9 +95,14 @@ def working(job: Job) -> Working:
     left = (*_secondary(job), *backward.lines())
     return Working(
         converting.init(job), _at_most(job, forward), _gathered(job, forward[-1].elements, forward[-1].secondary),
-        backward.peak_lines(), (*_step(job), *left), (PERSISTENT, GATHER_BUFFERS), left,
+        backward.peak_lines(), (*_step(job), *left), (PERSISTENT, gather_buffers.GATHER_BUFFERS), left,
         (*_from_host(job), *_secondary(job)), *_first_step(job),
     )  # fmt: skip
+
+
+def _of_muon(job: Job) -> ModuleType:
+    """The replay of Muon's updates."""
+    return muon_offload if job.strategy.offload_optimizer else gathering
 
 
 def _first_step(job: Job) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
@@ -153,7 +157,7 @@ def _step(job: Job) -> tuple[Line, ...]:
     """Muon's updates, norms tensor by tensor, then one sub-group after the other: flattened, converted, updated."""
     strategy, alive = job.strategy, Alive()
     kept, master = strategy.accumulation, strategy.master
-    gathering.apply(job, alive)
+    _of_muon(job).apply(job, alive)
     if not strategy.offload_optimizer:
         largest = ceil_div(job.model.largest.elements, job.ranks)
         alive.briefly((gathered.gradient_for_the_norm, "float64", largest))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed import bf16_optimizer
+from zeroplan.costs.deepspeed import bf16_optimizer, gather_buffers, muon_offload
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
@@ -32,6 +32,7 @@ def held(job: Job) -> list[Line]:
     if strategy.offload_optimizer:
         largest = job.model.largest.elements
         lines.append(line("offload scratch", buffers.offload_scratch, strategy.dtype, largest=largest, g=w))
+        lines += gather_buffers.lines(muon_offload.kept(job))
     else:
         lines += _optimizer(job, flat)
     if strategy.runs_bf16_optimizer:
@@ -53,9 +54,12 @@ def working(job: Job) -> Working:
     reducing.micro_step(boundary=True)
     backward = alive.peak_lines()
     alive.look_again()
-    if not job.strategy.offload_optimizer:
+    if job.strategy.offload_optimizer:
+        muon_offload.apply(job, alive)
+    else:
         update(reducing)
-    return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines())
+    come_and_go = (gather_buffers.GATHER_BUFFERS,)
+    return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines(), come_and_go)
 
 
 def _optimizer(job: Job, flat: int) -> list[Line]:
