@@ -113,7 +113,9 @@ class Strategy(NamedTuple):
         if self.autocast:
             found.append("activations under torch_autocast, which are counted as in fp32")
         if self.optimizer == "muon":
-            found.append("Muon's two parameter groups, and its whole matrices")
+            found.append("Muon's compiled update, which is counted as it runs uncompiled")
+            if self.offload_optimizer and self.offload_optimizer.device == "nvme":
+                found.append("Muon's momentum on NVMe, and its reads and writes")
         return (*self.uncounted, *found)
 
     @property

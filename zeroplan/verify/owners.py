@@ -103,8 +103,9 @@ def _of_optimizer(optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
                 if isinstance(value, torch.Tensor):
                     yield f"optimizer state {name}", value
         for fused in (basic, getattr(basic, "aux_optimizer", None)):  # Muon's Adam half
-            if isinstance(getattr(fused, "_dummy_overflow_buf", None), torch.Tensor):
-                yield "overflow flag", fused._dummy_overflow_buf
+            flag = getattr(fused, "_dummy_overflow_buf", None)
+            if isinstance(flag, torch.Tensor):
+                yield "overflow flag", flag
 
 
 def _basic(optimizer: Any) -> list[Any]:

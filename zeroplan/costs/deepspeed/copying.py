@@ -8,7 +8,7 @@ from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed import muon_offload
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.host import accumulates
+from zeroplan.costs.deepspeed.host import accumulated
 from zeroplan.costs.deepspeed.layout import (
     flat_groups,
     own_pieces,
@@ -61,8 +61,9 @@ def _stages_1_2(job: Job) -> Iterator[Copied]:
     strategy, w = job.strategy, job.strategy.element_bytes
     pieces, master = own_pieces(job), strategy.master
     moved = sum(piece.elements for piece in pieces.values())
-    if accumulates(job):
-        own = sum(tensor_sizes(job)[index] for index in pieces) if master == "float32" else moved
+    if added := accumulated(job):
+        whole = master == "float32"
+        own = sum(tensor_sizes(job)[index] if whole else piece.elements for index, piece in added.items())
         symbols = {"accum": strategy.grad_accum, "own": own, "g": w}
         yield _copied(GPU, HOST, "accumulated gradients", copied.accumulated_to_host, strategy.dtype, **symbols)
         yield _copied(HOST, GPU, "accumulated gradients", copied.accumulated_from_host, strategy.dtype, **symbols)

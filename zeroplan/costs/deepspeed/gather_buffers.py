@@ -20,7 +20,7 @@ NONE: Mapping[Hashable, int] = {}
 
 
 class Buffers:
-    """Elements of what this rank sends and of what all send, by what tells them apart; the least recently used first."""
+    """Elements of what this rank sends and of what all send, by what tells them apart; the oldest use first."""
 
     def __init__(self, alive: Alive, dtype: str, kept: Mapping[Hashable, int] = NONE) -> None:
         self.alive, self.dtype, self.kept = alive, dtype, dict(kept)

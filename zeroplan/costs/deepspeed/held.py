@@ -15,7 +15,7 @@ DTYPE_BYTES = {
     "float64": 8, "float32": 4, "int64": 8, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1, "int8": 1,
 }  # fmt: skip
 FUSED = ("adam", "adamw", "lion", "lamb", "muon")
-"""Optimizers that run as DeepSpeed's own CUDA kernels, each but Lamb with a flag for overflow; of Muon the Adam half."""
+"""Optimizers that run as DeepSpeed's own CUDA kernels, each but Lamb with a flag for overflow; of Muon, Adam's half."""
 
 
 def runs_fused(job: Job) -> bool:

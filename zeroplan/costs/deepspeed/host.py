@@ -12,8 +12,10 @@ from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed import cpu
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import (
+    Piece,
     below_ratio,
     flat_groups,
+    fp32_groups,
     group_members,
     own_pieces,
     secondary_sizes,
@@ -106,8 +108,8 @@ def stages_1_2(job: Job) -> Iterator[Block]:
     yield Block("gradients for the optimizer", master, _bytes(shares, master), pin)
     yield Block("parameter staging", dtype, _bytes(shares, dtype), pin)
     yield Block("gradient scratch", dtype, _bytes([job.model.largest.elements], dtype), pin)
-    if accumulates(job) and master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
-        own = [tensor_sizes(job)[index] for index in own_pieces(job)]
+    if master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
+        own = [tensor_sizes(job)[index] for index in accumulated(job)]
         yield Block("accumulated gradients", dtype, _bytes(own, dtype), pin)
     yield Block("optimizer states", states, tuple(state_bytes(job, states) * part.partition for part in by_adam))
     of_muon = [layout.partition for layout in flat_groups(job) if layout.muon]
@@ -130,10 +132,12 @@ def _step_counters(job: Job, count: int) -> Iterator[Block]:
         yield Block("step counters", "float32", (4,) * count)
 
 
-def accumulates(job: Job) -> bool:
-    """Stage 2 adds gradients up on the host."""
-    strategy = job.strategy
-    return strategy.stage == 2 and strategy.grad_accum > 1 and not strategy.keeps_fp32_partition
+def accumulated(job: Job) -> dict[int, Piece]:
+    """Tensors of this rank whose gradients stage 2 adds up on the host: those not in an fp32 partition."""
+    strategy, fp32 = job.strategy, fp32_groups(job)
+    if strategy.stage != 2 or strategy.grad_accum == 1:
+        return {}
+    return {index: piece for index, piece in own_pieces(job).items() if piece.group not in fp32}
 
 
 def stage_3(job: Job) -> Iterator[Block]:

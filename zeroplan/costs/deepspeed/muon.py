@@ -62,13 +62,14 @@ def refusal(job: Job) -> str:
     short = [tensor.name for tensor in tensors if _misses_ranks(tensor.elements, job.ranks)]
     if short and job.strategy.stage == 3 and not job.strategy.offload_optimizer:
         return (
-            f"found Muon at stage 3 on {job.ranks} ranks, of which some get nothing of {short[0]}; DeepSpeed stops there "
-            "in its first step (runtime/zero/stage3.py:_muon_update_sub_group), write stage 2, or another number of GPUs"
+            f"found Muon at stage 3 on {job.ranks} ranks, of which one gets nothing of {short[0]}; DeepSpeed stops "
+            "there in its first step (runtime/zero/stage3.py:_muon_update_sub_group), "
+            "write stage 2, or another number of GPUs"
         )
     return ""
 
 
 def _misses_ranks(elements: int, ranks: int) -> bool:
-    """Whether a rank's piece begins beyond the tensor's end, by less than a piece: DeepSpeed cuts it to a wrong size."""
+    """Whether a rank's piece begins beyond the tensor's end, by less than a piece: DeepSpeed gets its size wrong."""
     piece = ceil_div(elements, ranks)
     return bool(elements % piece) and ceil_div(elements, piece) < ranks

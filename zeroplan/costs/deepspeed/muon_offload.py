@@ -149,7 +149,7 @@ def _scaled(job: Job, elements: int, dtype: str) -> Iterable[Copy]:
 
 
 def _apply_sub_groups(job: Job, alive: Alive, buffers: Buffers) -> None:
-    """A sub-group's partitions from the host, gathered; its variables are there until the next one's take their place."""
+    """A sub-group's partitions from the host, gathered; what it leaves goes as the next one takes its place."""
     ranks, sizes, variables, dtype = job.ranks, tensor_sizes(job), Variables(alive), job.strategy.accumulation
     for members in sub_groups_of_muon(job):
         own = shards(job, members)

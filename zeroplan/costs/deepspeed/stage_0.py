@@ -35,7 +35,7 @@ def _optimizer(job: Job) -> list[Line]:
     if size := state_bytes(job):
         lines.append(line("optimizer states", states.whole_states, state_dtype(job), psi=of_adam, m=size))
     if psi > of_adam:
-        lines.append(line("optimizer states", muon.whole_momentum, state_dtype(job), psi=psi - of_adam, m=4))
+        lines.append(line("Muon's momentum", muon.whole_momentum, state_dtype(job), psi=psi - of_adam, m=4))
     return lines
 
 

@@ -85,7 +85,7 @@ def _optimizer(job: Job) -> list[Line]:
 def _momentum(job: Job, elements: int) -> list[Line]:
     """Muon's, in the dtype that gradients travel in."""
     dtype = job.strategy.communication
-    return [line("optimizer states", muon.shard_momentum, dtype, shards=elements, g=DTYPE_BYTES[dtype])]
+    return [line("Muon's momentum", muon.shard_momentum, dtype, shards=elements, g=DTYPE_BYTES[dtype])]
 
 
 @once(whole)

@@ -77,8 +77,8 @@ def _optimizer(job: Job, flat: int) -> list[Line]:
 def _momentum(job: Job, flat: int) -> list[Line]:
     """Muon's, partitioned like the master weights in BF16_Optimizer; elsewhere of whole matrices, and twice."""
     if job.strategy.runs_bf16_optimizer:
-        return [line("optimizer states", states.flat_states, "float32", flat=flat, m=4, n_d=job.ranks)]
+        return [line("Muon's momentum", states.flat_states, "float32", flat=flat, m=4, n_d=job.ranks)]
     own, dtype = own_elements(job), gradient_dtype(job)
     symbols = {"own": own, "g": DTYPE_BYTES[dtype]}
-    held = line("optimizer states", muon.momentum, dtype, **symbols)
+    held = line("Muon's momentum", muon.momentum, dtype, **symbols)
     return [held, line("staged momentum", muon.staged_momentum, dtype, **symbols)] if own else []
