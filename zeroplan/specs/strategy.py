@@ -115,7 +115,7 @@ class Strategy(NamedTuple):
         if self.optimizer == "muon":
             found.append("Muon's compiled update, which is counted as it runs uncompiled")
             if self.offload_optimizer and self.offload_optimizer.device == "nvme":
-                found.append("Muon's momentum on NVMe, and its reads and writes")
+                found.append("what Muon reads from NVMe in the step, and writes back")
         return (*self.uncounted, *found)
 
     @property

@@ -10,7 +10,6 @@ from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, state_bytes
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, secondary_sizes, shard_elements, tensor_sizes
-from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.formulas import gathered, moments
 from zeroplan.ledger import Line
@@ -60,7 +59,7 @@ def _master_weights(job: Job, alive: Alive) -> None:
         converted = elements if strategy.dtype != strategy.master else 0
         with alive.while_needed((gathered.converted_weights, strategy.master, converted)):
             alive.make(moments.master_weights, strategy.master, elements)
-            if group.members[0] in matrices(job):
+            if group.muon:
                 alive.make(moments.first_states, strategy.communication, elements)
     if strategy.offload_optimizer:
         alive.make(gathered.fp32_gradients, strategy.master, sum(groups))

@@ -154,8 +154,8 @@ def stage_3(job: Job) -> Iterator[Block]:
         yield Block("gradients", strategy.accumulation, _bytes(partitions, strategy.accumulation), pin)
         yield Block("gradients for the optimizer", master, _bytes(kept, master), pin)
         yield Block("master weights", master, _bytes(kept, master))
-        of_muon = [g.elements for g in groups if g.members[0] in matrices(job)]
-        by_adam = [g.elements for g in groups if not (g.on_gpu or g.swapped or g.members[0] in matrices(job))]
+        of_muon = [g.elements for g in groups if g.muon and not g.swapped]
+        by_adam = [g.elements for g in groups if not (g.on_gpu or g.swapped or g.muon)]
         yield Block("optimizer states", states, tuple(state_bytes(job, states) * size for size in by_adam))
         yield Block("optimizer states", strategy.communication, _bytes(of_muon, strategy.communication))
         yield Block("optimizer states", master, tuple(state_bytes(job, master) * size for size in torchs))

@@ -28,7 +28,6 @@ from zeroplan.costs.deepspeed.layout import (
     shard_elements,
     tensor_sizes,
 )
-from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import backward_of, partitioned
 from zeroplan.costs.deepspeed.swapping import on_gpu
@@ -76,7 +75,7 @@ def _optimizer(job: Job) -> list[Line]:
     if strategy.offload_optimizer:
         fp32 = line("fp32 gradients", states.shard_fp32_gradients, master, shards=here, master=DTYPE_BYTES[master])
         lines.append(fp32)
-    of_muon = sum(group.elements for group in groups if group.members[0] in matrices(job))
+    of_muon = sum(group.elements for group in groups if group.muon)
     if size := state_bytes(job, dtype):
         lines.append(line("optimizer states", states.shard_states, dtype, shards=here - of_muon, m=size))
     return [*lines, *_momentum(job, of_muon)] if of_muon else lines
@@ -163,7 +162,8 @@ def _step(job: Job) -> tuple[Line, ...]:
         alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
     else:
         alive.briefly((gathered.norms, "float64", 2))  # a square and the sum
-    for members, elements in ((group.members, group.elements) for group in on_gpu(job)):
+    for group in on_gpu(job):
+        members, elements = group.members, group.elements
         read: list[Copy] = []
         if not strategy.offload_optimizer:
             read = [(gathered.flattened_gradients, kept, elements)] if len(members) > 1 else []
@@ -171,6 +171,6 @@ def _step(job: Job) -> tuple[Line, ...]:
                 converted: Copy = (gathered.fp32_gradients, master, elements)
                 alive.briefly(*read, converted)
                 read = [converted]
-        copies = 0 if members[0] in matrices(job) else temporaries(job, [elements])
+        copies = 0 if group.muon else temporaries(job, [elements])
         alive.briefly(*read, (moments.optimizer_temporaries, master, copies))
     return alive.peak_lines()
