@@ -69,7 +69,7 @@ def kept(job: Job) -> Buffers:
 
 def apply(job: Job, alive: Alive) -> None:
     """All chunks; the gradients of one are there until those of the next have been written back."""
-    strategy, ranks, sizes, dtype = job.strategy, job.ranks, tensor_sizes(job), job.strategy.communication
+    strategy, ranks, dtype = job.strategy, job.ranks, job.strategy.communication
     buffers, variables = Buffers(alive, dtype, kept(job).kept), Variables(alive)
     for chunk in chunks(job):
         own = shards(job, chunk)
@@ -86,10 +86,6 @@ def apply(job: Job, alive: Alive) -> None:
         for copy in momentum:
             alive.free(*copy)
         variables.rename("gathered", "gradients")
-        short = [
-            share for index in chunk if (share := ceil_div(sizes[index], ranks)) * (rank_of(job) + 1) > sizes[index]
-        ]
-        alive.briefly((gathered.padded_partitions, strategy.accumulation, max(short, default=0)))
     variables.leave()
 
 
@@ -116,4 +112,7 @@ def _update(job: Job, alive: Alive, chunk: Sequence[int]) -> None:
             variables.put(f"{name}s", padded(job.ranks - 1))
         for name in ("gradient", "momentum") if not alike else ():
             variables.rename(f"next {name}", f"last {name}")  # the loop's own variable, which outlives its list
+    short = [share for index in chunk if (share := shards(job, [index])) * (rank + 1) > sizes[index]]
+    for share in short:  # momentum that reaches beyond its matrix is copied to be written back
+        variables.put("own momentum", (gathered.padded_partitions, job.strategy.accumulation, share))
     variables.leave()
