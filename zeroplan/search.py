@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
+from zeroplan.costs.deepspeed import muon
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.costs.ledger import gpu_at_least, ledger
 from zeroplan.costs.time import StepTime, step_time
@@ -77,7 +78,7 @@ def _offloads(job: Job, settled: dict[str, Any], name: str) -> list[Offload | No
 
 def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | None, settled: dict[str, Any]) -> bool:
     """Whether DeepSpeed does anything with that combination, and whether it is worth considering unasked."""
-    if params and stage < 3:
+    if (params and stage < 3) or ("stage" not in settled and muon.refusal(job.at(stage=stage))):
         return False
     if optimizer is None:
         return params is None or settled.get("offload_param") is not None

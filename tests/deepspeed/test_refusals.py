@@ -257,6 +257,7 @@ ROWS = [
         "quantized",
         zero(2, zero_quantized_gradients=True) | optimizer("Muon"),
     ),
+    (ENGINE, optimizer("Muon", ns_method="cubic"), "ns_method", optimizer("Muon", ns_method="standard")),
     (ENGINE, optimizer("Adam", lr="1e-4"), "optimizer.params.lr", optimizer("Adam", lr=1e-4)),
     (ENGINE, optimizer("Adam", lr=None), "optimizer.params.lr", optimizer("Adam", lr="auto")),
     (ENGINE, optimizer("Adam", betas=0.9), "betas", optimizer("Adam", betas=[0.9, 0.95])),

@@ -1,6 +1,9 @@
 """Measurements of `zeroplan verify --save` or `zeroplan.verify.measure` joined into deepspeed_0.19.8.json.
 
-python tests/references/make_deepspeed_reference.py MEASURED.json ...
+python tests/references/make_deepspeed_reference.py MEASURED.json ...          the file made anew of these alone
+python tests/references/make_deepspeed_reference.py --add MEASURED.json ...    these beside what the file has
+
+With --add a case that the file has already is replaced where it stands, and no other line changes.
 """
 
 import json
@@ -74,30 +77,63 @@ def compact(run):
     }  # fmt: skip
 
 
-def main(paths):
+HEAD = {
+    "held": "bytes between steps by tier and dtype, inputs aside",
+    "traffic": "calls and bytes of the third optimizer step by collective and dtype",
+    "copies": "bytes of the third optimizer step between GPU, host and NVMe",
+    "peaks": "most bytes on the GPU by phase: less activations, and with them",
+    "any_step": "most bytes of forward and backward less activations, the first steps included",
+}
+
+
+def line(entry):
+    return json.dumps(entry, separators=(",", ":"))
+
+
+def case_of(entry):
+    """What tells one case from another; a refused one keeps what it was measured with."""
+    return line({name: value for name, value in entry["case"].items() if name not in LEFT_OUT})
+
+
+def recorded():
+    """The file's head, and its lines: measured and refused."""
+    known = json.loads(TARGET.read_text())
+    lines = {name: [] for name in ("measured", "refused")}
+    found = None
+    for text in TARGET.read_text().splitlines():
+        if text.endswith("[") and text.split('"')[1] in lines:
+            found = lines[text.split('"')[1]]
+        elif found is not None and text.startswith("{"):
+            found.append(text.rstrip(","))
+    assert {name: len(texts) for name, texts in lines.items()} == {name: len(known[name]) for name in lines}
+    return known, lines
+
+
+def joined(texts, entries):
+    """Lines by case: an entry takes the place of the one with its case, or the end."""
+    by_case = {case_of(json.loads(text)): text for text in texts}
+    return [*(by_case | {case_of(entry): line(entry) for entry in entries}).values()]
+
+
+def main(paths, add):
     runs = [json.loads(Path(path).read_text()) for path in paths]
-    refused = [run for run in runs if "refused" in run]
-    runs = [run for run in runs if "refused" not in run and "failed" not in run and not run["case"].get("freeze")]
-    head = {
-        "versions": runs[0]["versions"],
-        "date": max(run["date"] for run in runs),
-        "held": "bytes between steps by tier and dtype, inputs aside",
-        "traffic": "calls and bytes of the third optimizer step by collective and dtype",
-        "copies": "bytes of the third optimizer step between GPU, host and NVMe",
-        "peaks": "most bytes on the GPU by phase: less activations, and with them",
-        "any_step": "most bytes of forward and backward less activations, the first steps included",
-    }
-    assert all(run["versions"] == head["versions"] for run in runs)
-    parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
-    cases = [json.dumps(compact(run), separators=(",", ":")) for run in runs]
     stopped = [
-        json.dumps({"case": run["case"], "refused": run["refused"].splitlines()[-1][:300]}, separators=(",", ":"))
-        for run in refused
+        {"case": run["case"], "refused": run["refused"].splitlines()[-1][:300]} for run in runs if "refused" in run
     ]
+    ran = [run for run in runs if "refused" not in run and "failed" not in run and not run["case"].get("freeze")]
+    versions, date = runs[0]["versions"], max(run["date"] for run in runs)
+    lines = {"measured": [], "refused": []}
+    if add:
+        known, lines = recorded()
+        versions, date = known["versions"], max(date, known["date"])
+    assert all(run["versions"] == versions for run in runs)
+    head = {"versions": versions, "date": date, **HEAD}
+    cases, stopped = joined(lines["measured"], map(compact, ran)), joined(lines["refused"], stopped)
+    parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
     parts += ['"measured": [\n' + ",\n".join(cases) + "\n]", '"refused": [\n' + ",\n".join(stopped) + "\n]"]
     TARGET.write_text("{\n" + ",\n".join(parts) + "\n}\n")
     print(len(cases), len(stopped), TARGET.stat().st_size)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main([path for path in sys.argv[1:] if path != "--add"], "--add" in sys.argv)

@@ -13,8 +13,9 @@ import os
 import pytest
 
 from tests.verify.recorded import RUNS, job_of, label
+from zeroplan.costs.deepspeed.muon import refusal
 from zeroplan.costs.ledger import ledger
-from zeroplan.verify.cases import draw
+from zeroplan.verify.cases import draw, under_muon
 from zeroplan.verify.compare import compare
 from zeroplan.verify.measure import measure
 
@@ -48,3 +49,11 @@ def test_recorded_runs_again(run):
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + FRESH))
 def test_fresh_draws(seed):
     assert differing({**draw(seed), "freeze": None}) == []
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + FRESH // 4))
+def test_fresh_draws_under_muon(seed):
+    case = under_muon(draw(seed))
+    if refusal(job_of(case)):
+        pytest.skip("refused, perhaps on another rank than the one that is measured")
+    assert differing(case) == []

@@ -267,6 +267,8 @@ def _optimizer(config: dict[str, Any], place: str) -> dict[str, Any]:
             decay = params.get("weight_decay")
             if isinstance(decay, int | float) and decay > 0:
                 fields["weight_decay"] = float(decay)
+            if params.get("ns_method") == "standard":
+                fields["ns_method"] = "standard"
             return fields | {name: True for name in ("torch_adam", "amsgrad") if params.get(name) is True}
     for gone, instead in (REMOVED_OPTIMIZERS | NOT_OPTIMIZERS).items():
         if gone.lower() == named.lower():

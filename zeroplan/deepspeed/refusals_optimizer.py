@@ -75,6 +75,11 @@ def muon_with_quantized_gradients(c: Facts) -> bool:
     return c.optimizer == "muon" and c.stage == 3 and bool(c("zero_optimization.zero_quantized_gradients"))
 
 
+def muon_by_another_iteration(c: Facts) -> bool:
+    method = c.stated("optimizer.params.ns_method")
+    return c.optimizer == "muon" and method is not None and method not in ("gram", "standard")
+
+
 def schedule_without_params(c: Facts) -> bool:
     return c.stated("scheduler.type") is not None and c.stated("scheduler.params") is None
 
@@ -127,6 +132,10 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         muon_with_quantized_gradients, "runtime/zero/stage3.py:363",
         "optimizer Muon at stage 3 with zero_quantized_gradients", 'write "zero_quantized_gradients": false',
+    ),
+    Refusal(
+        muon_by_another_iteration, "runtime/zero/muon/original_muon.py:__init__",
+        "optimizer.params.ns_method is neither gram nor standard", 'write "ns_method": "gram"',
     ),
     Refusal(
         torch_schedule_of_a_wrapped_optimizer, "runtime/engine.py:1935",

@@ -72,6 +72,20 @@ def persistent_partitions(moved: int, w: int) -> int:
     return w * moved
 
 
+def muon_updates(moved: int, w: int) -> int:
+    """w·X -- this rank's gradients of Muon's matrices, and back from them its updates [DeepSpeed
+    runtime/zero/stage3.py:_apply_muon_updates_cpu_offload].
+    """
+    return w * moved
+
+
+def muon_momentum(moved: int, w: int) -> int:
+    """w·X -- their momentum, likewise both ways [DeepSpeed
+    runtime/zero/stage3.py:_apply_muon_updates_cpu_offload].
+    """
+    return w * moved
+
+
 def norms(tensors: int, w: int) -> int:
     """w·t -- the gradients' norm, a number for each sub-group [DeepSpeed
     runtime/zero/stage3.py:complete_grad_norm_calculation_for_cpu_offload].

@@ -27,7 +27,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "lamb": Optimizer(8, "Lamb", False, "", "two fp32 moments"),
     "adafactor": Optimizer(0, None, False, "adafactor", "row and column sums, under 1 % of 4Ψ; under ZeRO, whole"),
     "adam8bit": Optimizer(2, None, False, "adamw_8bit", "two 8-bit moments, and a scale per block of 256"),
-    "muon": Optimizer(4, "Muon", True, "", "one fp32 momentum for matrices; Adam's two for the rest"),
+    "muon": Optimizer(4, "Muon", True, "", "one momentum for matrices; Adam's two for the rest"),
 }
 
 

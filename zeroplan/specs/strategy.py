@@ -76,6 +76,8 @@ class Strategy(NamedTuple):
     compute_grad_norm: bool = True
     torch_adam: bool = False
     amsgrad: bool = False
+    ns_method: str = "gram"
+    """How Muon makes an update orthogonal: gram or standard."""
     weight_decay: float = 0.0
     parameter_groups: int = 1
     """1, 2 (decay and no decay, as the Trainer makes them), or k (tensor i in group i mod k)."""
@@ -111,7 +113,9 @@ class Strategy(NamedTuple):
         if self.autocast:
             found.append("activations under torch_autocast, which are counted as in fp32")
         if self.optimizer == "muon":
-            found.append("Muon's two parameter groups, and its whole matrices")
+            found.append("Muon's compiled update, which is counted as it runs uncompiled")
+            if self.offload_optimizer and self.offload_optimizer.device == "nvme":
+                found.append("what Muon reads from NVMe in the step, and writes back")
         return (*self.uncounted, *found)
 
     @property

@@ -11,7 +11,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 
-RUNNABLE = ("adam", "adamw", "sgd", "sgd-momentum", "lion", "adagrad", "lamb")
+RUNNABLE = ("adam", "adamw", "sgd", "sgd-momentum", "lion", "adagrad", "lamb", "muon")
 """Optimizers that the measurement can run without their compiled kernels."""
 STEPS = 3
 """The third optimizer step equals all later ones."""

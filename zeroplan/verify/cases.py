@@ -222,6 +222,18 @@ def optimizer(r: random.Random, offloaded: bool) -> dict[str, Any]:
     return {"type": r.choice(("AdamW", "Adam")), "params": parameters}
 
 
+def under_muon(case: dict[str, Any]) -> dict[str, Any]:
+    """The same case with Muon, as far as DeepSpeed runs it: nothing scattered at stage 3, no ratio, nothing on NVMe."""
+    config = {**case["ds_config"], "optimizer": {"type": "Muon", "params": {"lr": 1e-5}}}
+    section = {name: value for name, value in config["zero_optimization"].items() if name != "zero_hpz_partition_size"}
+    if section["stage"] == 3:
+        section["reduce_scatter"] = False
+    for name in ("offload_optimizer", "offload_param"):
+        if name in section:
+            section[name] = {"device": "cpu", "pin_memory": section[name]["pin_memory"]}
+    return {**case, "ds_config": {**config, "zero_optimization": section}, "freeze": None}
+
+
 def swaps(section: dict[str, Any]) -> bool:
     """Whether anything goes to NVMe."""
     return any((section.get(name) or {}).get("device") == "nvme" for name in ("offload_optimizer", "offload_param"))

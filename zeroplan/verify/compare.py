@@ -15,7 +15,7 @@ NAMES = {
     "step counters": "optimizer states", "norm scalars": "norm and flags", "overflow flag": "norm and flags",
     "fused optimizer's flag": "norm and flags",
     "engine.optimizer.backup_optimizer.param_groups.params": "placeholder",
-    "engine.basic_optimizer.state.sum": "optimizer states",
+    "engine.basic_optimizer.state.sum": "optimizer states", "Muon's momentum": "optimizer states",
 }  # fmt: skip
 """What the measurement and the ledger call the same thing."""
 NOT_PROMISED = 1e9

@@ -39,6 +39,8 @@ NAMED = (
     ("all_grad_tensors", "own gradients"),
     ("extra_large_param_to_reduce", "gradients"),
     ("previous_reduced_grads", "gradients"),
+    ("_muon_pending_momentum", "staged momentum"),
+    ("_muon_allgather_buffers", "gather buffers"),
     ("norm_for_param_grads", "norm scalars"),
     ("_global_grad_norm", "norm scalars"),
     ("inf_or_nan_tracker", "overflow flag"),
@@ -100,8 +102,10 @@ def _of_optimizer(optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
             for name, value in state.items():
                 if isinstance(value, torch.Tensor):
                     yield f"optimizer state {name}", value
-        if isinstance(getattr(basic, "_dummy_overflow_buf", None), torch.Tensor):
-            yield "overflow flag", basic._dummy_overflow_buf
+        for fused in (basic, getattr(basic, "aux_optimizer", None)):  # Muon's Adam half
+            flag = getattr(fused, "_dummy_overflow_buf", None)
+            if isinstance(flag, torch.Tensor):
+                yield "overflow flag", flag
 
 
 def _basic(optimizer: Any) -> list[Any]:

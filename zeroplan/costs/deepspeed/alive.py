@@ -64,6 +64,34 @@ class Alive:
         return as_lines(self.peak)
 
 
+class Variables:
+    """A function's own names: given something else, what a name stood for goes after that is made."""
+
+    def __init__(self, alive: Alive) -> None:
+        self.alive = alive
+        self.held: dict[str, tuple[Copy, ...]] = {}
+
+    def put(self, name: str, *made: Copy) -> None:
+        for copy in made:
+            self.alive.make(*copy)
+        self._free(name)
+        self.held[name] = made
+
+    def rename(self, name: str, other: str) -> None:
+        """What `name` stands for is called `other`, and what that stood for goes."""
+        self._free(other)
+        self.held[other] = self.held.pop(name)
+
+    def leave(self) -> None:
+        """The function returns."""
+        for name in list(self.held):
+            self._free(name)
+
+    def _free(self, name: str) -> None:
+        for copy in self.held.pop(name, ()):
+            self.alive.free(*copy)
+
+
 def as_lines(elements: dict[Kind, int]) -> tuple[Line, ...]:
     """One line for each kind, named as its formula is."""
     return tuple(

@@ -6,6 +6,7 @@ reduces those as at stage 0; the bf16 gradients stay until the step.
 
 from __future__ import annotations
 
+from zeroplan.costs.deepspeed import exchanging
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.held import temporaries
@@ -25,7 +26,8 @@ def working(job: Job) -> Working:
     reduce_by_engine(job, alive, [layout.flat for layout in groups], "float32")
     backward = alive.peak_lines()
     alive.look_again()
-    share = max(layout.partition for layout in groups)
+    exchanging.prepare(job, alive)
+    share = max((layout.partition for layout in groups if not layout.muon), default=0)
     alive.briefly((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
     accumulated = gradients if job.strategy.grad_accum > 1 else ()
     return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines())

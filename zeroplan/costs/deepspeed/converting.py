@@ -55,10 +55,12 @@ def _partition(job: Job, alive: Alive) -> None:
 def _master_weights(job: Job, alive: Alive) -> None:
     """Sub-group by sub-group converted, then cloned; a buffer of zeros stands in for the first gradients."""
     strategy, groups = job.strategy, [group.elements for group in on_gpu(job)]
-    for elements in groups:
+    for elements, group in zip(groups, on_gpu(job), strict=True):
         converted = elements if strategy.dtype != strategy.master else 0
         with alive.while_needed((gathered.converted_weights, strategy.master, converted)):
             alive.make(moments.master_weights, strategy.master, elements)
+            if group.muon:
+                alive.make(moments.first_states, strategy.communication, elements)
     if strategy.offload_optimizer:
         alive.make(gathered.fp32_gradients, strategy.master, sum(groups))
     else:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zeroplan.arithmetic import ceil_div
+from zeroplan.costs.deepspeed import muon_offload
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.host import accumulates
+from zeroplan.costs.deepspeed.host import accumulated
 from zeroplan.costs.deepspeed.layout import (
     flat_groups,
     own_pieces,
@@ -60,13 +61,15 @@ def _stages_1_2(job: Job) -> Iterator[Copied]:
     strategy, w = job.strategy, job.strategy.element_bytes
     pieces, master = own_pieces(job), strategy.master
     moved = sum(piece.elements for piece in pieces.values())
-    if accumulates(job):
-        own = sum(tensor_sizes(job)[index] for index in pieces) if master == "float32" else moved
+    if added := accumulated(job):
+        whole = master == "float32"
+        own = sum(tensor_sizes(job)[index] if whole else piece.elements for index, piece in added.items())
         symbols = {"accum": strategy.grad_accum, "own": own, "g": w}
         yield _copied(GPU, HOST, "accumulated gradients", copied.accumulated_to_host, strategy.dtype, **symbols)
         yield _copied(HOST, GPU, "accumulated gradients", copied.accumulated_from_host, strategy.dtype, **symbols)
     yield _copied(GPU, HOST, "gradients for the optimizer", copied.gradients_for_the_optimizer, master,
                   moved=moved, master=DTYPE_BYTES[master])  # fmt: skip
+    yield from _of_muon(job, master)
     shares = sum(layout.partition for layout in flat_groups(job))
     yield _copied(HOST, GPU, "updated parameters", copied.updated_parameters, strategy.dtype, moved=shares, w=w)
 
@@ -94,6 +97,16 @@ def _gradients(job: Job) -> Iterator[Copied]:
     if strategy.precision == "fp16":
         yield _copied(HOST, GPU, "overflow flag", copied.overflow_flag, "uint8", tensors=1, w=1)
     yield _copied(GPU, HOST, "norms", copied.norms, "float32", tensors=len(sub_groups(job)), w=4)
+    yield from _of_muon(job, strategy.communication)
+
+
+def _of_muon(job: Job, momentum: str) -> Iterator[Copied]:
+    """Gradients of matrices and their momentum come to the GPU; updates and momentum go back."""
+    own, master = muon_offload.own_elements(job), job.strategy.master
+    names = (("Muon's updates", copied.muon_updates, master), ("Muon's momentum", copied.muon_momentum, momentum))
+    for name, rule, dtype in names:
+        yield _copied(HOST, GPU, name, rule, dtype, moved=own, w=DTYPE_BYTES[dtype])
+        yield _copied(GPU, HOST, name, rule, dtype, moved=own, w=DTYPE_BYTES[dtype])
 
 
 def _parameters(job: Job) -> Iterator[Copied]:

@@ -12,7 +12,13 @@ from typing import NamedTuple
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.events import Held, MicroStep
-from zeroplan.costs.deepspeed.layout import persistent_tensors, secondary_ranks, secondary_sizes, tensor_sizes
+from zeroplan.costs.deepspeed.layout import (
+    decides_groups,
+    persistent_tensors,
+    secondary_ranks,
+    secondary_sizes,
+    tensor_sizes,
+)
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
@@ -29,7 +35,7 @@ def _decides(strategy: Strategy) -> Hashable:
         strategy.param_persistence_threshold, strategy.model_persistence_threshold, strategy.leaves,
         strategy.checkpointing == "full", strategy.attention == "eager", _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential, strategy.sub_group_size,
-        strategy.parameter_groups, strategy.hpz_partition_size, strategy.low, strategy.quantized_weights,
+        decides_groups(strategy), strategy.hpz_partition_size, strategy.low, strategy.quantized_weights,
         strategy.memory_efficient_linear,
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, runs_fused, state_bytes, temporaries
 from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
+from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
 from zeroplan.formulas import moments
 from zeroplan.ledger import Line
 from zeroplan.specs.job import Job
@@ -52,10 +53,12 @@ def init_stage_0(job: Job) -> tuple[Line, ...]:
             alive.make(moments.master_weights, "float32", psi)
             alive.make(moments.gradients, strategy.dtype, psi)
         alive.make(moments.fp32_gradients, "float32", psi)
+        update_whole(job, alive, makes_states=True)
         for tensors in group_tensors(job):
             elements = sum(tensors)
             alive.make(moments.first_states, "float32", state_bytes(job) * elements // 4)
-            alive.briefly((moments.optimizer_temporaries, "float32", temporaries(job, tensors)))
+            copies = (moments.optimizer_temporaries, "float32", temporaries(job, tensors))
+            alive.briefly(*last_update(job), copies)
     return (*alive.peak_lines(), *model_buffers(job))
 
 
@@ -66,9 +69,9 @@ def flattens(job: Job) -> bool:
 
 
 def group_tensors(job: Job) -> list[list[int]]:
-    """Elements of the tensors of each parameter group, without padding."""
+    """Elements of the tensors of each parameter group but Muon's, without padding."""
     sizes = tensor_sizes(job)
-    return [[sizes[index] for index in layout.order] for layout in flat_groups(job)]
+    return [[sizes[index] for index in layout.order] for layout in flat_groups(job) if not layout.muon]
 
 
 def group_elements(job: Job) -> list[int]:

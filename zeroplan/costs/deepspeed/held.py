@@ -14,8 +14,8 @@ from zeroplan.specs.strategy import FLOATING
 DTYPE_BYTES = {
     "float64": 8, "float32": 4, "int64": 8, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1, "int8": 1,
 }  # fmt: skip
-FUSED = ("adam", "adamw", "lion", "lamb")
-"""Optimizers that run as DeepSpeed's own CUDA kernels, each but Lamb with a flag for overflow."""
+FUSED = ("adam", "adamw", "lion", "lamb", "muon")
+"""Optimizers that run as DeepSpeed's own CUDA kernels, each but Lamb with a flag for overflow; of Muon, Adam's half."""
 
 
 def runs_fused(job: Job) -> bool:
@@ -71,14 +71,14 @@ def master_name(job: Job) -> str:
 
 
 def state_bytes(job: Job, dtype: str = "float32") -> int:
-    """Bytes of the optimizer's own states per parameter, when they are kept in `dtype`.
+    """Bytes of the optimizer's own states per parameter, when they are kept in `dtype`; under Muon, of Adam's half.
 
     Adafactor's row and column sums need rows: the flat partitions of stages 1 to 3 get a whole fp32 second moment
     (transformers optimization.py, Adafactor._get_options).
     """
     if job.strategy.optimizer == "adafactor" and job.strategy.stage > 0:
         return 4
-    size = OPTIMIZERS[job.strategy.optimizer].state_bytes
+    size = OPTIMIZERS["adam" if job.strategy.optimizer == "muon" else job.strategy.optimizer].state_bytes
     if job.strategy.amsgrad:
         size += 4  # the largest second moments so far
     if job.strategy.optimizer == "lion" and job.strategy.offload_optimizer:
@@ -99,7 +99,7 @@ def host_state_dtype(job: Job) -> str:
 
 
 def temporaries(job: Job, tensors: Sequence[int]) -> int:
-    """Elements that the optimizer copies while it updates these tensors together.
+    """Elements that the optimizer copies while it updates these tensors together, under Muon those of Adam's half.
 
     Torch's own runs as foreach on CUDA: Adam takes the square roots of all second moments first, SGD adds weight decay
     to all gradients, Adagrad takes square roots and scales gradients (torch/optim/adam.py, sgd.py, adagrad.py).
@@ -108,7 +108,7 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
     """
     strategy = job.strategy
     torchs = strategy.torch_adam or strategy.offload_optimizer is not None
-    adam = torchs and strategy.optimizer in ("adam", "adamw")
+    adam = torchs and strategy.optimizer in ("adam", "adamw", "muon")
     decays = strategy.weight_decay > 0 or strategy.parameter_groups == 2
     sgd = strategy.optimizer in ("sgd", "sgd-momentum") and decays
     adagrad = strategy.optimizer == "adagrad"

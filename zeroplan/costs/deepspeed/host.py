@@ -12,15 +12,18 @@ from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed import cpu
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import (
+    Piece,
     below_ratio,
     flat_groups,
+    fp32_groups,
     group_members,
     own_pieces,
     secondary_sizes,
     shard_elements,
-    sub_groups,
+    sub_group_members,
     tensor_sizes,
 )
+from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.swapping import (
     EXACT,
     PAGEABLE,
@@ -94,7 +97,8 @@ def nvme(job: Job) -> Tier:
 def stages_1_2(job: Job) -> Iterator[Block]:
     """Optimizer offload: master weights, their gradients and staging page-locked, states not."""
     strategy, offload = job.strategy, job.strategy.offload_optimizer
-    yield from _step_counters(job, len(flat_groups(job)) if offload is None or strategy.torch_adam else 0)
+    by_adam = [layout for layout in flat_groups(job) if not layout.muon]
+    yield from _step_counters(job, len(by_adam) if offload is None or strategy.torch_adam else 0)
     if offload is None:
         return
     pin = TORCH if offload.pin_memory else PAGEABLE
@@ -104,16 +108,18 @@ def stages_1_2(job: Job) -> Iterator[Block]:
     yield Block("gradients for the optimizer", master, _bytes(shares, master), pin)
     yield Block("parameter staging", dtype, _bytes(shares, dtype), pin)
     yield Block("gradient scratch", dtype, _bytes([job.model.largest.elements], dtype), pin)
-    if accumulates(job) and master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
-        own = [tensor_sizes(job)[index] for index in own_pieces(job)]
+    if master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
+        own = [tensor_sizes(job)[index] for index in accumulated(job)]
         yield Block("accumulated gradients", dtype, _bytes(own, dtype), pin)
-    yield Block("optimizer states", states, tuple(state_bytes(job, states) * share for share in shares))
+    yield Block("optimizer states", states, tuple(state_bytes(job, states) * part.partition for part in by_adam))
+    of_muon = [layout.partition for layout in flat_groups(job) if layout.muon]
+    yield Block("optimizer states", master, _bytes(of_muon, master))
     yield Block("norm", "float32", (4,))
 
 
 def stage_0(job: Job) -> Iterator[Block]:
     """Nothing but the counters of torch's own optimizers, tensor by tensor."""
-    yield from _step_counters(job, len(job.model.tensors))
+    yield from _step_counters(job, len(job.model.tensors) - len(matrices(job)))
 
 
 def _step_counters(job: Job, count: int) -> Iterator[Block]:
@@ -126,10 +132,12 @@ def _step_counters(job: Job, count: int) -> Iterator[Block]:
         yield Block("step counters", "float32", (4,) * count)
 
 
-def accumulates(job: Job) -> bool:
-    """Stage 2 adds gradients up on the host."""
-    strategy = job.strategy
-    return strategy.stage == 2 and strategy.grad_accum > 1 and not strategy.keeps_fp32_partition
+def accumulated(job: Job) -> dict[int, Piece]:
+    """Tensors of this rank whose gradients stage 2 adds up on the host: those not in an fp32 partition."""
+    strategy, fp32 = job.strategy, fp32_groups(job)
+    if strategy.stage != 2 or strategy.grad_accum == 1:
+        return {}
+    return {index: piece for index, piece in own_pieces(job).items() if piece.group not in fp32}
 
 
 def stage_3(job: Job) -> Iterator[Block]:
@@ -146,13 +154,17 @@ def stage_3(job: Job) -> Iterator[Block]:
         yield Block("gradients", strategy.accumulation, _bytes(partitions, strategy.accumulation), pin)
         yield Block("gradients for the optimizer", master, _bytes(kept, master), pin)
         yield Block("master weights", master, _bytes(kept, master))
-        yield Block("optimizer states", states, tuple(state_bytes(job, states) * size for size in kept))
+        of_muon = [g.elements for g in groups if g.muon and not g.swapped]
+        by_adam = [g.elements for g in groups if not (g.on_gpu or g.swapped or g.muon)]
+        yield Block("optimizer states", states, tuple(state_bytes(job, states) * size for size in by_adam))
+        yield Block("optimizer states", strategy.communication, _bytes(of_muon, strategy.communication))
         yield Block("optimizer states", master, tuple(state_bytes(job, master) * size for size in torchs))
         yield Block("norm", "float32", (4,))
         yield Block("overflow flag", "bool", (1,))
         if offload.device == "nvme":
             yield Block("optimizer swap buffers", master, swap_buffers(job), EXACT)
-    yield from _step_counters(job, len(sub_groups(job)) if strategy.torch_adam else by_torch)
+    counted = [members for members in sub_group_members(job) if members[0] not in matrices(job)]
+    yield from _step_counters(job, len(counted) if strategy.torch_adam else by_torch)
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         shards = [sum(ceil_div(tensor_sizes(job)[i], job.ranks) for i in members) for members in group_members(job)]
         yield Block("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)

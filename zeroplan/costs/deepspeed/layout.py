@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed.muon import halves, matrices
 from zeroplan.costs.deepspeed.once import no_part, once
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
@@ -33,6 +34,8 @@ class Group(NamedTuple):
     """Elements of one rank's partition."""
     pieces: dict[int, list[tuple[int, int]]]
     """Tensor -> (owner, elements) of each piece, from its start to its end."""
+    muon: bool = False
+    """Muon updates it."""
 
 
 def group(
@@ -58,7 +61,15 @@ def group(
 
 
 def group_members(job: Job) -> list[list[int]]:
-    """Tensors of each parameter group: one group, decay and no decay, or dealt out in turn."""
+    """Tensors of each parameter group; under Muon its matrices and Adam's tensors are groups of their own."""
+    given = _given_groups(job)
+    if job.strategy.optimizer == "muon":
+        return [half for members in given for half in halves(job, members)]
+    return given
+
+
+def _given_groups(job: Job) -> list[list[int]]:
+    """One group, decay and no decay, or dealt out in turn."""
     every = range(len(job.model.tensors))
     count = job.strategy.parameter_groups
     if count == 1:
@@ -75,9 +86,13 @@ def decays(job: Job, index: int) -> bool:
     return len(tensor.shape) > 1 and not tensor.name.endswith("bias")
 
 
+def decides_groups(strategy: Strategy) -> Hashable:
+    return strategy.parameter_groups, strategy.optimizer == "muon" and (True, strategy.builds_partitioned)
+
+
 def _decides_layout(strategy: Strategy) -> Hashable:
     aligned = strategy.parameter_alignment and strategy.element_bytes
-    return strategy.parameter_groups, strategy.round_robin_gradients, aligned
+    return decides_groups(strategy), strategy.round_robin_gradients, aligned
 
 
 @once(_decides_layout)
@@ -86,7 +101,9 @@ def flat_groups(job: Job) -> list[Group]:
     sizes, strategy = tensor_sizes(job), job.strategy
     alignment = ALIGNED_BYTES // strategy.element_bytes if strategy.parameter_alignment else 1
     return [
-        group(members, sizes, job.ranks, round_robin=strategy.round_robin_gradients, alignment=alignment)
+        group(members, sizes, job.ranks, round_robin=strategy.round_robin_gradients, alignment=alignment)._replace(
+            muon=members[0] in matrices(job)
+        )
         for members in group_members(job)
     ]
 
@@ -139,13 +156,17 @@ def tensor_sizes(job: Job) -> list[int]:
 
 @once(_decides_layout)
 def own_elements(job: Job) -> list[int]:
-    """Elements of the whole tensors that touch each rank's partitions."""
+    """Elements of the whole tensors that touch each rank's partitions.
+
+    Muon's count four times: there are gradients, momentum, its staged copy and updates of them.
+    """
     sizes, groups = tensor_sizes(job), flat_groups(job)
     touched = [0] * (job.ranks + 1)
     for layout in groups:
+        times = 4 if layout.muon else 1
         for index, pieces in layout.pieces.items():
-            touched[pieces[0][0]] += sizes[index]
-            touched[pieces[-1][0] + 1] -= sizes[index]
+            touched[pieces[0][0]] += times * sizes[index]
+            touched[pieces[-1][0] + 1] -= times * sizes[index]
     return list(accumulate(touched[:-1]))
 
 
@@ -178,6 +199,15 @@ def own_pieces(job: Job) -> dict[int, Piece]:
     }
 
 
+@once(lambda strategy: (_decides_layout(strategy), strategy.keeps_fp32_partition))
+def fp32_groups(job: Job) -> frozenset[int]:
+    """Groups whose 16-bit gradients are added up in an fp32 partition: not those of which Muon needs them whole."""
+    if not job.strategy.keeps_fp32_partition:
+        return frozenset()
+    whole = {piece.group for index, piece in own_pieces(job).items() if index in matrices(job)}
+    return frozenset(range(len(flat_groups(job)))) - whole
+
+
 @once(no_part)
 def shard_elements(job: Job) -> int:
     """P: at stage 3 every tensor is split over the ranks by itself, rounded up."""
@@ -204,7 +234,7 @@ def persistent_tensors(job: Job) -> list[int]:
     return chosen if copies else []
 
 
-@once(lambda strategy: (strategy.parameter_groups, strategy.sub_group_size))
+@once(lambda strategy: (decides_groups(strategy), strategy.sub_group_size))
 def sub_group_members(job: Job) -> list[list[int]]:
     """A group's tensors are collected until their partitions reach sub_group_size."""
     found: list[list[int]] = []
@@ -223,7 +253,7 @@ def sub_group_members(job: Job) -> list[list[int]]:
     return found
 
 
-@once(lambda strategy: (strategy.parameter_groups, strategy.sub_group_size))
+@once(lambda strategy: (decides_groups(strategy), strategy.sub_group_size))
 def sub_groups(job: Job) -> list[int]:
     """Elements of each sub-group's partition."""
     sizes = tensor_sizes(job)

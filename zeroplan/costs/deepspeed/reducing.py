@@ -8,7 +8,15 @@ independent_gradient_partition_epilogue. What is held between steps is not in it
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, flat_groups, own_pieces, tensor_sizes
+from zeroplan.costs.deepspeed.layout import (
+    bucket_dtypes,
+    communication_dtypes,
+    flat_groups,
+    fp32_groups,
+    own_pieces,
+    tensor_sizes,
+)
+from zeroplan.costs.deepspeed.orthogonalizing import orthogonalize, own_matrices, users_of_the_buffer
 from zeroplan.costs.deepspeed.reduction import collectives
 from zeroplan.formulas import moments
 from zeroplan.specs.job import Job
@@ -20,7 +28,7 @@ class Reducing:
     def __init__(self, job: Job) -> None:
         self.job, self.strategy = job, job.strategy
         self.sizes, self.groups = tensor_sizes(job), flat_groups(job)
-        self.own = own_pieces(job)
+        self.own, self.fp32, self.muon = own_pieces(job), fp32_groups(job), own_matrices(job)
         self.own_whole = sum(self.sizes[index] for index in self.own)
         self.alive = Alive()
         self.born: dict[int, str] = {}
@@ -122,10 +130,9 @@ class Reducing:
     def _average(self, bucket: list[int], dtype: str) -> None:
         """Copies made for the collectives of one bucket, one collective after the other."""
         strategy, made = self.strategy, self.gradient_dtype
-        if self.strategy.keeps_fp32_partition:
-            for index in bucket:
-                if index in self.own:
-                    self._partition_of(self.own[index].group)
+        for index in bucket if self.fp32 else ():
+            if index in self.own and self.own[index].group in self.fp32:
+                self._partition_of(self.own[index].group)
         for collective in collectives(self.job, tuple(bucket)):
             if strategy.overlaps:
                 self._free_waiting()
@@ -149,7 +156,7 @@ class Reducing:
         if strategy.offload_optimizer:
             if boundary:
                 self._to_host(index, piece)
-        elif self.strategy.keeps_fp32_partition:
+        elif self.own[index].group in self.fp32:
             if self._converts:
                 self.drop(index)
         else:
@@ -162,6 +169,9 @@ class Reducing:
         """Elements of this rank's partition that no tensor reaches."""
         covered = sum(piece.elements for piece in self.own.values() if piece.group == group)
         return self.groups[group].partition - covered
+
+    def padding_dtype(self, group: int) -> str:
+        return self.strategy.accumulation if group in self.muon else self.strategy.dtype
 
     def _to_host(self, index: int, piece: int) -> None:
         self.alive.briefly((moments.gradient_for_the_norm, "float64", piece))
@@ -184,14 +194,20 @@ class Reducing:
         if kept_before and self.kept:
             alive.free(moments.own_gradients, strategy.dtype, self.kept)
             self.kept = kept_before
+        if boundary and self.muon and self.kept and not users_of_the_buffer(self.job):
+            alive.free(moments.own_gradients, strategy.dtype, self.kept)  # nothing but the updates is read
+            self.kept = 0
         if self._converts and len(self.own) < len(self.sizes):
             self._free_unused()
             return  # other ranks' gradients keep the buffers they lie in until the step
         self.free_buffers()
         for index in list(self.born):
+            group = self.own[index].group if index in self.own else -1
+            if self._converts and group in self.muon:
+                continue  # it stays until the step has read the update
             self.drop(index)
-            apart = strategy.contiguous or strategy.keeps_fp32_partition
-            if index in self.own and not apart and index not in self.stored:
+            apart = strategy.contiguous or group in self.fp32 or (boundary and group in self.muon)
+            if group >= 0 and not apart and index not in self.stored:
                 self.stored.add(index)
                 alive.make(moments.own_gradients, strategy.dtype, self.sizes[index])
 
@@ -206,10 +222,13 @@ class Reducing:
         self.buffers = 0
 
     def _fill_partitions(self) -> None:
-        """Each group's partition is complete for the step: zeros where no gradient reaches."""
-        if self.strategy.keeps_fp32_partition:
-            for group in range(len(self.groups)):
-                self._partition_of(group)
-            return
+        """Each group's partition is complete for the step: zeros where no gradient reaches, and Muon's updates."""
         for group in range(len(self.groups)):
-            self.alive.make(moments.padding, self.strategy.dtype, self.padding(group))
+            if group in self.fp32:
+                self._partition_of(group)
+                continue
+            orthogonalize(self.job, self.alive, self.muon.get(group, ()))
+            self.alive.make(moments.padding, self.padding_dtype(group), self.padding(group))
+            for index in self.stored.intersection(self.muon.get(group, ())):
+                self.stored.discard(index)
+                self.alive.free(moments.own_gradients, self.strategy.dtype, self.sizes[index])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.layout import Group, flat_groups, own_pieces, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.layout import Group, flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
 from zeroplan.specs.job import Job
 
 
@@ -50,6 +50,10 @@ def buckets(order: Iterable[int], sizes: list[int], limit: int) -> Iterator[Buck
 class Slice(NamedTuple):
     owner: int
     elements: int
+    added: bool = False
+    """This rank adds it to its fp32 partition."""
+    shared: tuple[int, ...] = ()
+    """All ranks that keep it, where a matrix of Muon's lies on several."""
 
 
 def runs(parts: Iterable[Slice], limit: int) -> Iterator[list[Slice]]:
@@ -75,21 +79,29 @@ def engine_runs(sizes: Iterable[int]) -> Iterator[list[Slice]]:
     return runs((Slice(0, size) for size in sizes), ENGINE_RUN)
 
 
-def slices(tensors: Iterable[int], groups: list[Group], apart: int | None) -> list[Slice]:
-    """A bucket cut at partition boundaries; neighbours of one owner join, but not those of the rank `apart`."""
+def slices(tensors: Iterable[int], groups: list[Group], rank: int, fp32: frozenset[int]) -> list[Slice]:
+    """A bucket cut at partition boundaries; neighbours of one owner join unless `rank` adds them to its fp32 partition.
+
+    That is there for the groups `fp32`. Of Muon's matrices neighbours join only if the same ranks keep them.
+    """
     found: list[Slice] = []
     for index in tensors:
-        for owner, elements in groups_of(groups, index):
-            if found and found[-1].owner == owner != apart:
-                found[-1] = Slice(owner, found[-1].elements + elements)
+        number = group_of(groups, index)
+        pieces = groups[number].pieces[index]
+        shared = tuple(owner for owner, _elements in pieces) if groups[number].muon and len(pieces) > 1 else ()
+        for owner, elements in pieces:
+            added = owner == rank and number in fp32
+            last = found[-1] if found and not added else None
+            if last is not None and last.owner == owner and not last.added and last.shared == shared:
+                found[-1] = last._replace(elements=last.elements + elements)
             else:
-                found.append(Slice(owner, elements))
+                found.append(Slice(owner, elements, added, shared))
     return found
 
 
-def groups_of(groups: list[Group], index: int) -> list[tuple[int, int]]:
-    """Owner and elements of each piece of a tensor."""
-    return next(group.pieces[index] for group in groups if index in group.pieces)
+def group_of(groups: list[Group], index: int) -> int:
+    """The number of a tensor's group."""
+    return next(number for number, group in enumerate(groups) if index in group.pieces)
 
 
 def collectives(job: Job, tensors: tuple[int, ...]) -> Iterator[Collective]:
@@ -97,22 +109,22 @@ def collectives(job: Job, tensors: tuple[int, ...]) -> Iterator[Collective]:
 
     Without reduce_scatter it is all-reduced whole: in place, or, without contiguous gradients, copied into one
     tensor. With use_multi_rank_bucket_allreduce its slices are joined and all-reduced, else those of each owner are
-    reduced to it; either way a run closes once it exceeds the bucket size.
+    reduced to it; either way a run closes once it exceeds the bucket size. A matrix of Muon's that lies on several
+    ranks is all-reduced in any case.
     """
-    strategy, sizes = job.strategy, tensor_sizes(job)
-    rank = rank_of(job) if strategy.keeps_fp32_partition else None
+    strategy, sizes, fp32 = job.strategy, tensor_sizes(job), fp32_groups(job)
     if not strategy.contiguous or not strategy.scatters:
-        own = own_pieces(job) if strategy.keeps_fp32_partition else {}
+        own = {index: piece for index, piece in own_pieces(job).items() if piece.group in fp32} if fp32 else {}
         kept = max((own[index].elements for index in tensors if index in own), default=0)
         pieces = 1 if strategy.contiguous else len(tensors)
         yield Collective("all_reduce", sum(sizes[index] for index in tensors), pieces, kept)
         return
-    multi_rank = strategy.use_multi_rank_bucket_allreduce
-    by_target: dict[int, list[Slice]] = {}
-    for piece in slices(tensors, flat_groups(job), rank):
-        by_target.setdefault(0 if multi_rank else piece.owner, []).append(piece)
-    for found in by_target.values():
+    by_target: dict[int | None, list[Slice]] = {}
+    for piece in slices(tensors, flat_groups(job), rank_of(job), fp32):
+        to_all = strategy.use_multi_rank_bucket_allreduce or piece.shared
+        by_target.setdefault(None if to_all else piece.owner, []).append(piece)
+    for target, found in by_target.items():
         for run in runs(found, strategy.reduce_bucket_size):
-            kept = max((piece.elements for piece in run if piece.owner == rank), default=0)
-            kind = "all_reduce" if multi_rank else "reduce"
+            kept = max((piece.elements for piece in run if piece.added), default=0)
+            kind = "all_reduce" if target is None else "reduce"
             yield Collective(kind, sum(piece.elements for piece in run), len(run), kept)

@@ -10,10 +10,12 @@ from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors, init_stage_0
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, numbers, state_bytes, state_dtype, temporaries
 from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.muon import by_adam
 from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
 from zeroplan.costs.deepspeed.reduction import engine_runs
 from zeroplan.costs.deepspeed.working import Working
-from zeroplan.formulas import moments, states
+from zeroplan.formulas import moments, muon, states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
@@ -29,8 +31,11 @@ def _optimizer(job: Job) -> list[Line]:
     psi, lines = job.model.parameters, []
     if job.strategy.element_bytes == 2:
         lines.append(line("fp32 master copy", states.whole_master, "float32", psi=psi))
+    of_adam = by_adam(job)
     if size := state_bytes(job):
-        lines.append(line("optimizer states", states.whole_states, state_dtype(job), psi=psi, m=size))
+        lines.append(line("optimizer states", states.whole_states, state_dtype(job), psi=of_adam, m=size))
+    if psi > of_adam:
+        lines.append(line("Muon's momentum", muon.whole_momentum, state_dtype(job), psi=psi - of_adam, m=4))
     return lines
 
 
@@ -70,5 +75,7 @@ def _step_flat(job: Job, alive: Alive) -> None:
 def _step_apart(job: Job, alive: Alive) -> None:
     """FP16_UnfusedOptimizer converts every gradient and keeps the 16-bit ones; fp32 reads them as they are."""
     converted = job.model.parameters if job.strategy.element_bytes == 2 else 0
-    copies = max(temporaries(job, tensors) for tensors in group_tensors(job))
-    alive.briefly((moments.fp32_gradients, "float32", converted), (moments.optimizer_temporaries, "float32", copies))
+    copies = max((temporaries(job, tensors) for tensors in group_tensors(job)), default=0)
+    with alive.while_needed((moments.fp32_gradients, "float32", converted)):
+        update_whole(job, alive, makes_states=False)
+        alive.briefly(*last_update(job), (moments.optimizer_temporaries, "float32", copies))

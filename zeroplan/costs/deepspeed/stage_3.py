@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed import converting
+from zeroplan.costs.deepspeed import converting, gather_buffers, gathering, muon_offload
 from zeroplan.costs.deepspeed.alive import Alive, Copy
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import micro_steps
@@ -31,7 +32,7 @@ from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import backward_of, partitioned
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.deepspeed.working import Working
-from zeroplan.formulas import buffers, gathered, moments, states
+from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import Line, line, total
 from zeroplan.specs.job import Job
 
@@ -51,7 +52,7 @@ def held(job: Job) -> list[Line]:
     if not strategy.offload_optimizer:
         g = DTYPE_BYTES[strategy.accumulation]
         lines.append(line("gradients", states.shard_gradients, strategy.accumulation, shards=shards, g=g))
-    lines += _optimizer(job)
+    lines += [*_optimizer(job), *gather_buffers.lines(_of_muon(job).kept(job))]
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):
             size = {"bucket": strategy.reduce_bucket_size, "w": DTYPE_BYTES[dtype], "copies": 1}
@@ -64,7 +65,8 @@ def held(job: Job) -> list[Line]:
 
 def _optimizer(job: Job) -> list[Line]:
     """Of the sub-groups that the GPU updates."""
-    strategy, here = job.strategy, sum(group.elements for group in on_gpu(job))
+    strategy, groups = job.strategy, on_gpu(job)
+    here = sum(group.elements for group in groups)
     if not here:
         partial = strategy.offload_optimizer and strategy.offload_optimizer.ratio < 1 and not below_ratio(job)
         return [line("placeholder", states.placeholder, strategy.dtype, w=strategy.element_bytes)] if partial else []
@@ -73,9 +75,16 @@ def _optimizer(job: Job) -> list[Line]:
     if strategy.offload_optimizer:
         fp32 = line("fp32 gradients", states.shard_fp32_gradients, master, shards=here, master=DTYPE_BYTES[master])
         lines.append(fp32)
+    of_muon = sum(group.elements for group in groups if group.muon)
     if size := state_bytes(job, dtype):
-        lines.append(line("optimizer states", states.shard_states, dtype, shards=here, m=size))
-    return lines
+        lines.append(line("optimizer states", states.shard_states, dtype, shards=here - of_muon, m=size))
+    return [*lines, *_momentum(job, of_muon)] if of_muon else lines
+
+
+def _momentum(job: Job, elements: int) -> list[Line]:
+    """Muon's, in the dtype that gradients travel in."""
+    dtype = job.strategy.communication
+    return [line("Muon's momentum", muon.shard_momentum, dtype, shards=elements, g=DTYPE_BYTES[dtype])]
 
 
 @once(whole)
@@ -85,9 +94,14 @@ def working(job: Job) -> Working:
     left = (*_secondary(job), *backward.lines())
     return Working(
         converting.init(job), _at_most(job, forward), _gathered(job, forward[-1].elements, forward[-1].secondary),
-        backward.peak_lines(), (*_step(job), *left), (PERSISTENT,), left,
+        backward.peak_lines(), (*_step(job), *left), (PERSISTENT, gather_buffers.GATHER_BUFFERS), left,
         (*_from_host(job), *_secondary(job)), *_first_step(job),
     )  # fmt: skip
+
+
+def _of_muon(job: Job) -> ModuleType:
+    """The replay of Muon's updates."""
+    return muon_offload if job.strategy.offload_optimizer else gathering
 
 
 def _first_step(job: Job) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
@@ -139,15 +153,17 @@ def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:
 
 
 def _step(job: Job) -> tuple[Line, ...]:
-    """Norms tensor by tensor, then one sub-group after the other: flattened, converted, updated."""
+    """Muon's updates, norms tensor by tensor, then one sub-group after the other: flattened, converted, updated."""
     strategy, alive = job.strategy, Alive()
     kept, master = strategy.accumulation, strategy.master
+    _of_muon(job).apply(job, alive)
     if not strategy.offload_optimizer:
         largest = ceil_div(job.model.largest.elements, job.ranks)
         alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
     else:
         alive.briefly((gathered.norms, "float64", 2))  # a square and the sum
-    for members, elements in ((group.members, group.elements) for group in on_gpu(job)):
+    for group in on_gpu(job):
+        members, elements = group.members, group.elements
         read: list[Copy] = []
         if not strategy.offload_optimizer:
             read = [(gathered.flattened_gradients, kept, elements)] if len(members) > 1 else []
@@ -155,5 +171,6 @@ def _step(job: Job) -> tuple[Line, ...]:
                 converted: Copy = (gathered.fp32_gradients, master, elements)
                 alive.briefly(*read, converted)
                 read = [converted]
-        alive.briefly(*read, (moments.optimizer_temporaries, master, temporaries(job, [elements])))
+        copies = 0 if group.muon else temporaries(job, [elements])
+        alive.briefly(*read, (moments.optimizer_temporaries, master, copies))
     return alive.peak_lines()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed import bf16_optimizer
+from zeroplan.costs.deepspeed import bf16_optimizer, gather_buffers, muon_offload
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
@@ -15,10 +15,11 @@ from zeroplan.costs.deepspeed.held import (
 )
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.orthogonalizing import gradient_dtype, own_elements
 from zeroplan.costs.deepspeed.reducing import Reducing
 from zeroplan.costs.deepspeed.updating import update
 from zeroplan.costs.deepspeed.working import Working
-from zeroplan.formulas import buffers, states
+from zeroplan.formulas import buffers, muon, states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
@@ -31,6 +32,7 @@ def held(job: Job) -> list[Line]:
     if strategy.offload_optimizer:
         largest = job.model.largest.elements
         lines.append(line("offload scratch", buffers.offload_scratch, strategy.dtype, largest=largest, g=w))
+        lines += gather_buffers.lines(muon_offload.kept(job))
     else:
         lines += _optimizer(job, flat)
     if strategy.runs_bf16_optimizer:
@@ -52,14 +54,31 @@ def working(job: Job) -> Working:
     reducing.micro_step(boundary=True)
     backward = alive.peak_lines()
     alive.look_again()
-    if not job.strategy.offload_optimizer:
+    if job.strategy.offload_optimizer:
+        muon_offload.apply(job, alive)
+    else:
         update(reducing)
-    return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines())
+    come_and_go = (gather_buffers.GATHER_BUFFERS,)
+    return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines(), come_and_go)
 
 
 def _optimizer(job: Job, flat: int) -> list[Line]:
     master = job.strategy.master
     lines = [line(master_name(job), states.flat_master, master, flat=flat, n_d=job.ranks, master=DTYPE_BYTES[master])]
+    matrices = sum(layout.flat for layout in flat_groups(job) if layout.muon)
     if size := state_bytes(job, state_dtype(job)):
-        lines.append(line("optimizer states", states.flat_states, state_dtype(job), flat=flat, m=size, n_d=job.ranks))
-    return lines
+        of_adam = flat - matrices
+        lines.append(
+            line("optimizer states", states.flat_states, state_dtype(job), flat=of_adam, m=size, n_d=job.ranks)
+        )
+    return [*lines, *_momentum(job, matrices)] if matrices else lines
+
+
+def _momentum(job: Job, flat: int) -> list[Line]:
+    """Muon's, partitioned like the master weights in BF16_Optimizer; elsewhere of whole matrices, and twice."""
+    if job.strategy.runs_bf16_optimizer:
+        return [line("Muon's momentum", states.flat_states, "float32", flat=flat, m=4, n_d=job.ranks)]
+    own, dtype = own_elements(job), gradient_dtype(job)
+    symbols = {"own": own, "g": DTYPE_BYTES[dtype]}
+    held = line("Muon's momentum", muon.momentum, dtype, **symbols)
+    return [held, line("staged momentum", muon.staged_momentum, dtype, **symbols)] if own else []

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes
 from zeroplan.costs.deepspeed.layout import below_ratio, group_members, sub_group_members, sub_groups, tensor_sizes
+from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 
@@ -59,6 +60,8 @@ class SubGroup(NamedTuple):
     """Master weights and gradients lie on NVMe."""
     by_torch: bool
     """Below `ratio`: torch's own optimizer updates it, on the GPU, or on the host where it is swapped all the same."""
+    muon: bool
+    """Muon updates it, with one state: its momentum."""
 
     @property
     def on_gpu(self) -> bool:
@@ -66,14 +69,17 @@ class SubGroup(NamedTuple):
 
     def swapped_states(self, states: int) -> int:
         """Of so many states, those on NVMe: torch's own stay on the host, the swapper does not know them."""
-        return 0 if self.by_torch else states
+        return 0 if self.by_torch else 1 if self.muon else states
 
 
 def optimized(job: Job) -> list[SubGroup]:
     """The sub-groups of the optimizer's step, in order."""
     pairs = zip(sub_group_members(job), sub_groups(job), strict=True)
     by_torch = below_ratio(job)
-    return [SubGroup(members, size, swapped(job, size), at < by_torch) for at, (members, size) in enumerate(pairs)]
+    return [
+        SubGroup(members, size, swapped(job, size), at < by_torch, members[0] in matrices(job))
+        for at, (members, size) in enumerate(pairs)
+    ]
 
 
 def on_gpu(job: Job) -> list[SubGroup]:
@@ -91,7 +97,8 @@ def check_buffers(job: Job) -> None:
     tiles = [group for group in optimized(job) if group.swapped]
     if optimizer and tiles:
         states = state_bytes(job, job.strategy.master) // DTYPE_BYTES[job.strategy.master]
-        written = [1 + group.swapped_states(states) for group in tiles]
+        # Muon's momentum is written back once more, and stops for want of buffers where two states would.
+        written = [1 + group._replace(muon=False).swapped_states(states) for group in tiles]
         read = [count + 1 for count in written]
         ahead = [*read[1:], 0] if optimizer.pipeline_read else [0] * len(tiles)
         behind = [0, *written[:-1]] if optimizer.pipeline_write else [0] * len(tiles)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from zeroplan.arithmetic import round_up
-from zeroplan.costs.deepspeed import quantizing
+from zeroplan.costs.deepspeed import exchanging, gathering, muon_offload, quantizing
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
@@ -95,16 +95,28 @@ def _stages_1_2(job: Job) -> list[Transfer]:
         *_numbers(job, STEP, "uint8", int(checks)),
         *_numbers(job, STEP, "float32", len(groups) if strategy.compute_grad_norm else 0),
         *_moved(job, STEP, "all_gather", strategy.dtype, [layout.flat for layout in groups]),
+        *(_of_muon(job) if strategy.offload_optimizer else []),
     ]
 
 
 def _bf16_optimizer(job: Job, groups: list[Group]) -> list[Transfer]:
-    """The engine reduces the groups' flat gradients as at stage 0; partitions are gathered after the step."""
+    """The engine reduces the groups' flat gradients as at stage 0; partitions are gathered after the step.
+
+    Of an all-to-all a rank's own part is counted: what it sends to all others.
+    """
     calls = _engine_runs([layout.flat for layout in groups])
     return [
         *_moved(job, STEP, "all_reduce", job.strategy.communication, calls),
+        *_moved(job, STEP, "all_to_all", "float32", [exchange.sent for exchange in exchanging.exchanges(job)]),
         *_moved(job, STEP, "all_gather", job.strategy.dtype, [layout.flat for layout in groups]),
     ]
+
+
+def _of_muon(job: Job) -> list[Transfer]:
+    """What Muon gathers to make whole matrices of, where it runs in the step."""
+    if job.strategy.offload_optimizer:
+        return _moved(job, STEP, "all_gather", *muon_offload.sent(job))
+    return _moved(job, STEP, "all_gather", job.strategy.communication, gathering.sent(job))
 
 
 def gradient_order(job: Job) -> Sequence[int]:
@@ -162,6 +174,7 @@ def _stage_3(job: Job) -> list[Transfer]:
         *_parts(job, MICRO_STEP, backward_of(job).sent),
         *_numbers(job, STEP, "uint8", int(strategy.precision == "fp16")),
         *_numbers(job, STEP, norm, len(sub_groups(job))),
+        *_of_muon(job),
         *_moved(job, STEP, "all_gather", strategy.dtype,
                 [round_up(sizes[index], job.ranks) for index in persistent_tensors(job)]),
     ]  # fmt: skip

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Copy
 from zeroplan.costs.deepspeed.held import temporaries
+from zeroplan.costs.deepspeed.orthogonalizing import gradient_dtype, users_of_the_buffer
 from zeroplan.costs.deepspeed.reducing import Reducing
-from zeroplan.formulas import moments
+from zeroplan.formulas import moments, muon
 
 
 def update(reducing: Reducing) -> None:
@@ -21,7 +22,7 @@ def update(reducing: Reducing) -> None:
         if read:
             _free_own(reducing, number)
         share = reducing.groups[number].partition
-        copies = temporaries(reducing.job, [share])
+        copies = 0 if reducing.groups[number].muon else temporaries(reducing.job, [share])
         reducing.alive.briefly((moments.optimizer_temporaries, reducing.strategy.master, copies))
         for copy in read:
             reducing.alive.free(*copy)
@@ -33,8 +34,10 @@ def _read_by_the_optimizer(reducing: Reducing, number: int) -> list[Copy]:
     """The group's gradients in one tensor of the master weights' dtype; nothing new when they are that already."""
     strategy, alive = reducing.strategy, reducing.alive
     share, held = reducing.groups[number].partition, strategy.dtype
+    if number in reducing.muon:  # with padding of another dtype, the joined tensor takes the wider one
+        held = reducing.padding_dtype(number) if reducing.padding(number) else gradient_dtype(reducing.job)
     flattened: list[Copy] = [(moments.flattened_gradients, held, share)]
-    if strategy.keeps_fp32_partition:
+    if number in reducing.fp32:
         held, flattened = strategy.accumulation, []
     elif _is_one_piece(reducing, number):
         flattened = []
@@ -67,14 +70,17 @@ def _free_others(reducing: Reducing, number: int) -> None:
 def _free_own(reducing: Reducing, number: int) -> None:
     """Gradients of the group that have been copied; the buffer that groups share goes with the last of them."""
     strategy, alive = reducing.strategy, reducing.alive
-    if strategy.keeps_fp32_partition:
+    if number in reducing.fp32:
         alive.free(moments.gradient_partition, strategy.accumulation, reducing.groups[number].partition)
         return
-    alive.free(moments.padding, strategy.dtype, reducing.padding(number))
+    alive.free(moments.padding, reducing.padding_dtype(number), reducing.padding(number))
+    for index in reducing.muon.get(number, ()):
+        alive.free(muon.updates, gradient_dtype(reducing.job), reducing.sizes[index])
+        reducing.drop(index)
     for index in [index for index in reducing.stored if reducing.own[index].group == number]:
         reducing.stored.discard(index)
         alive.free(moments.own_gradients, strategy.dtype, reducing.sizes[index])
-    if reducing.kept and number == max(piece.group for piece in reducing.own.values()):
+    if reducing.kept and number == max(users_of_the_buffer(reducing.job)):
         alive.free(moments.own_gradients, strategy.dtype, reducing.kept)
         reducing.kept = 0
 

@@ -1,0 +1,62 @@
+"""Buffers that Muon's gathers go through, which DeepSpeed 0.19.8 keeps for later steps, up to 256 MiB in all.
+
+runtime/zero/stage3.py:_partitioned_buffers_all_gather, runtime/zero/stage_1_and_2.py:_muon_all_gather_partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+from zeroplan.costs.deepspeed.alive import Alive, Copy
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.formulas import muon
+from zeroplan.ledger import Line, line
+
+GATHER_BUFFERS = "gather buffers"
+"""Their line: residents that come and go in the step."""
+MOST_KEPT = 256 * 1024**2
+"""Bytes (_muon_allgather_max_cached_bytes)."""
+NONE: Mapping[Hashable, int] = {}
+
+
+class Buffers:
+    """Elements of what this rank sends and of what all send, by what tells them apart; the oldest use first."""
+
+    def __init__(self, alive: Alive, dtype: str, kept: Mapping[Hashable, int] = NONE) -> None:
+        self.alive, self.dtype, self.kept = alive, dtype, dict(kept)
+        for elements in kept.values():
+            alive.make(*self.pair(elements))
+
+    def pair(self, elements: int) -> Copy:
+        return muon.gathering, self.dtype, elements
+
+    def take(self, key: Hashable, elements: int) -> bool:
+        """Those that are kept, or new ones. Whether they will be kept: what is too large never is."""
+        if key in self.kept:
+            self.kept[key] = self.kept.pop(key)
+            return True
+        self.alive.make(*self.pair(elements))
+        fits = DTYPE_BYTES[self.dtype] * elements <= MOST_KEPT
+        if fits:
+            self.make_room(elements)
+            self.kept[key] = elements
+        return fits
+
+    def make_room(self, elements: int) -> None:
+        while self.kept and DTYPE_BYTES[self.dtype] * (sum(self.kept.values()) + elements) > MOST_KEPT:
+            self.alive.free(*self.pair(self.kept.pop(next(iter(self.kept)))))
+
+    def gather(self, ranks: int, elements: int, *into: Copy) -> None:
+        """At stage 3: this rank's elements beside those of all, and then what comes of it; one rank gathers nothing."""
+        size = (ranks + 1) * elements
+        stays = ranks == 1 or self.take(elements, size)
+        for copy in into:
+            self.alive.make(*copy)
+        if not stays:
+            self.alive.free(*self.pair(size))
+
+
+def lines(buffers: Buffers) -> list[Line]:
+    """What is held between steps."""
+    size = DTYPE_BYTES[buffers.dtype] * sum(buffers.kept.values())
+    return [line(GATHER_BUFFERS, muon.gather_buffers, buffers.dtype, size=size)] if size else []

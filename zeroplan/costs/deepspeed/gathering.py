@@ -1,0 +1,118 @@
+"""Replay of Muon in stage 3's step: whole gradients and momentum gathered, some matrices at a time, and shared out.
+
+DeepSpeed 0.19.8 runtime/zero/stage3.py: _apply_muon_to_accumulated_grads, _partitioned_buffers_all_gather and
+_muon_update_sub_group. Every rank orthogonalizes one matrix of a round. Sizes are elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from zeroplan.arithmetic import ceil_div
+from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
+from zeroplan.costs.deepspeed.gather_buffers import Buffers
+from zeroplan.costs.deepspeed.layout import rank_of, sub_group_members, tensor_sizes
+from zeroplan.costs.deepspeed.muon import matrices
+from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.orthogonalizing import working
+from zeroplan.formulas import gathered, muon
+from zeroplan.specs.job import Job
+
+
+def chunks(job: Job) -> Iterator[list[int]]:
+    """Matrices gathered together: of one sub-group, up to reduce_bucket_size elements, or a single larger one."""
+    sizes, limit = tensor_sizes(job), job.strategy.reduce_bucket_size
+    for members in sub_group_members(job):
+        chunk: list[int] = []
+        filled = 0
+        for index in members if members[0] in matrices(job) else ():
+            if chunk and filled + sizes[index] > limit:
+                yield chunk
+                chunk, filled = [], 0
+            chunk.append(index)
+            filled += sizes[index]
+        if chunk:
+            yield chunk
+
+
+def shards(job: Job, tensors: Sequence[int]) -> int:
+    """Elements of this rank's partitions of them."""
+    return sum(ceil_div(tensor_sizes(job)[index], job.ranks) for index in tensors)
+
+
+def rounds(job: Job, chunk: Sequence[int]) -> Iterator[Sequence[int]]:
+    """One matrix for each rank, the last round perhaps fewer."""
+    return (chunk[start : start + job.ranks] for start in range(0, len(chunk), job.ranks))
+
+
+def sent(job: Job) -> list[int]:
+    """Elements of each all-gather: gradients and momentum of a chunk, then both of a round, as long as its longest."""
+    sizes, found = tensor_sizes(job), []
+    for chunk in chunks(job):
+        found += 2 * [job.ranks * shards(job, chunk)]
+        found += [
+            job.ranks * max(sizes[index] for index in tensors) for tensors in rounds(job, chunk) for _ in range(2)
+        ]
+    return found
+
+
+@once(whole)
+def kept(job: Job) -> Buffers:
+    """The buffers that are there between steps, which the third step leaves as it found them."""
+    buffers = Buffers(Alive(), job.strategy.communication)
+    for _step in range(2):
+        for chunk in chunks(job):
+            for _what in ("gradients", "momentum"):
+                buffers.gather(job.ranks, shards(job, chunk))
+    return buffers
+
+
+def apply(job: Job, alive: Alive) -> None:
+    """All chunks; the gradients of one are there until those of the next have been written back."""
+    strategy, ranks, dtype = job.strategy, job.ranks, job.strategy.communication
+    buffers, variables = Buffers(alive, dtype, kept(job).kept), Variables(alive)
+    for chunk in chunks(job):
+        own = shards(job, chunk)
+        made = ranks * own if ranks > 1 or strategy.accumulation != dtype else 0  # else the partitions themselves
+        gradients: Copy = (muon.gathered_gradients, dtype, made)
+        buffers.gather(ranks, own, gradients)
+        variables.held["gathered"] = (gradients,)
+        momentum: list[Copy] = [(muon.gathered_momentum, dtype, own)]
+        alive.make(*momentum[0])
+        if ranks > 1:
+            momentum.append((muon.gathered_momentum, dtype, ranks * own))
+        buffers.gather(ranks, own, *momentum[1:])
+        _update(job, alive, chunk)
+        for copy in momentum:
+            alive.free(*copy)
+        variables.rename("gathered", "gradients")
+    variables.leave()
+
+
+def _update(job: Job, alive: Alive, chunk: Sequence[int]) -> None:
+    """Round by round: this rank's matrix, then every rank's; of unequal shapes they are padded to the longest."""
+    dtype, rank, sizes, variables = job.strategy.communication, rank_of(job), tensor_sizes(job), Variables(alive)
+
+    def padded(count: int) -> Copy:
+        return muon.exchanged_updates, dtype, count * longest
+
+    for tensors in rounds(job, chunk):
+        longest = max(sizes[index] for index in tensors)
+        if rank < len(tensors):
+            alive.briefly(working(job, tensors[rank], dtype))
+            variables.put("update", (muon.updates, dtype, sizes[tensors[rank]]))
+        alike = len({job.model.tensors[index].shape for index in tensors}) == 1 and len(tensors) == job.ranks
+        for name in ("gradient", "momentum"):
+            variables.put(f"local {name}", *([] if alike else [padded(1)]))
+        for name in ("gradient", "momentum"):
+            if alike:
+                variables.put(f"{name}s")
+                continue
+            variables.put(f"next {name}", padded(1))
+            variables.put(f"{name}s", padded(job.ranks - 1))
+        for name in ("gradient", "momentum") if not alike else ():
+            variables.rename(f"next {name}", f"last {name}")  # the loop's own variable, which outlives its list
+    short = [share for index in chunk if (share := shards(job, [index])) * (rank + 1) > sizes[index]]
+    for share in short:  # momentum that reaches beyond its matrix is copied to be written back
+        variables.put("own momentum", (gathered.padded_partitions, job.strategy.accumulation, share))
+    variables.leave()

@@ -1,0 +1,83 @@
+"""Replay of Muon at stages 0 to 2: updates of whole matrices, in the step, or as the last backward of a step ends.
+
+DeepSpeed 0.19.8 runtime/zero/muon/muon_optimizer.py (step), runtime/zero/stage_1_and_2.py (get_flat_partition).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zeroplan.costs.deepspeed.alive import Alive, Copy
+from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, tensor_sizes
+from zeroplan.costs.deepspeed.muon import matrices
+from zeroplan.costs.deepspeed.newton_schulz import workspace
+from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.formulas import moments, muon
+from zeroplan.specs.job import Job
+
+
+def gradient_dtype(job: Job) -> str:
+    """What Muon reads: contiguous gradients come in the weights' dtype, also where they accumulated in fp32."""
+    strategy = job.strategy
+    return strategy.accumulation if strategy.stage == 1 and not strategy.contiguous else strategy.dtype
+
+
+@once(whole)
+def own_matrices(job: Job) -> dict[int, tuple[int, ...]]:
+    """Of each group that Muon updates, the tensors that touch this rank's partition, in the group's order."""
+    found: dict[int, tuple[int, ...]] = {}
+    for index, piece in own_pieces(job).items():
+        if index in matrices(job):
+            found[piece.group] = (*found.get(piece.group, ()), index)
+    return found
+
+
+def own_elements(job: Job) -> int:
+    """O: elements of those tensors, which are whole on each rank that they touch."""
+    sizes = tensor_sizes(job)
+    return sum(sizes[index] for members in own_matrices(job).values() for index in members)
+
+
+def users_of_the_buffer(job: Job) -> set[int]:
+    """Groups of which the step reads gradients in the buffer of own gradients: Adam's, unless they lie in fp32.
+
+    Where gradients accumulate apart (stage 1), Muon's stay as well until the step has read the updates.
+    """
+    groups = {piece.group for piece in own_pieces(job).values()} - fp32_groups(job)
+    return groups if job.strategy.stage == 1 and job.strategy.keeps_fp32_partition else groups - set(own_matrices(job))
+
+
+def orthogonalize(job: Job, alive: Alive, members: Iterable[int]) -> None:
+    """One matrix after the other; the updates stay."""
+    dtype = gradient_dtype(job)
+    for index in members:
+        tensor = job.model.tensors[index]
+        alive.briefly(working(job, index, dtype))
+        alive.make(muon.updates, dtype, tensor.elements)
+
+
+def working(job: Job, index: int, dtype: str) -> Copy:
+    """What `muon_update` makes for a while, the update that it gives back included."""
+    size = workspace(job.model.tensors[index].shape, dtype, job.strategy.ns_method)
+    return muon.orthogonalizing, "uint8", size
+
+
+def update_whole(job: Job, alive: Alive, *, makes_states: bool) -> None:
+    """Stage 0: one matrix after the other, the update of the one before still there; then Adam's half goes."""
+    before: list[Copy] = []
+    for layout in flat_groups(job):
+        for index in layout.order if layout.muon else ():
+            if makes_states:
+                alive.make(moments.first_states, "float32", tensor_sizes(job)[index])
+            alive.briefly(*before, working(job, index, "float32"))
+            before = [_update(job, index)]
+
+
+def last_update(job: Job) -> list[Copy]:
+    """The one that is there until the step ends."""
+    last = [layout.order[-1] for layout in flat_groups(job) if layout.muon]
+    return [_update(job, last[-1])] if last else []
+
+
+def _update(job: Job, index: int) -> Copy:
+    return muon.updates, "float32", tensor_sizes(job)[index]
