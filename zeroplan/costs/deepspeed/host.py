@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed import cpu
+from zeroplan.costs.deepspeed import cpu, overlapping, zenflow
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import (
     below_ratio,
@@ -100,14 +100,18 @@ def stages_1_2(job: Job) -> Iterator[Block]:
     pin = TORCH if offload.pin_memory else PAGEABLE
     shares = [layout.partition for layout in flat_groups(job)]
     dtype, master, states = strategy.dtype, strategy.master, host_state_dtype(job)
-    yield Block("master weights", master, _bytes(shares, master), pin)
-    yield Block("gradients for the optimizer", master, _bytes(shares, master), pin)
+    if strategy.overlaps_update:
+        yield from overlapping.shared(job)
+    else:
+        yield Block("master weights", master, _bytes(shares, master), pin)
+        yield Block("gradients for the optimizer", master, _bytes(shares, master), pin)
+        yield Block("optimizer states", states, tuple(state_bytes(job, states) * share for share in shares))
     yield Block("parameter staging", dtype, _bytes(shares, dtype), pin)
     yield Block("gradient scratch", dtype, _bytes([job.model.largest.elements], dtype), pin)
     if accumulates(job) and master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
         own = [tensor_sizes(job)[index] for index in own_pieces(job)]
         yield Block("accumulated gradients", dtype, _bytes(own, dtype), pin)
-    yield Block("optimizer states", states, tuple(state_bytes(job, states) * share for share in shares))
+    yield Block("chosen moments", dtype, _bytes(zenflow.on_host(job), dtype), pin)
     yield Block("norm", "float32", (4,))
 
 
@@ -127,9 +131,9 @@ def _step_counters(job: Job, count: int) -> Iterator[Block]:
 
 
 def accumulates(job: Job) -> bool:
-    """Stage 2 adds gradients up on the host."""
+    """Where every micro-step reduces, gradients are added up on the host."""
     strategy = job.strategy
-    return strategy.stage == 2 and strategy.grad_accum > 1 and not strategy.keeps_fp32_partition
+    return strategy.reduces_every_micro_step and strategy.micro_steps > 1 and not strategy.keeps_fp32_partition
 
 
 def stage_3(job: Job) -> Iterator[Block]:

@@ -100,7 +100,8 @@ def collectives(job: Job, tensors: tuple[int, ...]) -> Iterator[Collective]:
     reduced to it; either way a run closes once it exceeds the bucket size.
     """
     strategy, sizes = job.strategy, tensor_sizes(job)
-    rank = rank_of(job) if strategy.keeps_fp32_partition else None
+    apart = strategy.keeps_fp32_partition and not strategy.selective  # which joins them all the same
+    rank = rank_of(job) if apart else None
     if not strategy.contiguous or not strategy.scatters:
         own = own_pieces(job) if strategy.keeps_fp32_partition else {}
         kept = max((own[index].elements for index in tensors if index in own), default=0)
