@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.jobs import job
+from zeroplan.costs.deepspeed.selecting import Selecting
 from zeroplan.costs.deepspeed.zenflow import Chosen, chosen, elements
-from zeroplan.costs.ledger import ledger
+from zeroplan.costs.ledger import gpu_at_least, ledger
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
 from zeroplan.specs.strategy import Offload
@@ -83,3 +84,30 @@ def test_a_process_of_its_own_holds_gradients_and_states_twice():
         line.symbols["size"] for line in ledger(one).host.resident if line.dtype == "float32" and line.name != "norm"
     ]
     assert sum(fp32) == 32 * 124_439_808 // 2
+
+
+FLOWS = [
+    ZenFlow(1), ZenFlow(3, topk_ratio=0.4, select_interval=3), ZenFlow(2, select_interval=8, offload=True),
+    ZenFlow(2, overlap_step=True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("flow", FLOWS, ids=str)
+@pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.parametrize("ranks", [1, 3, 8])
+def test_a_replay_gives_back_what_it_made(flow, stage, ranks):
+    """Nothing alive is left below zero, the bound is below the peak, and what is remembered is what is counted."""
+    one = job(
+        "gpt2", gpus=ranks, stage=stage, offload_optimizer=CPU, overlap_comm=True, parameter_groups=2, zenflow=flow
+    )
+    counted = ledger(one)
+    assert all(line.bytes >= 0 for line, _phases in counted.gpu.lines())
+    assert gpu_at_least(one) <= total(counted.gpu.peak.lines)
+    assert chosen(one) == chosen.__wrapped__(one)
+    apart = "fp32" if stage == 2 and not flow.overlap_step else None
+    replay = Selecting(one.at(grad_accum_dtype=apart), flow)
+    for _step in range(2):
+        replay.step(choosing=True)
+        replay.update()
+    assert replay.alive.bytes == 0
+    assert not +replay.alive.elements

@@ -41,6 +41,9 @@ def test_what_it_does_to_the_model_is_said():
     assert ["rows and columns" in note for note in read(update_interval=2).notes] == [True]
     assert ["nan" in note for note in read().notes] == [False, True]
     assert read(3, update_interval=2).notes == ()
+    zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}, "zenflow": {"update_interval": 2}}
+    apart = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}, "zero_optimization": zero}
+    assert ["zeros" in note for note in read_config(apart, "ds_config.json").notes] == [False, True]
 
 
 def test_stage_3_is_not_counted():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.refusals import Refusal, bf16_masters, fp16_masters
 from zeroplan.deepspeed.values import AUTO
-from zeroplan.deepspeed.zenflow import SECTION, switched_on
+from zeroplan.deepspeed.zenflow import SECTION, accumulates_apart, switched_on
 
 TORCH_ADAMW = ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "foreach", "capturable", "differentiable",
                "fused")  # fmt: skip
@@ -48,19 +48,14 @@ def has_other_parameters(c: Facts) -> bool:
     return on(c) and any(name not in TORCH_ADAMW for name in c.section("optimizer.params"))
 
 
-def accumulates_apart(c: Facts) -> bool:
-    accumulates = c.stated_dtype("data_types.grad_accum_dtype")
-    return on(c) and None not in (accumulates, c.dtype) and accumulates != c.dtype
-
-
 def accumulates_apart_at_stage_1(c: Facts) -> bool:
     """Gradients then lie in grad_accum, and ZenFlow looks for them in grad."""
-    return c.stage == 1 and accumulates_apart(c)
+    return on(c) and c.stage == 1 and accumulates_apart(c)
 
 
 def accumulates_apart_in_another_process(c: Facts) -> bool:
     """The gradients that the host reads are not where stage 2 puts them."""
-    return accumulates_apart(c) and bool(c(f"{SECTION}.overlap_step"))
+    return on(c) and accumulates_apart(c) and bool(c(f"{SECTION}.overlap_step"))
 
 
 REFUSALS: tuple[Refusal, ...] = (

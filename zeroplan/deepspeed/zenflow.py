@@ -40,6 +40,12 @@ def zenflow(facts: Facts) -> dict[str, ZenFlow]:
     return {"zenflow": found}
 
 
+def accumulates_apart(facts: Facts) -> bool:
+    """Gradients are added up in another dtype than the model's."""
+    accumulates = facts.stated_dtype("data_types.grad_accum_dtype")
+    return None not in (accumulates, facts.dtype) and accumulates != facts.dtype
+
+
 def notes(facts: Facts) -> list[str]:
     """What a run with it does to the model, whatever its size."""
     if not switched_on(facts) or facts.stage not in (1, 2):
@@ -52,6 +58,11 @@ def notes(facts: Facts) -> list[str]:
         found.append(
             'zenflow: "update_interval": "auto" divides the loss by 0 and makes it nan (runtime/engine.py:3413), '
             "write a number"
+        )
+    if accumulates_apart(facts):
+        found.append(
+            "zenflow: with a data_types.grad_accum_dtype that is not the model's the host's gradients are zeros "
+            "(runtime/zero/stage_1_and_2.py:_build_compact_grad_partition_buffer), leave it out"
         )
     return found
 

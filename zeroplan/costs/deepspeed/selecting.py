@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Copy
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
-from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.layout import rank_of
 from zeroplan.costs.deepspeed.reducing import Reducing
 from zeroplan.costs.deepspeed.working import Working
-from zeroplan.costs.deepspeed.zenflow import Chosen, chosen, held, rows, transposes
+from zeroplan.costs.deepspeed.zenflow import Chosen, chosen, held, indices, rows, transposes
 from zeroplan.formulas import moments, zenflow
 from zeroplan.ledger import total
 from zeroplan.specs.job import Job
@@ -44,6 +44,7 @@ class Selecting(Reducing):
         """The optimizer's step, after the host's part of it, which lets fp32 gradients go."""
         for number in self.partitions:
             self.alive.free(moments.gradient_partition, self.strategy.accumulation, self.groups[number].partition)
+        self.partitions = set()
         for number in range(len(self.groups)):
             waiting = [index for index in self.groups[number].order if index in self.waits]
             if self.flow.offload:
@@ -58,7 +59,7 @@ class Selecting(Reducing):
 
     def _copied_to_bucket(self, index: int) -> None:
         if transposes(self.job, index):
-            self.alive.briefly((zenflow.transposed_matrices, self.strategy.dtype, tensor_sizes(self.job)[index]))
+            self.alive.briefly((zenflow.transposed_matrices, self.strategy.dtype, self.sizes[index]))
 
     _cloned_for_the_host = _copied_to_bucket
 
@@ -94,9 +95,7 @@ class Selecting(Reducing):
                 sorting: Copy = (zenflow.chosen_columns, "int64", largest)
                 alive.briefly((zenflow.chosen_columns, "int32", 2 * largest), sorting)
                 if self.first:
-                    again = sum(piece.picked for piece in pieces) if len(pieces) > 1 else 0
-                    kept = sum(piece.picked for piece in pieces) + again
-                    alive.make(zenflow.chosen_columns, "int32", kept)
+                    alive.make(zenflow.chosen_columns, "int32", indices(pieces))
 
     def _own(self, index: int) -> list[Chosen]:
         return [piece for piece in self.chosen[index] if piece.owner == self.rank]
