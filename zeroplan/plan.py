@@ -115,9 +115,9 @@ def _neighbours(larger: Candidate | None, others: list[Candidate]) -> list[Candi
 def _reason(candidate: Candidate, chosen: Candidate) -> str:
     if candidate.fit.fits is False:
         return candidate.fit.shortage
-    per_sequence = candidate.time.total / (candidate.strategy.micro_batch * candidate.strategy.grad_accum)
-    reference = chosen.time.total / (chosen.strategy.micro_batch * chosen.strategy.grad_accum)
-    lost = (per_sequence - reference) * chosen.strategy.micro_batch * chosen.strategy.grad_accum
+    per_sequence = candidate.time.total / (candidate.strategy.micro_batch * candidate.strategy.micro_steps)
+    reference = chosen.time.total / (chosen.strategy.micro_batch * chosen.strategy.micro_steps)
+    lost = (per_sequence - reference) * chosen.strategy.micro_batch * chosen.strategy.micro_steps
     share = lost / chosen.time.total
     if abs(share) < EQUAL:
         return f"{seconds(abs(lost))} a step apart, needs {gib(candidate.fit.gpu.needed)}: the simpler plan is taken"

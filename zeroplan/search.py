@@ -37,7 +37,7 @@ class Candidate(NamedTuple):
     @property
     def throughput(self) -> float:
         """Sequences per second over all GPUs."""
-        return self.strategy.micro_batch * self.strategy.grad_accum * self.job.ranks / self.time.total
+        return self.strategy.micro_batch * self.strategy.micro_steps * self.job.ranks / self.time.total
 
 
 def evaluate(job: Job, reserve: float) -> Candidate:

@@ -49,6 +49,8 @@ SYMBOLS: dict[str, Symbol] = {
     "buffer_size": Symbol("σ", "elements", "elements of one swap buffer (buffer_size)"),
     "moved": Symbol("X", "elements", "elements that the replay of DeepSpeed's events gathers, reduces or copies"),
     "alive": Symbol("Y", "elements", "elements that the replay finds alive at that moment"),
+    "chosen": Symbol("χ", "elements", "of the columns that ZenFlow updates at once, and of all vectors"),
+    "indices": Symbol("ι", "columns", "columns that ZenFlow has chosen, as often as they are kept"),
     "tensors": Symbol("t", "tensors", "how many of them"),
     "size": Symbol("S", "bytes", "bytes of the line itself"),
 }

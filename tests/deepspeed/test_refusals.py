@@ -16,6 +16,7 @@ from zeroplan.deepspeed.names import canonical
 from zeroplan.deepspeed.read import autos, read_config
 from zeroplan.deepspeed.refusals import REFUSALS
 from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
+from zeroplan.deepspeed.refusals_zenflow import REFUSALS as ZENFLOW_REFUSALS
 from zeroplan.errors import ZeroplanError
 
 PARSER, ENGINE = "parser", "engine"
@@ -32,6 +33,11 @@ def optimizer(kind, **params):
 
 def schedule(kind, **params):
     return {"scheduler": {"type": kind, "params": params}}
+
+
+def flow(stage=2, keys=None, **zenflow):
+    """ZenFlow with an offloaded optimizer; `keys` stand beside it."""
+    return zero(stage, offload_optimizer=CPU, zenflow={"update_interval": 2, **zenflow}, **(keys or {}))
 
 
 def clipping(size, document):
@@ -205,6 +211,34 @@ ROWS = [
     (PARSER, {"fp16": None}, "fp16", {"bf16": None}),
     (PARSER, {"bfloat16": None}, "bf16", {"bf16": {"enabled": True}, "bfloat16": None}),
     (PARSER, zero(1, round_robin_gradients="never"), "round_robin", zero(1, round_robin_gradients="off")),
+    # zenflow
+    (ENGINE, flow(select_interval=4), "select_strategy is auto", flow(select_strategy="step", select_interval=4)),
+    (ENGINE, flow(select_strategy="step"), "select_interval is auto", flow(select_strategy="auto", select_interval="auto")),
+    (ENGINE, flow(select_strategy="epoch"), "select_interval is auto", flow(select_strategy="epoch", select_interval=1)),
+    (
+        ENGINE,
+        flow(select_strategy="step", select_interval=1),
+        "under update_interval",
+        flow(select_strategy="step", select_interval=2),
+    ),
+    (ENGINE, flow(offload=True), "without overlap_comm", flow(offload=True, keys={"overlap_comm": True})),
+    (ENGINE, flow(keys={"reduce_scatter": False}), "reduce_scatter", flow(keys={"reduce_scatter": True})),
+    (ENGINE, flow() | optimizer("Adagrad"), "other than Adam", flow() | optimizer("Adam")),
+    (ENGINE, flow() | optimizer("Adam", bias_correction=True), "optimizer.params", flow() | optimizer("Adam", lr=1e-5)),
+    (
+        ENGINE,
+        flow() | optimizer("AdamW", torch_adam=True),
+        "optimizer.params",
+        zero(2, offload_optimizer=CPU) | optimizer("AdamW", torch_adam=True),
+    ),
+    (
+        ENGINE,
+        {"bf16": MASTERS} | flow(),
+        "master weights",
+        {"bf16": MASTERS} | zero(2, offload_optimizer=CPU),
+    ),
+    (ENGINE, BF16_FP32 | flow(1), "at stage 1", BF16_FP32 | flow(2)),
+    (ENGINE, BF16_FP32 | flow(overlap_step=True), "overlap_step", BF16_FP32 | flow(overlap_step=False)),
     # names
     (
         PARSER,
@@ -293,7 +327,7 @@ def test_its_neighbour_is_taken(_by, _refused, _word, taken):
     assert taken == before
 
 
-@pytest.mark.parametrize("row", [*REFUSALS, *OPTIMIZER_REFUSALS], ids=lambda row: row.found[:60])
+@pytest.mark.parametrize("row", [*REFUSALS, *OPTIMIZER_REFUSALS, *ZENFLOW_REFUSALS], ids=lambda row: row.found[:60])
 def test_each_condition_is_met_by_a_row(row):
     from zeroplan.deepspeed.facts import Facts
 

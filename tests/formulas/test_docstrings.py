@@ -16,7 +16,9 @@ from zeroplan.ledger import provenance
 from zeroplan.sources import KINDS, SOURCES
 from zeroplan.symbols import SYMBOLS
 
-ROOMS = ("states", "buffers", "moments", "gathered", "hosted", "activations", "volume", "compute", "outside", "muon")
+ROOMS = (
+    "states", "buffers", "moments", "gathered", "hosted", "activations", "volume", "compute", "outside", "muon", "zenflow",
+)  # fmt: skip
 NOT_FORMULAS = {"ceil_div", "power_of_two"}
 FORMULAS = [
     function

@@ -1,9 +1,10 @@
 """Measurements of `zeroplan verify --save` or `zeroplan.verify.measure` joined into deepspeed_0.19.8.json.
 
-python tests/references/make_deepspeed_reference.py MEASURED.json ...          the file made anew of these alone
-python tests/references/make_deepspeed_reference.py --add MEASURED.json ...    these beside what the file has
+python tests/references/make_deepspeed_reference.py [--into NAME] MEASURED.json ...          the file made anew
+python tests/references/make_deepspeed_reference.py [--into NAME] --add MEASURED.json ...    beside what it has
 
-With --add a case that the file has already is replaced where it stands, and no other line changes.
+With --add a case that the file has already is replaced where it stands, and no other line changes. NAME is another
+file beside this script, zenflow_0.19.8.json for one.
 """
 
 import json
@@ -12,6 +13,12 @@ from pathlib import Path
 
 TARGET = Path(__file__).with_name("deepspeed_0.19.8.json")
 LEFT_OUT = ("steps", "activations", "seed", "mode")
+STEPS = 3
+
+
+def last(run):
+    """The optimizer step that is looked at."""
+    return run["case"].get("steps", STEPS)
 
 
 def held(run):
@@ -26,7 +33,7 @@ def held(run):
 def traffic(run):
     found = {}
     for entry in run["traffic"]:
-        if entry["step"] == 3 and entry["collective"] != "barrier":
+        if entry["step"] == last(run) and entry["collective"] != "barrier":
             group = "" if entry["ranks"] == run["case"]["world"] else f" of {entry['ranks']}"
             sums = found.setdefault(f"{entry['collective']} {entry['dtype']}{group}", [0, 0])
             sums[0] += entry["calls"]
@@ -36,10 +43,10 @@ def traffic(run):
 
 def peaks(run):
     """Most bytes of each phase, less activations and with them; the step is that of the last micro-step."""
-    last = max(phase["micro"] for phase in run["phases"])
+    boundary = max(phase["micro"] for phase in run["phases"])
     found = {}
     for phase in run["phases"]:
-        if phase["step"] in (0, 3) and (phase["phase"] != "step" or phase["micro"] == last):
+        if phase["step"] in (0, last(run)) and (phase["phase"] != "step" or phase["micro"] == boundary):
             most = found.setdefault(phase["phase"], [0, 0])
             most[0] = max(most[0], phase["peak"]["gpu_less_activations"])
             most[1] = max(most[1], phase["peak"]["gpu"])
@@ -60,18 +67,19 @@ WAYS = {"to_gpu": "host to gpu", "to_host": "gpu to host", "read": "nvme to host
 
 
 def copies(run):
-    """Bytes of the third optimizer step between the tiers."""
+    """Bytes of the last optimizer step between the tiers."""
     found = {}
     for entry in [*run["pcie_traffic"], *run["disk_traffic"]]:
-        if entry["step"] == 3:
+        if entry["step"] == last(run):
             found[WAYS[entry["way"]]] = found.get(WAYS[entry["way"]], 0) + entry["bytes"]
     return found
 
 
 def compact(run):
     files = {"optimizer" if entry["folder"] == "optimizer" else "parameters": entry["bytes"] for entry in run["files"]}
+    case = {name: value for name, value in run["case"].items() if name not in LEFT_OUT}
     return {
-        "case": {name: value for name, value in run["case"].items() if name not in LEFT_OUT},
+        "case": {**case, **({"steps": last(run)} if last(run) != STEPS else {})},
         "held": held(run), "traffic": traffic(run), "peaks": peaks(run), "any_step": any_step(run), "activations": run.get("activations"),
         **({"files": files} if files else {}), **({"copies": copies(run)} if "pcie_traffic" in run else {}),
     }  # fmt: skip
@@ -79,8 +87,8 @@ def compact(run):
 
 HEAD = {
     "held": "bytes between steps by tier and dtype, inputs aside",
-    "traffic": "calls and bytes of the third optimizer step by collective and dtype",
-    "copies": "bytes of the third optimizer step between GPU, host and NVMe",
+    "traffic": "calls and bytes of the last optimizer step, the third unless steps says more, by collective and dtype",
+    "copies": "bytes of the same step between GPU, host and NVMe",
     "peaks": "most bytes on the GPU by phase: less activations, and with them",
     "any_step": "most bytes of forward and backward less activations, the first steps included",
 }
@@ -95,12 +103,12 @@ def case_of(entry):
     return line({name: value for name, value in entry["case"].items() if name not in LEFT_OUT})
 
 
-def recorded():
+def recorded(target):
     """The file's head, and its lines: measured and refused."""
-    known = json.loads(TARGET.read_text())
+    known = json.loads(target.read_text())
     lines = {name: [] for name in ("measured", "refused")}
     found = None
-    for text in TARGET.read_text().splitlines():
+    for text in target.read_text().splitlines():
         if text.endswith("[") and text.split('"')[1] in lines:
             found = lines[text.split('"')[1]]
         elif found is not None and text.startswith("{"):
@@ -115,7 +123,12 @@ def joined(texts, entries):
     return [*(by_case | {case_of(entry): line(entry) for entry in entries}).values()]
 
 
-def main(paths, add):
+def main(paths):
+    add = "--add" in paths
+    paths = [path for path in paths if path != "--add"]
+    target = TARGET
+    if paths[0] == "--into":
+        target, paths = TARGET.with_name(paths[1]), paths[2:]
     runs = [json.loads(Path(path).read_text()) for path in paths]
     stopped = [
         {"case": run["case"], "refused": run["refused"].splitlines()[-1][:300]} for run in runs if "refused" in run
@@ -124,16 +137,16 @@ def main(paths, add):
     versions, date = runs[0]["versions"], max(run["date"] for run in runs)
     lines = {"measured": [], "refused": []}
     if add:
-        known, lines = recorded()
+        known, lines = recorded(target)
         versions, date = known["versions"], max(date, known["date"])
     assert all(run["versions"] == versions for run in runs)
     head = {"versions": versions, "date": date, **HEAD}
     cases, stopped = joined(lines["measured"], map(compact, ran)), joined(lines["refused"], stopped)
     parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
     parts += ['"measured": [\n' + ",\n".join(cases) + "\n]", '"refused": [\n' + ",\n".join(stopped) + "\n]"]
-    TARGET.write_text("{\n" + ",\n".join(parts) + "\n}\n")
-    print(len(cases), len(stopped), TARGET.stat().st_size)
+    target.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+    print(len(cases), len(stopped), target.stat().st_size)
 
 
 if __name__ == "__main__":
-    main([path for path in sys.argv[1:] if path != "--add"], "--add" in sys.argv)
+    main(sys.argv[1:])

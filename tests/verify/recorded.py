@@ -1,4 +1,4 @@
-"""Recorded runs of DeepSpeed 0.19.8 (tests/references/deepspeed_0.19.8.json) as jobs of ours."""
+"""Recorded runs of DeepSpeed 0.19.8 (tests/references/deepspeed_0.19.8.json and zenflow_0.19.8.json) as jobs of ours."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy, Workload
 
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
-RECORDED = json.loads((REFERENCES / "deepspeed_0.19.8.json").read_text())
-RUNS: list[dict[str, Any]] = RECORDED["measured"]
-REFUSED: list[dict[str, Any]] = RECORDED["refused"]
+RECORDED = [json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in ("deepspeed", "zenflow")]
+RUNS: list[dict[str, Any]] = [run for recorded in RECORDED for run in recorded["measured"]]
+REFUSED: list[dict[str, Any]] = [run for recorded in RECORDED for run in recorded["refused"]]
 
 
 def job_of(case: dict[str, Any]) -> Job:
@@ -40,5 +40,5 @@ def label(run: dict[str, Any]) -> str:
     """What a case is about, for a test's name."""
     case = run["case"]
     zero = case["ds_config"].get("zero_optimization", {})
-    offload = "+offload" if zero.get("offload_optimizer") else ""
+    offload = "+zenflow" if zero.get("zenflow") else "+offload" if zero.get("offload_optimizer") else ""
     return f"{case['model']['model_type']}-stage{zero.get('stage', 0)}-x{case['world']}{offload}"

@@ -46,7 +46,7 @@ def test_traffic_of_a_step(run):
     job = job_of(run["case"])
     sent: dict[str, list[int]] = {}
     for transfer in ledger(job).traffic:
-        times = job.strategy.grad_accum if transfer.when == "micro_step" else 1
+        times = job.strategy.micro_steps if transfer.when == "micro_step" else 1
         group = "" if transfer.ranks == job.ranks else f" of {transfer.ranks}"
         entry = sent.setdefault(f"{transfer.collective} {transfer.dtype}{group}", [0, 0])
         entry[0] += times * transfer.calls

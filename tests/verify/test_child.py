@@ -135,6 +135,20 @@ def test_offload_puts_master_and_moments_on_the_host():
     }
 
 
+def test_zenflow_holds_a_tenth_of_the_columns_on_the_gpu():
+    """int(4.8) of 48 columns, int(9.7) of 97, vectors whole; both moments in bf16, and an int32 for each column."""
+    zero = {"stage": 2, "offload_optimizer": {"device": "cpu"}, "zenflow": {"update_interval": 2}}
+    found = run(case(1, zero))
+    rows = [211, *[48, 24, 24, 48, 97, 97] * 2, 211]
+    chosen = 4 * sum(rows) + 2 * 9 * 48 + 5 * 48
+    lines = held(found)
+    assert lines["optimizer state exp_avg"] == lines["optimizer state exp_avg_sq"] == 2 * chosen
+    assert lines["optimizer state step"] == 4 * len(TENSORS)
+    assert lines["chosen columns"] == 4 * (4 * len(rows) + 2 * 9)
+    # a broadcast for each tensor in each micro-step, and stage 2's reduction
+    assert [moved(found, "broadcast", micro=micro) for micro in (1, 2)] == [(len(TENSORS), 2 * chosen)] * 2
+
+
 def test_real_tensors_and_sizes_alone_agree():
     given = case(3, {"stage": 3, "reduce_bucket_size": 20_000, "stage3_prefetch_bucket_size": 3_000})
     given |= {"rank": 2}

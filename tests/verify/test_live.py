@@ -32,7 +32,7 @@ FIRST = int(os.environ.get("ZEROPLAN_SEED", "10000"))
 
 def differing(case):
     """What the run shows differently; cases that DeepSpeed refuses are none of ours."""
-    measured = measure({**case, "steps": 3, "mode": "meta", "activations": False}, timeout=300)
+    measured = measure({"steps": 3, **case, "mode": "meta", "activations": False}, timeout=300)
     assert "failed" not in measured, measured["failed"]
     if "refused" in measured:
         pytest.skip("refused")

@@ -47,7 +47,7 @@ class StepTime(NamedTuple):
 
 
 def step_time(job: Job, ledger: Ledger) -> StepTime:
-    """One optimizer step: `grad_accum` micro-steps, then the update."""
+    """One optimizer step: its micro-steps, then the update."""
     strategy, work = job.strategy, _compute(job)
     each = _seconds(job.cluster, [t for t in ledger.traffic if t.when == "micro_step"])
     reduced = _seconds(job.cluster, [t for t in ledger.traffic if t.when == "step" and "reduce" in t.collective])
@@ -56,8 +56,8 @@ def step_time(job: Job, ledger: Ledger) -> StepTime:
     micro = _exposed(work, each, strategy.stage) if hidden else each
     last = _exposed(work, each + reduced, strategy.stage) if hidden else each + reduced
     offload, optimizer = _update(job)
-    exposed = (strategy.grad_accum - 1) * micro + last + gathered
-    return StepTime(strategy.grad_accum * work, exposed, offload, optimizer)
+    exposed = (strategy.micro_steps - 1) * micro + last + gathered
+    return StepTime(strategy.micro_steps * work, exposed, offload, optimizer)
 
 
 def _exposed(work: float, traffic: float, stage: int) -> float:
@@ -124,14 +124,14 @@ def _update(job: Job) -> tuple[float, float]:
     to_host = gpu.host_link.value * LINK_SHARE if gpu and gpu.host_link else USUAL_HOST_LINK
     offload = 0.0
     if strategy.offload_param:
-        gathers = 2 * strategy.grad_accum * share * w
+        gathers = 2 * strategy.micro_steps * share * w
         offload += gathers / to_host
         if strategy.offload_param.device == "nvme":
             offload += gathers * per_node / NVME_BANDWIDTH
     if not strategy.offload_optimizer:
         bandwidth = gpu.memory_bandwidth.value if gpu and gpu.memory_bandwidth else USUAL_MEMORY_BANDWIDTH
         return offload, GPU_ADAM_BYTES * share / (LINK_SHARE * bandwidth)
-    gradients = strategy.grad_accum if strategy.stage == 2 else 1
+    gradients = strategy.micro_steps if strategy.reduces_every_micro_step else 1
     offload += (gradients + 1) * share * w / to_host + share * per_node / HOST_ADAM
     if strategy.offload_optimizer.device == "nvme":
         offload += 28 * share * per_node / NVME_BANDWIDTH

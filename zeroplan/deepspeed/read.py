@@ -16,8 +16,11 @@ from zeroplan.deepspeed.names import canonical, refuse_removed
 from zeroplan.deepspeed.refusals import REFUSALS, refuse
 from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
 from zeroplan.deepspeed.refusals_optimizer import check_params
+from zeroplan.deepspeed.refusals_zenflow import REFUSALS as ZENFLOW_REFUSALS
 from zeroplan.deepspeed.uncounted import uncounted
 from zeroplan.deepspeed.values import ANY_CASE, AUTO, DTYPES, checked
+from zeroplan.deepspeed.zenflow import notes as zenflow_notes
+from zeroplan.deepspeed.zenflow import zenflow
 from zeroplan.errors import ContradictionError, SpecError, UnknownNameError, shown
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 from zeroplan.specs.optimizer import OPTIMIZERS
@@ -84,6 +87,7 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields: dict[str, Any] = {"stage": checked(zero, "zero_optimization", "stage", place, 0)}
     facts = Facts(config, place)
     _refuse_what_deepspeed_refuses(facts)
+    notes += zenflow_notes(facts)
     if left_out := uncounted(facts):
         fields["uncounted"] = left_out
     fields |= _stated(zero, "zero_optimization", ZERO_FIELDS, place)
@@ -95,7 +99,7 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields |= _stated(config, "", TOP_FIELDS, place)
     fields |= _accumulation(config, place)
     fields |= _aio(config, place)
-    fields |= _autocast(facts)
+    fields |= _autocast(facts) | zenflow(facts)
     fields |= _stated(config.get("bf16") or {}, "bf16", {"check_grad_overflow": "check_grad_overflow"}, place)
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
@@ -106,6 +110,7 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
 def _refuse_what_deepspeed_refuses(facts: Facts) -> None:
     refuse(facts, REFUSALS)
     refuse(facts, OPTIMIZER_REFUSALS)
+    refuse(facts, ZENFLOW_REFUSALS)
     check_params(facts)
 
 

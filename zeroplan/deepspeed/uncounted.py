@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zeroplan.deepspeed import zenflow
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.values import AUTO
 
@@ -20,8 +21,8 @@ def uncounted(facts: Facts) -> tuple[str, ...]:
     """Dotted keys of a config whose effect on memory or traffic is not in the ledger."""
     found = [path for path in SWITCHES if facts.stated(path) is True]
     found += [path for path in DEGREES if _number(facts.stated(path)) > 1]
-    if facts.stated(f"{ZERO}.zenflow") is not None:
-        found.append(f"{ZERO}.zenflow")
+    if zenflow.switched_on(facts) and not zenflow.is_counted(facts):
+        found.append(zenflow.SECTION)
     autocast = facts.section("torch_autocast")
     if autocast.get("enabled") is True:
         safe = autocast.get("lower_precision_safe_modules")

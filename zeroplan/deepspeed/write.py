@@ -7,6 +7,7 @@ from typing import Any
 
 from zeroplan.deepspeed.names import canonical
 from zeroplan.deepspeed.read import AUTO, autos, trainer_fills
+from zeroplan.deepspeed.zenflow import section as zenflow_section
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMIZERS
@@ -181,6 +182,8 @@ def _zero(job: Job, *, for_trainer: bool) -> dict[str, Any]:
     for name in ("offload_optimizer", "offload_param"):
         if section := getattr(strategy, name):
             zero[name] = _offload(section, name)
+    if strategy.selective:
+        zero["zenflow"] = zenflow_section(strategy.selective)
     return zero
 
 

@@ -118,7 +118,7 @@ def _costs(job: Job, known: Key, rows: list[Row]) -> list[RenderableType]:
 
 def _quantities(job: Job, found: Ledger) -> dict[str, str]:
     """All that a key may change, of one GPU or rank, or of a node."""
-    times = [(t, t.times(job.strategy.grad_accum)) for t in found.traffic]
+    times = [(t, t.times(job.strategy.micro_steps)) for t in found.traffic]
     phases = {f"GPU, {phase}": gib(less_activations(found.gpu, phase)) for phase in ("forward", "backward", "step")}
     return {
         "GPU, held": gib(total(found.gpu.resident)), **phases,

@@ -59,7 +59,8 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
 def _strategy(strategy: Strategy) -> dict[str, Any]:
     offloads = {name: getattr(strategy, name) for name in ("offload_optimizer", "offload_param")}
     found = strategy._asdict() | {name: part._asdict() if part else None for name, part in offloads.items()}
-    return found | {"leaves": strategy.leaves._asdict()}
+    flow = strategy.zenflow._asdict() if strategy.zenflow else None
+    return found | {"leaves": strategy.leaves._asdict(), "zenflow": flow}
 
 
 def model_object(model: Model) -> dict[str, Any]:

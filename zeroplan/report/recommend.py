@@ -75,11 +75,11 @@ def _plan_table(chosen: Candidate) -> Table:
     grid = table(["", ""])
     grid.columns[1].justify = "left"
     grid.columns[1].no_wrap = False
-    sequences = strategy.micro_batch * strategy.grad_accum * job.ranks
+    sequences = strategy.micro_batch * strategy.micro_steps * job.ranks
     where = chosen.ledger.gpu.peak.phase.replace("first_", "the first step's ")
     rows = [
         ("ZeRO stage", str(strategy.stage)),
-        ("batch", f"micro-batch {strategy.micro_batch} × accumulation {strategy.grad_accum} × {job.ranks} GPUs"
+        ("batch", f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {job.ranks} GPUs"
          f" = {sequences} sequences of {job.workload.seq} tokens a step"),
         ("checkpointing", strategy.checkpointing),
         ("offload", _offload(chosen)),
@@ -91,7 +91,7 @@ def _plan_table(chosen: Candidate) -> Table:
         tier: TierFit = getattr(chosen.fit, key)
         if tier.needed and (tier.capacity is not None or strategy.offload_optimizer):
             rows.append((PLACES[key], f"{gib(tier.needed)}, {_room(tier)}"))
-    sent = sum(t.wire_bytes * t.times(strategy.grad_accum) for t in chosen.ledger.traffic)
+    sent = sum(t.wire_bytes * t.times(strategy.micro_steps) for t in chosen.ledger.traffic)
     rows.append(("sent per GPU", f"{gb(sent)} a step"))
     rows.append(("step", f"about {seconds(chosen.time.total)}: a rough clock for ranking, compared with no run yet"))
     for name, value in rows:

@@ -6,6 +6,7 @@ import sys
 from typing import NamedTuple
 
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
+from zeroplan.specs.zenflow import ZenFlow
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
 CHECKPOINTING = ("none", "selective", "full")
@@ -102,6 +103,7 @@ class Strategy(NamedTuple):
     """DS_PIN_MEMORY_BACKEND=native: DeepSpeed locks what it asks for, torch's allocator the next power of two."""
     uncounted: tuple[str, ...] = ()
     """Keys of the ds_config.json that do something which no formula here counts."""
+    zenflow: ZenFlow | None = None
     zero_init: bool | None = None
     """The model is built under deepspeed.zero.Init; None: at stage 3, as from_pretrained does under the Trainer."""
 
@@ -116,7 +118,29 @@ class Strategy(NamedTuple):
             found.append("Muon's compiled update, which is counted as it runs uncompiled")
             if self.offload_optimizer and self.offload_optimizer.device == "nvme":
                 found.append("what Muon reads from NVMe in the step, and writes back")
+        if self.zenflow and not self.selective:
+            found.append("zero_optimization.zenflow")
         return (*self.uncounted, *found)
+
+    @property
+    def selective(self) -> ZenFlow | None:
+        """ZenFlow as stages 1 and 2 run it, which is what is counted."""
+        return self.zenflow if self.stage in (1, 2) and self.offload_optimizer else None
+
+    @property
+    def micro_steps(self) -> int:
+        """Of one optimizer step: ZenFlow's interval replaces the accumulation (runtime/zenflow/engine.py)."""
+        return self.selective.update_interval if self.selective else self.grad_accum
+
+    @property
+    def overlaps_update(self) -> bool:
+        """The host's update has a process of its own, which shares its tensors with this one."""
+        return self.selective is not None and self.selective.overlap_step
+
+    @property
+    def reduces_every_micro_step(self) -> bool:
+        """Stage 1 waits for the last micro-step, but for ZenFlow (runtime/engine.py:allreduce_gradients)."""
+        return self.stage == 2 or self.selective is not None
 
     @property
     def overlaps(self) -> bool:

@@ -58,7 +58,9 @@ class FinishedEvent:
 
 
 class Kernels:
-    """A compiled operator's module: `aio_handle` counts bytes, ZeRO++'s give sizes, any other does nothing."""
+    """A compiled operator's module: `aio_handle` counts bytes, ZeRO++'s give sizes, ZenFlow's keep what they are given,
+    any other does nothing.
+    """
 
     def __init__(self, accelerator: Any) -> None:
         self.accelerator = accelerator
@@ -81,6 +83,20 @@ class Kernels:
         self, codes: torch.Tensor, scales: torch.Tensor, _groups: int, left: int, _bits: int, _kind: Any, ranks: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         return codes.new_zeros(codes.numel() // ranks), scales.new_zeros(left)
+
+    def zenflow_adam_ctrl_size(self) -> int:
+        return 21_592  # sizeof(ZenControl), csrc/adam/cpu_adam_impl.cpp
+
+    def zenflow_adam_register_group(self, _handle: Any, *tensors: torch.Tensor) -> None:
+        self.registered.extend(tensors)
+
+    def zenflow_adam_wait(self, *_given: Any) -> bool:
+        return True
+
+    @property
+    def registered(self) -> list[torch.Tensor]:
+        """What ZenFlow's other process keeps."""
+        return self.accelerator.registered  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -134,6 +150,7 @@ class MetaAccelerator(CPU_Accelerator):  # type: ignore[misc, unused-ignore]
         super().__init__()
         self.stand_ins, self.storages, self.disk = stand_ins, storages, Disk()
         self.device_type = self._name = "meta"
+        self.registered: list[torch.Tensor] = []
 
     def is_synchronized_device(self) -> bool:
         return False

@@ -10,11 +10,10 @@ from zeroplan.deepspeed.write import ds_config
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.verify import zenflow
 
 RUNNABLE = ("adam", "adamw", "sgd", "sgd-momentum", "lion", "adagrad", "lamb", "muon")
 """Optimizers that the measurement can run without their compiled kernels."""
-STEPS = 3
-"""The third optimizer step equals all later ones."""
 
 
 def as_measured(job: Job, *, real: bool) -> Job:
@@ -47,15 +46,16 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
         raise ContradictionError("--cuda runs no offload to NVMe; leave it out to verify that by sizes alone")
     if strategy.checkpointing == "selective" or strategy.attention == "flash":
         raise ContradictionError("verify runs --checkpointing none or full, and --attention eager or sdpa")
+    config, steps = zenflow.looked_at(job, ds_config(job, "deepspeed", given))
     return {
         "model": job.model.config,
-        "ds_config": ds_config(job, "deepspeed", given),
+        "ds_config": config,
         "world": job.ranks,
         "rank": job.rank,
         "ranks_per_node": job.cluster.gpus_per_node,
         "seq": job.workload.seq,
         "micro_batch": strategy.micro_batch,
-        "steps": STEPS,
+        "steps": steps,
         "mode": mode,
         "activations": activations,
         "attention": strategy.attention,

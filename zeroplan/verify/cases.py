@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from zeroplan.verify import zenflow
+
 WORLDS = (1, 2, 3, 6, 8, 16, 64, 256)
 BUCKETS = (1, 1_000, 12_344, 100_000, 1_000_000, 500_000_000)
 """Elements; even, because odd all-gather buckets are refused at stages 1 and 2 (but 1, which only reduces)."""
@@ -122,6 +124,8 @@ FAMILIES: dict[str, Callable[[random.Random], Model]] = {
 }  # fmt: skip
 EAGER = ("gemma2", "deepseek_v3", "gptj", "bloom")
 """Without torch's own attention in transformers, or not with every shape drawn here."""
+FUSED_EXPERTS = ("mixtral", "qwen3_moe", "deepseek_v3")
+"""With tensors of three dimensions, which ZenFlow does not take."""
 LAYERS = {"gpt2": "n_layer", "gptj": "n_layer", "bloom": "n_layer"}
 """What the families that do not say num_hidden_layers call their layers."""
 
@@ -282,4 +286,6 @@ def draw(seed: int) -> dict[str, Any]:
         section["zero_hpz_partition_size"] = r.choice(
             [size for size in range(2, world + 1) if world % size == 0] or [2]
         )
+    if drawn["model_type"] not in FUSED_EXPERTS and world <= 8 and r.random() < 0.5:
+        zenflow.draw(r, config)
     return case

@@ -83,7 +83,7 @@ def _traffic(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Com
         return
     calls, size, made, sent = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     for transfer in ledger.traffic:
-        times = transfer.times(job.strategy.grad_accum)
+        times = transfer.times(job.strategy.micro_steps)
         name = _group(transfer.collective, transfer.dtype, transfer.ranks, job.ranks)
         calls[name] += times * transfer.calls
         size[name] += times * transfer.bytes
@@ -123,7 +123,7 @@ def _peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compa
             entry["peak"]["gpu_less_activations"]
             for entry in measured["phases"]
             if entry["phase"] == phase and entry["step"] in (0, last)
-            and (phase != "step" or entry["micro"] == job.strategy.grad_accum)
+            and (phase != "step" or entry["micro"] == job.strategy.micro_steps)
         ]  # fmt: skip
         predicted = less_activations(ledger.gpu, phase) + (8 * job.tokens if phase == "init" else 0)
         yield Compared("peaks less activations", phase, "bytes", predicted, max(found), PEAK)

@@ -47,6 +47,10 @@ NAMED = (
     ("gpu_sum", "norm scalars"),
 )
 """Attribute of DeepSpeed's optimizer -> kind, the first one that reaches a storage names it."""
+COLUMNS, HOST_MOMENTS = ("selected_indices", "partition_selected_indices"), ("exp_avg_cpu_data", "exp_avg_sq_cpu_data")
+"""What ZenFlow hangs on a parameter."""
+OVERLAPPING = ("overlap_grad", "stale_param")
+"""And on its master copy, for its other process."""
 DEPTH = 8
 """Attributes and containers deep that a tensor is looked for."""
 
@@ -86,6 +90,11 @@ def _of_parameters(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]
             yield "parameters" if parameter.requires_grad else "frozen parameters", parameter.data
         for _path, tensor in inside(getattr(parameter, "nvme_swapper", None), ""):
             yield "parameter swap buffers", tensor
+        for _path, tensor in inside([getattr(parameter, name, None) for name in COLUMNS], ""):
+            yield "chosen columns", tensor
+        for name in HOST_MOMENTS:
+            if hasattr(parameter, name):
+                yield "chosen moments", getattr(parameter, name)
         for name in ("grad", "grad_accum"):
             if isinstance(getattr(parameter, name, None), torch.Tensor):
                 yield "gradients", getattr(parameter, name)
@@ -97,7 +106,8 @@ def _of_optimizer(optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield kind, tensor
             if kind == "fp32 master" and tensor.grad is not None:
                 yield "fp32 gradients", tensor.grad
-    for basic in _basic(optimizer):
+    yield from _of_the_other_process(optimizer)
+    for basic in (*_basic(optimizer), *_chosen(optimizer)):
         for state in basic.state.values():
             for name, value in state.items():
                 if isinstance(value, torch.Tensor):
@@ -108,10 +118,25 @@ def _of_optimizer(optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
                 yield "overflow flag", flag
 
 
+def _of_the_other_process(optimizer: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """What ZenFlow's shares with this one, and its own."""
+    for master in getattr(optimizer, "single_partition_of_fp32_groups", ()):
+        for attribute in OVERLAPPING:
+            for _path, tensor in inside(getattr(master, attribute, None), ""):
+                yield attribute, tensor
+    for tensor in getattr(getattr(optimizer, "zf_op", None), "registered", ()):
+        yield "optimizer states of the other process", tensor
+
+
 def _basic(optimizer: Any) -> list[Any]:
     """The optimizer that DeepSpeed drives, and the one that takes the part of it that stays on the GPU."""
     found = (getattr(optimizer, "optimizer", optimizer), getattr(optimizer, "backup_optimizer", None))
     return [basic for basic in found if basic is not None]
+
+
+def _chosen(optimizer: Any) -> list[Any]:
+    """ZenFlow's, of the columns that it updates at once."""
+    return [optimizer.selective_optimizer] if hasattr(optimizer, "selective_optimizer") else []
 
 
 def _claims(engine: Any, model: torch.nn.Module, given: dict[str, torch.Tensor]) -> Iterator[tuple[str, torch.Tensor]]:

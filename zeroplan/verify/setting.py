@@ -48,8 +48,10 @@ class Setting:
 
         logging.getLogger("DeepSpeed").setLevel(logging.ERROR)
         if self.meta:
+            from zeroplan.verify import overlapped
             from zeroplan.verify.accelerator import MetaAccelerator, replace_builders
 
+            overlapped.install(self.stand_ins, self.storages)
             host = get_accelerator()
             device = MetaAccelerator(self.stand_ins, self.storages)  # type: ignore[arg-type]
             real_accelerator.ds_accelerator, self.disk = device, device.disk

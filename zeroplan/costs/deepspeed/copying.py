@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed import muon_offload
+from zeroplan.costs.deepspeed import muon_offload, zenflow
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.host import accumulated
@@ -64,7 +64,7 @@ def _stages_1_2(job: Job) -> Iterator[Copied]:
     if added := accumulated(job):
         whole = master == "float32"
         own = sum(tensor_sizes(job)[index] if whole else piece.elements for index, piece in added.items())
-        symbols = {"accum": strategy.grad_accum, "own": own, "g": w}
+        symbols = {"accum": strategy.micro_steps, "own": own, "g": w}
         yield _copied(GPU, HOST, "accumulated gradients", copied.accumulated_to_host, strategy.dtype, **symbols)
         yield _copied(HOST, GPU, "accumulated gradients", copied.accumulated_from_host, strategy.dtype, **symbols)
     yield _copied(GPU, HOST, "gradients for the optimizer", copied.gradients_for_the_optimizer, master,
@@ -72,6 +72,8 @@ def _stages_1_2(job: Job) -> Iterator[Copied]:
     yield from _of_muon(job, master)
     shares = sum(layout.partition for layout in flat_groups(job))
     yield _copied(HOST, GPU, "updated parameters", copied.updated_parameters, strategy.dtype, moved=shares, w=w)
+    for source, target, name, rule, dtype, symbols in zenflow.crossings(job):
+        yield _copied(source, target, name, rule, dtype, **symbols)
 
 
 def _stage_3(job: Job) -> Iterator[Copied]:

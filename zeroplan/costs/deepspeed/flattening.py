@@ -11,7 +11,8 @@ from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, runs_fused, state_bytes, temporaries
 from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
-from zeroplan.formulas import moments
+from zeroplan.costs.deepspeed.zenflow import transposes
+from zeroplan.formulas import moments, zenflow
 from zeroplan.ledger import Line
 from zeroplan.specs.job import Job
 
@@ -89,5 +90,7 @@ def _with_model(job: Job) -> Alive:
 def _flatten(job: Job, alive: Alive, order: tuple[int, ...], flat: int) -> None:
     """A group's tensors are copied into one, of which they become views."""
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
-    alive.make(moments.flat_parameters, dtype, flat)
+    transposed = sum(sizes[index] for index in order if transposes(job, index))
+    with alive.while_needed((zenflow.transposed_matrices, dtype, transposed)):
+        alive.make(moments.flat_parameters, dtype, flat)
     alive.free(moments.model_as_built, dtype, sum(sizes[index] for index in order))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed import cpu
+from zeroplan.costs.deepspeed import cpu, overlapping, zenflow
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import (
     Piece,
@@ -104,16 +104,20 @@ def stages_1_2(job: Job) -> Iterator[Block]:
     pin = TORCH if offload.pin_memory else PAGEABLE
     shares = [layout.partition for layout in flat_groups(job)]
     dtype, master, states = strategy.dtype, strategy.master, host_state_dtype(job)
-    yield Block("master weights", master, _bytes(shares, master), pin)
-    yield Block("gradients for the optimizer", master, _bytes(shares, master), pin)
+    if strategy.overlaps_update:
+        yield from overlapping.shared(job)
+    else:
+        yield Block("master weights", master, _bytes(shares, master), pin)
+        yield Block("gradients for the optimizer", master, _bytes(shares, master), pin)
+        yield Block("optimizer states", states, tuple(state_bytes(job, states) * part.partition for part in by_adam))
+        of_muon = [layout.partition for layout in flat_groups(job) if layout.muon]
+        yield Block("optimizer states", master, _bytes(of_muon, master))
     yield Block("parameter staging", dtype, _bytes(shares, dtype), pin)
     yield Block("gradient scratch", dtype, _bytes([job.model.largest.elements], dtype), pin)
     if master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
         own = [tensor_sizes(job)[index] for index in accumulated(job)]
         yield Block("accumulated gradients", dtype, _bytes(own, dtype), pin)
-    yield Block("optimizer states", states, tuple(state_bytes(job, states) * part.partition for part in by_adam))
-    of_muon = [layout.partition for layout in flat_groups(job) if layout.muon]
-    yield Block("optimizer states", master, _bytes(of_muon, master))
+    yield Block("chosen moments", dtype, _bytes(zenflow.on_host(job), dtype), pin)
     yield Block("norm", "float32", (4,))
 
 
@@ -133,9 +137,12 @@ def _step_counters(job: Job, count: int) -> Iterator[Block]:
 
 
 def accumulated(job: Job) -> dict[int, Piece]:
-    """Tensors of this rank whose gradients stage 2 adds up on the host: those not in an fp32 partition."""
+    """Tensors of this rank whose gradients are added up on the host, where every micro-step reduces.
+
+    Those in an fp32 partition are not among them.
+    """
     strategy, fp32 = job.strategy, fp32_groups(job)
-    if strategy.stage != 2 or strategy.grad_accum == 1:
+    if not strategy.reduces_every_micro_step or strategy.micro_steps == 1:
         return {}
     return {index: piece for index, piece in own_pieces(job).items() if piece.group not in fp32}
 

@@ -47,17 +47,19 @@ class Reducing:
         """Own tensors whose gradients are kept one by one, without contiguous_gradients."""
         self.waiting: list[int] = []
         """Gradients that the next reduction may free."""
+        self.is_boundary = False
 
     def micro_step(self, *, boundary: bool) -> None:
         """One backward, and what DeepSpeed does at its end; `boundary` closes the accumulation."""
-        strategy = self.strategy
+        strategy, self.is_boundary = self.strategy, boundary
+        reduces = boundary or strategy.reduces_every_micro_step
         kept_before = self.kept
         self.kept = 0
         for index in self.job.execution.gradients:
             self._ready(index)
-            if strategy.stage == 2 or (strategy.overlaps and boundary):
+            if strategy.stage == 2 or (strategy.overlaps and reduces):
                 self._reduce(index, boundary)
-        if strategy.stage == 2 or boundary:
+        if reduces:
             if strategy.stage == 1 and not strategy.overlaps:
                 for layout in self.groups:
                     for index in layout.order:
@@ -104,11 +106,18 @@ class Reducing:
         if self.filled[dtype] + size > limit:
             self._flush(dtype, boundary)
         if self.strategy.contiguous and size <= limit:
+            self._copied_to_bucket(index)
             self.drop(index)
         elif self.strategy.contiguous and self.strategy.offload_optimizer:
-            self.alive.briefly((moments.clone_of_a_large_gradient, self.gradient_dtype, size))
+            self._cloned_for_the_host(index)
         self.buckets[dtype].append(index)
         self.filled[dtype] += size
+
+    def _copied_to_bucket(self, index: int) -> None:
+        """Into the buffer, as it is."""
+
+    def _cloned_for_the_host(self, index: int) -> None:
+        self.alive.briefly((moments.clone_of_a_large_gradient, self.gradient_dtype, self.sizes[index]))
 
     def _flush(self, dtype: str, boundary: bool) -> None:
         """Reduce what the bucket holds, then keep or free each of its gradients."""

@@ -119,8 +119,9 @@ def collectives(job: Job, tensors: tuple[int, ...]) -> Iterator[Collective]:
         pieces = 1 if strategy.contiguous else len(tensors)
         yield Collective("all_reduce", sum(sizes[index] for index in tensors), pieces, kept)
         return
+    apart = frozenset[int]() if strategy.selective else fp32  # ZenFlow joins them all the same
     by_target: dict[int | None, list[Slice]] = {}
-    for piece in slices(tensors, flat_groups(job), rank_of(job), fp32):
+    for piece in slices(tensors, flat_groups(job), rank_of(job), apart):
         to_all = strategy.use_multi_rank_bucket_allreduce or piece.shared
         by_target.setdefault(None if to_all else piece.owner, []).append(piece)
     for target, found in by_target.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed import bf16_optimizer, gather_buffers, muon_offload
+from zeroplan.costs.deepspeed import bf16_optimizer, gather_buffers, muon_offload, selecting, zenflow
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
@@ -33,6 +33,7 @@ def held(job: Job) -> list[Line]:
         largest = job.model.largest.elements
         lines.append(line("offload scratch", buffers.offload_scratch, strategy.dtype, largest=largest, g=w))
         lines += gather_buffers.lines(muon_offload.kept(job))
+        lines += zenflow.held(job)
     else:
         lines += _optimizer(job, flat)
     if strategy.runs_bf16_optimizer:
@@ -46,6 +47,8 @@ def working(job: Job) -> Working:
     """The micro-steps and the step, from the replay: the first, one between, and the last, which the step follows."""
     if job.strategy.runs_bf16_optimizer:
         return bf16_optimizer.working(job)
+    if job.strategy.selective:
+        return selecting.working(job, job.strategy.selective)
     reducing = Reducing(job)
     alive, accumulated = reducing.alive, reducing.alive.lines()
     for _micro in range(min(job.strategy.grad_accum, 3) - 1):

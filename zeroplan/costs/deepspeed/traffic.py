@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from zeroplan.arithmetic import round_up
-from zeroplan.costs.deepspeed import exchanging, gathering, muon_offload, quantizing
+from zeroplan.costs.deepspeed import exchanging, gathering, muon_offload, quantizing, zenflow
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
@@ -88,10 +88,13 @@ def _stages_1_2(job: Job) -> list[Transfer]:
         )
         for collective in collectives(job, bucket.tensors)
     ]
-    when = MICRO_STEP if strategy.stage == 2 else STEP
-    checks = strategy.precision == "fp16" or (strategy.dtype == "bfloat16" and strategy.check_grad_overflow)
+    when = MICRO_STEP if strategy.reduces_every_micro_step else STEP
+    in_bf16 = strategy.dtype == "bfloat16" and strategy.check_grad_overflow and not strategy.overlaps_update
+    checks = strategy.precision == "fp16" or in_bf16
     return [
         *_parts(job, when, [Part(call.kind, call.elements, dtype, job.ranks) for dtype, call in calls]),
+        *_parts(job, MICRO_STEP, zenflow.sent(job)),
+        *_parts(job, STEP, zenflow.sent_to_choose(job)),
         *_numbers(job, STEP, "uint8", int(checks)),
         *_numbers(job, STEP, "float32", len(groups) if strategy.compute_grad_norm else 0),
         *_moved(job, STEP, "all_gather", strategy.dtype, [layout.flat for layout in groups]),

@@ -30,7 +30,7 @@ class Working(NamedTuple):
     first_backward: tuple[Line, ...] = ()
 
 
-MADE_BY_THE_STEP = ("optimizer states", "norm and flags")
+MADE_BY_THE_STEP = ("optimizer states", "norm and flags", "chosen columns")
 """Residents that the first optimizer step makes."""
 NOTHING = Working((), (), (), (), ())
 
