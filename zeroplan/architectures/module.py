@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import prod
 from functools import partial
+from weakref import ref
 from typing import Any, ClassVar
 
 from zeroplan.autograd.checkpoint import checkpointed
@@ -97,7 +98,10 @@ class Module:
 
     def __call__(self, run: Any, *inputs: Any) -> Any:
         """Forward; the inputs live as long as it runs."""
-        return self.forward(run, *inputs)
+        outer = run.enter(self)
+        made = self.forward(run, *inputs)
+        run.leave(self, outer)
+        return made
 
     def forward(self, run: Any, *inputs: Any) -> Any:
         raise NotImplementedError(self.transformers_class)
@@ -140,10 +144,25 @@ class ModuleList(Module):
 class GradientCheckpointingLayer(Module):
     """transformers checkpoints its forward, with its own hooks outside, when told to."""
 
+    kind = ""
+    """Which of the model's masks and ropes it gets."""
+    gives_weights: ClassVar[bool] = False
+    """It returns a pair: under eager attention its weights are the second."""
+
     def __call__(self, run: Any, *inputs: Any) -> Any:
-        if not run.checkpointing:
-            return self.forward(run, *inputs)
-        return checkpointed(run, partial(self.forward, run), *inputs)
+        if id(self) in run.passed_over:
+            return (inputs[0], run.weights()) if self.gives_weights else inputs[0]
+        outer = run.enter(self)
+        run.layer = id(self)
+        if run.checkpointing:
+            made = checkpointed(run, partial(self.forward, run), *inputs)
+        else:
+            made = self.forward(run, *inputs)
+        run.leave(self, outer)
+        run.layer = 0
+        if self.gives_weights and made[1] is not None:
+            run.weights = ref(made[1])  # a layer passed over gives them again, as long as they live
+        return made
 
 
 class Linear(Module):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.autograd.graph import Engine
-from zeroplan.autograd.memory import Memory
+from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ BOOL, FLOAT, LONG = 1, 4, 8
 class Run(Memory):
     """What a forward pass is told: sizes of the batch, the attention that runs, and whether layers are checkpointed."""
 
-    __slots__ = ("attention", "batch", "checkpointing", "half", "kernel", "seq")
+    __slots__ = ("attention", "batch", "checkpointing", "half", "kernel", "passed_over", "seq", "weights")
 
     def __init__(
         self, width: int, batch: int, seq: int, *, attention: str, kernel: str, checkpointing: bool = False,
@@ -31,6 +32,21 @@ class Run(Memory):
         """Of sdpa: cpu, flash, efficient, cudnn or math; all but the first are CUDA's."""
         self.half = half
         """Parameters are fp16: CUDA's softmax reads it without a copy in fp32."""
+        self.passed_over: frozenset[int] = frozenset()
+        """Layers that return their input: others stand for them."""
+        self.weights: Callable[[], Tensor | None] = lambda: None
+        """What the last layer that ran returned beside its output."""
+
+    def enter(self, module: Module) -> int:
+        """A module's forward begins; gives the module around it."""
+        outer = self.scope
+        self.beat(ENTER, id(module))
+        self.scope = id(module)
+        return outer
+
+    def leave(self, module: Module, outer: int) -> None:
+        self.beat(LEAVE, id(module))
+        self.scope = outer
 
     @property
     def on_cpu(self) -> bool:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 from weakref import ReferenceType, ref
 
-from zeroplan.autograd.memory import Memory
+from zeroplan.autograd.memory import LEAVE, RAN, RECOMPUTING, Memory
 from zeroplan.autograd.tensor import Tensor
 
 
@@ -64,14 +64,16 @@ class Frame:
     def _again(self) -> None:
         self.filled = 0
         memory = self.memory
-        before, records = memory.checkpoint, memory.records
-        memory.checkpoint, memory.records = self, True
+        before, records, scope, phase = memory.checkpoint, memory.records, memory.scope, memory.phase
+        memory.beat(RAN, scope)
+        memory.checkpoint, memory.records, memory.phase = self, True, RECOMPUTING
         try:
             self.run()
         except Full:
             pass
         finally:
-            memory.checkpoint, memory.records = before, records
+            memory.beat(LEAVE, memory.scope)
+            memory.checkpoint, memory.records, memory.scope, memory.phase = before, records, scope, phase
         self.places = []
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+from zeroplan.autograd.memory import BACKWARD, RAN, READY
 from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
 
 Needs = tuple[bool, ...]
@@ -22,10 +23,12 @@ Backward = Callable[..., Gradients]
 class Node:
     """One operator's backward."""
 
-    __slots__ = ("backward", "edges", "name", "numbers", "saved", "scope", "sequence", "shapes", "unpack", "widths")
+    __slots__ = (
+        "backward", "edges", "layer", "name", "numbers", "saved", "scope", "sequence", "shapes", "unpack", "widths",
+    )  # fmt: skip
 
-    def __init__(self, name: str, sequence: int, scope: str) -> None:
-        self.name, self.sequence, self.scope = name, sequence, scope
+    def __init__(self, name: str, sequence: int, scope: int, layer: int) -> None:
+        self.name, self.sequence, self.scope, self.layer = name, sequence, scope, layer
         self.shapes: tuple[Sizes, ...] = ()
         self.widths: tuple[int, ...] = ()
         """Of the results: gradients take their shape and dtype."""
@@ -40,6 +43,8 @@ class Node:
         if tensor is None:
             self.saved.append(None)
         else:
+            if tensor.storage is not None and not tensor.storage.kept_by:
+                tensor.storage.kept_by = self.name
             self.saved.append(pack(tensor.detached()) if pack else tensor.detached())
 
 
@@ -49,7 +54,7 @@ class Accumulate(Node):
     __slots__ = ("parameter",)
 
     def __init__(self, parameter: int, shape: Sizes, width: int) -> None:
-        super().__init__("AccumulateGrad", 0, "")
+        super().__init__("AccumulateGrad", 0, 0, 0)
         self.parameter, self.shapes, self.widths = parameter, (shape,), (width,)
 
 
@@ -69,7 +74,7 @@ def operator(
     if not memory.records or all(x is None or x.node is None for x in inputs):
         return None
     memory.sequence += 1
-    node = Node(name, memory.sequence, memory.scope)
+    node = Node(name, memory.sequence, memory.scope, memory.layer)
     node.edges = tuple((x.node, x.output) if x is not None and x.node is not None else None for x in inputs)
     node.backward, node.numbers = backward, numbers
     pack = None
@@ -115,11 +120,18 @@ class Engine:
         """All gradients of the loss's parameters."""
         assert loss.node is not None
         self._count(loss.node)
-        whole = empty(loss.memory, loss.shape, loss.width)
+        memory = loss.memory
+        memory.phase, memory.scope = BACKWARD, loss.node.scope
+        whole = empty(memory, loss.shape, loss.width)
         self._give(loss.node, 0, whole)
         while self.waiting:
             _sequence, key = heappop(self.waiting)
-            self._step(self.nodes.pop(key), self.buffers.pop(key))
+            node = self.nodes.pop(key)
+            if node.scope != memory.scope:
+                memory.beat(RAN, memory.scope)
+                memory.scope, memory.layer = node.scope, node.layer
+            self._step(node, self.buffers.pop(key))
+        memory.beat(RAN, memory.scope)
 
     def _count(self, root: Node) -> None:
         seen, waiting = {root}, [root]
@@ -170,8 +182,8 @@ class Engine:
             gradient = summed(held[0], gradient)
         if self.uses[node]:
             self.buffers[id(node)] = [gradient]
-        elif (hears := gradient.memory.ready) is not None:
-            hears(node.parameter, gradient.storage.bytes)
+        else:
+            gradient.memory.beat(READY, node.parameter, gradient.storage.bytes)
 
 
 def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:

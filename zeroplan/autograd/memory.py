@@ -3,9 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
+from weakref import WeakSet
 
 
+
+
+FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
+ENTER, LEAVE, RAN, READY = "enter", "leave", "ran", "ready"
+
+
+class Beat(NamedTuple):
+    """The end of a stretch of a step."""
+
+    kind: str
+    """A module enters or leaves forward, one of its nodes' backward has run, or a parameter's gradient is ready."""
+    of: int
+    """The module or parameter, by identity."""
+    layer: int
+    most: int
+    now: int
 
 
 class Shaped(Protocol):
@@ -18,7 +35,10 @@ class Shaped(Protocol):
 class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
-    __slots__ = ("checkpoint", "hears", "live", "most", "parameters", "ready", "records", "scope", "sequence", "width")
+    __slots__ = (
+        "beats", "checkpoint", "hears", "layer", "live", "living", "most", "parameters", "phase", "records", "scope",
+        "sequence", "width", "zero_linear",
+    )  # fmt: skip
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -31,12 +51,19 @@ class Memory:
         self.checkpoint: Any = None
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
         self.parameters: dict[int, Any] = {}
-        self.ready: Callable[[int, int], None] | None = None
-        """Hears of a parameter's gradient: whose it is, by identity, and its bytes."""
         self.hears: Callable[[int], None] | None = None
         """Hears of every storage that is made."""
-        self.scope = ""
-        """Path of the module that runs."""
+        self.zero_linear = False
+        """Linear layers run as DeepSpeed's own function (stage 3)."""
+        self.scope = 0
+        """The module that runs, by identity."""
+        self.layer = 0
+        """And the layer that it lies in; 0 outside of all."""
+        self.phase = FORWARD
+        self.beats: list[Beat] | None = None
+        """What happens when, if anyone asks."""
+        self.living: WeakSet[Any] | None = None
+        """The storages, if anyone asks."""
 
     def parameter(self, of: Shaped) -> Any:
         """The tensor that stands for a module's parameter."""
@@ -46,6 +73,12 @@ class Memory:
 
             found = self.parameters[id(of)] = leaf(self, of)
         return found
+
+    def beat(self, kind: str, of: int, given: int = 0) -> None:
+        """Something ends here: the most that was live since the last, and what is now, less what is given away."""
+        if self.beats is not None:
+            self.beats.append(Beat(kind, of, self.layer, self.most, self.live - given))
+            self.most = self.live
 
     def look_again(self) -> None:
         """Start to look for the largest moment of a phase."""

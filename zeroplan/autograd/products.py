@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from zeroplan.autograd.graph import Needs, operator, result
 from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
-from zeroplan.autograd.views import expanded, reshaped, transposed, viewed
+from zeroplan.autograd.views import expanded, reshaped, reshaped_plain, transposed, viewed
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """torch.nn.functional.linear, or what DeepSpeed's stage 3 puts in its place."""
+    return zero_linear(x, weight, bias) if x.memory.zero_linear else torch_linear(x, weight, bias)
+
+
+def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b over the last dimension: the rows in one product."""
     flat = (x.elements // x.shape[-1], x.shape[-1])
     if bias is None:  # torch makes the view of the weight first, backward undoes it last
@@ -18,6 +23,39 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         turned = transposed(weight, 0, 1)
     made = matrix_product(rows, turned, bias)
     return viewed(made, (*x.shape[:-1], weight.shape[0])) if len(x.shape) > 2 else made
+
+
+def zero_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x·Wᵀ + b as DeepSpeed's stage 3 runs it (runtime/zero/linear.py): keeps x and the weight once it has run."""
+    node = operator("LinearFunctionForZeroStage3Backward", _zero_linear, (x, weight, bias))
+    contiguous_x = reshaped_plain(x, (x.elements // x.shape[-1], x.shape[-1]))
+    made = empty(x.memory, (*x.shape[:-1], weight.shape[0]), x.width)
+    del contiguous_x
+    if node is not None:
+        pack = x.memory.checkpoint.pack if x.memory.checkpoint else None
+        for each in (x, weight, bias):
+            node.keep(each, pack)
+    return result(node, made)
+
+
+def _zero_linear(
+    gradient: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, needs: Needs
+) -> tuple[Tensor | None, ...]:
+    """The input's gradient first, then the weight's, then the bias's."""
+    flat = (gradient.elements // gradient.shape[-1], gradient.shape[-1])
+    of_x = of_weight = of_bias = None
+    if needs[0]:
+        rows = reshaped_plain(gradient, flat)
+        of_x = empty(x.memory, x.shape, gradient.width)
+        del rows
+    if needs[1]:
+        rows = reshaped_plain(gradient, flat)
+        inputs = reshaped_plain(x, (flat[0], x.shape[-1]))
+        of_weight = empty(x.memory, weight.shape, gradient.width)
+        del rows, inputs
+    if bias is not None and needs[2]:
+        of_bias = empty(x.memory, bias.shape, gradient.width)
+    return of_x, of_weight, of_bias
 
 
 def matrix_product(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:

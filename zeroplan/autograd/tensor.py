@@ -16,10 +16,15 @@ Sizes = tuple[int, ...]
 class Storage:
     """So many bytes, from now until nothing refers to them."""
 
-    __slots__ = ("__weakref__", "bytes", "memory")
+    __slots__ = ("__weakref__", "bytes", "kept_by", "layer", "memory", "phase")
 
     def __init__(self, memory: Memory, size: int) -> None:
         self.memory, self.bytes = memory, size
+        self.kept_by = ""
+        """The operator whose backward needs it; the first, if there are several."""
+        self.layer, self.phase = memory.layer, memory.phase
+        if memory.living is not None:
+            memory.living.add(self)
         memory.live += size
         if memory.live > memory.most:
             memory.most = memory.live
@@ -33,7 +38,7 @@ class Storage:
 class Tensor:
     """A view of a storage; `node` computed it, and is None where it needs no gradient."""
 
-    __slots__ = ("memory", "node", "output", "shape", "storage", "strides", "width")
+    __slots__ = ("__weakref__", "memory", "node", "output", "shape", "storage", "strides", "width")
 
     def __init__(
         self, storage: Any, shape: Sizes, strides: Sizes, width: int, memory: Memory, node: Node | None = None

@@ -47,6 +47,27 @@ class Execution(NamedTuple):
     """Of each module all tensors below it, where there are leaves: releasing one, DeepSpeed counts them."""
 
 
+class Pass(NamedTuple):
+    """Forward or backward as a list of stretches."""
+
+    most: list[int]
+    """Bytes of activations alive in each stretch at most, and at its end; the gradient that ends one aside."""
+    now: list[int]
+    visits: list[int]
+    """Of each visit of `Execution.forward`, `.backward` or `.recomputing` the stretch at whose end it falls."""
+    ready: dict[int, int]
+    """Of each tensor the stretch that its gradient ends."""
+
+
+class Timeline(NamedTuple):
+    """What the model's own operators have alive over one micro-step, without parameters and their gradients."""
+
+    forward: Pass
+    backward: Pass
+    saved: int
+    """When forward has returned and only the loss is held."""
+
+
 class LeafModules(NamedTuple):
     """Which modules ZeRO-3 takes as a whole: `leaf_module` and stage3_module_granularity_threshold.
 

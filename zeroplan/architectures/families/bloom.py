@@ -142,6 +142,7 @@ class MLP(Module):
 class Block(GradientCheckpointingLayer):
     transformers_class = "Block"
     returns = 2
+    gives_weights = True
 
     def __init__(self, c: BloomConfig) -> None:
         super().__init__()

@@ -22,7 +22,7 @@ from zeroplan.architectures.families.bloom import dropped_and_added
 from zeroplan.architectures.running import BOOL, FLOAT, LONG, Run, Shared
 from zeroplan.autograd.elementwise import add, added_in_place, scaled, to
 from zeroplan.autograd.indexing import picked_along
-from zeroplan.autograd.products import batched_product, linear
+from zeroplan.autograd.products import batched_product, torch_linear
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import expanded, reshaped, selected, sliced, transposed, viewed
@@ -86,7 +86,7 @@ class FalconLinear(Linear):
     saves_views = True
 
     def forward(self, run: Run, x: Tensor) -> Tensor:
-        made = linear(x, run.parameter(self.weight))
+        made = torch_linear(x, run.parameter(self.weight))
         bias = self.parameters.get("bias")
         return add(made, run.parameter(bias)) if bias else made
 
@@ -190,6 +190,7 @@ class Layer(GradientCheckpointingLayer):
     forward_order = (
         "ln_attn", "ln_mlp", "input_layernorm", "self_attention", "post_attention_layernorm", "mlp",
     )  # fmt: skip
+    gives_weights = True
 
     def __init__(self, c: FalconConfig) -> None:
         super().__init__()

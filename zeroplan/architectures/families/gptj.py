@@ -148,6 +148,7 @@ class Block(GradientCheckpointingLayer):
 
     transformers_class = "Block"
     returns = 2
+    gives_weights = True
 
     def __init__(self, c: GPTJConfig) -> None:
         super().__init__()

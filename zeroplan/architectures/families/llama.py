@@ -151,6 +151,8 @@ class Decoder(Module):
         self.norm = norm(c.hidden_size)
         self.rotary_emb = rotary(c)
         self.windows, self.kinds = c.windows(), c.kinds()
+        for kind, layer in zip(self.kinds, layers, strict=True):
+            layer.kind = kind
 
     def forward(self, run: Run, ids: Tensor) -> Tensor:
         embedded = self.embed_tokens(run, ids)

@@ -1,0 +1,83 @@
+"""What a step of a model has alive, moment by moment: some of its layers run, the others are like one of them.
+
+A layer stands for others of the same make; what lies between two of its moments does not
+depend on how many layers there are, only what the others before it keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from zeroplan.architectures.module import GradientCheckpointingLayer, Module
+from zeroplan.architectures.running import Run
+from zeroplan.autograd.graph import Engine
+from zeroplan.autograd.memory import ENTER, LEAVE, Beat
+
+
+class Trace(NamedTuple):
+    """Beats of forward and of backward, as run, and the layers that ran for all."""
+
+    forward: tuple[Beat, ...]
+    backward: tuple[Beat, ...]
+    stands_for: tuple[tuple[int, int], ...]
+    """Of each layer, in order: itself and the layer that ran for it, by identity."""
+    keeps: dict[int, int]
+    """What a layer that ran leaves behind in forward."""
+    saved: int
+    """Of the layers that ran: live when forward has returned and only the loss is held."""
+
+
+def traced(root: Module, run: Run, *, collapse: bool = True) -> Trace:
+    """Run forward and backward once."""
+    layers = layers_of(root)
+    stands_for = representatives(layers) if collapse else [(id(layer), id(layer)) for layer in layers]
+    ran = {chosen for _layer, chosen in stands_for}
+    run.passed_over = frozenset(id(layer) for layer in layers) - ran
+    run.beats = forward = []
+    loss = root(run, run.ids())
+    saved = run.live
+    run.beat("loss", 0)
+    run.beats = backward = []
+    run.look_again()
+    Engine().run(loss)
+    del loss
+    return Trace(tuple(forward), tuple(backward), tuple(stands_for), kept(forward, ran), saved)
+
+
+def layers_of(root: Module) -> list[Module]:
+    """The layers that checkpointing knows, in order."""
+    return [module for _path, module in root.named_modules() if isinstance(module, GradientCheckpointingLayer)]
+
+
+def representatives(layers: Sequence[Module]) -> list[tuple[int, int]]:
+    """The first layer of each make and the last of all stand for themselves, the others for the next of their make.
+
+    What layers of one make share (cosines, a mask) goes with the first of them in backward.
+    """
+    first: set[Hashable] = set()
+    found: dict[Hashable, int] = {}
+    pairs = []
+    for layer in layers:
+        kind = make(layer)
+        if kind not in first or layer is layers[-1]:
+            first.add(kind)
+            pairs.append((id(layer), id(layer)))
+        else:
+            pairs.append((id(layer), found.setdefault(kind, id(layer))))
+    return pairs
+
+
+def make(layer: Module) -> Hashable:
+    """What tells layers apart: the modules and the shapes of their parameters, and the kind of attention."""
+    shapes = tuple((type(m), tuple(p.shape for p in m.parameters.values())) for _path, m in layer.named_modules())
+    return shapes, getattr(layer, "kind", "")
+
+
+def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:
+    """Live bytes when what follows a layer begins, less those when the layer did: its own input may have gone."""
+    entered = {beat.of: beat.now for beat in forward if beat.kind == ENTER and beat.of in ran}
+    following = zip(forward, forward[1:], strict=False)
+    return {
+        beat.of: after.now - entered[beat.of] for beat, after in following if beat.kind == LEAVE and beat.of in ran
+    }
