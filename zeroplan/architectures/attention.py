@@ -11,7 +11,8 @@ from zeroplan.autograd.reductions import joined, softmax
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import expanded, reshaped, sliced, transposed, unsqueezed
 
-FLOAT = 4
+HALF, FLOAT = 2, 4
+ROW = 16
 LARGEST_NATIVE_HEAD = 256
 """Head width up to which sdpa takes fewer key heads than query heads itself (integrations/sdpa_attention.py)."""
 Rope = tuple[Tensor, Tensor]
@@ -101,11 +102,26 @@ def scaled_dot_product(
     if mask is not None and mask.width == BOOL:
         mask = empty(run, mask.shape, q.width)
     kernel = run.kernel
+    if kernel == "cuda":
+        kernel = cuda_kernel(q, k, v, mask)
     if kernel == "cpu" and (dropout or v.shape[-1] != q.shape[-1] or (k.shape[1] != q.shape[1] and not grouped)):
         kernel = "math"
     if kernel == "math":
         return plain_attention(q, k, v, mask, dropout=dropout, grouped=grouped, on_cpu=run.on_cpu)
     return fused_attention(kernel, q, k, v, mask)
+
+
+def cuda_kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> str:
+    """The kernel that torch chooses on an A100 or newer (ATen/native/transformers/cuda/sdp_utils.cpp).
+
+    Flash takes 16 bit, no mask and heads of one width; the memory-efficient kernel as many key heads as query heads,
+    in rows of 16 bytes. On an H100 cuDNN goes before flash, and keeps as much.
+    """
+    width, value = q.shape[-1], v.shape[-1]
+    if q.width == HALF and mask is None and width == value <= LARGEST_NATIVE_HEAD:
+        return "flash"
+    aligned = all(size * q.width % ROW == 0 for size in (width, value))
+    return "efficient" if aligned and k.shape[1] == q.shape[1] else "math"
 
 
 def attended_eagerly(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
@@ -13,7 +13,21 @@ from zeroplan.architectures.execution import execution
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import LayerNorm, Linear, Module, RMSNorm
 from zeroplan.architectures.registry import family
-from zeroplan.specs.model import DEFAULT_LEAVES, Executes, Execution, LeafModules, Model, Shape, Tensor
+from zeroplan.architectures.running import Run
+from zeroplan.architectures.timeline import timeline
+from zeroplan.architectures.trace import traced
+from zeroplan.specs.model import (
+    DEFAULT_LEAVES,
+    Asked,
+    Executes,
+    Execution,
+    LeafModules,
+    Model,
+    Shape,
+    Tensor,
+    Timeline,
+    Timelines,
+)
 
 BUFFER_DTYPES = {"embed_scale": "training", "inv_freq": "built", "original_inv_freq": "built"}
 """Buffers without a dtype of their own; see `Model.buffers`."""
@@ -39,7 +53,7 @@ def model_of(
             (BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
             for path, b in root.named_buffers()
         ),
-        source=source, config=dict(content or {}),
+        timeline=timelines(root, model_type), source=source, config=dict(content or {}),
         tied=tuple(p.elements for _path, p in root.named_parameters() for _use in range(uses[id(p)] - 1)),
     )  # fmt: skip
 
@@ -56,6 +70,29 @@ def executes(root: Module, model_type: str) -> Executes:
         return found(leaf_paths(root, model_type, leaves), eager)
 
     return order
+
+
+KEPT_TIMELINES = 64
+
+
+def timelines(root: Module, model_type: str) -> Timelines:
+    """Runs of the model's step on tensors without numbers, the latest remembered."""
+
+    @lru_cache(maxsize=KEPT_TIMELINES)
+    def found(asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
+        attention = "eager" if asked.eager else "sdpa"
+        run = Run(
+            asked.width, asked.batch, asked.seq, attention=attention, kernel=asked.kernel,
+            checkpointing=asked.checkpointing, half=asked.half,
+        )  # fmt: skip
+        run.zero_linear = asked.zero_linear
+        order = execution(root, leaf_paths(root, model_type, leaves), eager=asked.eager)
+        try:
+            return timeline(root, order, traced(root, run), recomputes=asked.checkpointing)
+        except NotImplementedError:
+            return None
+
+    return found
 
 
 def shape_of(config: Config, root: Module) -> Shape:

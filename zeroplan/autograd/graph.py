@@ -115,6 +115,8 @@ class Engine:
         self.buffers: dict[int, list[Tensor | None]] = {}
         self.uses: Counter[Node] = Counter()
         """How many gradients a parameter's own is the sum of; less those that have come."""
+        self.ready: list[tuple[Accumulate, Tensor]] = []
+        """Parameters' gradients that are complete: taken when the node that gave the last part is done."""
 
     def run(self, loss: Tensor) -> None:
         """All gradients of the loss's parameters."""
@@ -131,6 +133,10 @@ class Engine:
                 memory.beat(RAN, memory.scope)
                 memory.scope, memory.layer = node.scope, node.layer
             self._step(node, self.buffers.pop(key))
+            while self.ready:
+                parameter, gradient = self.ready.pop(0)
+                memory.beat(READY, parameter.parameter, gradient.storage.bytes)
+                del gradient
         memory.beat(RAN, memory.scope)
 
     def _count(self, root: Node) -> None:
@@ -183,7 +189,7 @@ class Engine:
         if self.uses[node]:
             self.buffers[id(node)] = [gradient]
         else:
-            gradient.memory.beat(READY, node.parameter, gradient.storage.bytes)
+            self.ready.append((node, gradient))
 
 
 def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:

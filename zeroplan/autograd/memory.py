@@ -78,7 +78,7 @@ class Memory:
         """Something ends here: the most that was live since the last, and what is now, less what is given away."""
         if self.beats is not None:
             self.beats.append(Beat(kind, of, self.layer, self.most, self.live - given))
-            self.most = self.live
+            self.most = self.live - given
 
     def look_again(self) -> None:
         """Start to look for the largest moment of a phase."""

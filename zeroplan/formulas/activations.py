@@ -74,3 +74,10 @@ def head_input(t: int, h: int, w: int) -> int:
 def logits(t: int, v: int, logit_bytes: int) -> int:
     """λ·T·D -- logits, their fp32 copy and log-probabilities, gradients [transformers loss/loss_utils.py]."""
     return logit_bytes * t * v
+
+
+def alive_then(alive: int) -> int:
+    """a -- bytes of the model's own tensors alive at this moment, from a run of its operators on tensors that only
+    have a size [transformers models].
+    """
+    return alive

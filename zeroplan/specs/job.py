@@ -30,10 +30,14 @@ class Job(NamedTuple):
         return self.strategy.micro_batch * self.workload.seq
 
     @property
+    def leaves(self) -> LeafModules:
+        """Leaf modules are known to stage 3 alone."""
+        return self.strategy.leaves if self.strategy.stage == 3 else NO_LEAVES
+
+    @property
     def execution(self) -> Execution:
-        """The order in which a step runs the model; leaf modules are known to stage 3 alone."""
-        leaves = self.strategy.leaves if self.strategy.stage == 3 else NO_LEAVES
-        return self.model.execution(leaves, eager=self.strategy.attention == "eager")
+        """The order in which a step runs the model."""
+        return self.model.execution(self.leaves, eager=self.strategy.attention == "eager")
 
     def at(self, **changes: Any) -> Job:
         """The same job under a changed strategy."""

@@ -68,6 +68,23 @@ class Timeline(NamedTuple):
     """When forward has returned and only the loss is held."""
 
 
+class Asked(NamedTuple):
+    """What decides a model's timeline, beside its leaf modules."""
+
+    batch: int
+    seq: int
+    width: int
+    """Bytes of an element of the parameters."""
+    half: bool
+    """They are fp16."""
+    eager: bool
+    kernel: str
+    """Of sdpa, as `architectures.running.Run` names them."""
+    checkpointing: bool
+    zero_linear: bool
+    """DeepSpeed's own linear function runs (stage 3)."""
+
+
 class LeafModules(NamedTuple):
     """Which modules ZeRO-3 takes as a whole: `leaf_module` and stage3_module_granularity_threshold.
 
@@ -92,6 +109,11 @@ DEFAULT_LEAVES = LeafModules()
 class Executes(Protocol):
     def __call__(self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False) -> Execution:
         """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own."""
+
+
+class Timelines(Protocol):
+    def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
+        """None for a family whose forward is not written out."""
 
 
 class Shape(NamedTuple):
@@ -144,6 +166,7 @@ class Model(NamedTuple):
     "training" is that of the parameters, "built" is float32, or that of the parameters under zero.Init."""
     source: str
     """Where tensors and shape come from: a preset, a config.json, or inferred from a count."""
+    timeline: Timelines
     config: dict[str, Any] = {}  # noqa: RUF012 (a tuple's default, never changed)
     """config.json of the model, `model_type` included; empty where nothing stated one."""
     inferred: bool = False

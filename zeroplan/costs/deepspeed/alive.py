@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.ledger import Line, Rule, line
@@ -17,6 +19,23 @@ Copy = tuple[Rule, str, int]
 """What it is, its dtype, and its elements."""
 
 
+START, END = sys.maxsize, sys.maxsize - 1
+"""Keys of the first and the last entry of a pass; the others are numbers of visits, or ~tensor where one is ready."""
+
+
+class Entry(NamedTuple):
+    """What a replay had alive up to an event of a pass: at most since the one before, and after it.
+
+    The elements are in the order of `Alive.elements`' kinds.
+    """
+
+    key: int
+    most: int
+    at_most: tuple[int, ...]
+    now: int
+    at_end: tuple[int, ...]
+
+
 class Alive:
     """Elements alive by kind; `peak` is what was alive when most bytes were."""
 
@@ -25,12 +44,28 @@ class Alive:
         self.bytes = 0
         self.most = 0
         self.peak: dict[Kind, int] = {}
+        self.entries: list[Entry] = []
+        self.since = 0
+        """The most bytes since the last entry, and what they were."""
+        self.at_most: tuple[int, ...] = ()
 
     def make(self, rule: Rule, dtype: str, elements: int) -> None:
         self.elements[rule, dtype] += elements
         self.bytes += DTYPE_BYTES[dtype] * elements
-        if self.bytes > self.most:
-            self.most, self.peak = self.bytes, dict(self.elements)
+        if self.bytes > self.since:
+            self.since, self.at_most = self.bytes, tuple(self.elements.values())
+            if self.bytes > self.most:
+                self.most, self.peak = self.bytes, dict(self.elements)
+
+    def mark(self, key: int) -> None:
+        """An event of the pass is over."""
+        now = tuple(self.elements.values())
+        self.entries.append(Entry(key, self.since, self.at_most, self.bytes, now))
+        self.since, self.at_most = self.bytes, now
+
+    def kinds(self, elements: tuple[int, ...]) -> dict[Kind, int]:
+        """An entry's elements by kind."""
+        return dict(zip(self.elements, elements, strict=False))
 
     def free(self, rule: Rule, dtype: str, elements: int) -> None:
         self.elements[rule, dtype] -= elements
@@ -48,13 +83,14 @@ class Alive:
     def briefly(self, *made: Copy) -> None:
         """Temporaries that are freed before anything else happens."""
         most = self.bytes + sum(DTYPE_BYTES[dtype] * elements for _rule, dtype, elements in made)
-        if most > self.most:
+        if most > self.since:
             with self.while_needed(*made):
                 pass
 
     def look_again(self) -> None:
         """Forget the peak: from now on only later moments count."""
         self.most, self.peak = self.bytes, dict(self.elements)
+        self.since, self.at_most = self.bytes, tuple(self.elements.values())
 
     def lines(self) -> tuple[Line, ...]:
         """What is alive now."""
@@ -62,6 +98,13 @@ class Alive:
 
     def peak_lines(self) -> tuple[Line, ...]:
         return as_lines(self.peak)
+
+
+class Passed:
+    """The entries of a pass, and the kinds they count."""
+
+    def __init__(self, alive: Alive) -> None:
+        self.entries, self.alive = tuple(alive.entries), alive
 
 
 class Variables:

@@ -7,11 +7,11 @@ reduces those as at stage 0; the bf16 gradients stay until the step.
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed import exchanging
-from zeroplan.costs.deepspeed.alive import Alive
+from zeroplan.costs.deepspeed.alive import END, Alive, Passed
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.held import temporaries
 from zeroplan.costs.deepspeed.layout import flat_groups
-from zeroplan.costs.deepspeed.stage_0 import reduce_by_engine
+from zeroplan.costs.deepspeed.stage_0 import born, reduce_by_engine
 from zeroplan.costs.deepspeed.working import Working
 from zeroplan.formulas import moments
 from zeroplan.specs.job import Job
@@ -20,14 +20,14 @@ from zeroplan.specs.job import Job
 def working(job: Job) -> Working:
     """Beside the residents, which include the fp32 gradients."""
     groups, alive = flat_groups(job), Alive()
-    alive.make(moments.gradients, "bfloat16", job.model.parameters)
-    gradients = alive.lines()
+    gradients = born(job, alive, "bfloat16")
     alive.briefly((moments.gradient_in_fp32, "float32", job.model.largest.elements))
     reduce_by_engine(job, alive, [layout.flat for layout in groups], "float32")
-    backward = alive.peak_lines()
+    alive.mark(END)
+    backward, together = alive.peak_lines(), Passed(alive)
     alive.look_again()
     exchanging.prepare(job, alive)
     share = max((layout.partition for layout in groups if not layout.muon), default=0)
     alive.briefly((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
     accumulated = gradients if job.strategy.grad_accum > 1 else ()
-    return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines())
+    return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines(), backward_pass=together)

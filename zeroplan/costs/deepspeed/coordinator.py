@@ -29,10 +29,10 @@ class Coordinator:
         self.sizes, self.settings = sizes, settings
         self.persistent, self.ranks = settings.persistent, settings.ranks
         self.padded = [round_up(size, settings.ranks) for size in sizes]
-        self.visits = [*((visit, False) for visit in forward), *((visit, True) for visit in backward)]
+        self.visits = [(visit, again, at) for again, order in enumerate((forward, backward)) for at, visit in enumerate(order)]
         left = {visit.module for visit in backward if not visit.enters}
         self.never_left = [visit for visit in backward if visit.enters and visit.module not in left]
-        visited = [visit for visit, _backward in self.visits if visit.enters]
+        visited = [visit for visit, _backward, _at in self.visits if visit.enters]
         self.own = Distances([() if v.module in settings.leaves else v.tensors for v in visited], sizes)
         self.whole = Distances([settings.subtrees[v.module] for v in visited], sizes) if settings.leaves else self.own
         self.released: dict[tuple[int, int], frozenset[int]] = {}
@@ -85,18 +85,18 @@ class Coordinator:
         self._start()
         held: tuple[list[Held], list[Held]] = [], []
         before = -1
-        for visit, backward in [pair for pair in self.visits if pair[0].tensors] if records else self.visits:
+        for visit, backward, at in [each for each in self.visits if each[0].tensors] if records else self.visits:
             ready = self.held
             if visit.enters:
                 self._enter(visit)
             elif visit.tensors:
                 if visit.backward:
                     ready = self._let_go(visit)
-                self._exit(visit, backward)
+                self._exit(visit, bool(backward))
             now = self.held + self.copied
             most = self.most if self.most > now else now
             if visit.tensors or most != before:
-                held[backward].append(Held(self.held, self.copied, most, ready, visit))
+                held[backward].append(Held(self.held, self.copied, most, ready, visit, at))
                 before = now
             self.most = 0
         self._finish()

@@ -27,6 +27,8 @@ class Held(NamedTuple):
     ready: int
     """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
     visit: Visit
+    at: int
+    """The visit's number in its pass."""
 
 
 class MicroStep(NamedTuple):

@@ -66,7 +66,7 @@ def micro_steps(job: Job) -> MicroSteps:
     if job.ranks == 1 and not job.strategy.offload_param:
         copied = sum(secondary_sizes(job))  # an upper bound: they come one by one
         forward, backward = (
-            tuple(Held(0, copied, copied, 0, visit) for visit in visits)
+            tuple(Held(0, copied, copied, 0, visit, at) for at, visit in enumerate(visits))
             for visits in (job.execution.forward, _backward(job))
         )
         alone = MicroStep((), forward, backward, ())

@@ -11,7 +11,7 @@ from collections import deque
 from itertools import chain
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.alive import Alive, Copy
+from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
@@ -57,21 +57,27 @@ class Partitioning:
         leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
         ready = micro_step.forward[-1]
         self._gather(ready)
+        self.alive.mark(START)
         for event in micro_step.backward:
             if event.ready != self.gathered:
                 self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
             while queue and queue[0] in entered:
-                self._ready(queue[0], waits=queue.popleft() in leaves)
+                index = queue.popleft()
+                self._ready(index, waits=index in leaves)
+                self.alive.mark(~index)
             visit = event.visit
             if visit.module in execution.leaves and visit.backward and not visit.enters:
                 self._leave(visit)
             self._gather(event)
+            self.alive.mark(event.at)
             if visit.enters and visit.backward:
                 entered.update(visit.tensors)
         for index in queue:
             self._ready(index, waits=False)
+            self.alive.mark(~index)
         for dtype in self.buckets:
             self._flush(dtype)
+        self.alive.mark(END)
         self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
 
     def _check_leaves(self) -> None:

@@ -7,7 +7,7 @@ independent_gradient_partition_epilogue. What is held between steps is not in it
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.alive import Alive
+from zeroplan.costs.deepspeed.alive import END, START, Alive
 from zeroplan.costs.deepspeed.layout import (
     bucket_dtypes,
     communication_dtypes,
@@ -55,10 +55,12 @@ class Reducing:
         reduces = boundary or strategy.reduces_every_micro_step
         kept_before = self.kept
         self.kept = 0
+        self.alive.mark(START)
         for index in self.job.execution.gradients:
             self._ready(index)
             if strategy.stage == 2 or (strategy.overlaps and reduces):
                 self._reduce(index, boundary)
+            self.alive.mark(~index)
         if reduces:
             if strategy.stage == 1 and not strategy.overlaps:
                 for layout in self.groups:
@@ -67,6 +69,7 @@ class Reducing:
             for dtype in self.buckets:
                 self._flush(dtype, boundary)
             self._end(kept_before, boundary)
+        self.alive.mark(END)
 
     @property
     def gradient_dtype(self) -> str:

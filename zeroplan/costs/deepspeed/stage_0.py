@@ -6,7 +6,7 @@ group, else in FP16_UnfusedOptimizer, which keeps tensors apart; fp32 runs the b
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.alive import Alive
+from zeroplan.costs.deepspeed.alive import END, START, Alive, Passed
 from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors, init_stage_0
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, numbers, state_bytes, state_dtype, temporaries
 from zeroplan.costs.deepspeed.layout import tensor_sizes
@@ -42,14 +42,28 @@ def _optimizer(job: Job) -> list[Line]:
 @once(whole)
 def working(job: Job) -> Working:
     strategy, alive = job.strategy, Alive()
-    alive.make(moments.gradients, strategy.dtype, job.model.parameters)
-    gradients = alive.lines()
+    gradients = born(job, alive, strategy.dtype)
     reduce_by_engine(job, alive, tensor_sizes(job), strategy.dtype)
-    backward = alive.peak_lines()
+    alive.mark(END)
+    backward, together = alive.peak_lines(), Passed(alive)
     alive.look_again()
     (_step_flat if flattens(job) else _step_apart)(job, alive)
     accumulated = gradients if strategy.grad_accum > 1 else ()
-    return Working(init_stage_0(job), accumulated, accumulated, backward, alive.peak_lines())
+    return Working(init_stage_0(job), accumulated, accumulated, backward, alive.peak_lines(), backward_pass=together)
+
+
+def born(job: Job, alive: Alive, dtype: str) -> tuple[Line, ...]:
+    """Gradients one after the other as backward makes them, or all there from earlier micro-steps."""
+    sizes, order = tensor_sizes(job), job.execution.gradients
+    accumulates = job.strategy.grad_accum > 1
+    rest = job.model.parameters - (0 if accumulates else sum(sizes[index] for index in order))
+    alive.make(moments.gradients, dtype, job.model.parameters if accumulates else rest)
+    alive.mark(START)
+    for index in order:
+        if not accumulates:
+            alive.make(moments.gradients, dtype, sizes[index])
+        alive.mark(~index)
+    return alive.lines()
 
 
 def reduce_by_engine(job: Job, alive: Alive, sizes: list[int], dtype: str) -> None:

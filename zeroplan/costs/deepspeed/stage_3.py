@@ -7,7 +7,7 @@ from types import ModuleType
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed import converting, gather_buffers, gathering, muon_offload
-from zeroplan.costs.deepspeed.alive import Alive, Copy
+from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import (
@@ -96,7 +96,22 @@ def working(job: Job) -> Working:
         converting.init(job), _at_most(job, forward), _gathered(job, forward[-1].elements, forward[-1].secondary),
         backward.peak_lines(), (*_step(job), *left), (PERSISTENT, gather_buffers.GATHER_BUFFERS), left,
         (*_from_host(job), *_secondary(job)), *_first_step(job),
+        forward_pass=_forward_pass(job, forward), backward_pass=Passed(backward),
     )  # fmt: skip
+
+
+def _forward_pass(job: Job, events: Sequence[Held]) -> Passed:
+    """What is gathered, visit by visit."""
+    alive, w = Alive(), job.strategy.element_bytes
+    for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
+        alive.make(rule, job.strategy.dtype, 0)
+    nothing = (0, 0)
+    alive.entries.append(Entry(START, 0, nothing, 0, nothing))
+    for event in events:
+        at_most, at_end = (event.most - event.secondary, event.secondary), (event.elements, event.secondary)
+        alive.entries.append(Entry(event.at, event.most * w, at_most, sum(at_end) * w, at_end))
+    alive.entries.append(alive.entries[-1]._replace(key=END))
+    return Passed(alive)
 
 
 def _of_muon(job: Job) -> ModuleType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed import bf16_optimizer, gather_buffers, muon_offload, selecting, zenflow
+from zeroplan.costs.deepspeed.alive import Passed
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
@@ -55,14 +56,17 @@ def working(job: Job) -> Working:
         reducing.micro_step(boundary=False)
         accumulated = alive.lines()
     reducing.micro_step(boundary=True)
-    backward = alive.peak_lines()
+    backward, together = alive.peak_lines(), Passed(alive)
     alive.look_again()
     if job.strategy.offload_optimizer:
         muon_offload.apply(job, alive)
     else:
         update(reducing)
     come_and_go = (gather_buffers.GATHER_BUFFERS,)
-    return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines(), come_and_go)
+    return Working(
+        init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines(), come_and_go,
+        backward_pass=together,
+    )  # fmt: skip
 
 
 def _optimizer(job: Job, flat: int) -> list[Line]:

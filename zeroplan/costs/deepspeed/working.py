@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.costs.activations import Activations
+from zeroplan.costs.deepspeed.alive import Passed
+from zeroplan.costs.passes import lines_at, timeline_of, together
+from zeroplan.formulas import activations as forms
 from zeroplan.formulas import moments
 from zeroplan.ledger import Line, Moment, Tier, line
 from zeroplan.specs.job import Job
+from zeroplan.specs.model import Pass
 
 
 class Working(NamedTuple):
@@ -28,11 +32,40 @@ class Working(NamedTuple):
     first_forward: tuple[Line, ...] = ()
     """Of the first optimizer step, where it needs more than the later ones; likewise `first_backward`."""
     first_backward: tuple[Line, ...] = ()
+    forward_pass: Passed | None = None
+    """What DeepSpeed has alive event by event, where that changes in forward; likewise `backward_pass`."""
+    backward_pass: Passed | None = None
 
 
 MADE_BY_THE_STEP = ("optimizer states", "norm and flags", "chosen columns")
 """Residents that the first optimizer step makes."""
 NOTHING = Working((), (), (), (), ())
+
+
+def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activations) -> list[Moment]:
+    """Where forward and backward have most alive: all together, and of DeepSpeed's own."""
+    found = timeline_of(job)
+    if found is None:
+        return [
+            Moment("forward", "loss", (*held, *working.forward, *alive.forward)),
+            Moment("backward", "loss", (*held, *working.loss, *alive.loss_backward)),
+            Moment("backward", "gradients", (*held, *working.backward, *alive.layer_backward)),
+        ]
+    return [
+        Moment("forward", "parameters", (*held, *working.forward)),
+        _moment("forward", found.forward, held, working.forward, working.forward_pass),
+        Moment("backward", "gradients", (*held, *working.backward)),
+        _moment("backward", found.backward, held, working.loss, working.backward_pass),
+    ]
+
+
+def _moment(phase: str, model: Pass, held: tuple[Line, ...], still: tuple[Line, ...], passed: Passed | None) -> Moment:
+    """`still` is what DeepSpeed has alive throughout, where no events of its own are known."""
+    if passed is None:
+        most = max(model.most)
+        own = line("activations", forms.alive_then, alive=most)
+        return Moment(phase, "activations", (*held, *still, own))
+    return Moment(phase, "activations", (*held, *lines_at(together(passed.entries, model), passed.alive)))
 
 
 def timeline(job: Job, held: list[Line], working: Working, alive: Activations) -> Tier:
@@ -54,9 +87,7 @@ def timeline(job: Job, held: list[Line], working: Working, alive: Activations) -
         (
             *first,
             Moment("init", "inside initialize", working.init),
-            Moment("forward", "loss", (*trained, *working.forward, *alive.forward)),
-            Moment("backward", "loss", (*trained, *working.loss, *alive.loss_backward)),
-            Moment("backward", "gradients", (*trained, *working.backward, *alive.layer_backward)),
+            *_passes(job, trained, working, alive),
             Moment("step", "begins", (*trained, *working.before_step)),
             Moment("step", "optimizer", (*updated, *working.step)),
             Moment("step", "parameters gathered again", (*trained, *working.gathering)),

@@ -1,0 +1,83 @@
+"""Forward and backward as one timeline: what the model's operators have alive beside what DeepSpeed has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from zeroplan.costs.deepspeed.alive import END, START, Alive, Entry
+from zeroplan.formulas import activations as forms
+from zeroplan.ledger import Line, line
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import Asked, Pass, Timeline
+
+
+def timeline_of(job: Job) -> Timeline | None:
+    """The model's own timeline under this job; None where the family's forward is not written out."""
+    strategy = job.strategy
+    asked = Asked(
+        batch=strategy.micro_batch, seq=job.workload.seq, width=strategy.element_bytes,
+        half=strategy.dtype == "float16", eager=strategy.attention == "eager",
+        kernel="cpu" if strategy.backend == "cpu" else "cuda", checkpointing=strategy.checkpointing == "full",
+        zero_linear=strategy.stage == 3 and strategy.memory_efficient_linear,
+    )  # fmt: skip
+    return job.model.timeline(asked, job.leaves)
+
+
+class Together(NamedTuple):
+    """The moment of a pass at which most is alive."""
+
+    bytes: int
+    elements: tuple[int, ...]
+    """DeepSpeed's, in the order of its kinds."""
+    activations: int
+    at: int
+    """The stretch of the pass."""
+
+
+def together(entries: Sequence[Entry], activations: Pass) -> Together:
+    """The largest moment of passes: at a stretch's most with what DeepSpeed has meanwhile, or at one of its events."""
+    most = max(activations.most)
+    best = Together(most, (), most, activations.most.index(most))
+    for one in passes(entries):
+        found = _together(one, activations)
+        if found.bytes > best.bytes:
+            best = found
+    return best
+
+
+def passes(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    starts = [at for at, entry in enumerate(entries) if entry.key == START]
+    for start, end in zip(starts, [*starts[1:], len(entries)], strict=True):
+        yield entries[start:end]
+
+
+def _together(entries: Sequence[Entry], activations: Pass) -> Together:
+    most, now, visits, ready = activations
+    at, beside = -1, most[0] if most else 0
+    before = entries[0]
+    best = Together(0, (), 0, 0)
+    for entry in entries:
+        key = entry.key
+        if key == END:
+            to = len(most) - 1
+        elif key == START:
+            to = at
+        else:
+            to = ready.get(~key, at) if key < 0 else visits[key]
+        if to > at:
+            stretch = max(most[at + 1 : to + 1])
+            if stretch + before.now > best.bytes:
+                best = Together(stretch + before.now, before.at_end, stretch, most.index(stretch, at + 1))
+            at, beside = to, now[to]
+        if at >= 0 and entry.most + beside > best.bytes:
+            best = Together(entry.most + beside, entry.at_most, beside, at)
+        before = entry
+    return best
+
+
+def lines_at(found: Together, alive: Alive) -> tuple[Line, ...]:
+    """What DeepSpeed and the model have at that moment."""
+    from zeroplan.costs.deepspeed.alive import as_lines
+
+    return (*as_lines(alive.kinds(found.elements)), line("activations", forms.alive_then, alive=found.activations))
