@@ -97,11 +97,12 @@ def timeline(root: Module, execution: Execution, trace: Trace, *, recomputes: bo
     """Both passes, with the places of DeepSpeed's hooks and of gradients in them."""
     layout = Layout(root, execution, trace)
     forward, backward = layout.forward(), layout.backward()
+    saved = trace.saved + layout.end
     visits = execution.recomputing if recomputes else execution.backward
     return Timeline(
-        Pass(forward.most, forward.now, sequential(execution.forward, forward), {}),
-        Pass(backward.most, backward.now, around(visits, backward, layout), ready(backward)),
-        trace.saved + layout.end,
+        Pass(forward.most, forward.now, sequential(execution.forward, forward), {}, 0),
+        Pass(backward.most, backward.now, around(visits, backward, layout), ready(backward), saved),
+        saved,
     )
 
 
@@ -124,18 +125,20 @@ def around(visits: Iterable[Visit], laid: Laid, layout: Layout) -> list[int]:
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    parents = layout.parents
+    parents, start = layout.parents, -1
     for at, (kind, place) in enumerate(zip(laid.kinds, laid.of, strict=True)):
         if kind == RAN:
             while place >= 0 and last.get(place) != at:
-                first.setdefault(place, at)
+                first.setdefault(place, start)
                 last[place] = at
                 place = parents[place] if place else -1
+        if kind != READY:
+            start = at  # gradients that get ready on the way belong to what follows
     found, again = [], 0
     kinds, of = laid.kinds, laid.of
     for visit in visits:
         if visit.backward:
-            at = first.get(visit.module, 0) - 1 if visit.enters else last.get(visit.module, 0)
+            at = first.get(visit.module, -1) if visit.enters else last.get(visit.module, 0)
         else:
             kind = ENTER if visit.enters else LEAVE
             at = again
@@ -145,7 +148,7 @@ def around(visits: Iterable[Visit], laid: Laid, layout: Layout) -> list[int]:
                 again = at
             else:
                 at = again
-        found.append(max(at, 0))
+        found.append(at)
     return found
 
 

@@ -53,8 +53,8 @@ def passes(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
 
 
 def _together(entries: Sequence[Entry], activations: Pass) -> Together:
-    most, now, visits, ready = activations
-    at, beside = -1, most[0] if most else 0
+    most, now, visits, ready, beside = activations
+    at = -1
     before = entries[0]
     best = Together(0, (), 0, 0)
     for entry in entries:
@@ -70,7 +70,7 @@ def _together(entries: Sequence[Entry], activations: Pass) -> Together:
             if stretch + before.now > best.bytes:
                 best = Together(stretch + before.now, before.at_end, stretch, most.index(stretch, at + 1))
             at, beside = to, now[to]
-        if at >= 0 and entry.most + beside > best.bytes:
+        if entry.most + beside > best.bytes:
             best = Together(entry.most + beside, entry.at_most, beside, at)
         before = entry
     return best

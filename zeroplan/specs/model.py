@@ -57,6 +57,8 @@ class Pass(NamedTuple):
     """Of each visit of `Execution.forward`, `.backward` or `.recomputing` the stretch at whose end it falls."""
     ready: dict[int, int]
     """Of each tensor the stretch that its gradient ends."""
+    start: int
+    """Bytes alive before the first."""
 
 
 class Timeline(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -101,10 +101,10 @@ class Alive:
 
 
 class Passed:
-    """The entries of a pass, and the kinds they count."""
+    """The entries of a pass, and the kinds they count; `beside` is there throughout."""
 
-    def __init__(self, alive: Alive) -> None:
-        self.entries, self.alive = tuple(alive.entries), alive
+    def __init__(self, alive: Alive, beside: Iterable[Line] = ()) -> None:
+        self.entries, self.alive, self.beside = tuple(alive.entries), alive, tuple(beside)
 
 
 class Variables:

@@ -7,7 +7,7 @@ reduction that stages 1 and 2 share. Moments and columns are residents; only the
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.alive import Copy
+from zeroplan.costs.deepspeed.alive import Copy, Passed
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.layout import rank_of
 from zeroplan.costs.deepspeed.reducing import Reducing
@@ -225,19 +225,19 @@ def working(job: Job, flow: ZenFlow) -> Working:
     """
     steady = Selecting(job, flow)
     steady.step(choosing=flow.chooses_in_every_step)
-    before, backward = steady.alive.lines(), steady.alive.peak_lines()
+    before, backward, together = steady.alive.lines(), steady.alive.peak_lines(), Passed(steady.alive)
     steady.alive.look_again()
     steady.update()
     first = Selecting(job, flow, first=True)
     first.step(choosing=True)
-    needed = [first.alive.peak_lines()]
+    needed = [(first.alive.peak_lines(), Passed(first.alive))]
     if flow.select_interval and not flow.chooses_in_every_step:
         again = Selecting(job, flow)
         again.step(choosing=True)
-        needed.append((*again.alive.peak_lines(), *held(job)))
-    most = max(needed, key=total)
+        needed.append(((*again.alive.peak_lines(), *held(job)), Passed(again.alive, held(job))))
+    most, of_first = max(needed, key=lambda found: total(found[0]))
     more = total(most) > total(backward) + total(held(job))  # which the first step has to make
     return Working(
         init_stages_1_2(job), (), (), backward, steady.alive.peak_lines(), before_step=before,
-        first_backward=most if more else (),
+        first_backward=most if more else (), backward_pass=together, first_backward_pass=of_first if more else None,
     )  # fmt: skip

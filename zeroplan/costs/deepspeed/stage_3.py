@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import ModuleType
+from typing import Any
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed import converting, gather_buffers, gathering, muon_offload
@@ -95,7 +96,7 @@ def working(job: Job) -> Working:
     return Working(
         converting.init(job), _at_most(job, forward), _gathered(job, forward[-1].elements, forward[-1].secondary),
         backward.peak_lines(), (*_step(job), *left), (PERSISTENT, gather_buffers.GATHER_BUFFERS), left,
-        (*_from_host(job), *_secondary(job)), *_first_step(job),
+        (*_from_host(job), *_secondary(job)), **_first_step(job),
         forward_pass=_forward_pass(job, forward), backward_pass=Passed(backward),
     )  # fmt: skip
 
@@ -119,7 +120,7 @@ def _of_muon(job: Job) -> ModuleType:
     return muon_offload if job.strategy.offload_optimizer else gathering
 
 
-def _first_step(job: Job) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
+def _first_step(job: Job) -> dict[str, Any]:
     """Forward and backward of the first optimizer step, each empty when the later ones need no less.
 
     Persistent parameters come with it, released and gathered like the others while the trace is recorded.
@@ -129,15 +130,20 @@ def _first_step(job: Job) -> tuple[tuple[Line, ...], tuple[Line, ...]]:
     def most(events: Sequence[Held]) -> int:
         return max(event.most for event in events)
 
-    forward: tuple[Line, ...] = ()
-    backward: tuple[Line, ...] = ()
+    first: dict[str, Any] = {}
+
+    def offer(phase: str, lines: tuple[Line, ...], passed: Passed) -> None:
+        if total(lines) > total(first.get(phase, ())):
+            first.update({phase: lines, f"{phase}_pass": passed})
+
     for early in found.early:
         if most(early.forward) > most(found.later.forward) + resident:
-            forward = max(forward, _at_most(job, early.forward), key=total)
+            offer("first_forward", _at_most(job, early.forward), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
         if copied or most(early.backward) > most(found.later.backward) + resident:
-            backward = max(backward, partitioned(job, early).alive.peak_lines(), key=total)
-    return forward, backward
+            alive = partitioned(job, early).alive
+            offer("first_backward", alive.peak_lines(), Passed(alive))
+    return first
 
 
 def _secondary(job: Job) -> tuple[Line, ...]:

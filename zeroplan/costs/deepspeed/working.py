@@ -35,6 +35,8 @@ class Working(NamedTuple):
     forward_pass: Passed | None = None
     """What DeepSpeed has alive event by event, where that changes in forward; likewise `backward_pass`."""
     backward_pass: Passed | None = None
+    first_forward_pass: Passed | None = None
+    first_backward_pass: Passed | None = None
 
 
 MADE_BY_THE_STEP = ("optimizer states", "norm and flags", "chosen columns")
@@ -59,13 +61,32 @@ def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activatio
     ]
 
 
+def _first(job: Job, held: tuple[Line, ...], working: Working, alive: Activations) -> list[Moment]:
+    """Passes of the run's first step, where it needs more."""
+    found, moments_ = timeline_of(job), []
+    model = (found.forward, found.backward) if found else (None, None)
+    for phase, lines, there, passed, of_model in (
+        ("first_forward", working.first_forward, alive.forward, working.first_forward_pass, model[0]),
+        ("first_backward", working.first_backward, alive.layer_backward, working.first_backward_pass, model[1]),
+    ):
+        if not lines:
+            continue
+        if of_model is None:
+            moments_.append(Moment(phase, "first step", (*held, *lines, *there)))
+        else:
+            moments_.append(Moment(phase, "first step, parameters", (*held, *lines)))
+            moments_.append(_moment(phase, of_model, held, lines, passed))
+    return moments_
+
+
 def _moment(phase: str, model: Pass, held: tuple[Line, ...], still: tuple[Line, ...], passed: Passed | None) -> Moment:
     """`still` is what DeepSpeed has alive throughout, where no events of its own are known."""
     if passed is None:
         most = max(model.most)
         own = line("activations", forms.alive_then, alive=most)
         return Moment(phase, "activations", (*held, *still, own))
-    return Moment(phase, "activations", (*held, *lines_at(together(passed.entries, model), passed.alive)))
+    found = together(passed.entries, model)
+    return Moment(phase, "activations", (*held, *passed.beside, *lines_at(found, passed.alive)))
 
 
 def timeline(job: Job, held: list[Line], working: Working, alive: Activations) -> Tier:
@@ -74,18 +95,10 @@ def timeline(job: Job, held: list[Line], working: Working, alive: Activations) -
     updated = tuple(entry for entry in trained if entry.name not in working.partitioned)
     unborn = (*working.partitioned, *MADE_BY_THE_STEP)
     started = tuple(entry for entry in trained if entry.name not in unborn)
-    first = [
-        Moment(phase, "first step", (*started, *lines, *there))
-        for phase, lines, there in (
-            ("first_forward", working.first_forward, alive.forward),
-            ("first_backward", working.first_backward, alive.layer_backward),
-        )
-        if lines
-    ]
     return Tier(
         tuple(held),
         (
-            *first,
+            *_first(job, started, working, alive),
             Moment("init", "inside initialize", working.init),
             *_passes(job, trained, working, alive),
             Moment("step", "begins", (*trained, *working.before_step)),
