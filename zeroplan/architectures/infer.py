@@ -51,6 +51,6 @@ def infer(parameters: int, label: str) -> Model:
     tensors = (*shaped.tensors, Tensor("inferred.rest", (rest,), rest)) if rest else shaped.tensors
     return Model(
         name=label, family="llama", tensors=tensors, parameters=parameters, shape=shaped.shape, source=source,
-        execution=shaped.execution, buffers=shaped.buffers,
+        execution=shaped.execution, timeline=shaped.timeline, buffers=shaped.buffers,
         config={"model_type": "llama", **fields}, inferred=True,
     )  # fmt: skip

@@ -1,9 +1,12 @@
-"""A trace laid out over all layers of the model, and where DeepSpeed's hooks fall in it."""
+"""A trace laid out over all layers of the model, and where DeepSpeed's hooks fall in it.
+
+Beats, visits and gradients are matched for the layers that ran; those of another layer lie as far from its start.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from zeroplan.architectures.module import Module
@@ -11,147 +14,219 @@ from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
 from zeroplan.specs.model import Execution, Pass, Timeline, Visit
 
-
-class Laid(NamedTuple):
-    """Beats of one pass over all layers."""
-
-    most: list[int]
-    now: list[int]
-    kinds: list[str]
-    of: list[int]
-    """The module's place in `Execution.modules`, -1 for one without hooks; of READY the tensor."""
+OUTSIDE = -1
+"""In place of a layer's number: before the layers or after them."""
 
 
-class Layout:
-    """Places of modules and tensors, and what the layers that did not run add."""
+class Block(NamedTuple):
+    """Consecutive beats: of a layer, or outside of all."""
+
+    layer: int
+    ran: int
+    """Where the beats that stand for these start in the trace, and where they end."""
+    ran_end: int
+    start: int
+    """Where these start."""
+
+
+class Structure:
+    """Places of modules and tensors; of each layer its first module and tensor, and the layer that ran for it."""
 
     def __init__(self, root: Module, execution: Execution, trace: Trace) -> None:
-        self.trace = trace
-        paths = {id(module): path for path, module in root.named_modules()}
         places = {path: place for place, path in enumerate(execution.modules)}
-        self.places = {key: places.get(path, -1) for key, path in paths.items()}
+        self.places: dict[int, int] = {}
         self.tensors: dict[int, int] = {}
-        for _path, parameter in root.named_parameters():
-            self.tensors[id(parameter)] = len(self.tensors)
-        self.parents = {place: places.get(path.rpartition(".")[0], 0) for path, place in places.items()}
-        modules = {id(module): module for _path, module in root.named_modules()}
-        self.layers = {key: modules[key] for key, _chosen in trace.stands_for}
-        ran = dict.fromkeys(chosen for _layer, chosen in trace.stands_for)
-        before_ran = dict(zip(ran, accumulate((trace.keeps[key] for key in ran), initial=0), strict=False))
-        before = accumulate((trace.keeps[chosen] for _layer, chosen in trace.stands_for), initial=0)
-        self.offsets = [
-            held - before_ran[chosen] for held, (_layer, chosen) in zip(before, trace.stands_for, strict=False)
-        ]
-        self.end = sum(trace.keeps[chosen] for _l, chosen in trace.stands_for) - sum(trace.keeps[k] for k in ran)
-        """What the layers that did not run keep, together."""
+        for path, module in root.named_modules():
+            self.places[id(module)] = places.get(path, OUTSIDE)
+            for parameter in module.parameters.values():
+                self.tensors.setdefault(id(parameter), len(self.tensors))
+        self.parents = [places.get(path.rpartition(".")[0], 0) for path in execution.modules]
+        self.numbers = {key: number for number, (key, _chosen) in enumerate(trace.stands_for)}
+        self.stands_for = [self.numbers[chosen] for _key, chosen in trace.stands_for]
+        self.first_module = [self.places[key] for key, _chosen in trace.stands_for]
+        self.first_tensor = [self.tensors[trace.first_parameters[key]] for key, _chosen in trace.stands_for]
+        self.layer_of = self._layers_of_modules(len(execution.modules), execution)
+        kept = [trace.keeps[chosen] for _key, chosen in trace.stands_for]
+        ran = [number for number, other in enumerate(self.stands_for) if number == other]
+        before_ran = dict(zip(ran, accumulate((kept[number] for number in ran), initial=0), strict=False))
+        before = accumulate(kept, initial=0)
+        self.offsets = [held - before_ran[other] for held, other in zip(before, self.stands_for, strict=False)]
+        """What the layers before one keep, less those of them that ran."""
+        self.end = sum(kept) - sum(kept[number] for number in ran)
 
-    def forward(self) -> Laid:
-        """Before the layers, each of them, and after."""
-        beats, laid = self.trace.forward, Laid([], [], [], [])
-        starts = {beat.of: at for at, beat in enumerate(beats) if beat.kind == ENTER and beat.of in self.trace.keeps}
-        ends = {beat.of: at for at, beat in enumerate(beats) if beat.kind == LEAVE and beat.of in self.trace.keeps}
-        first, last = min(starts.values()), max(ends.values())
-        self._lay(laid, beats[:first], 0)
-        for offset, (layer, chosen) in zip(self.offsets, self.trace.stands_for, strict=True):
-            self._lay(laid, beats[starts[chosen] : ends[chosen] + 1], offset, layer, chosen)
-        self._lay(laid, beats[last + 1 :], self.end)
-        return laid
-
-    def backward(self) -> Laid:
-        """After the layers, each of them from the last, and before."""
-        beats, laid = self.trace.backward, Laid([], [], [], [])
-        of_layers = [at for at, beat in enumerate(beats) if beat.layer]
-        first, last = of_layers[0], of_layers[-1]
-        blocks: dict[int, list[Beat]] = {}
-        for beat in beats[first : last + 1]:
-            blocks.setdefault(beat.layer, []).append(beat)
-        self._lay(laid, beats[:first], self.end)
-        for offset, (layer, chosen) in zip(reversed(self.offsets), reversed(self.trace.stands_for), strict=True):
-            self._lay(laid, blocks[chosen], offset, layer, chosen)
-        self._lay(laid, beats[last + 1 :], 0)
-        return laid
-
-    def _lay(self, laid: Laid, beats: Sequence[Beat], offset: int, layer: int = 0, chosen: int = 0) -> None:
-        """Beats of `chosen`, as those of `layer`: its modules and tensors lie as far on as the layer itself does."""
-        laid.most.extend([beat.most + offset for beat in beats])
-        if layer and beats[0].kind == ENTER:
-            laid.most[-len(beats)] = beats[0].now + offset  # what was before it is the last layer's
-        laid.now.extend([beat.now + offset for beat in beats])
-        laid.kinds.extend([beat.kind for beat in beats])
-        on = self.places[layer] - self.places[chosen] if layer else 0
-        tensors_on = self._first_tensor(layer) - self._first_tensor(chosen) if layer else 0
-        places, tensors = self.places, self.tensors
-        laid.of.extend([
-            tensors[beat.of] + tensors_on if beat.kind == READY else _on(places.get(beat.of, -1), on) for beat in beats
-        ])  # fmt: skip
-
-    def _first_tensor(self, layer: int) -> int:
-        return min(self.tensors[id(parameter)] for _path, parameter in self.layers[layer].named_parameters())
-
-
-def _on(place: int, on: int) -> int:
-    return place + on if place >= 0 else -1
+    def _layers_of_modules(self, count: int, execution: Execution) -> list[int]:
+        """The layer that each module lies in: modules are numbered in the order of forward."""
+        found = [OUTSIDE] * count
+        inside = OUTSIDE
+        starts = {place: number for number, place in enumerate(self.first_module)}
+        for visit in execution.forward:
+            if visit.module in starts:
+                inside = starts[visit.module] if visit.enters else OUTSIDE
+                found[visit.module] = starts[visit.module]
+            elif inside != OUTSIDE:
+                found[visit.module] = inside
+        return found
 
 
 def timeline(root: Module, execution: Execution, trace: Trace, *, recomputes: bool) -> Timeline:
     """Both passes, with the places of DeepSpeed's hooks and of gradients in them."""
-    layout = Layout(root, execution, trace)
-    forward, backward = layout.forward(), layout.backward()
-    saved = trace.saved + layout.end
+    structure = Structure(root, execution, trace)
+    saved = trace.saved + structure.end
     visits = execution.recomputing if recomputes else execution.backward
+    forward = _Laying(structure, trace.forward, backward=False)
+    backward = _Laying(structure, trace.backward, backward=True)
     return Timeline(
-        Pass(forward.most, forward.now, sequential(execution.forward, forward), {}, 0),
-        Pass(backward.most, backward.now, around(visits, backward, layout), ready(backward), saved),
+        forward.laid(execution.forward, forward.sequential, 0),
+        backward.laid(visits, backward.around, saved),
         saved,
     )
 
 
-def sequential(visits: Iterable[Visit], laid: Laid) -> list[int]:
-    """Where modules enter and leave forward: both orders are the same."""
-    found, at = [], 0
-    kinds, of = laid.kinds, laid.of
-    for visit in visits:
-        kind = ENTER if visit.enters else LEAVE
-        while of[at] != visit.module or kinds[at] != kind:
-            at += 1
-        found.append(at)
-    return found
+class _Laying:
+    """One pass: its beats as they ran, and the blocks of all layers."""
 
+    def __init__(self, structure: Structure, beats: Sequence[Beat], *, backward: bool) -> None:
+        self.structure, self.beats = structure, beats
+        places = structure.places
+        self.of = [places.get(beat.of, OUTSIDE) for beat in beats]
+        """The module's place."""
+        self.blocks = self._blocks(backward)
+        self.block_of = {block.layer: block for block in self.blocks if block.layer != OUTSIDE}
+        self.first, self.last = self._extents() if backward else ({}, {})
 
-def around(visits: Iterable[Visit], laid: Laid, layout: Layout) -> list[int]:
-    """Where backward enters a module, before its first node, and leaves it, after its last.
+    def _blocks(self, backward: bool) -> list[Block]:
+        """What ran outside as it ran, and each layer as the one that stands for it."""
+        numbers, beats, stands_for = self.structure.numbers, self.beats, self.structure.stands_for
+        inside = [numbers[beat.layer] if beat.layer else OUTSIDE for beat in beats]
+        if not backward:  # a layer enters before it is known, and its number is gone when it has left
+            for at, beat in enumerate(beats):
+                if beat.kind == ENTER and beat.of in numbers:
+                    inside[at] = numbers[beat.of]
+        ran: dict[int, tuple[int, int]] = {}
+        at = 0
+        for layer, group in groupby(inside):
+            size = len(list(group))
+            if layer != OUTSIDE:
+                ran[layer] = (at, at + size)
+            at += size
+        first, last = min(start for start, _end in ran.values()), max(end for _start, end in ran.values())
+        order = range(len(stands_for) - 1, -1, -1) if backward else range(len(stands_for))
+        blocks = [Block(OUTSIDE, 0, first, 0)]
+        start = first
+        for layer in order:
+            begin, end = ran[stands_for[layer]]
+            blocks.append(Block(layer, begin, end, start))
+            start += end - begin
+        blocks.append(Block(OUTSIDE, last, len(beats), start))
+        return blocks
 
-    What a checkpointed layer runs again lies in between, in forward's order.
-    """
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    parents, start = layout.parents, -1
-    for at, (kind, place) in enumerate(zip(laid.kinds, laid.of, strict=True)):
-        if kind == RAN:
-            while place >= 0 and last.get(place) != at:
-                first.setdefault(place, start)
-                last[place] = at
-                place = parents[place] if place else -1
-        if kind != READY:
-            start = at  # gradients that get ready on the way belong to what follows
-    found, again = [], 0
-    kinds, of = laid.kinds, laid.of
-    for visit in visits:
-        if visit.backward:
-            at = first.get(visit.module, -1) if visit.enters else last.get(visit.module, 0)
-        else:
+    def laid(self, visits: Sequence[Visit], match: object, begins: int) -> Pass:
+        """The pass over all layers."""
+        most: list[int] = []
+        now: list[int] = []
+        offsets, end, beats = self.structure.offsets, self.structure.end, self.beats
+        backward = bool(self.first)
+        for number, block in enumerate(self.blocks):
+            late = number == len(self.blocks) - 1
+            offset = offsets[block.layer] if block.layer != OUTSIDE else 0 if late == backward else end
+            own = beats[block.ran : block.ran_end]
+            most += [beat.most + offset for beat in own]
+            now += [beat.now + offset for beat in own]
+            if not backward and block.layer != OUTSIDE:
+                most[block.start] = now[block.start]  # what was before it is the last layer's
+        return Pass(most, now, self._visits(visits, match), self._ready(), begins)
+
+    def _visits(self, visits: Sequence[Visit], match: object) -> list[int]:
+        """Where each visit falls: matched outside and in layers that ran, shifted in the others."""
+        layer_of, stands_for = self.structure.layer_of, self.structure.stands_for
+        found: list[int] = []
+        matched: dict[int, list[int]] = {}
+        pieces = [(layer, list(group)) for layer, group in groupby(visits, lambda visit: layer_of[visit.module])]
+        for layer, group in pieces:
+            if layer != OUTSIDE and stands_for[layer] == layer:
+                matched[layer] = match(group)  # type: ignore[operator]
+        for layer, group in pieces:
+            if layer == OUTSIDE:
+                found += [self._in_full(at) for at in match(group)]  # type: ignore[operator]
+            else:
+                block = self.block_of[layer]
+                shift = block.start - block.ran
+                found += [at + shift for at in matched[stands_for[layer]]]
+        return found
+
+    def _in_full(self, at: int) -> int:
+        """A beat outside of the layers, in the full order."""
+        last = self.blocks[-1]
+        return at if at < self.blocks[0].ran_end else at + last.start - last.ran
+
+    def sequential(self, visits: Sequence[Visit]) -> list[int]:
+        """Modules enter and leave in the order of the beats."""
+        found, at = [], 0
+        for visit in visits:
+            kind = ENTER if visit.enters else LEAVE
+            while self.of[at] != visit.module or self.beats[at].kind != kind:
+                at += 1
+            found.append(at)
+        return found
+
+    def around(self, visits: Sequence[Visit]) -> list[int]:
+        """Backward enters a module before its first node and leaves it after its last.
+
+        What a checkpointed layer runs again lies in between, in forward's order.
+        """
+        found: list[int] = []
+        again = 0
+        for visit in visits:
+            if visit.backward:
+                around = self.first.get(self.structure.parents[visit.module], -1)
+                here = found[-1] if found else around  # of a module without nodes
+                found.append((self.first if visit.enters else self.last).get(visit.module, here))
+                continue
             kind = ENTER if visit.enters else LEAVE
             at = again
-            while at < len(of) and (of[at] != visit.module or kinds[at] != kind):
+            while at < len(self.of) and (self.of[at] != visit.module or self.beats[at].kind != kind):
                 at += 1
-            if at < len(of):
-                again = at
+            again = at if at < len(self.of) else again
+            found.append(again)
+        return found
+
+    def _extents(self) -> tuple[dict[int, int], dict[int, int]]:
+        """Of each module, and of all around it, the beats before its first node's and of its last."""
+        first: dict[int, int] = {}
+        last: dict[int, int] = {}
+        parents, start = self.structure.parents, -1
+        for at, (beat, place) in enumerate(zip(self.beats, self.of, strict=True)):
+            if beat.kind == RAN:
+                here = place
+                while here != OUTSIDE and last.get(here) != at:
+                    first.setdefault(here, start)
+                    last[here] = at
+                    here = parents[here] if here else OUTSIDE
+            if beat.kind != READY:
+                start = at  # gradients that get ready on the way belong to what follows
+        return first, last
+
+    def _ready(self) -> dict[int, int]:
+        """Where each tensor's gradient is."""
+        structure = self.structure
+        tensors, firsts, stands_for = structure.tensors, structure.first_tensor, structure.stands_for
+        found: dict[int, int] = {}
+        ran: dict[int, list[tuple[int, int]]] = {}
+        for block in self.blocks:
+            if block.layer != OUTSIDE and stands_for[block.layer] != block.layer:
+                continue
+            here = list(self._gradients(block, tensors))
+            if block.layer == OUTSIDE:
+                found.update({index: at + block.start for index, at in here})
             else:
-                at = again
-        found.append(at)
-    return found
+                ran[block.layer] = here
+        for block in self.blocks:
+            if block.layer != OUTSIDE:
+                on = firsts[block.layer] - firsts[stands_for[block.layer]]
+                found.update({index + on: at + block.start for index, at in ran[stands_for[block.layer]]})
+        return found
 
-
-def ready(laid: Laid) -> dict[int, int]:
-    """Where each tensor's gradient is."""
-    return {place: at for at, (kind, place) in enumerate(zip(laid.kinds, laid.of, strict=True)) if kind == READY}
+    def _gradients(self, block: Block, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:
+        for at, beat in enumerate(self.beats[block.ran : block.ran_end]):
+            if beat.kind == READY:
+                yield tensors[beat.of], at

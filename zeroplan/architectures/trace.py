@@ -24,6 +24,8 @@ class Trace(NamedTuple):
     """Of each layer, in order: itself and the layer that ran for it, by identity."""
     keeps: dict[int, int]
     """What a layer that ran leaves behind in forward."""
+    first_parameters: dict[int, int]
+    """Of each layer the parameter registered first, both by identity."""
     saved: int
     """Of the layers that ran: live when forward has returned and only the loss is held."""
 
@@ -42,7 +44,8 @@ def traced(root: Module, run: Run, *, collapse: bool = True) -> Trace:
     run.look_again()
     Engine().run(loss)
     del loss
-    return Trace(tuple(forward), tuple(backward), tuple(stands_for), kept(forward, ran), saved)
+    first = {id(layer): first_parameter(layer) for layer in layers}
+    return Trace(tuple(forward), tuple(backward), tuple(stands_for), kept(forward, ran), first, saved)
 
 
 def layers_of(root: Module) -> list[Module]:
@@ -68,10 +71,20 @@ def representatives(layers: Sequence[Module]) -> list[tuple[int, int]]:
     return pairs
 
 
-def make(layer: Module) -> Hashable:
-    """What tells layers apart: the modules and the shapes of their parameters, and the kind of attention."""
-    shapes = tuple((type(m), tuple(p.shape for p in m.parameters.values())) for _path, m in layer.named_modules())
-    return shapes, getattr(layer, "kind", "")
+def make(module: Module) -> Hashable:
+    """What tells layers apart: the modules, the shapes of their parameters, and the kind of attention."""
+    shapes = tuple([parameter.shape for parameter in module.parameters.values()])
+    return type(module), shapes, getattr(module, "kind", ""), tuple([make(child) for child in module.children.values()])
+
+
+def first_parameter(module: Module) -> int:
+    """The parameter registered first in a module or below, by identity."""
+    for parameter in module.parameters.values():
+        return id(parameter)
+    for child in module.children.values():
+        if found := first_parameter(child):
+            return found
+    return 0
 
 
 def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:
