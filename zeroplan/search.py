@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
 def evaluate(job: Job, reserve: float) -> Candidate:
     """Count and time one job, keeping `reserve` of each card free."""
     job = with_room(job)
-    counted = ledger(job)
+    counted = ledger(job, explained=False)
     return Candidate(job, counted, fit(job, counted, reserve=reserve), step_time(job, counted))
 
 

@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
+from zeroplan.architectures.alive import alive_at
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import execution
 from zeroplan.architectures.leaves import leaf_paths
@@ -26,7 +27,6 @@ from zeroplan.specs.model import (
     Shape,
     Tensor,
     Timeline,
-    Timelines,
 )
 
 BUFFER_DTYPES = {"embed_scale": "training", "inv_freq": "built", "original_inv_freq": "built"}
@@ -46,14 +46,15 @@ def model_of(
     tensors = tuple(
         Tensor(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in root.named_parameters()
     )
+    order = executes(root, model_type)
     return Model(
         name=name, family=model_type, tensors=tensors, parameters=sum(t.elements for t in tensors),
-        shape=shape_of(config, root), execution=executes(root, model_type),
+        shape=shape_of(config, root), execution=order,
         buffers=tuple(
             (BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
             for path, b in root.named_buffers()
         ),
-        timeline=timelines(root, model_type), source=source, config=dict(content or {}),
+        timeline=ModelTimelines(root, order), source=source, config=dict(content or {}),
         tied=tuple(p.elements for _path, p in root.named_parameters() for _use in range(uses[id(p)] - 1)),
     )  # fmt: skip
 
@@ -75,24 +76,37 @@ def executes(root: Module, model_type: str) -> Executes:
 KEPT_TIMELINES = 64
 
 
-def timelines(root: Module, model_type: str) -> Timelines:
-    """Runs of the model's step on tensors without numbers, the latest remembered."""
+class ModelTimelines:
+    """Runs of a model's step on tensors without numbers, the latest remembered."""
 
-    @lru_cache(maxsize=KEPT_TIMELINES)
-    def found(asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
-        attention = "eager" if asked.eager else "sdpa"
-        run = Run(
-            asked.width, asked.batch, asked.seq, attention=attention, kernel=asked.kernel,
-            checkpointing=asked.checkpointing, half=asked.half,
-        )  # fmt: skip
-        run.zero_linear = asked.zero_linear
-        order = execution(root, leaf_paths(root, model_type, leaves), eager=asked.eager)
+    def __init__(self, root: Module, executes: Executes) -> None:
+        self.root, self.executes = root, executes
+        self.found = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
+
+    def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
+        return self.found(asked, leaves)
+
+    def alive(
+        self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
+    ) -> dict[str, int]:
+        order = self.executes(leaves, eager=asked.eager)
+        return alive_at(self.root, order, lambda: _run(asked), backward=backward, at=at, size=size)
+
+    def _timeline(self, asked: Asked, leaves: LeafModules) -> Timeline | None:
         try:
-            return timeline(root, order, traced(root, run), recomputes=asked.checkpointing)
+            trace = traced(self.root, _run(asked))
         except NotImplementedError:
             return None
+        return timeline(self.root, self.executes(leaves, eager=asked.eager), trace, recomputes=asked.checkpointing)
 
-    return found
+
+def _run(asked: Asked) -> Run:
+    run = Run(
+        asked.width, asked.batch, asked.seq, attention="eager" if asked.eager else "sdpa", kernel=asked.kernel,
+        checkpointing=asked.checkpointing, half=asked.half,
+    )  # fmt: skip
+    run.zero_linear = asked.zero_linear
+    return run
 
 
 def shape_of(config: Config, root: Module) -> Shape:

@@ -230,3 +230,28 @@ class _Laying:
         for at, beat in enumerate(self.beats[block.ran : block.ran_end]):
             if beat.kind == READY:
                 yield tensors[beat.of], at
+
+
+def ran_for(root: Module, execution: Execution, trace: Trace, *, backward: bool, at: int) -> Ran:
+    """The stretch of the trace that stands for one of the full pass, and which layers it lacks."""
+    structure = Structure(root, execution, trace)
+    laying = _Laying(structure, trace.backward if backward else trace.forward, backward=backward)
+    block = next(block for block in reversed(laying.blocks) if block.start <= at)
+    late = block is laying.blocks[-1]
+    count = len(structure.stands_for)
+    before = block.layer if block.layer != OUTSIDE else 0 if late == backward else count
+    known = structure.stands_for[block.layer] if block.layer != OUTSIDE else before
+    keys = [key for key, _chosen in trace.stands_for]
+    there = [keys[structure.stands_for[number]] for number in range(before)]
+    ran = [keys[number] for number in range(known) if structure.stands_for[number] == number]
+    offset = structure.offsets[block.layer] if block.layer != OUTSIDE else structure.end if before else 0
+    return Ran(block.ran + at - block.start, offset, there, ran)
+
+
+class Ran(NamedTuple):
+    stretch: int
+    offset: int
+    there: list[int]
+    """The layers that stand for those that have run forward and not yet backward, each as often as it does."""
+    ran: list[int]
+    """Those of them that are in the trace by themselves."""

@@ -6,13 +6,14 @@ depend on how many layers there are, only what the others before it keep.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.graph import Engine
-from zeroplan.autograd.memory import ENTER, LEAVE, Beat
+from zeroplan.autograd.memory import ENTER, LEAVE, Alive, Beat
 
 
 class Trace(NamedTuple):
@@ -26,6 +27,8 @@ class Trace(NamedTuple):
     """What a layer that ran leaves behind in forward."""
     first_parameters: dict[int, int]
     """Of each layer the parameter registered first, both by identity."""
+    kept_alive: Counter[Alive]
+    """What is live when forward has returned, if the run counts its storages."""
     saved: int
     """Of the layers that ran: live when forward has returned and only the loss is held."""
 
@@ -38,14 +41,14 @@ def traced(root: Module, run: Run, *, collapse: bool = True) -> Trace:
     run.passed_over = frozenset(id(layer) for layer in layers) - ran
     run.beats = forward = []
     loss = root(run, run.ids())
-    saved = run.live
+    saved, alive = run.live, run.alive()
     run.beat("loss", 0)
     run.beats = backward = []
     run.look_again()
     Engine().run(loss)
     del loss
     first = {id(layer): first_parameter(layer) for layer in layers}
-    return Trace(tuple(forward), tuple(backward), tuple(stands_for), kept(forward, ran), first, saved)
+    return Trace(tuple(forward), tuple(backward), tuple(stands_for), kept(forward, ran), first, alive, saved)
 
 
 def layers_of(root: Module) -> list[Module]:

@@ -23,11 +23,13 @@ class Storage:
         self.kept_by = ""
         """The operator whose backward needs it; the first, if there are several."""
         self.layer, self.phase = memory.layer, memory.phase
-        if memory.living is not None:
-            memory.living.add(self)
         memory.live += size
         if memory.live > memory.most:
             memory.most = memory.live
+        if memory.living is not None:
+            memory.living.add(self)
+            if memory.watch is not None:
+                memory.watch.at_most(memory)
         if memory.hears is not None:
             memory.hears(size)
 

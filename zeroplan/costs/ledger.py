@@ -20,10 +20,10 @@ ACCOUNTINGS = ("deepspeed", "paper")
 STAGES = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 
 
-def ledger(job: Job, accounting: str = "deepspeed") -> Ledger:
-    """Everything held and moved by one strategy."""
+def ledger(job: Job, accounting: str = "deepspeed", *, explained: bool = True) -> Ledger:
+    """Everything held and moved by one strategy; `explained`, activations are told apart by what keeps them."""
     with _uncollected():
-        return _counted(job, accounting)
+        return _counted(job, accounting, explained)
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def gpu_at_least(job: Job) -> int:
     return total(timeline(job, STAGES[job.strategy.stage].held(job), NOTHING, activations(job)).peak.lines)
 
 
-def _counted(job: Job, accounting: str) -> Ledger:
+def _counted(job: Job, accounting: str, explained: bool) -> Ledger:
     alive = activations(job)
     if accounting == "paper":
         return paper.ledger(job, alive)
@@ -51,5 +51,5 @@ def _counted(job: Job, accounting: str) -> Ledger:
     if job.strategy.stage == 3:
         check_buffers(job)
     stage = STAGES[job.strategy.stage]
-    gpu = timeline(job, stage.held(job), stage.working(job), alive)
+    gpu = timeline(job, stage.held(job), stage.working(job), alive, explained=explained)
     return Ledger("deepspeed", gpu, host.tier(job), host.nvme(job), traffic=traffic(job), copies=copies(job))

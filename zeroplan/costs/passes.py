@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Entry
+from zeroplan.costs.deepspeed.alive import END, START, Entry
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
@@ -14,14 +14,18 @@ from zeroplan.specs.model import Asked, Pass, Timeline
 
 def timeline_of(job: Job) -> Timeline | None:
     """The model's own timeline under this job; None where the family's forward is not written out."""
+    return job.model.timeline(asked(job), job.leaves)
+
+
+def asked(job: Job) -> Asked:
+    """What decides the timeline."""
     strategy = job.strategy
-    asked = Asked(
+    return Asked(
         batch=strategy.micro_batch, seq=job.workload.seq, width=strategy.element_bytes,
         half=strategy.dtype == "float16", eager=strategy.attention == "eager",
         kernel="cpu" if strategy.backend == "cpu" else "cuda", checkpointing=strategy.checkpointing == "full",
         zero_linear=strategy.stage == 3 and strategy.memory_efficient_linear,
     )  # fmt: skip
-    return job.model.timeline(asked, job.leaves)
 
 
 class Together(NamedTuple):
@@ -47,8 +51,9 @@ def together(entries: Sequence[Entry], activations: Pass) -> Together:
 
 
 def passes(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Each from its start to the next one's."""
     starts = [at for at, entry in enumerate(entries) if entry.key == START]
-    for start, end in zip(starts, [*starts[1:], len(entries)], strict=True):
+    for start, end in zip(starts, [*starts[1:], len(entries)], strict=False):
         yield entries[start:end]
 
 
@@ -76,8 +81,11 @@ def _together(entries: Sequence[Entry], activations: Pass) -> Together:
     return best
 
 
-def lines_at(found: Together, alive: Alive) -> tuple[Line, ...]:
-    """What DeepSpeed and the model have at that moment."""
-    from zeroplan.costs.deepspeed.alive import as_lines
-
-    return (*as_lines(alive.kinds(found.elements)), line("activations", forms.alive_then, alive=found.activations))
+def activations_at(job: Job, found: Together, *, backward: bool, explained: bool) -> Iterator[Line]:
+    """What the model has at that moment, by kind, the largest first; in one line where nobody asks (a search)."""
+    if not explained:
+        yield line("activations", forms.at_work, size=found.activations)
+        return
+    kinds = job.model.timeline.alive(asked(job), job.leaves, backward=backward, at=found.at, size=found.activations)
+    for name, size in sorted(kinds.items(), key=lambda entry: -entry[1]):
+        yield line(name, getattr(forms, name.replace(" ", "_")), size=size)

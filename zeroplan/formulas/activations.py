@@ -76,8 +76,57 @@ def logits(t: int, v: int, logit_bytes: int) -> int:
     return logit_bytes * t * v
 
 
-def alive_then(alive: int) -> int:
-    """a -- bytes of the model's own tensors alive at this moment, from a run of its operators on tensors that only
-    have a size [transformers models].
+def linear_layers(size: int) -> int:
+    """S -- inputs of linear layers, each once, kept for the weights' gradients [torch derivatives.yaml mm, addmm]."""
+    return size
+
+
+def norms(size: int) -> int:
+    """S -- inputs of norms, in fp32 where the model makes such a copy, and their deviations [transformers models]."""
+    return size
+
+
+def attention(size: int) -> int:
+    """S -- queries, keys, values, and the scores' softmax or the log-sum-exp of a fused kernel [transformers
+    integrations/sdpa_attention.py].
     """
-    return alive
+    return size
+
+
+def activation_functions(size: int) -> int:
+    """S -- what activation functions keep: their input or their result [transformers activations.py]."""
+    return size
+
+
+def products(size: int) -> int:
+    """S -- factors of products element by element: gates, normalized inputs, cosines [torch derivatives.yaml mul]."""
+    return size
+
+
+def dropout(size: int) -> int:
+    """S -- masks of dropout, one byte an element on CUDA [torch ATen/native/Dropout.cpp]."""
+    return size
+
+
+def experts(size: int) -> int:
+    """S -- tokens gathered by expert, what their products keep, and the router's indices [transformers
+    integrations/moe.py].
+    """
+    return size
+
+
+def logits_and_loss(size: int) -> int:
+    """S -- log-probabilities in fp32, and labels [transformers loss/loss_utils.py]."""
+    return size
+
+
+def at_work(size: int) -> int:
+    """S -- what operators have made and nothing keeps for backward: residual stream, logits, temporaries [transformers
+    models].
+    """
+    return size
+
+
+def gradients_of_activations(size: int) -> int:
+    """S -- gradients on their way back, before they reach a parameter [torch torch/csrc/autograd/engine.cpp]."""
+    return size

@@ -117,6 +117,11 @@ class Timelines(Protocol):
     def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         """None for a family whose forward is not written out."""
 
+    def alive(
+        self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
+    ) -> dict[str, int]:
+        """By kind, the `size` bytes that are alive in a stretch of a pass, at most or at its end."""
+
 
 class Shape(NamedTuple):
     """The widths that activations and FLOPs follow from, in elements."""

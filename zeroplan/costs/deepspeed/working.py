@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.costs.activations import Activations
-from zeroplan.costs.deepspeed.alive import Passed
-from zeroplan.costs.passes import lines_at, timeline_of, together
-from zeroplan.formulas import activations as forms
+from zeroplan.costs.deepspeed.alive import Passed, as_lines
+from zeroplan.costs.passes import activations_at, timeline_of, together
 from zeroplan.formulas import moments
 from zeroplan.ledger import Line, Moment, Tier, line
 from zeroplan.specs.job import Job
@@ -44,7 +43,9 @@ MADE_BY_THE_STEP = ("optimizer states", "norm and flags", "chosen columns")
 NOTHING = Working((), (), (), (), ())
 
 
-def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activations) -> list[Moment]:
+def _passes(
+    job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, explained: bool
+) -> list[Moment]:
     """Where forward and backward have most alive: all together, and of DeepSpeed's own."""
     found = timeline_of(job)
     if found is None:
@@ -55,13 +56,15 @@ def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activatio
         ]
     return [
         Moment("forward", "parameters", (*held, *working.forward)),
-        _moment("forward", found.forward, held, working.forward, working.forward_pass),
+        _moment(job, "forward", found.forward, held, working.forward, working.forward_pass, explained=explained),
         Moment("backward", "gradients", (*held, *working.backward)),
-        _moment("backward", found.backward, held, working.loss, working.backward_pass),
+        _moment(job, "backward", found.backward, held, working.loss, working.backward_pass, explained=explained),
     ]
 
 
-def _first(job: Job, held: tuple[Line, ...], working: Working, alive: Activations) -> list[Moment]:
+def _first(
+    job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, explained: bool
+) -> list[Moment]:
     """Passes of the run's first step, where it needs more."""
     found, moments_ = timeline_of(job), []
     model = (found.forward, found.backward) if found else (None, None)
@@ -75,22 +78,23 @@ def _first(job: Job, held: tuple[Line, ...], working: Working, alive: Activation
             moments_.append(Moment(phase, "first step", (*held, *lines, *there)))
         else:
             moments_.append(Moment(phase, "first step, parameters", (*held, *lines)))
-            moments_.append(_moment(phase, of_model, held, lines, passed))
+            moments_.append(_moment(job, phase, of_model, held, lines, passed, explained=explained))
     return moments_
 
 
-def _moment(phase: str, model: Pass, held: tuple[Line, ...], still: tuple[Line, ...], passed: Passed | None) -> Moment:
+def _moment(
+    job: Job, phase: str, model: Pass, held: tuple[Line, ...], still: tuple[Line, ...], passed: Passed | None,
+    *, explained: bool,
+) -> Moment:  # fmt: skip
     """`still` is what DeepSpeed has alive throughout, where no events of its own are known."""
-    if passed is None:
-        most = max(model.most)
-        own = line("activations", forms.alive_then, alive=most)
-        return Moment(phase, "activations", (*held, *still, own))
-    found = together(passed.entries, model)
-    return Moment(phase, "activations", (*held, *passed.beside, *lines_at(found, passed.alive)))
+    found = together(passed.entries if passed else (), model)
+    of_deepspeed = (*passed.beside, *as_lines(passed.alive.kinds(found.elements))) if passed else still
+    of_model = activations_at(job, found, backward=phase.endswith("backward"), explained=explained)
+    return Moment(phase, "activations", (*held, *of_deepspeed, *of_model))
 
 
-def timeline(job: Job, held: list[Line], working: Working, alive: Activations) -> Tier:
-    """Residents and moments of one GPU."""
+def timeline(job: Job, held: list[Line], working: Working, alive: Activations, *, explained: bool = False) -> Tier:
+    """Residents and moments of one GPU; `explained`, activations are told apart by what keeps them."""
     trained = (*held, line("token ids", moments.token_ids, "int64", t=job.tokens))
     updated = tuple(entry for entry in trained if entry.name not in working.partitioned)
     unborn = (*working.partitioned, *MADE_BY_THE_STEP)
@@ -98,9 +102,9 @@ def timeline(job: Job, held: list[Line], working: Working, alive: Activations) -
     return Tier(
         tuple(held),
         (
-            *_first(job, started, working, alive),
+            *_first(job, started, working, alive, explained=explained),
             Moment("init", "inside initialize", working.init),
-            *_passes(job, trained, working, alive),
+            *_passes(job, trained, working, alive, explained=explained),
             Moment("step", "begins", (*trained, *working.before_step)),
             Moment("step", "optimizer", (*updated, *working.step)),
             Moment("step", "parameters gathered again", (*trained, *working.gathering)),

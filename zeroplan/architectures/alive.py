@@ -1,0 +1,61 @@
+"""What a model has alive at one moment of its timeline, by the operator that keeps it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from weakref import WeakSet
+
+from zeroplan.architectures.module import Module
+from zeroplan.architectures.running import Run
+from zeroplan.architectures.timeline import ran_for
+from zeroplan.architectures.trace import traced
+from zeroplan.autograd.memory import BACKWARD, FORWARD, Alive, Watch
+from zeroplan.specs.model import Execution
+
+LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
+PRODUCTS, DROPOUT, EXPERTS, LOSS = "products", "dropout", "experts", "logits and loss"
+AT_WORK, GRADIENTS = "at work", "gradients of activations"
+KEEPS = {
+    "Mm": LINEAR, "Addmm": LINEAR, "LinearFunctionForZeroStage3": LINEAR, "Clone": LINEAR,
+    "Pow": NORMS, "Rsqrt": NORMS, "NativeLayerNorm": NORMS,
+    "Bmm": ATTENTION, "Baddbmm": ATTENTION, "Softmax": ATTENTION, "CpuAttention": ATTENTION,
+    "FlashAttention": ATTENTION, "EfficientAttention": ATTENTION, "CudnnAttention": ATTENTION,
+    "Silu": ACTIVATION, "Gelu": ACTIVATION, "Relu": ACTIVATION, "Tanh": ACTIVATION, "Sigmoid": ACTIVATION,
+    "GeLUFunction": ACTIVATION, "Clamp": ACTIVATION,
+    "Mul": PRODUCTS, "NativeDropout": DROPOUT,
+    "GroupedMm": EXPERTS, "Index": EXPERTS, "Topk": EXPERTS, "Gather": EXPERTS, "Div": EXPERTS, "MaskedFill": EXPERTS,
+    "LogSoftmax": LOSS, "NllLoss": LOSS,
+}  # fmt: skip
+"""Operators by what they belong to."""
+
+
+def alive_at(
+    root: Module, execution: Execution, made: Callable[[], Run], *, backward: bool, at: int, size: int
+) -> dict[str, int]:
+    """Bytes alive at a stretch of the full pass, where `size` of them are: by kind, all layers together."""
+    found = ran_for(root, execution, traced(root, made()), backward=backward, at=at)
+    run = made()
+    run.living = WeakSet()
+    run.watch = Watch(BACKWARD if backward else FORWARD, found.stretch, size - found.offset)
+    trace = traced(root, run)
+    sums: Counter[str] = Counter()
+    for alive, amount in (run.watch.caught or Counter()).items():
+        sums[kind(alive)] += amount
+    by_layer: dict[int, Counter[str]] = {}
+    for alive, amount in trace.kept_alive.items():
+        by_layer.setdefault(alive.layer, Counter())[kind(alive)] += amount
+    for layers, sign in ((found.there, 1), (found.ran, -1)):
+        for layer, count in Counter(layers).items():
+            for name, amount in by_layer.get(layer, {}).items():
+                sums[name] += sign * count * amount
+    rest = size - sum(sums.values())
+    sums[GRADIENTS if backward else AT_WORK] += rest
+    return {name: amount for name, amount in sums.items() if amount}
+
+
+def kind(alive: Alive) -> str:
+    """What a storage is for."""
+    if alive.kept_by:
+        return KEEPS.get(alive.kept_by.removesuffix("Backward"), AT_WORK)
+    return GRADIENTS if alive.phase == BACKWARD else AT_WORK
