@@ -204,6 +204,15 @@ class Copied(NamedTuple):
     line: Line
 
 
+class Activations(NamedTuple):
+    """Bytes of the model's own operators over what is held before forward, without DeepSpeed beside them."""
+
+    saved: int
+    """Alive when forward has returned and only the loss is kept."""
+    forward_peak: int
+    backward_peak: int
+
+
 class Ledger(NamedTuple):
     """All tiers and transfers of one strategy under one accounting."""
 
@@ -213,3 +222,5 @@ class Ledger(NamedTuple):
     nvme: Tier = Tier()
     traffic: tuple[Transfer, ...] = ()
     copies: tuple[Copied, ...] = ()
+    activations: Activations | None = None
+    """None for a family whose forward is not written out."""

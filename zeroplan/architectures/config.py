@@ -30,6 +30,8 @@ class Config:
     may_be_zero: ClassVar[frozenset[str]] = frozenset()
     not_null: ClassVar[frozenset[str]] = frozenset()
     """Optional names that transformers cannot read as null: leaving them out is something else."""
+    has_sdpa: ClassVar[bool] = True
+    """transformers runs the family's attention through torch's fused kernels, unless told otherwise."""
     refused: ClassVar[frozenset[str]] = frozenset()
     """Names that transformers refuses in this family's config.json, whatever their value."""
 

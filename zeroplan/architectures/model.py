@@ -54,7 +54,7 @@ def model_of(
             (BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
             for path, b in root.named_buffers()
         ),
-        timeline=ModelTimelines(root, order), source=source, config=dict(content or {}),
+        timeline=ModelTimelines(root, order), source=source, config=dict(content or {}), has_sdpa=config.has_sdpa,
         tied=tuple(p.elements for _path, p in root.named_parameters() for _use in range(uses[id(p)] - 1)),
     )  # fmt: skip
 

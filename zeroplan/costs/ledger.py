@@ -13,6 +13,7 @@ from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.swapping import check_buffers
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.deepspeed.working import NOTHING, timeline
+from zeroplan.costs.passes import alone
 from zeroplan.ledger import Ledger, total
 from zeroplan.specs.job import Job
 
@@ -52,4 +53,7 @@ def _counted(job: Job, accounting: str, explained: bool) -> Ledger:
         check_buffers(job)
     stage = STAGES[job.strategy.stage]
     gpu = timeline(job, stage.held(job), stage.working(job), alive, explained=explained)
-    return Ledger("deepspeed", gpu, host.tier(job), host.nvme(job), traffic=traffic(job), copies=copies(job))
+    return Ledger(
+        "deepspeed", gpu, host.tier(job), host.nvme(job), traffic=traffic(job), copies=copies(job),
+        activations=alone(job) if explained else None,
+    )  # fmt: skip

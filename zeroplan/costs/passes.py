@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.alive import END, START, Entry
 from zeroplan.formulas import activations as forms
-from zeroplan.ledger import Line, line
+from zeroplan.ledger import Activations, Line, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Asked, Pass, Timeline
 
@@ -15,6 +15,12 @@ from zeroplan.specs.model import Asked, Pass, Timeline
 def timeline_of(job: Job) -> Timeline | None:
     """The model's own timeline under this job; None where the family's forward is not written out."""
     return job.model.timeline(asked(job), job.leaves)
+
+
+def alone(job: Job) -> Activations | None:
+    """The model's own bytes without DeepSpeed, whose stage 3 runs another linear function."""
+    found = job.model.timeline(asked(job)._replace(zero_linear=False))
+    return Activations(found.saved, max(found.forward.most), max(found.backward.most)) if found else None
 
 
 def asked(job: Job) -> Asked:

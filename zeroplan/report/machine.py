@@ -3,7 +3,8 @@
 estimate, and each element of recommend's `plan` and `rejected`:
   model {name, family, parameters, source, inferred}; cluster {nodes, gpus_per_node, gpus, gpu}; workload; strategy;
   not_counted[] (what no number here has in it); accounting; memory.{gpu,host,nvme} = {lines[], resident, phases,
-  peak}; memory.gpu.outside (the CUDA context);
+  peak}; memory.gpu.outside (the CUDA context); memory.gpu.activations = {saved, forward_peak, backward_peak} (bytes
+  of the model alone over what is held before forward; saved: when forward has returned and only the loss is kept);
   traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
   fit {capacity, needed, headroom, fits, host, nvme}.
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
@@ -46,7 +47,11 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
         "not_counted": list(job.strategy.not_counted),
         "accounting": ledger.accounting,
         "memory": {
-            "gpu": {**_tier(ledger.gpu), "outside": [_line(verdict.outside, [])]},
+            "gpu": {
+                **_tier(ledger.gpu),
+                "activations": ledger.activations._asdict() if ledger.activations else None,
+                "outside": [_line(verdict.outside, [])],
+            },
             "host": _tier(ledger.host),
             "nvme": _tier(ledger.nvme),
         },

@@ -177,6 +177,8 @@ class Model(NamedTuple):
     config: dict[str, Any] = {}  # noqa: RUF012 (a tuple's default, never changed)
     """config.json of the model, `model_type` included; empty where nothing stated one."""
     inferred: bool = False
+    has_sdpa: bool = True
+    """transformers runs its attention through torch's fused kernels, unless told otherwise."""
     tied: tuple[int, ...] = ()
     """Elements of each parameter that a module makes for itself and loses when it is tied to another's."""
 

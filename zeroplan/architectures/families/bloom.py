@@ -37,6 +37,7 @@ class BloomConfig(Config):
         "residual_dropout": ("hidden_dropout",),
     }
     divides_heads: ClassVar[bool] = True
+    has_sdpa: ClassVar[bool] = False
 
     vocab_size: int = 250880
     hidden_size: int = 64

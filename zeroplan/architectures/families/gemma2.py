@@ -19,6 +19,7 @@ from zeroplan.autograd.tensor import Tensor
 class Gemma2Config(RotaryConfig):
     aliases: ClassVar[dict[str, tuple[str, ...]]] = {"hidden_act": ("hidden_activation",)}
     divides_heads: ClassVar[bool] = True
+    has_sdpa: ClassVar[bool] = False
 
     vocab_size: int = 256000
     hidden_size: int = 2304

@@ -26,6 +26,7 @@ class GptOssConfig(MoEConfig):
     """The experts' activation is a clamped swish of its own; hidden_act is not read."""
 
     aliases: ClassVar[dict[str, tuple[str, ...]]] = {"num_experts": ("num_local_experts", "num_experts")}
+    has_sdpa: ClassVar[bool] = False
 
     vocab_size: int = 201088
     hidden_size: int = 2880

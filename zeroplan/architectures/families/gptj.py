@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig
 from zeroplan.architectures.module import (
@@ -26,6 +27,8 @@ from zeroplan.autograd.views import every_second, reshaped, sliced, transposed, 
 
 @dataclass(kw_only=True)
 class GPTJConfig(GPTConfig):
+    has_sdpa: ClassVar[bool] = False
+
     vocab_size: int = 50400
     hidden_size: int = 4096
     num_hidden_layers: int = 28
