@@ -5,11 +5,11 @@ from __future__ import annotations
 from zeroplan.architectures.running import BOOL, Run
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, contiguous, multiply, negated, scaled, tanh, to
+from zeroplan.autograd.elementwise import add, multiply, negated, scaled, tanh, to
 from zeroplan.autograd.products import batched_product
 from zeroplan.autograd.reductions import joined, softmax
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import expanded, reshaped, sliced, transposed, unsqueezed
+from zeroplan.autograd.views import contiguous, expanded, reshaped, sliced, transposed, unsqueezed
 
 FLOAT = 4
 LARGEST_NATIVE_HEAD = 256

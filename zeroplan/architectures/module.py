@@ -7,14 +7,14 @@ byte that DeepSpeed holds, follow from the tree. Shapes are counted in elements.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import prod
 from functools import partial
+from math import prod
 from typing import Any, ClassVar
 
-from zeroplan.autograd.checkpoint import checkpointed
 from zeroplan.autograd.activations import activated
+from zeroplan.autograd.checkpoint import checkpointed
 from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import multiply, reciprocal_root, shifted, squared, to
+from zeroplan.autograd.elementwise import multiply, power, reciprocal_root, shifted, to
 from zeroplan.autograd.norms import layer_norm
 from zeroplan.autograd.products import embedded, linear, matrix_product
 from zeroplan.autograd.reductions import mean
@@ -210,7 +210,7 @@ class RMSNorm(Module):
     def forward(self, run: Any, x: Tensor) -> Tensor:
         """In fp32 over the root of the mean square, back in the model's dtype, times the weight."""
         wide = to(x, FLOAT)
-        variance = mean(squared(wide))
+        variance = mean(power(wide))
         wide = multiply(wide, reciprocal_root(shifted(variance)))
         return multiply(run.parameter(self.weight), to(wide, x.width))
 
@@ -220,7 +220,7 @@ class LateCastNorm(RMSNorm):
 
     def forward(self, run: Any, x: Tensor) -> Tensor:
         wide = to(x, FLOAT)
-        variance = mean(squared(wide))
+        variance = mean(power(wide))
         wide = multiply(wide, reciprocal_root(shifted(variance)))
         return to(multiply(run.parameter(self.weight), wide), x.width)
 
@@ -234,7 +234,7 @@ class UnitOffsetNorm(RMSNorm):
         return to(made, x.width)
 
     def normed(self, x: Tensor) -> Tensor:
-        return multiply(x, reciprocal_root(shifted(mean(squared(x)))))
+        return multiply(x, reciprocal_root(shifted(mean(power(x)))))
 
 
 class LayerNorm(Module):

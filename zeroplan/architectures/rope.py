@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, ClassVar
 
+from zeroplan.architectures.attention import Rope, rotary
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Buffer, Module
-from zeroplan.architectures.attention import Rope, rotary
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.errors import SpecError, shown

@@ -11,7 +11,10 @@ from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
+from zeroplan.autograd.iterator import iterated
+from zeroplan.autograd.memory import Memory, Shaped
+from zeroplan.autograd.strides import Sizes, row_major
+from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
 Needs = tuple[bool, ...]
 """Which inputs of an operator need a gradient."""
@@ -34,13 +37,6 @@ class Node:
         self.edges: tuple[tuple[Node, int] | None, ...] = ()
         self.backward: Backward | None = None
         self.unpack: Callable[[Any], Tensor] | None = None
-
-    def keep(self, tensor: Tensor | None, pack: Callable[[Tensor], Any] | None) -> None:
-        """Saves a tensor for backward, or what checkpointing puts in its place."""
-        if tensor is None:
-            self.saved.append(None)
-        else:
-            self.saved.append(pack(tensor.detached()) if pack else tensor.detached())
 
 
 class Accumulate(Node):
@@ -72,12 +68,23 @@ def operator(
     node = Node(name, memory.sequence, memory.scope)
     node.edges = tuple((x.node, x.output) if x is not None and x.node is not None else None for x in inputs)
     node.backward, node.numbers = backward, numbers
-    pack = None
     if memory.checkpoint is not None:
-        pack, node.unpack = memory.checkpoint.pack, memory.checkpoint.unpack
-    for tensor in saved:
-        node.keep(tensor, pack)
+        node.unpack = memory.checkpoint.unpack
+    keep(node, *saved)
     return node
+
+
+def keep(node: Node | None, *tensors: Tensor | None) -> None:
+    """Saves tensors for backward, or what checkpointing puts in the place of each."""
+    if node is None:
+        return
+    for tensor in tensors:
+        if tensor is None:
+            node.saved.append(None)
+        elif (checkpoint := tensor.memory.checkpoint) is None:
+            node.saved.append(tensor.detached())
+        else:
+            node.saved.append(checkpoint.pack(tensor.detached()))
 
 
 def result(node: Node | None, made: Tensor, *, keeps: bool = False) -> Tensor:
@@ -85,8 +92,7 @@ def result(node: Node | None, made: Tensor, *, keeps: bool = False) -> Tensor:
     if node is not None:
         node.shapes, node.widths = (made.shape,), (made.width,)
         if keeps:
-            checkpoint = made.memory.checkpoint
-            node.keep(made, checkpoint.pack if checkpoint else None)
+            keep(node, made)
         made.node = node
     return made
 
@@ -99,6 +105,12 @@ def results(node: Node | None, made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         for at, each in enumerate(made):
             each.node, each.output = node, at
     return made
+
+
+def leaf(memory: Memory, of: Shaped) -> Tensor:
+    """A parameter: its bytes are not this memory's, its gradient's are."""
+    node = Accumulate(id(of), of.shape, memory.width)
+    return Tensor(None, of.shape, row_major(of.shape), memory.width, memory, node)
 
 
 class Engine:
@@ -160,7 +172,6 @@ class Engine:
         before = held[output]
         held[output] = gradient if before is None else summed(before, gradient)
 
-
     def _accumulate(self, node: Accumulate, gradient: Tensor) -> None:
         """A parameter's gradient is ready when all its uses have given theirs."""
         self.uses[node] -= 1
@@ -171,6 +182,7 @@ class Engine:
         if self.uses[node]:
             self.buffers[id(node)] = [gradient]
         elif (hears := gradient.memory.ready) is not None:
+            assert gradient.storage is not None
             hears(node.parameter, gradient.storage.bytes)
 
 
@@ -183,7 +195,7 @@ def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:
         unpack = node.unpack
         saved = [None if x is None else unpack(x) for x in saved]
     got = node.backward(gradients[0] if len(gradients) == 1 else gradients, *saved, *node.numbers, needs)
-    given = list(got) if isinstance(got, (tuple, list)) else [got]
+    given: list[Tensor | None] = [got] if got is None or isinstance(got, Tensor) else list(got)
     del got, saved  # what checkpointing brought back lives no longer than the call
     for at, edge in enumerate(node.edges):
         each = given[at]
@@ -198,13 +210,11 @@ def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:
 
 def summed(x: Tensor, y: Tensor) -> Tensor:
     """Two gradients that meet."""
-    from zeroplan.autograd.elementwise import iterated
-
     return iterated((x, y), x.width)
 
 
 def summed_to(x: Tensor, shape: Sizes) -> Tensor:
-    """x summed over the dimensions in which `shape` was broadcast to it (at::sum_to)."""
+    """`x` summed over the dimensions in which `shape` was broadcast to it (at::sum_to)."""
     kept = (1,) * (len(x.shape) - len(shape)) + shape
     total = empty(x.memory, kept, x.width)
     return total.seen_as(shape, total.strides[len(kept) - len(shape) :])

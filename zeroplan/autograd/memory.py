@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
 
-
+if TYPE_CHECKING:
+    from zeroplan.autograd.checkpoint import Frame
+    from zeroplan.autograd.tensor import Tensor
 
 
 class Shaped(Protocol):
@@ -25,12 +28,12 @@ class Memory:
         """Bytes of an element of the parameters."""
         self.live = self.most = 0
         self.records = True
-        """Whether operators build the graph (torch.no_grad turns it off)."""
+        """Whether operators build the graph."""
         self.sequence = 0
         """Of nodes: backward takes the latest first."""
-        self.checkpoint: Any = None
+        self.checkpoint: Frame | None = None
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
-        self.parameters: dict[int, Any] = {}
+        self.parameters: dict[int, Tensor] = {}
         self.ready: Callable[[int, int], None] | None = None
         """Hears of a parameter's gradient: whose it is, by identity, and its bytes."""
         self.hears: Callable[[int], None] | None = None
@@ -38,14 +41,23 @@ class Memory:
         self.scope = ""
         """Path of the module that runs."""
 
-    def parameter(self, of: Shaped) -> Any:
+    def parameter(self, of: Shaped) -> Tensor:
         """The tensor that stands for a module's parameter."""
         found = self.parameters.get(id(of))
         if found is None:
-            from zeroplan.autograd.tensor import leaf
+            from zeroplan.autograd.graph import leaf
 
             found = self.parameters[id(of)] = leaf(self, of)
         return found
+
+    @contextmanager
+    def no_grad(self) -> Iterator[None]:
+        """Operators build no graph meanwhile (torch.no_grad)."""
+        before, self.records = self.records, False
+        try:
+            yield
+        finally:
+            self.records = before
 
     def look_again(self) -> None:
         """Start to look for the largest moment of a phase."""

@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from zeroplan.architectures.families.deepseek_v3 import LatentAttention, LatentConfig, PlainRouter, SparseBlock, latent_layer
+from zeroplan.architectures.families.deepseek_v3 import (
+    LatentAttention,
+    LatentConfig,
+    PlainRouter,
+    SparseBlock,
+    latent_layer,
+)
 from zeroplan.architectures.families.llama import CausalLM, Decoder
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.rope import RotaryEmbedding

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from zeroplan.architectures.attention import Rope, attended, turned
 from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP, Layer
 from zeroplan.architectures.module import Buffer, Linear, Module, RMSNorm
 from zeroplan.architectures.moe import Experts, MoEConfig, Router
-from zeroplan.architectures.attention import Rope, attended, turned
 from zeroplan.architectures.running import FLOAT, Run, Shared
 from zeroplan.autograd.copying import copied_into
-from zeroplan.autograd.elementwise import add, divided_in_place, multiply, of_result, scaled, shifted, subtracted, to
+from zeroplan.autograd.elementwise import add, multiply, of_result, scaled, shifted, subtracted, to
 from zeroplan.autograd.indexing import gathered, largest, masked, top
+from zeroplan.autograd.inplace import divided_in_place
 from zeroplan.autograd.products import linear
 from zeroplan.autograd.reductions import joined, softmax, total
 from zeroplan.autograd.tensor import Tensor, empty
@@ -208,8 +209,8 @@ class BalancedRouter(PlainRouter):
         biased = shifted(scores)
         group_scores = total(top(viewed(biased, (x.shape[0], self.groups, -1)), 2)[0], -1)
         group_chosen = top(group_scores, self.groups_per_token)[1]  # noqa: F841 (alive while forward runs)
-        group_mask = empty(run, group_scores.shape, FLOAT)  # noqa: F841
-        mask = empty(run, scores.shape, FLOAT)  # noqa: F841
+        group_mask = empty(run, group_scores.shape, FLOAT)
+        mask = empty(run, scores.shape, FLOAT)
         biased = masked(biased)
         chosen = top(biased, self.experts_per_token)[1]
         weights = gathered(scores, chosen)

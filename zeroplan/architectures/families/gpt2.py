@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zeroplan.architectures.attention import attended
+from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.module import (
@@ -18,15 +20,13 @@ from zeroplan.architectures.module import (
     Module,
     ModuleList,
 )
-from zeroplan.architectures.attention import attended
-from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.running import FLOAT, Run, Shared
 from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, contiguous, scaled, to
+from zeroplan.autograd.elementwise import add, scaled, to
 from zeroplan.autograd.products import batched_product, batched_product_plus, heads_joined
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import chunked, reshaped, transposed, viewed
+from zeroplan.autograd.views import chunked, contiguous, reshaped, transposed, viewed
 
 GPT_NAMES = {
     "hidden_size": ("n_embd", "hidden_size"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zeroplan.architectures.attention import attended
 from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig, Transformer
 from zeroplan.architectures.module import (
     Activation,
@@ -14,12 +15,11 @@ from zeroplan.architectures.module import (
     Linear,
     Module,
 )
-from zeroplan.errors import SpecError
-from zeroplan.architectures.attention import attended
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshaped, split, transposed, unsqueezed, viewed
+from zeroplan.errors import SpecError
 
 
 @dataclass(kw_only=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zeroplan.architectures.attention import attended, turned_in_turn
+from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.module import (
     Activation,
@@ -17,8 +19,6 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.attention import attended, turned_in_turn
-from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor

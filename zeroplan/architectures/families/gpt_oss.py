@@ -5,20 +5,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from zeroplan.architectures.attention import Rope, repeated
 from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
 from zeroplan.architectures.module import LateCastNorm, Module, Parameter
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
-from zeroplan.architectures.attention import Rope, repeated
 from zeroplan.architectures.rope import RotaryEmbedding
 from zeroplan.architectures.running import FLOAT, Run, Shared
 from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, added_in_place, clipped, contiguous, multiply, of_result, scaled, shifted, subtracted, to
+from zeroplan.autograd.elementwise import add, clipped, multiply, of_result, scaled, shifted, subtracted, to
 from zeroplan.autograd.grouped import grouped_product
 from zeroplan.autograd.indexing import largest, picked, top
+from zeroplan.autograd.inplace import added_in_place
 from zeroplan.autograd.products import batched_product, linear
 from zeroplan.autograd.reductions import joined, softmax
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import chunked, every_second, expanded, reshaped, sliced, transposed, unsqueezed
+from zeroplan.autograd.views import (
+    chunked,
+    contiguous,
+    every_second,
+    expanded,
+    reshaped,
+    sliced,
+    transposed,
+    unsqueezed,
+)
 
 
 @dataclass(kw_only=True)

@@ -17,11 +17,11 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.running import FLOAT, LONG, Run, Shared
-from zeroplan.autograd.elementwise import add, contiguous, multiply, negated, scaled, to
+from zeroplan.autograd.elementwise import add, multiply, negated, scaled, to
 from zeroplan.autograd.products import batched_product
 from zeroplan.autograd.reductions import joined, softmax
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import every_second, reshaped, sliced, transposed, unsqueezed, viewed
+from zeroplan.autograd.views import contiguous, every_second, reshaped, sliced, transposed, unsqueezed, viewed
 
 
 @dataclass(kw_only=True)

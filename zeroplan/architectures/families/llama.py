@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zeroplan.architectures.attention import attended, turned
 from zeroplan.architectures.causal import next_token_loss

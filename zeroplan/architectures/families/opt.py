@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zeroplan.architectures.attention import attended
+from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.module import (
@@ -16,8 +18,6 @@ from zeroplan.architectures.module import (
     Module,
     ModuleList,
 )
-from zeroplan.architectures.attention import attended
-from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.running import FLOAT, LONG, Run, Shared
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, scaled, shifted

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zeroplan.architectures.attention import attended, turned_in_part
 from zeroplan.architectures.families.llama import CausalLM, Decoder, Layer
 from zeroplan.architectures.module import Activation, Dropout, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig, Settings
-from zeroplan.errors import SpecError, shown
-from zeroplan.architectures.attention import attended, turned_in_part
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add, multiply
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import chunked, reshaped, sliced, transposed, viewed
+from zeroplan.errors import SpecError, shown
 
 
 @dataclass(kw_only=True)

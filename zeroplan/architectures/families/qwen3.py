@@ -49,7 +49,6 @@ class NormedAttention(Attention):
 
 def build(c: Qwen3Config) -> Module:
     layers: list[Module] = [
-        Layer(c, NormedAttention(c, bias=c.attention_bias), GatedMLP(c, c.ffn))
-        for _ in range(c.num_hidden_layers)
+        Layer(c, NormedAttention(c, bias=c.attention_bias), GatedMLP(c, c.ffn)) for _ in range(c.num_hidden_layers)
     ]
     return CausalLM(c, Decoder(c, layers))
