@@ -123,9 +123,9 @@ class Attention(Module):
 class Intermediate(Module):
     transformers_class = "Intermediate"
 
-    def __init__(self, hidden: int, ffn: int) -> None:
+    def __init__(self, c: BertConfig) -> None:
         super().__init__()
-        self.dense = Linear(hidden, ffn, bias=True)
+        self.dense = Linear(c.hidden_size, c.ffn, bias=True)
         self.intermediate_act_fn = Activation(c.hidden_act)
 
 
@@ -140,7 +140,7 @@ class Layer(GradientCheckpointingLayer):
         self.attention = Attention(c)
         if c.add_cross_attention:
             self.crossattention = Attention(c, CrossAttention)
-        self.intermediate = Intermediate(c.hidden_size, c.ffn)
+        self.intermediate = Intermediate(c)
         self.output = Output(c, c.ffn)
 
 
@@ -165,11 +165,11 @@ class Model(Module):
 class Transform(Module):
     transformers_class = "PredictionHeadTransform"
 
-    def __init__(self, hidden: int) -> None:
+    def __init__(self, c: BertConfig) -> None:
         super().__init__()
-        self.dense = Linear(hidden, hidden, bias=True)
+        self.dense = Linear(c.hidden_size, c.hidden_size, bias=True)
         self.transform_act_fn = Activation(c.hidden_act)
-        self.LayerNorm = LayerNorm(hidden)
+        self.LayerNorm = LayerNorm(c.hidden_size)
 
 
 class Predictions(Module):
@@ -183,7 +183,7 @@ class Predictions(Module):
 
     def __init__(self, c: BertConfig, words: Embedding) -> None:
         super().__init__()
-        self.transform = Transform(c.hidden_size)
+        self.transform = Transform(c)
         self.decoder = Linear(c.hidden_size, c.vocab_size, bias=True)
         self.bias = Parameter(c.vocab_size)
         if c.tie_word_embeddings:
