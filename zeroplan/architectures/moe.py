@@ -77,7 +77,7 @@ class Experts(Module):
 
     transformers_class = "Experts"
     saves_views = True
-    forward_order = ("gate_up_proj", "act_fn", "down_proj")
+    forward_order: tuple[str, ...] = ("gate_up_proj", "act_fn", "down_proj")
     saves_last = True
 
     def __init__(self, c: MoEConfig, ffn: int) -> None:

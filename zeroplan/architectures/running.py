@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zeroplan.autograd.graph import Engine
+from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
 

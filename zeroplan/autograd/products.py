@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from zeroplan.autograd.graph import Needs, operator, result
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
@@ -56,9 +58,7 @@ def as_transposed(x: Tensor) -> Tensor:
 def batched_product(x: Tensor, y: Tensor) -> Tensor:
     """torch.matmul of [b, n, s, d] and [b, n, d, t]: one product a head."""
     batch = x.shape[:-2]
-    flat = 1
-    for size in batch:
-        flat *= size
+    flat = prod(batch)
     left = reshaped(expanded(x, (*batch, *x.shape[-2:])), (flat, *x.shape[-2:]))
     right = reshaped(expanded(y, (*batch, *y.shape[-2:])), (flat, *y.shape[-2:]))
     made = plain_batched_product(left, right)

@@ -116,7 +116,7 @@ def dropped_and_added(run: Run, x: Tensor, residual: Tensor, probability: float 
 class Gelu(Activation):
     """A function of its own, which keeps its input and works the tanh approximation out again in backward."""
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, _run: Run, x: Tensor) -> Tensor:
         return bloom_gelu(x)
 
 

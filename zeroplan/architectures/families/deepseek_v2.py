@@ -58,13 +58,11 @@ class PlainSparseBlock(SparseBlock):
 class ComplexRotary(RotaryEmbedding):
     """Turns as complex numbers of unit length, 8 bytes each."""
 
-    def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Any:
-        run.records = False
-        shape = (*positions.shape, self.widths[kind] // 2)
-        angles = empty(run, shape, FLOAT)  # noqa: F841 (alive while forward runs)
-        turns = scaled(empty(run, shape, COMPLEX))
-        run.records = True
-        return turns
+    def forward(self, run: Run, _x: Tensor, positions: Tensor, kind: str = "") -> Tensor:
+        with run.no_grad():
+            shape = (*positions.shape, self.widths[kind] // 2)
+            angles = empty(run, shape, FLOAT)  # noqa: F841 (alive while forward runs)
+            return scaled(empty(run, shape, COMPLEX))
 
 
 class ComplexAttention(LatentAttention):

@@ -209,8 +209,8 @@ class BalancedRouter(PlainRouter):
         biased = shifted(scores)
         group_scores = total(top(viewed(biased, (x.shape[0], self.groups, -1)), 2)[0], -1)
         group_chosen = top(group_scores, self.groups_per_token)[1]  # noqa: F841 (alive while forward runs)
-        group_mask = empty(run, group_scores.shape, FLOAT)
-        mask = empty(run, scores.shape, FLOAT)
+        group_mask = empty(run, group_scores.shape, FLOAT)  # noqa: F841
+        mask = empty(run, scores.shape, FLOAT)  # noqa: F841
         biased = masked(biased)
         chosen = top(biased, self.experts_per_token)[1]
         weights = gathered(scores, chosen)

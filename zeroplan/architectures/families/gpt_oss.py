@@ -138,13 +138,11 @@ class HalfRotary(RotaryEmbedding):
     """One cosine for both halves of a head."""
 
     def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Rope:
-        run.records = False
-        angles = empty(run, (*positions.shape, self.widths[kind] // 2), FLOAT)
-        cosines = scaled(empty(run, angles.shape, FLOAT))
-        sines = scaled(empty(run, angles.shape, FLOAT))
-        made = to(cosines, x.width), to(sines, x.width)
-        run.records = True
-        return made
+        with run.no_grad():
+            angles = empty(run, (*positions.shape, self.widths[kind] // 2), FLOAT)
+            cosines = scaled(empty(run, angles.shape, FLOAT))
+            sines = scaled(empty(run, angles.shape, FLOAT))
+            return to(cosines, x.width), to(sines, x.width)
 
 
 class BiasedRouter(Router):
@@ -175,19 +173,19 @@ class BiasedExperts(Experts):
         self.down_proj = Parameter(experts, ffn, hidden)
         self.down_proj_bias = Parameter(experts, hidden)
 
-    def up(self, run: Run, x: Tensor, experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+    def up(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
         made = grouped_product(x, run.parameter(self.gate_up_proj), offsets)
         assert bias is not None
         return added_in_place(made, bias)
 
-    def gated(self, run: Run, x: Tensor) -> Tensor:
+    def gated(self, _run: Run, x: Tensor) -> Tensor:
         gate, up = every_second(x, 0), every_second(x, 1)
         gate = clipped(gate)
         up = clipped(up)
         swish = multiply(gate, of_result("SigmoidBackward", scaled(gate)))
         return multiply(shifted(up), swish)
 
-    def down(self, run: Run, x: Tensor, experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+    def down(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
         made = grouped_product(x, run.parameter(self.down_proj), offsets)
         assert bias is not None
         return added_in_place(made, bias)

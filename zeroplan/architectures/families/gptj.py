@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from zeroplan.architectures.attention import split_rotary
 from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig
 from zeroplan.architectures.module import (
     Activation,
@@ -75,9 +76,8 @@ class Attention(Module):
         both = to(empty(run, places.shape, FLOAT), k.width)
         half = width // 2
         sines, cosines = sliced(both, -1, half), sliced(both, -1, half, start=half)
-        rest = self.head_width - width
-        k_turned, k_passed = sliced(k, -1, width), sliced(k, -1, rest, start=width)
-        q_turned, q_passed = sliced(q, -1, width), sliced(q, -1, rest, start=width)
+        k_turned, k_passed = split_rotary(k, width)
+        q_turned, q_passed = split_rotary(q, width)
         k_turned = turned_by_two(k_turned, sines, cosines)
         q_turned = turned_by_two(q_turned, sines, cosines)
         k = joined((k_turned, k_passed), -1)
