@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from zeroplan.architectures.running import BOOL, Run
+from zeroplan.arithmetic import round_up
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, multiply, negated, scaled, tanh, to
 from zeroplan.autograd.products import batched_product
 from zeroplan.autograd.reductions import joined, softmax
+from zeroplan.autograd.strides import row_major
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import contiguous, expanded, reshaped, sliced, transposed, unsqueezed, viewed
 
 FLOAT = 4
 LARGEST_NATIVE_HEAD = 256
 """Head width up to which sdpa takes fewer key heads than query heads itself (integrations/sdpa_attention.py)."""
+MASK_ROW = 8
+"""Elements: the memory-efficient kernel takes a mask whose rows are a multiple of this."""
 Rope = tuple[Tensor, Tensor]
 
 
@@ -102,10 +106,17 @@ def attended(
 def scaled_dot_product(
     run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, grouped: bool = False
 ) -> Tensor:
-    """F.scaled_dot_product_attention: its bits become numbers, anew in every layer, and a kernel is chosen."""
+    """F.scaled_dot_product_attention: a mask of bits becomes numbers, anew in every layer, and a kernel is chosen.
+
+    The memory-efficient kernel wants rows of a multiple of 8 elements, and gets a copy of a mask that has others
+    (ATen/native/transformers/attention.cpp: convert_boolean_attn_mask, preprocess_mask).
+    """
     if mask is not None and mask.width == BOOL:
         mask = empty(run, mask.shape, q.width)
     kernel = run.kernel
+    if kernel == "efficient" and mask is not None and mask.shape[-1] % MASK_ROW:
+        padded = (*mask.shape[:-1], round_up(mask.shape[-1], MASK_ROW))
+        mask = empty(run, padded, mask.width).seen_as(mask.shape, row_major(padded))
     if kernel == "cpu" and (dropout or v.shape[-1] != q.shape[-1] or (k.shape[1] != q.shape[1] and not grouped)):
         kernel = "math"
     if kernel == "math":
