@@ -33,7 +33,8 @@ class Memory:
         """Of nodes: backward takes the latest first."""
         self.checkpoint: Frame | None = None
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
-        self.parameters: dict[int, Tensor] = {}
+        self.parameters: dict[Shaped, Tensor] = {}
+        """By identity."""
         self.ready: Callable[[int, int], None] | None = None
         """Hears of a parameter's gradient: whose it is, by identity, and its bytes."""
         self.hears: Callable[[int], None] | None = None
@@ -43,11 +44,11 @@ class Memory:
 
     def parameter(self, of: Shaped) -> Tensor:
         """The tensor that stands for a module's parameter."""
-        found = self.parameters.get(id(of))
+        found = self.parameters.get(of)
         if found is None:
             from zeroplan.autograd.graph import leaf
 
-            found = self.parameters[id(of)] = leaf(self, of)
+            found = self.parameters[of] = leaf(self, of)
         return found
 
     @contextmanager
