@@ -46,6 +46,7 @@ def test_the_same_without_the_garbage_collector(case: Case):
         gc.enable()
 
 
+@pytest.mark.filterwarnings("ignore")
 def test_as_torch_measures_now():
     pytest.importorskip("torch")
     if pytest.importorskip("transformers").__version__ != "5.23.0":

@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeroplan.autograd.iterator import iterated
@@ -58,9 +58,9 @@ SIZES = st.lists(st.sampled_from([1, 2, 3, 4]), min_size=1, max_size=4).map(tupl
 
 
 @st.composite
-def laid_out(draw):
+def laid_out(draw, shape=None):
     """A shape, and strides of a tensor permuted, with gaps, or repeated."""
-    shape = draw(SIZES)
+    shape = shape or draw(SIZES)
     strides = [0] * len(shape)
     step = 1
     for at in draw(st.permutations(range(len(shape)))):
@@ -146,16 +146,13 @@ def test_empty_like_has_no_gaps():
     assert (made.storage.bytes, is_dense(made.shape, made.strides)) == (24, True)
 
 
-@given(laid_out(), laid_out())
-def test_layouts_as_torch(one, other):
-    """Of the sum of two tensors, and of views, where torch is installed."""
+@settings(deadline=None, max_examples=300)
+@given(SIZES.flatmap(lambda shape: st.tuples(laid_out(shape), laid_out(shape))))
+def test_layouts_as_torch(tensors):
+    """Of the sum of two tensors of one shape, where torch is installed."""
     torch = pytest.importorskip("torch")
-    (shape, strides), (_other_shape, other_strides) = one, other
-    other_strides = (other_strides + strides)[: len(shape)]
-    if not all(other_strides[at] or shape[at] == 1 for at in range(len(shape))):
-        other_strides = row_major(shape)
-    theirs = torch.empty_strided(shape, strides, device="meta") + torch.empty_strided(
-        shape, other_strides, device="meta"
-    )
-    made = iterated((tensor(shape, strides), tensor(shape, other_strides)), 4)
-    assert tuple(theirs.stride()) == made.strides or prod(shape) == 1
+    (shape, one), (_shape, other) = tensors
+    theirs = torch.empty_strided(shape, one, device="meta") + torch.empty_strided(shape, other, device="meta")
+    made = iterated((tensor(shape, one), tensor(shape, other)), 4)
+    told = [at for at, size in enumerate(shape) if size > 1]  # the stride over one element tells nothing
+    assert [theirs.stride(at) for at in told] == [made.strides[at] for at in told]

@@ -336,7 +336,7 @@ def built(case):
     with torch.device(case["device"]):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=case["attention"])
     if case["checkpointing"]:
-        model.gradient_checkpointing_enable()
+        model.activation_checkpointing_enable()
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(drop_gradient)
     return model.train(), config.vocab_size
