@@ -3,66 +3,75 @@
 from __future__ import annotations
 
 from zeroplan.architectures.running import BOOL, Run
+from zeroplan.arithmetic import round_up
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, contiguous, multiply, negated, scaled, tanh, to
+from zeroplan.autograd.elementwise import add, multiply, negated, scaled, tanh, to
 from zeroplan.autograd.products import batched_product
 from zeroplan.autograd.reductions import joined, softmax
+from zeroplan.autograd.strides import row_major
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import expanded, reshaped, sliced, transposed, unsqueezed
+from zeroplan.autograd.views import contiguous, expanded, reshaped, sliced, transposed, unsqueezed, viewed
 
 HALF, FLOAT = 2, 4
 ROW = 16
 LARGEST_NATIVE_HEAD = 256
 """Head width up to which sdpa takes fewer key heads than query heads itself (integrations/sdpa_attention.py)."""
+MASK_ROW = 8
+"""Elements: the memory-efficient kernel takes a mask whose rows are a multiple of this."""
 Rope = tuple[Tensor, Tensor]
 
 
 def rotary(run: Run, positions: Tensor, width: int, dtype_width: int) -> Rope:
     """Cosines and sines of every position, [1, s, width]: computed and scaled in fp32, then cast; no gradient."""
-    run.records = False
-    try:
+    with run.no_grad():
         shape = (*positions.shape, width)
         halves = empty(run, (*positions.shape, width // 2), FLOAT)  # noqa: F841 (alive while the function runs)
         both = empty(run, shape, FLOAT)
         cosines = scaled(empty(run, both.shape, FLOAT))
         sines = scaled(empty(run, both.shape, FLOAT))
         return to(cosines, dtype_width), to(sines, dtype_width)
-    finally:
-        run.records = True
+
+
+def split_heads(x: Tensor, width: int) -> Tensor:
+    """[b, s, n·d] as [b, n, s, d]."""
+    return transposed(viewed(x, (*x.shape[:-1], -1, width)), 1, 2)
+
+
+def split_rotary(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """The first elements of each head, which are turned, and the others, which pass."""
+    return sliced(x, -1, width), sliced(x, -1, x.shape[-1] - width, start=width)
 
 
 def turned(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
     """Queries and keys with their positions in them, in the dtype they had."""
     cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
-    turned_q = add(multiply(q, cosines), multiply(half_turned(q), sines))
-    turned_k = add(multiply(k, cosines), multiply(half_turned(k), sines))
+    turned_q = rotated(q, cosines, sines)
+    turned_k = rotated(k, cosines, sines)
     return to(turned_q, q.width), to(turned_k, k.width)
 
 
 def turned_in_part(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
-    """As `turned`, for the first elements of each head; the others pass."""
+    """As `turned`, for the first elements of each head; queries are whole again before keys are turned (Phi 3)."""
     cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
-    width = cosines.shape[-1]
-    rest = q.shape[-1] - width
-    q_turned, q_passed = sliced(q, -1, width), sliced(q, -1, rest, start=width)
-    k_turned, k_passed = sliced(k, -1, width), sliced(k, -1, rest, start=width)
-    made_q = joined((add(multiply(q_turned, cosines), multiply(half_turned(q_turned), sines)), q_passed), -1)
-    made_k = joined((add(multiply(k_turned, cosines), multiply(half_turned(k_turned), sines)), k_passed), -1)
-    return made_q, made_k
+    q_turned, q_passed = split_rotary(q, cosines.shape[-1])
+    k_turned, k_passed = split_rotary(k, cosines.shape[-1])
+    made_q = joined((rotated(q_turned, cosines, sines), q_passed), -1)
+    return made_q, joined((rotated(k_turned, cosines, sines), k_passed), -1)
 
 
 def turned_in_turn(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
-    """As `turned_in_part`, but both are turned before either is joined with what passes."""
-    cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
-    width = cosines.shape[-1]
-    rest = q.shape[-1] - width
-    q_turned, q_passed = sliced(q, -1, width), sliced(q, -1, rest, start=width)
-    k_turned, k_passed = sliced(k, -1, width), sliced(k, -1, rest, start=width)
-    made_q = add(multiply(q_turned, cosines), multiply(half_turned(q_turned), sines))
-    made_k = add(multiply(k_turned, cosines), multiply(half_turned(k_turned), sines))
+    """As `turned_in_part`, but both are turned before either is joined with what passes (GPT-NeoX)."""
+    q_turned, q_passed = split_rotary(q, rope[0].shape[-1])
+    k_turned, k_passed = split_rotary(k, rope[0].shape[-1])
+    made_q, made_k = turned(q_turned, k_turned, rope)
     made_q = joined((made_q, q_passed), -1)
     return made_q, joined((made_k, k_passed), -1)
+
+
+def rotated(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    """`x * cos + rotate_half(x) * sin`."""
+    return add(multiply(x, cosines), multiply(half_turned(x), sines))
 
 
 def half_turned(x: Tensor) -> Tensor:
@@ -98,12 +107,19 @@ def attended(
 def scaled_dot_product(
     run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, grouped: bool = False
 ) -> Tensor:
-    """torch's function: its bits become numbers, anew in every layer, and a kernel is chosen."""
+    """F.scaled_dot_product_attention: a mask of bits becomes numbers, anew in every layer, and a kernel is chosen.
+
+    The memory-efficient kernel wants rows of a multiple of 8 elements, and gets a copy of a mask that has others
+    (ATen/native/transformers/attention.cpp: convert_boolean_attn_mask, preprocess_mask).
+    """
     if mask is not None and mask.width == BOOL:
         mask = empty(run, mask.shape, q.width)
     kernel = run.kernel
     if kernel == "cuda":
         kernel = cuda_kernel(q, k, v, mask)
+    if kernel == "efficient" and mask is not None and mask.shape[-1] % MASK_ROW:
+        padded = (*mask.shape[:-1], round_up(mask.shape[-1], MASK_ROW))
+        mask = empty(run, padded, mask.width).seen_as(mask.shape, row_major(padded))
     if kernel == "cpu" and (dropout or v.shape[-1] != q.shape[-1] or (k.shape[1] != q.shape[1] and not grouped)):
         kernel = "math"
     if kernel == "math":

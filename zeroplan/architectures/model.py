@@ -12,7 +12,8 @@ from zeroplan.architectures.alive import alive_at
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import execution
 from zeroplan.architectures.leaves import leaf_paths
-from zeroplan.architectures.module import LayerNorm, Linear, Module, RMSNorm
+from zeroplan.architectures.module import Linear, Module
+from zeroplan.architectures.norms import LayerNorm, RMSNorm
 from zeroplan.architectures.registry import family
 from zeroplan.architectures.running import Run
 from zeroplan.architectures.timeline import timeline

@@ -7,20 +7,20 @@ byte that DeepSpeed holds, follow from the tree. Shapes are counted in elements.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import prod
 from functools import partial
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
-from typing import Any, ClassVar
 
-from zeroplan.autograd.checkpoint import checkpointed
 from zeroplan.autograd.activations import activated
+from zeroplan.autograd.checkpoint import checkpointed
 from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import multiply, reciprocal_root, shifted, squared, to
-from zeroplan.autograd.norms import layer_norm
 from zeroplan.autograd.products import embedded, linear, matrix_product
-from zeroplan.autograd.reductions import mean
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import viewed
+
+if TYPE_CHECKING:
+    from zeroplan.architectures.running import Run
 
 FLOAT = 4
 
@@ -96,14 +96,14 @@ class Module:
             self.buffers[name] = value
         vars(self)[name] = value
 
-    def __call__(self, run: Any, *inputs: Any) -> Any:
+    def __call__(self, run: Run, *inputs: Any) -> Any:
         """Forward; the inputs live as long as it runs."""
         outer = run.enter(self)
         made = self.forward(run, *inputs)
         run.leave(self, outer)
         return made
 
-    def forward(self, run: Any, *inputs: Any) -> Any:
+    def forward(self, run: Run, *inputs: Any) -> Any:
         raise NotImplementedError(self.transformers_class)
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
@@ -129,6 +129,19 @@ class Module:
         for prefix, module in self.named_modules():
             for name, buffer in module.buffers.items():
                 yield (f"{prefix}.{name}" if prefix else name), buffer
+
+
+class Unary(Module):
+    """A module that makes one tensor of one."""
+
+    def __call__(self, run: Run, x: Tensor) -> Tensor:
+        outer = run.enter(self)
+        made = self.forward(run, x)
+        run.leave(self, outer)
+        return made
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        raise NotImplementedError(self.transformers_class)
 
 
 class ModuleList(Module):
@@ -165,7 +178,7 @@ class GradientCheckpointingLayer(Module):
         return made
 
 
-class Linear(Module):
+class Linear(Unary):
     """y = x·Wᵀ + b, W of shape [out, in]."""
 
     transformers_class = "torch.nn.modules.linear.Linear"
@@ -179,12 +192,12 @@ class Linear(Module):
         if bias:
             self.bias = Parameter(outputs)
 
-    def forward(self, run: Any, x: Tensor) -> Tensor:
+    def forward(self, run: Run, x: Tensor) -> Tensor:
         bias = self.parameters.get("bias")
         return linear(x, run.parameter(self.weight), run.parameter(bias) if bias else None)
 
 
-class Conv1D(Module):
+class Conv1D(Unary):
     """GPT-2's linear layer: the weight is stored [in, out] and there is always a bias."""
 
     transformers_class = "transformers.pytorch_utils.Conv1D"
@@ -196,13 +209,13 @@ class Conv1D(Module):
         self.weight = Parameter(inputs, outputs)
         self.bias = Parameter(outputs)
 
-    def forward(self, run: Any, x: Tensor) -> Tensor:
+    def forward(self, run: Run, x: Tensor) -> Tensor:
         rows = viewed(x, (-1, x.shape[-1]))
         made = matrix_product(rows, run.parameter(self.weight), run.parameter(self.bias))
         return viewed(made, (*x.shape[:-1], self.outputs))
 
 
-class Embedding(Module):
+class Embedding(Unary):
     """Its input is integers."""
 
     transformers_class = "torch.nn.modules.sparse.Embedding"
@@ -214,68 +227,11 @@ class Embedding(Module):
         self.rows, self.width = rows, width
         self.weight = Parameter(rows, width)
 
-    def forward(self, run: Any, ids: Tensor) -> Tensor:
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
         return embedded(ids, run.parameter(self.weight))
 
 
-class RMSNorm(Module):
-    transformers_class = "RMSNorm"
-    saves_last = True
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.weight = Parameter(width)
-
-    def forward(self, run: Any, x: Tensor) -> Tensor:
-        """In fp32 over the root of the mean square, back in the model's dtype, times the weight."""
-        wide = to(x, FLOAT)
-        variance = mean(squared(wide))
-        wide = multiply(wide, reciprocal_root(shifted(variance)))
-        return multiply(run.parameter(self.weight), to(wide, x.width))
-
-
-class LateCastNorm(RMSNorm):
-    """The weight is applied in fp32, the cast comes last."""
-
-    def forward(self, run: Any, x: Tensor) -> Tensor:
-        wide = to(x, FLOAT)
-        variance = mean(squared(wide))
-        wide = multiply(wide, reciprocal_root(shifted(variance)))
-        return to(multiply(run.parameter(self.weight), wide), x.width)
-
-
-class UnitOffsetNorm(RMSNorm):
-    """The weight is one more than the parameter, all of it in fp32."""
-
-    def forward(self, run: Any, x: Tensor) -> Tensor:
-        made = self.normed(to(x, FLOAT))
-        made = multiply(made, shifted(to(run.parameter(self.weight), FLOAT)))
-        return to(made, x.width)
-
-    def normed(self, x: Tensor) -> Tensor:
-        return multiply(x, reciprocal_root(shifted(mean(squared(x)))))
-
-
-class LayerNorm(Module):
-    """LayerNorm with its affine weight and bias, or without either (`affine=False`)."""
-
-    transformers_class = "torch.nn.modules.normalization.LayerNorm"
-    forward_order = ("bias", "weight")
-    saves_last = True
-
-    def __init__(self, width: int, *, affine: bool = True, bias: bool = True) -> None:
-        super().__init__()
-        if affine:
-            self.weight = Parameter(width)
-            if bias:
-                self.bias = Parameter(width)
-
-    def forward(self, run: Any, x: Tensor) -> Tensor:
-        parts = [run.parameter(p) for p in self.parameters.values()]
-        return layer_norm(x, *parts, on_cpu=run.on_cpu)
-
-
-class Activation(Module):
+class Activation(Unary):
     """Its class depends on the function; it owns nothing."""
 
     saves_last = True
@@ -284,11 +240,11 @@ class Activation(Module):
         super().__init__()
         self.function = function
 
-    def forward(self, run: Any, x: Tensor) -> Tensor:
+    def forward(self, _run: Run, x: Tensor) -> Tensor:
         return activated(self.function, x)
 
 
-class Dropout(Module):
+class Dropout(Unary):
     """Without a probability it returns its input."""
 
     transformers_class = "torch.nn.modules.dropout.Dropout"
@@ -298,5 +254,5 @@ class Dropout(Module):
         self.probability = probability
         self.saves_last = bool(probability)
 
-    def forward(self, run: Any, x: Tensor) -> Tensor:
+    def forward(self, run: Run, x: Tensor) -> Tensor:
         return dropped(x, self.probability, on_cpu=run.on_cpu)

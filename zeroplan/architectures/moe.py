@@ -9,9 +9,10 @@ from zeroplan.architectures.families.llama import Decoder
 from zeroplan.architectures.module import Activation, Module, Parameter
 from zeroplan.architectures.rope import RotaryConfig
 from zeroplan.architectures.running import FLOAT, LONG, Run
-from zeroplan.autograd.elementwise import divided_in_place, multiply, shifted, to
+from zeroplan.autograd.elementwise import multiply, shifted, to
 from zeroplan.autograd.grouped import grouped_product
 from zeroplan.autograd.indexing import in_order, picked, top
+from zeroplan.autograd.inplace import divided_in_place
 from zeroplan.autograd.products import linear
 from zeroplan.autograd.reductions import softmax, total
 from zeroplan.autograd.tensor import Tensor, empty
@@ -76,7 +77,7 @@ class Experts(Module):
 
     transformers_class = "Experts"
     saves_views = True
-    forward_order = ("gate_up_proj", "act_fn", "down_proj")
+    forward_order: tuple[str, ...] = ("gate_up_proj", "act_fn", "down_proj")
     saves_last = True
 
     def __init__(self, c: MoEConfig, ffn: int) -> None:

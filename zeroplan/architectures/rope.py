@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any, ClassVar
 
+from zeroplan.architectures.attention import Rope, rotary
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Buffer, Module
-from zeroplan.architectures.attention import Rope, rotary
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.errors import SpecError, shown
@@ -178,7 +178,8 @@ class RotaryEmbedding(Module):
             setattr(self, f"{prefix}original_inv_freq", Buffer((length,), "float32"))
             self.widths[prefix.rstrip("_")] = 2 * length
 
-    def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Rope:
+    def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Rope | Tensor:
+        """Cosines and sines, or in DeepSeek V2 complex numbers."""
         return rotary(run, positions, self.widths[kind], self.kept_in or x.width)
 
 

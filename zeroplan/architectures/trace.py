@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.running import Run
-from zeroplan.autograd.graph import Engine
+from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Alive, Beat
 
 
@@ -39,11 +40,13 @@ def traced(root: Module, run: Run, *, collapse: bool = True) -> Trace:
     stands_for = representatives(layers) if collapse else [(id(layer), id(layer)) for layer in layers]
     ran = {chosen for _layer, chosen in stands_for}
     run.passed_over = frozenset(id(layer) for layer in layers) - ran
-    run.beats = forward = []
+    forward: list[Beat] = []
+    backward: list[Beat] = []
+    run.beats = forward
     loss = root(run, run.ids())
     saved, alive = run.live, run.alive()
     run.beat("loss", 0)
-    run.beats = backward = []
+    run.beats = backward
     run.look_again()
     Engine().run(loss)
     del loss
@@ -93,7 +96,8 @@ def first_parameter(module: Module) -> int:
 def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:
     """Live bytes when what follows a layer begins, less those when the layer did: its own input may have gone."""
     entered = {beat.of: beat.now for beat in forward if beat.kind == ENTER and beat.of in ran}
-    following = zip(forward, forward[1:], strict=False)
     return {
-        beat.of: after.now - entered[beat.of] for beat, after in following if beat.kind == LEAVE and beat.of in ran
+        beat.of: after.now - entered[beat.of]
+        for beat, after in pairwise(forward)
+        if beat.kind == LEAVE and beat.of in ran
     }

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zeroplan.autograd.elementwise import multiply, of_itself, of_result, scaled, shifted, add, tanh
+from zeroplan.autograd.elementwise import add, multiply, of_itself, of_result, power, scaled, shifted, tanh
 from zeroplan.autograd.graph import Needs, operator, result
-from zeroplan.autograd.elementwise import iterated
 from zeroplan.autograd.tensor import Tensor
 
 
@@ -17,19 +16,7 @@ def activated(function: str, x: Tensor) -> Tensor:
 
 def gelu_new(x: Tensor) -> Tensor:
     """0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), operator by operator."""
-    return multiply(scaled(x), shifted(tanh(scaled(add(x, scaled(cubed(x)))))))
-
-
-def cubed(x: Tensor) -> Tensor:
-    """torch.pow(x, 3)."""
-    return result(operator("PowBackward", _cubed, (x,), (x,)), iterated((x,), x.width))
-
-
-def _cubed(gradient: Tensor, x: Tensor, _needs: Needs) -> Tensor:
-    """gradient * (3 * x ** 2)"""
-    power = iterated((x,), x.width)
-    tripled = iterated((power,), x.width)
-    return iterated((gradient, tripled), gradient.width)
+    return multiply(scaled(x), shifted(tanh(scaled(add(x, scaled(power(x)))))))
 
 
 def quick_gelu(x: Tensor) -> Tensor:
@@ -39,32 +26,25 @@ def quick_gelu(x: Tensor) -> Tensor:
 
 def bloom_gelu(x: Tensor) -> Tensor:
     """A function with a backward of its own: 0.5·x·(1 + tanh(a·x·(1 + b·x²))), each operator's result made anew."""
-    memory, records = x.memory, x.memory.records
-    memory.records = False
-    try:
+    with x.memory.no_grad():
         made = multiply(scaled(x), shifted(tanh(_argument(x))))
-    finally:
-        memory.records = records
     return result(operator("GeLUFunctionBackward", _bloom_gelu, (x,), (x,)), made)
 
 
 def _argument(x: Tensor) -> Tensor:
-    """a·x·(1 + b·x·x)"""
+    """`a·x·(1 + b·x·x)`"""
     return multiply(scaled(x), shifted(multiply(scaled(x), x)))
 
 
 def _bloom_gelu(gradient: Tensor, x: Tensor, _needs: Needs) -> Tensor:
     """The derivative, worked out from x."""
-    x.memory.records = False
-    try:
+    with x.memory.no_grad():
         curve = tanh(_argument(x))
         slope = add(
             multiply(scaled(x), multiply(shifted(multiply(curve, curve)), shifted(multiply(scaled(x), x)))),
             scaled(shifted(curve)),
         )
         return multiply(slope, gradient)
-    finally:
-        x.memory.records = True
 
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {

@@ -9,11 +9,12 @@ from __future__ import annotations
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, scaled, to
-from zeroplan.autograd.graph import operator
+from zeroplan.autograd.graph import keep, operator, result
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.products import batched_product
 from zeroplan.autograd.reductions import softmax
-from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
+from zeroplan.autograd.strides import Sizes, dense_strides
+from zeroplan.autograd.tensor import Tensor, empty, empty_like
 from zeroplan.autograd.views import copied, expanded, transposed, unsqueezed, viewed
 
 BOOL, FLOAT, LONG = 1, 4, 8
@@ -27,16 +28,8 @@ def fused_attention(kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, mask: Tenso
     """softmax(q·kᵀ)·v without the scores: keeps q, k, v, the output, a log-sum-exp and the random state."""
     node = operator(f"{kernel.capitalize()}AttentionBackward", _BACKWARD[kernel], (q, k, v), (q, k, v))
     made = _out(kernel, q, v)
-    extras = _extras(kernel, q)
-    if node is not None:
-        node.shapes, node.widths = (made.shape,), (made.width,)
-        checkpoint = q.memory.checkpoint
-        pack = checkpoint.pack if checkpoint else None
-        for each in (mask, made, *extras):
-            if each is not None:
-                node.keep(each, pack)
-        made.node = node
-    return made
+    keep(node, mask, made, *_extras(kernel, q))
+    return result(node, made)
 
 
 def _out(kernel: Kernel, q: Tensor, v: Tensor) -> Tensor:
@@ -45,7 +38,7 @@ def _out(kernel: Kernel, q: Tensor, v: Tensor) -> Tensor:
     if kernel == "efficient":
         return permuted(q, shape)
     if kernel == "cudnn" or q.shape == shape:
-        return empty_like(q) if q.shape == shape else laid_out_as(q, shape)
+        return empty(q.memory, shape, q.width, dense_strides(shape, q.strides))
     return empty(q.memory, shape, q.width)
 
 
@@ -65,16 +58,6 @@ def permuted(x: Tensor, shape: Sizes) -> Tensor:
     batch, heads, seq, width = shape
     strides = (seq * heads * width, width, heads * width, 1)
     return empty(x.memory, (batch, heads, seq, width), x.width, strides)
-
-
-def laid_out_as(x: Tensor, shape: Sizes) -> Tensor:
-    """A new tensor with x's order of dimensions."""
-    order = sorted(range(len(shape)), key=lambda at: (x.strides[at], -at))
-    strides, step = [0] * len(shape), 1
-    for at in order:
-        strides[at] = step
-        step *= shape[at]
-    return empty(x.memory, shape, x.width, tuple(strides))
 
 
 def _like_inputs(_gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_rest: object) -> tuple[Tensor, Tensor, Tensor]:

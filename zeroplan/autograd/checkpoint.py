@@ -43,10 +43,10 @@ class Frame:
             place = Place()
             self.places.append(ref(place))
             return place
-        place = self.places[self.filled]()
-        if place is not None:
-            place.tensor = tensor
-        del place
+        waiting = self.places[self.filled]()
+        if waiting is not None:
+            waiting.tensor = tensor
+        del waiting
         self.filled += 1
         if self.filled == len(self.places):
             raise Full

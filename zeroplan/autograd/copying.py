@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from zeroplan.autograd.graph import Needs, operator, result
-from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
+from zeroplan.autograd.strides import Sizes
+from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
 
 def copied_into(base: Tensor, part: Tensor) -> Tensor:

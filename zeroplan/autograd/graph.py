@@ -1,18 +1,13 @@
-"""The graph that forward leaves, and backward over it, in the order of torch's engine.
-
-torch/csrc/autograd/engine.cpp: of the nodes that are ready the one made last runs first. What a node saved is freed
-when it has run, gradients that meet at one output are added out of place, and one that was broadcast is summed.
-"""
+"""The graph that forward leaves: one node for each operator that has a gradient, with what it keeps for backward."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
-from heapq import heappop, heappush
 from typing import Any
 
-from zeroplan.autograd.memory import BACKWARD, RAN, READY
-from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
+from zeroplan.autograd.memory import Memory, Shaped
+from zeroplan.autograd.strides import Sizes, row_major
+from zeroplan.autograd.tensor import Tensor, empty
 
 Needs = tuple[bool, ...]
 """Which inputs of an operator need a gradient."""
@@ -37,15 +32,6 @@ class Node:
         self.edges: tuple[tuple[Node, int] | None, ...] = ()
         self.backward: Backward | None = None
         self.unpack: Callable[[Any], Tensor] | None = None
-
-    def keep(self, tensor: Tensor | None, pack: Callable[[Tensor], Any] | None) -> None:
-        """Saves a tensor for backward, or what checkpointing puts in its place."""
-        if tensor is None:
-            self.saved.append(None)
-        else:
-            if tensor.storage is not None and not tensor.storage.kept_by:
-                tensor.storage.kept_by = self.name
-            self.saved.append(pack(tensor.detached()) if pack else tensor.detached())
 
 
 class Accumulate(Node):
@@ -77,12 +63,26 @@ def operator(
     node = Node(name, memory.sequence, memory.scope, memory.layer)
     node.edges = tuple((x.node, x.output) if x is not None and x.node is not None else None for x in inputs)
     node.backward, node.numbers = backward, numbers
-    pack = None
     if memory.checkpoint is not None:
-        pack, node.unpack = memory.checkpoint.pack, memory.checkpoint.unpack
-    for tensor in saved:
-        node.keep(tensor, pack)
+        node.unpack = memory.checkpoint.unpack
+    keep(node, *saved)
     return node
+
+
+def keep(node: Node | None, *tensors: Tensor | None) -> None:
+    """Saves tensors for backward, or what checkpointing puts in the place of each."""
+    if node is None:
+        return
+    for tensor in tensors:
+        if tensor is None:
+            node.saved.append(None)
+            continue
+        if tensor.storage is not None and not tensor.storage.kept_by:
+            tensor.storage.kept_by = node.name
+        if (checkpoint := tensor.memory.checkpoint) is None:
+            node.saved.append(tensor.detached())
+        else:
+            node.saved.append(checkpoint.pack(tensor.detached()))
 
 
 def result(node: Node | None, made: Tensor, *, keeps: bool = False) -> Tensor:
@@ -90,8 +90,7 @@ def result(node: Node | None, made: Tensor, *, keeps: bool = False) -> Tensor:
     if node is not None:
         node.shapes, node.widths = (made.shape,), (made.width,)
         if keeps:
-            checkpoint = made.memory.checkpoint
-            node.keep(made, checkpoint.pack if checkpoint else None)
+            keep(node, made)
         made.node = node
     return made
 
@@ -106,123 +105,14 @@ def results(node: Node | None, made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return made
 
 
-class Engine:
-    """One run of backward from a loss."""
-
-    def __init__(self) -> None:
-        self.waiting: list[tuple[int, int]] = []
-        self.nodes: dict[int, Node] = {}
-        self.buffers: dict[int, list[Tensor | None]] = {}
-        self.uses: Counter[Node] = Counter()
-        """How many gradients a parameter's own is the sum of; less those that have come."""
-        self.ready: list[tuple[Accumulate, Tensor]] = []
-        """Parameters' gradients that are complete: taken when the node that gave the last part is done."""
-
-    def run(self, loss: Tensor) -> None:
-        """All gradients of the loss's parameters."""
-        assert loss.node is not None
-        self._count(loss.node)
-        memory = loss.memory
-        memory.phase, memory.scope = BACKWARD, loss.node.scope
-        whole = empty(memory, loss.shape, loss.width)
-        self._give(loss.node, 0, whole)
-        while self.waiting:
-            _sequence, key = heappop(self.waiting)
-            node = self.nodes.pop(key)
-            if node.scope != memory.scope:
-                memory.beat(RAN, memory.scope)
-                memory.scope, memory.layer = node.scope, node.layer
-            self._step(node, self.buffers.pop(key))
-            while self.ready:
-                parameter, gradient = self.ready.pop(0)
-                memory.beat(READY, parameter.parameter, gradient.storage.bytes)
-                del gradient
-        memory.beat(RAN, memory.scope)
-
-    def _count(self, root: Node) -> None:
-        seen, waiting = {root}, [root]
-        while waiting:
-            for edge in waiting.pop().edges:
-                if edge is None:
-                    continue
-                node = edge[0]
-                if isinstance(node, Accumulate):
-                    self.uses[node] += 1
-                elif node not in seen:
-                    seen.add(node)
-                    waiting.append(node)
-
-    def _step(self, node: Node, gradients: list[Tensor | None]) -> None:
-        """Runs a node and hands its results on."""
-        given = _apply(node, gradients)
-        gradients.clear()
-        node.saved, node.numbers = [], ()
-        node.backward = node.unpack = None
-        edges, node.edges = node.edges, ()
-        for at, edge in enumerate(edges):
-            gradient, given[at] = given[at], None
-            if edge is not None and gradient is not None:
-                self._give(edge[0], edge[1], gradient)
-
-    def _give(self, node: Node, output: int, gradient: Tensor) -> None:
-        """A gradient for one output of a node: a parameter's own is ready, another's waits for all that meet it."""
-        if isinstance(node, Accumulate):
-            self._accumulate(node, gradient)
-            return
-        key = id(node)
-        held = self.buffers.get(key)
-        if held is None:
-            held = self.buffers[key] = [None] * len(node.shapes)
-            self.nodes[key] = node
-            heappush(self.waiting, (-node.sequence, key))
-        before = held[output]
-        held[output] = gradient if before is None else summed(before, gradient)
-
-
-    def _accumulate(self, node: Accumulate, gradient: Tensor) -> None:
-        """A parameter's gradient is ready when all its uses have given theirs."""
-        self.uses[node] -= 1
-        held = self.buffers.pop(id(node), None)
-        if held is not None:
-            assert held[0] is not None
-            gradient = summed(held[0], gradient)
-        if self.uses[node]:
-            self.buffers[id(node)] = [gradient]
-        else:
-            self.ready.append((node, gradient))
-
-
-def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:
-    """The node's backward; each result gets the shape and dtype of the input it belongs to (validate_outputs)."""
-    assert node.backward is not None
-    needs = tuple(edge is not None for edge in node.edges)
-    saved = node.saved
-    if node.unpack is not None:
-        unpack = node.unpack
-        saved = [None if x is None else unpack(x) for x in saved]
-    got = node.backward(gradients[0] if len(gradients) == 1 else gradients, *saved, *node.numbers, needs)
-    given = list(got) if isinstance(got, (tuple, list)) else [got]
-    del got, saved  # what checkpointing brought back lives no longer than the call
-    for at, edge in enumerate(node.edges):
-        each = given[at]
-        if edge is not None and each is not None:
-            shape, width = edge[0].shapes[edge[1]], edge[0].widths[edge[1]]
-            if each.shape != shape:
-                given[at] = each = summed_to(each, shape)
-            if each.width != width:
-                given[at] = each = empty_like(each, width)
-    return given
-
-
-def summed(x: Tensor, y: Tensor) -> Tensor:
-    """Two gradients that meet."""
-    from zeroplan.autograd.elementwise import iterated
-
-    return iterated((x, y), x.width)
+def leaf(memory: Memory, of: Shaped) -> Tensor:
+    """A parameter: its bytes are not this memory's, its gradient's are."""
+    node = Accumulate(id(of), of.shape, memory.width)
+    return Tensor(None, of.shape, row_major(of.shape), memory.width, memory, node)
 
 
 def summed_to(x: Tensor, shape: Sizes) -> Tensor:
-    """x summed over the dimensions in which `shape` was broadcast to it (at::sum_to)."""
+    """`x` summed over the dimensions in which `shape` was broadcast to it (at::sum_to)."""
     kept = (1,) * (len(x.shape) - len(shape)) + shape
     total = empty(x.memory, kept, x.width)
     return total.seen_as(shape, total.strides[len(kept) - len(shape) :])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from zeroplan.autograd.graph import Needs, operator, result
-from zeroplan.autograd.tensor import Sizes, Tensor, empty
+from zeroplan.autograd.strides import Sizes
+from zeroplan.autograd.tensor import Tensor, empty
 
 
 def grouped_product(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:

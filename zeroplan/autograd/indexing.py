@@ -6,8 +6,9 @@ Backward fills a tensor of the input's size. Watched operator by operator it is 
 
 from __future__ import annotations
 
-from zeroplan.autograd.graph import Needs, operator, result, results
-from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
+from zeroplan.autograd.graph import Needs, keep, operator, result
+from zeroplan.autograd.strides import Sizes
+from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
 BOOL, LONG = 1, 8
 
@@ -17,11 +18,8 @@ def top(x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     shape = (*x.shape[:-1], count)
     node = operator("TopkBackward", _filled, (x,), (), (x.shape,))
     values, places = empty(x.memory, shape, x.width), empty(x.memory, shape, LONG)
-    if node is not None:
-        checkpoint = x.memory.checkpoint
-        node.keep(places, checkpoint.pack if checkpoint else None)
-        results(node, (values,))
-    return values, places
+    keep(node, places)
+    return result(node, values), places
 
 
 def largest(x: Tensor) -> Tensor:
@@ -31,26 +29,21 @@ def largest(x: Tensor) -> Tensor:
 
 def picked(x: Tensor, places: Tensor) -> Tensor:
     """Rows of x in the order of `places`, which is kept (x[places])."""
-    node = operator("IndexBackward", _picked, (x,), (places,), (x.shape,))
+    node = operator("IndexBackward", _filled, (x,), (places,), (x.shape,))
     return result(node, empty(x.memory, (*places.shape, *x.shape[1:]), x.width))
 
 
 def picked_along(x: Tensor, at: int, *, on_cpu: bool) -> Tensor:
     """One element along a dimension, copied, picked by a list: the list becomes a tensor on the host, which is kept."""
     place = empty(x.memory, (1,), LONG if on_cpu else 0)
-    node = operator("IndexBackward", _picked, (x,), (place,), (x.shape,))
+    node = operator("IndexBackward", _filled, (x,), (place,), (x.shape,))
     return result(node, empty(x.memory, (*x.shape[:at], 1, *x.shape[at + 1 :]), x.width))
 
 
 def gathered(x: Tensor, places: Tensor) -> Tensor:
     """Elements of each row of x, as many as `places` has, which is kept."""
-    node = operator("GatherBackward", _picked, (x,), (places,), (x.shape,))
+    node = operator("GatherBackward", _filled, (x,), (places,), (x.shape,))
     return result(node, empty(x.memory, places.shape, x.width))
-
-
-def _picked(gradient: Tensor, _places: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
-    zeros = empty(gradient.memory, shape, gradient.width)
-    return empty_like(zeros)
 
 
 def _filled(gradient: Tensor, _places: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
@@ -64,7 +57,7 @@ def in_order(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def masked(x: Tensor) -> Tensor:
-    """x with a number where a mask says so; the mask, made from another of x's size, is kept."""
+    """`x` with a number where a mask says so; the mask, made from another of x's size, is kept."""
     bits = empty(x.memory, x.shape, BOOL)
     mask = empty(x.memory, x.shape, BOOL)
     del bits

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.elementwise import contiguous, to
-from zeroplan.autograd.graph import Needs, operator, result
+from zeroplan.autograd.elementwise import to
+from zeroplan.autograd.graph import Needs, keep, operator, result
 from zeroplan.autograd.reductions import log_softmax
-from zeroplan.autograd.tensor import Sizes, Tensor, empty, row_major
-from zeroplan.autograd.views import viewed
+from zeroplan.autograd.strides import row_major
+from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.views import contiguous, viewed
 
 LABEL = 8
 """Bytes of a label (int64)."""
@@ -18,7 +19,7 @@ def causal_loss(logits: Tensor, labels: Tensor) -> Tensor:
     logits = to(logits, FLOAT)
     batch, seq = labels.shape
     padded = empty(logits.memory, (batch, seq + 1), LABEL)
-    shifted = contiguous(Tensor(padded.storage, (batch, seq), padded.strides, LABEL, padded.memory))
+    shifted = contiguous(padded.seen_as((batch, seq), padded.strides))
     logits = viewed(logits, (batch * seq, logits.shape[-1]))
     return cross_entropy(logits, viewed(shifted, (batch * seq,)))
 
@@ -26,19 +27,11 @@ def causal_loss(logits: Tensor, labels: Tensor) -> Tensor:
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
     """Mean of -log p over [rows, classes]."""
     logs = log_softmax(logits)
-    weight: Tensor
-    memory = logs.memory
-    node = operator("NllLossBackward", _nll_loss, (logs,), (logs, targets), (logs.shape,))
-    loss = empty(memory, (), FLOAT)
-    weight = empty(memory, (), FLOAT)
-    if node is not None:
-        pack = memory.checkpoint.pack if memory.checkpoint else None
-        node.keep(weight, pack)
+    node = operator("NllLossBackward", _nll_loss, (logs,), (logs, targets))
+    loss = empty(logs.memory, (), FLOAT)
+    keep(node, empty(logs.memory, (), FLOAT))  # the sum of the rows' weights
     return result(node, loss)
 
 
-def _nll_loss(gradient: Tensor, logs: Tensor, _targets: Tensor, *rest: object) -> Tensor:
+def _nll_loss(gradient: Tensor, logs: Tensor, _targets: Tensor, _weight: Tensor, _needs: Needs) -> Tensor:
     return empty(gradient.memory, logs.shape, logs.width, row_major(logs.shape))
-
-
-

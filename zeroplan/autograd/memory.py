@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from weakref import WeakSet
 
-
+if TYPE_CHECKING:
+    from zeroplan.autograd.checkpoint import Frame
+    from zeroplan.autograd.tensor import Tensor
 
 
 FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
@@ -75,12 +78,13 @@ class Memory:
         """Bytes of an element of the parameters."""
         self.live = self.most = 0
         self.records = True
-        """Whether operators build the graph (torch.no_grad turns it off)."""
+        """Whether operators build the graph."""
         self.sequence = 0
         """Of nodes: backward takes the latest first."""
-        self.checkpoint: Any = None
+        self.checkpoint: Frame | None = None
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
-        self.parameters: dict[int, Any] = {}
+        self.parameters: dict[Shaped, Tensor] = {}
+        """By identity."""
         self.hears: Callable[[int], None] | None = None
         """Hears of every storage that is made."""
         self.zero_linear = False
@@ -96,13 +100,13 @@ class Memory:
         """The storages, if anyone asks."""
         self.watch: Watch | None = None
 
-    def parameter(self, of: Shaped) -> Any:
+    def parameter(self, of: Shaped) -> Tensor:
         """The tensor that stands for a module's parameter."""
-        found = self.parameters.get(id(of))
+        found = self.parameters.get(of)
         if found is None:
-            from zeroplan.autograd.tensor import leaf
+            from zeroplan.autograd.graph import leaf
 
-            found = self.parameters[id(of)] = leaf(self, of)
+            found = self.parameters[of] = leaf(self, of)
         return found
 
     def beat(self, kind: str, of: int, given: int = 0) -> None:
@@ -119,6 +123,15 @@ class Memory:
         for storage in self.living or ():
             found[Alive(storage.kept_by, storage.phase, storage.layer)] += storage.bytes
         return found
+
+    @contextmanager
+    def no_grad(self) -> Iterator[None]:
+        """Operators build no graph meanwhile (torch.no_grad)."""
+        before, self.records = self.records, False
+        try:
+            yield
+        finally:
+            self.records = before
 
     def look_again(self) -> None:
         """Start to look for the largest moment of a phase."""

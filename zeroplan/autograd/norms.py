@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.graph import Needs, operator, result
+from zeroplan.autograd.graph import Needs, keep, operator, result
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
 FLOAT = 4
@@ -14,10 +14,7 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
     made = empty_like(x)
     rows = (*x.shape[:-1], 1)
     width = x.width if on_cpu else FLOAT
-    for each in (empty(x.memory, rows, width), empty(x.memory, rows, width)):
-        if node is not None:
-            checkpoint = x.memory.checkpoint
-            node.keep(each, checkpoint.pack if checkpoint else None)
+    keep(node, empty(x.memory, rows, width), empty(x.memory, rows, width))
     return result(node, made)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.graph import Needs, operator, result
-from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
+from math import prod
+
+from zeroplan.autograd.graph import Needs, keep, operator, result
+from zeroplan.autograd.strides import Sizes
+from zeroplan.autograd.tensor import Tensor, empty, empty_like
 from zeroplan.autograd.views import expanded, reshaped, reshaped_plain, transposed, viewed
 
 
@@ -31,10 +34,7 @@ def zero_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     contiguous_x = reshaped_plain(x, (x.elements // x.shape[-1], x.shape[-1]))
     made = empty(x.memory, (*x.shape[:-1], weight.shape[0]), x.width)
     del contiguous_x
-    if node is not None:
-        pack = x.memory.checkpoint.pack if x.memory.checkpoint else None
-        for each in (x, weight, bias):
-            node.keep(each, pack)
+    keep(node, x, weight, bias)
     return result(node, made)
 
 
@@ -93,9 +93,7 @@ def as_transposed(x: Tensor) -> Tensor:
 def batched_product(x: Tensor, y: Tensor) -> Tensor:
     """torch.matmul of [b, n, s, d] and [b, n, d, t]: one product a head."""
     batch = x.shape[:-2]
-    flat = 1
-    for size in batch:
-        flat *= size
+    flat = prod(batch)
     left = reshaped(expanded(x, (*batch, *x.shape[-2:])), (flat, *x.shape[-2:]))
     right = reshaped(expanded(y, (*batch, *y.shape[-2:])), (flat, *y.shape[-2:]))
     made = plain_batched_product(left, right)

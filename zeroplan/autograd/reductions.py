@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.elementwise import iterated, to
+from zeroplan.autograd.elementwise import to
 from zeroplan.autograd.graph import Needs, operator, result
-from zeroplan.autograd.tensor import Sizes, Tensor, empty, empty_like
+from zeroplan.autograd.iterator import iterated
+from zeroplan.autograd.strides import Sizes
+from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
 
 def mean(x: Tensor) -> Tensor:
@@ -22,7 +24,9 @@ def _mean(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
 def softmax(x: Tensor, width: int, *, fused: bool = False) -> Tensor:
     """Softmax over the last dimension, computed and kept in `width`: the input is cast to it first, unless `fused`."""
     if fused and x.width != width:
-        return result(operator("SoftmaxBackward", _half_softmax, (x,), (), (x.width,)), empty_like(x, width), keeps=True)
+        return result(
+            operator("SoftmaxBackward", _half_softmax, (x,), (), (x.width,)), empty_like(x, width), keeps=True
+        )
     wide = to(x, width)
     node = operator("SoftmaxBackward", _softmax, (wide,))
     return result(node, empty_like(wide), keeps=True)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from zeroplan.autograd.memory import Memory, Shaped
+from zeroplan.autograd.memory import Memory
+from zeroplan.autograd.strides import Sizes, dense_strides, is_contiguous, is_dense, row_major
 
 if TYPE_CHECKING:
     from zeroplan.autograd.graph import Node
-
-Sizes = tuple[int, ...]
 
 
 class Storage:
@@ -24,8 +23,7 @@ class Storage:
         """The operator whose backward needs it; the first, if there are several."""
         self.layer, self.phase = memory.layer, memory.phase
         memory.live += size
-        if memory.live > memory.most:
-            memory.most = memory.live
+        memory.most = max(memory.most, memory.live)
         if memory.living is not None:
             memory.living.add(self)
             if memory.watch is not None:
@@ -38,13 +36,17 @@ class Storage:
 
 
 class Tensor:
-    """A view of a storage; `node` computed it, and is None where it needs no gradient."""
+    """A view of a storage; `node` computed it, and is None where it needs no gradient.
+
+    A parameter's storage and an input's is None: their bytes are not counted here.
+    """
 
     __slots__ = ("__weakref__", "memory", "node", "output", "shape", "storage", "strides", "width")
 
     def __init__(
-        self, storage: Any, shape: Sizes, strides: Sizes, width: int, memory: Memory, node: Node | None = None
-    ) -> None:
+        self, storage: Storage | None, shape: Sizes, strides: Sizes, width: int, memory: Memory,
+        node: Node | None = None,
+    ) -> None:  # fmt: skip
         self.storage, self.shape, self.strides, self.width, self.memory = storage, shape, strides, width, memory
         self.node = node
         self.output = 0
@@ -62,37 +64,9 @@ class Tensor:
         """The same bytes, without a gradient."""
         return Tensor(self.storage, self.shape, self.strides, self.width, self.memory)
 
-    def seen_as(self, shape: Sizes, strides: Sizes) -> Tensor:
-        """The same bytes in another shape, without a gradient."""
-        return Tensor(self.storage, shape, strides, self.width, self.memory)
-
-
-def row_major(shape: Sizes) -> Sizes:
-    """Strides of a contiguous tensor."""
-    strides = [1] * len(shape)
-    for at in range(len(shape) - 2, -1, -1):
-        strides[at] = strides[at + 1] * (shape[at + 1] or 1)
-    return tuple(strides)
-
-
-def is_contiguous(shape: Sizes, strides: Sizes) -> bool:
-    expected = 1
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size != 1:
-            if stride != expected:
-                return False
-            expected *= size
-    return True
-
-
-def is_dense(shape: Sizes, strides: Sizes) -> bool:
-    """Whether the elements lie side by side in some order, none twice."""
-    expected = 1
-    for stride, size in sorted((stride, size) for size, stride in zip(shape, strides, strict=True) if size != 1):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
+    def seen_as(self, shape: Sizes, strides: Sizes, width: int | None = None) -> Tensor:
+        """The same bytes in another shape, perhaps in a dtype of another width, without a gradient."""
+        return Tensor(self.storage, shape, strides, width or self.width, self.memory)
 
 
 def empty(memory: Memory, shape: Sizes, width: int, strides: Sizes | None = None) -> Tensor:
@@ -101,27 +75,9 @@ def empty(memory: Memory, shape: Sizes, width: int, strides: Sizes | None = None
 
 
 def empty_like(x: Tensor, width: int | None = None) -> Tensor:
-    """A new tensor laid out as x where x is dense."""
+    """A new tensor laid out as x, without the gaps that x may have."""
     kept = x.strides if is_dense(x.shape, x.strides) else dense_strides(x.shape, x.strides)
     return empty(x.memory, x.shape, width or x.width, kept)
-
-
-def dense_strides(shape: Sizes, strides: Sizes) -> Sizes:
-    """Strides without gaps in the same order of dimensions (torch's infer_dense_strides)."""
-    order = sorted(range(len(shape)), key=lambda at: (strides[at], -at))
-    found, step = [0] * len(shape), 1
-    for at in order:
-        found[at] = step
-        step *= max(shape[at], 1)
-    return tuple(found)
-
-
-def leaf(memory: Memory, of: Shaped) -> Tensor:
-    """A parameter: its bytes are not this memory's, its gradient's are."""
-    from zeroplan.autograd.graph import Accumulate
-
-    shape = of.shape
-    return Tensor(None, shape, row_major(shape), memory.width, memory, Accumulate(id(of), shape, memory.width))
 
 
 def given(memory: Memory, shape: Sizes, width: int) -> Tensor:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from zeroplan.autograd.graph import Needs, operator, result, results, summed_to
-from zeroplan.autograd.tensor import Sizes, Tensor, empty
+from zeroplan.autograd.strides import Sizes, broadcast_strides, completed, view_strides
+from zeroplan.autograd.tensor import Tensor, empty
 
 
 def transposed(x: Tensor, one: int, other: int) -> Tensor:
     """Two dimensions swapped."""
-    shape, strides = list(x.shape), list(x.strides)
-    shape[one], shape[other] = shape[other], shape[one]
-    strides[one], strides[other] = strides[other], strides[one]
-    return result(operator("TransposeBackward", _transposed, (x,), (), (one, other)), x.seen_as(tuple(shape), tuple(strides)))
+    return result(operator("TransposeBackward", _transposed, (x,), (), (one, other)), swapped(x, one, other))
 
 
 def _transposed(gradient: Tensor, one: int, other: int, _needs: Needs) -> Tensor:
-    shape, strides = list(gradient.shape), list(gradient.strides)
+    return swapped(gradient, one, other)
+
+
+def swapped(x: Tensor, one: int, other: int) -> Tensor:
+    """`transposed` without a graph."""
+    shape, strides = list(x.shape), list(x.strides)
     shape[one], shape[other] = shape[other], shape[one]
     strides[one], strides[other] = strides[other], strides[one]
-    return gradient.seen_as(tuple(shape), tuple(strides))
+    return x.seen_as(tuple(shape), tuple(strides))
 
 
 def viewed(x: Tensor, shape: Sizes) -> Tensor:
-    """x in a shape of as many elements, one of them perhaps -1, without a copy."""
+    """`x` in a shape of as many elements, one of them perhaps -1, without a copy."""
     shape = completed(shape, x.elements)
     strides = view_strides(x.shape, x.strides, shape)
     assert strides is not None, (x.shape, x.strides, shape)
@@ -36,13 +37,18 @@ def _viewed(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
 
 
 def reshaped(x: Tensor, shape: Sizes) -> Tensor:
-    """x in another shape: a view where its strides allow, else a copy."""
+    """`x` in another shape: a view where its strides allow, else a copy."""
     shape = completed(shape, x.elements)
     if shape == x.shape:
         return x
     if view_strides(x.shape, x.strides, shape) is not None:
         return viewed(x, shape)
     return viewed(copied(x), shape)
+
+
+def contiguous(x: Tensor) -> Tensor:
+    """`x` itself, or a copy in row-major order."""
+    return x if x.contiguous else copied(x)
 
 
 def copied(x: Tensor) -> Tensor:
@@ -64,12 +70,8 @@ def expanded(x: Tensor, shape: Sizes) -> Tensor:
     """Dimensions of one element repeated without a copy."""
     if shape == x.shape:
         return x
-    missing = len(shape) - len(x.shape)
-    own = [
-        0 if size == 1 and full != 1 else stride
-        for size, stride, full in zip(x.shape, x.strides, shape[missing:], strict=True)
-    ]
-    return result(operator("ExpandBackward", _expanded, (x,), (), (x.shape,)), x.seen_as(shape, (0,) * missing + tuple(own)))
+    made = x.seen_as(shape, broadcast_strides(x.shape, x.strides, shape))
+    return result(operator("ExpandBackward", _expanded, (x,), (), (x.shape,)), made)
 
 
 def _expanded(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
@@ -115,35 +117,6 @@ def selected(x: Tensor, at: int) -> Tensor:
     return result(operator("SelectBackward", _sliced, (x,), (), (x.shape,)), x.seen_as(shape, strides))
 
 
-def view_strides(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
-    """Strides of a view in the wanted shape, None where there is none (ATen/TensorUtils.cpp, computeStride)."""
-    if not shape:
-        return (1,) * len(wanted)
-    at = len(wanted) - 1
-    found = [0] * len(wanted)
-    chunk_stride, elements, covered = strides[-1], 1, 1
-    for here in range(len(shape) - 1, -1, -1):
-        elements *= shape[here]
-        if here == 0 or (shape[here - 1] != 1 and strides[here - 1] != elements * chunk_stride):
-            while at >= 0 and (covered < elements or wanted[at] == 1):
-                found[at] = covered * chunk_stride
-                covered *= wanted[at]
-                at -= 1
-            if covered != elements:
-                return None
-            if here > 0:
-                chunk_stride, elements, covered = strides[here - 1], 1, 1
-    return tuple(found) if at == -1 else None
-
-
-def completed(shape: Sizes, elements: int) -> Sizes:
-    """The shape with the size that -1 stands for."""
-    if -1 not in shape:
-        return shape
-    rest = -prod(shape)
-    return tuple(elements // rest if size == -1 else size for size in shape)
-
-
 def chunked(x: Tensor, parts: int, at: int) -> tuple[Tensor, ...]:
     """Equal parts along a dimension. Their gradients are joined into one of x's shape."""
     at %= len(x.shape)
@@ -165,28 +138,30 @@ def _split(gradients: list[Tensor | None] | Tensor, shape: Sizes, _needs: Needs)
 
 
 def as_complex(x: Tensor) -> Tensor:
-    """Pairs of neighbours as complex numbers; x is copied where it has gaps."""
+    """Pairs of neighbours as complex numbers, [..., 2d] as [..., d]; x is copied where it has gaps."""
     pairs = reshaped(x, (*x.shape[:-1], -1, 2))
-    shape, strides = pairs.shape[:-1], tuple(stride // 2 for stride in pairs.strides[:-1])
-    made = Tensor(pairs.storage, shape, strides, 2 * x.width, x.memory)
-    return result(operator("ViewAsComplexBackward", _as_complex, (pairs,)), made)
+    return result(operator("ViewAsComplexBackward", _as_complex, (pairs,)), merged(pairs))
 
 
 def _as_complex(gradient: Tensor, _needs: Needs) -> Tensor:
-    whole = gradient if gradient.contiguous else empty(gradient.memory, gradient.shape, gradient.width)
-    strides = tuple(2 * stride for stride in whole.strides)
-    return Tensor(whole.storage, (*whole.shape, 2), (*strides, 1), whole.width // 2, whole.memory)
+    return parted(gradient if gradient.contiguous else empty(gradient.memory, gradient.shape, gradient.width))
 
 
 def as_real(x: Tensor) -> Tensor:
-    """Complex numbers as pairs of neighbours, flat."""
-    strides = tuple(2 * stride for stride in x.strides)
-    pairs = Tensor(x.storage, (*x.shape, 2), (*strides, 1), x.width // 2, x.memory)
-    pairs = result(operator("ViewAsRealBackward", _as_real, (x,)), pairs)
+    """Complex numbers as pairs of neighbours, [..., d] as [..., 2d]."""
+    pairs = result(operator("ViewAsRealBackward", _as_real, (x,)), parted(x))
     return reshaped(pairs, (*x.shape[:-1], -1))
 
 
 def _as_real(gradient: Tensor, _needs: Needs) -> Tensor:
-    whole = gradient if gradient.contiguous else empty(gradient.memory, gradient.shape, gradient.width)
-    strides = tuple(stride // 2 for stride in whole.strides[:-1])
-    return Tensor(whole.storage, whole.shape[:-1], strides, 2 * whole.width, whole.memory)
+    return merged(gradient if gradient.contiguous else empty(gradient.memory, gradient.shape, gradient.width))
+
+
+def merged(pairs: Tensor) -> Tensor:
+    """[..., 2] as one number twice as wide."""
+    return pairs.seen_as(pairs.shape[:-1], tuple(stride // 2 for stride in pairs.strides[:-1]), 2 * pairs.width)
+
+
+def parted(x: Tensor) -> Tensor:
+    """Each number as two half as wide, [..., 2]."""
+    return x.seen_as((*x.shape, 2), (*(2 * stride for stride in x.strides), 1), x.width // 2)

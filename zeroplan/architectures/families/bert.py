@@ -12,12 +12,12 @@ from zeroplan.architectures.module import (
     Dropout,
     Embedding,
     GradientCheckpointingLayer,
-    LayerNorm,
     Linear,
     Module,
     ModuleList,
     Parameter,
 )
+from zeroplan.architectures.norms import LayerNorm
 from zeroplan.errors import SpecError
 
 

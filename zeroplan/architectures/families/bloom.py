@@ -12,11 +12,11 @@ from zeroplan.architectures.module import (
     Dropout,
     Embedding,
     GradientCheckpointingLayer,
-    LayerNorm,
     Linear,
     Module,
     ModuleList,
 )
+from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.running import FLOAT, Run, Shared
 from zeroplan.autograd.activations import bloom_gelu
 from zeroplan.autograd.dropout import dropped
@@ -117,7 +117,7 @@ def dropped_and_added(run: Run, x: Tensor, residual: Tensor, probability: float 
 class Gelu(Activation):
     """A function of its own, which keeps its input and works the tanh approximation out again in backward."""
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, _run: Run, x: Tensor) -> Tensor:
         return bloom_gelu(x)
 
 

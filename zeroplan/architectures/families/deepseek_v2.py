@@ -5,7 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from zeroplan.architectures.families.deepseek_v3 import LatentAttention, LatentConfig, PlainRouter, SparseBlock, latent_layer
+from zeroplan.architectures.families.deepseek_v3 import (
+    LatentAttention,
+    LatentConfig,
+    PlainRouter,
+    SparseBlock,
+    latent_layer,
+)
 from zeroplan.architectures.families.llama import CausalLM, Decoder
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.rope import RotaryEmbedding
@@ -52,13 +58,11 @@ class PlainSparseBlock(SparseBlock):
 class ComplexRotary(RotaryEmbedding):
     """Turns as complex numbers of unit length, 8 bytes each."""
 
-    def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Any:
-        run.records = False
-        shape = (*positions.shape, self.widths[kind] // 2)
-        angles = empty(run, shape, FLOAT)  # noqa: F841 (alive while forward runs)
-        turns = scaled(empty(run, shape, COMPLEX))
-        run.records = True
-        return turns
+    def forward(self, run: Run, _x: Tensor, positions: Tensor, kind: str = "") -> Tensor:
+        with run.no_grad():
+            shape = (*positions.shape, self.widths[kind] // 2)
+            angles = empty(run, shape, FLOAT)  # noqa: F841 (alive while forward runs)
+            return scaled(empty(run, shape, COMPLEX))
 
 
 class ComplexAttention(LatentAttention):

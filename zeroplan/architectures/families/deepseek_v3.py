@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP, Layer
-from zeroplan.architectures.module import Buffer, Linear, Module, RMSNorm
-from zeroplan.architectures.moe import Experts, MoEConfig, Router
 from zeroplan.architectures.attention import Rope, attended, turned
+from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.module import Buffer, Linear, Module
+from zeroplan.architectures.moe import Experts, MoEConfig, Router
+from zeroplan.architectures.norms import RMSNorm
 from zeroplan.architectures.running import FLOAT, Run, Shared
 from zeroplan.autograd.copying import copied_into
-from zeroplan.autograd.elementwise import add, divided_in_place, multiply, of_result, scaled, shifted, subtracted, to
+from zeroplan.autograd.elementwise import add, multiply, of_result, scaled, shifted, subtracted, to
 from zeroplan.autograd.indexing import gathered, largest, masked, top
+from zeroplan.autograd.inplace import divided_in_place
 from zeroplan.autograd.products import linear
 from zeroplan.autograd.reductions import joined, softmax, total
 from zeroplan.autograd.tensor import Tensor, empty

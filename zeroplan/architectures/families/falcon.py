@@ -5,23 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zeroplan.architectures.attention import scaled_dot_product, turned
+from zeroplan.architectures.families.bloom import dropped_and_added
 from zeroplan.architectures.families.gpt2 import CausalLM
 from zeroplan.architectures.module import (
     Activation,
     Dropout,
     Embedding,
     GradientCheckpointingLayer,
-    LayerNorm,
     Linear,
     Module,
     ModuleList,
 )
+from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.attention import scaled_dot_product, turned
-from zeroplan.architectures.families.bloom import dropped_and_added
 from zeroplan.architectures.running import BOOL, FLOAT, LONG, Run, Shared
-from zeroplan.autograd.elementwise import add, added_in_place, scaled, to
+from zeroplan.autograd.elementwise import add, scaled, to
 from zeroplan.autograd.indexing import picked_along
+from zeroplan.autograd.inplace import added_in_place
 from zeroplan.autograd.products import batched_product, torch_linear
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor, empty
@@ -125,11 +126,13 @@ class Attention(Module):
             fused = viewed(fused, (*rows, self.heads, 3, width))
             return selected(fused, 3), selected(fused, 3), selected(fused, 3)
         fused = viewed(fused, (*rows, self.heads + 2, width))
-        return sliced(fused, 2, self.heads), picked_along(fused, 2, on_cpu=run.on_cpu), picked_along(fused, 2, on_cpu=run.on_cpu)
+        return (
+            sliced(fused, 2, self.heads),
+            picked_along(fused, 2, on_cpu=run.on_cpu),
+            picked_along(fused, 2, on_cpu=run.on_cpu),
+        )
 
-    def forward(
-        self, run: Run, x: Tensor, alibi: Tensor | None, shared: Shared
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: Run, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
         fused = self.query_key_value(run, x)
         q, k, v = self.split(run, fused)
         q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
@@ -208,9 +211,7 @@ class Layer(GradientCheckpointingLayer):
         self.parallel, self.grouped = bool(c.parallel_attn), bool(c.new_decoder_architecture)
         self.attention_dropout, self.residual_dropout = c.attention_dropout, c.residual_dropout
 
-    def forward(
-        self, run: Run, x: Tensor, alibi: Tensor | None, shared: Shared
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: Run, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
         residual = x
         if "ln_mlp" in self.children:
             attention_input = self.ln_attn(run, x)

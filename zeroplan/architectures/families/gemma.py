@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
-from zeroplan.architectures.module import Buffer, Embedding, Module, UnitOffsetNorm
+from zeroplan.architectures.module import Buffer, Embedding, Module
+from zeroplan.architectures.norms import UnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.elementwise import multiply

@@ -8,7 +8,8 @@ from typing import ClassVar
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.gemma import ScaledEmbedding
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
-from zeroplan.architectures.module import Module, UnitOffsetNorm
+from zeroplan.architectures.module import Module
+from zeroplan.architectures.norms import UnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add

@@ -9,7 +9,8 @@ from zeroplan.architectures.families.gemma import ScaledEmbedding
 from zeroplan.architectures.families.gemma2 import FourNormLayer
 from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP
 from zeroplan.architectures.families.qwen3 import NormedAttention
-from zeroplan.architectures.module import Module, UnitOffsetNorm
+from zeroplan.architectures.module import Module
+from zeroplan.architectures.norms import UnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig, Settings
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.tensor import Tensor

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zeroplan.architectures.attention import attended, split_heads
+from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.module import (
@@ -14,19 +16,18 @@ from zeroplan.architectures.module import (
     Dropout,
     Embedding,
     GradientCheckpointingLayer,
-    LayerNorm,
     Module,
     ModuleList,
+    Unary,
 )
-from zeroplan.architectures.attention import attended
-from zeroplan.architectures.causal import next_token_loss
+from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.running import FLOAT, Run, Shared
 from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, contiguous, scaled, to
+from zeroplan.autograd.elementwise import add, scaled, to
 from zeroplan.autograd.products import batched_product, batched_product_plus, heads_joined
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import chunked, reshaped, transposed, viewed
+from zeroplan.autograd.views import chunked, contiguous, reshaped, transposed, viewed
 
 GPT_NAMES = {
     "hidden_size": ("n_embd", "hidden_size"),
@@ -94,16 +95,13 @@ class Attention(Module):
         if c.reorder_and_upcast_attn:
             self.eager_order = ("c_attn", "attn_dropout", "c_proj", "resid_dropout")
 
-    def heads(self, x: Tensor) -> Tensor:
-        return transposed(viewed(x, (*x.shape[:-1], -1, self.head_width)), 1, 2)
-
     def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         fused = self.c_attn(run, x)
         q, k, v = chunked(fused, 3, 2)
         del fused
-        k = self.heads(k)
-        v = self.heads(v)
-        q = self.heads(q)
+        k = split_heads(k, self.head_width)
+        v = split_heads(v, self.head_width)
+        q = split_heads(q, self.head_width)
         weights: Tensor | None
         if run.attention == "eager":
             made, weights = attended_narrowly(run, q, k, v, shared.mask, self.dropout, upcasts=self.reorders)
@@ -133,13 +131,15 @@ def attended_narrowly(
 
 
 class MLP(Module):
+    """Two layers of the kind that the family has."""
+
     transformers_class = "MLP"
     forward_order = ("c_fc", "act", "c_proj", "dropout")
 
-    def __init__(self, c: GPT2Config) -> None:
+    def __init__(self, c: GPTConfig, linear: Callable[[int, int], Unary] = Conv1D) -> None:
         super().__init__()
-        self.c_fc = Conv1D(c.hidden_size, c.ffn)
-        self.c_proj = Conv1D(c.ffn, c.hidden_size)
+        self.c_fc = linear(c.hidden_size, c.ffn)
+        self.c_proj = linear(c.ffn, c.hidden_size)
         self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
 
@@ -156,15 +156,15 @@ class Block(GradientCheckpointingLayer):
     transformers_class = "Block"
     forward_order = ("ln_1", "attn", "ln_2", "mlp")
 
-    def __init__(self, c: GPT2Config) -> None:
+    def __init__(self, c: GPTConfig, attn: Module, mlp: Module, crossattention: Module | None = None) -> None:
         super().__init__()
         self.ln_1 = LayerNorm(c.hidden_size)
-        self.attn = Attention(c)
+        self.attn = attn
         self.ln_2 = LayerNorm(c.hidden_size)
-        if c.add_cross_attention:
-            self.crossattention = Attention(c, cross=True)
+        if crossattention:
+            self.crossattention = crossattention
             self.ln_cross_attn = LayerNorm(c.hidden_size)
-        self.mlp = MLP(c)
+        self.mlp = mlp
 
     def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
         residual = x
@@ -225,5 +225,8 @@ class LMHeadModel(CausalLM):
 
 
 def build(c: GPT2Config) -> Module:
-    transformer = Transformer(c, lambda: Block(c))
+    def block() -> Module:
+        return Block(c, Attention(c), MLP(c), Attention(c, cross=True) if c.add_cross_attention else None)
+
+    transformer = Transformer(c, block)
     return LMHeadModel(c, transformer, transformer.wte)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
-from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig, Transformer
+from zeroplan.architectures.attention import attended
+from zeroplan.architectures.families.gpt2 import MLP, Block, CausalLM, GPTConfig, Transformer
 from zeroplan.architectures.module import (
-    Activation,
     Buffer,
     Dropout,
-    GradientCheckpointingLayer,
-    LayerNorm,
     Linear,
     Module,
 )
-from zeroplan.errors import SpecError
-from zeroplan.architectures.attention import attended
 from zeroplan.architectures.running import Run, Shared
-from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshaped, split, transposed, unsqueezed, viewed
+from zeroplan.errors import SpecError
 
 
 @dataclass(kw_only=True)
@@ -79,57 +76,18 @@ class Attention(Module):
         return self.resid_dropout(run, made), weights
 
 
-class MLP(Module):
-    transformers_class = "MLP"
-    forward_order = ("c_fc", "act", "c_proj", "dropout")
-
-    def __init__(self, c: GPTBigCodeConfig) -> None:
-        super().__init__()
-        self.c_fc = Linear(c.hidden_size, c.ffn, bias=True)
-        self.c_proj = Linear(c.ffn, c.hidden_size, bias=True)
-        self.act = Activation(c.hidden_act)
-        self.dropout = Dropout(c.residual_dropout)
-
-    def forward(self, run: Run, x: Tensor) -> Tensor:
-        x = self.c_fc(run, x)
-        x = self.act(run, x)
-        x = self.c_proj(run, x)
-        return self.dropout(run, x)
-
-
-class Block(GradientCheckpointingLayer):
-    """Attention across to an encoder runs only beside one."""
-
-    transformers_class = "Block"
-    forward_order = ("ln_1", "attn", "ln_2", "mlp")
-
-    def __init__(self, c: GPTBigCodeConfig) -> None:
-        super().__init__()
-        self.ln_1 = LayerNorm(c.hidden_size)
-        self.attn = Attention(c)
-        self.ln_2 = LayerNorm(c.hidden_size)
-        if c.add_cross_attention:
-            self.crossattention = Attention(c, cross=True)
-            self.ln_cross_attn = LayerNorm(c.hidden_size)
-        self.mlp = MLP(c)
-
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
-        residual = x
-        x = self.ln_1(run, x)
-        attention, _weights = self.attn(run, x, shared)
-        x = add(attention, residual)
-        residual = x
-        x = self.ln_2(run, x)
-        mlp = self.mlp(run, x)
-        return add(residual, mlp)
-
-
 class MaskedTransformer(Transformer):
     """GPT-2's, with the causal mask of the longest sequence as a buffer."""
 
     def __init__(self, c: GPTBigCodeConfig) -> None:
-        super().__init__(c, lambda: Block(c))
+        super().__init__(c, partial(block, c))
         self.bias = Buffer((c.max_position_embeddings, c.max_position_embeddings), "bool")
+
+
+def block(c: GPTBigCodeConfig) -> Block:
+    """GPT-2's, with plain linear layers."""
+    mlp = MLP(c, partial(Linear, bias=True))
+    return Block(c, Attention(c), mlp, Attention(c, cross=True) if c.add_cross_attention else None)
 
 
 def build(c: GPTBigCodeConfig) -> Module:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zeroplan.architectures.attention import attended, split_heads, turned_in_turn
+from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.module import (
     Activation,
     Dropout,
     Embedding,
     GradientCheckpointingLayer,
-    LayerNorm,
     Linear,
     Module,
     ModuleList,
 )
+from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.attention import attended, turned_in_turn
-from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import chunked, reshaped, transposed, viewed
+from zeroplan.autograd.views import chunked, reshaped
 
 
 @dataclass(kw_only=True)
@@ -75,7 +75,7 @@ class Attention(Module):
 
     def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
-        fused = transposed(viewed(self.query_key_value(run, x), (*x.shape[:-1], -1, 3 * self.head_width)), 1, 2)
+        fused = split_heads(self.query_key_value(run, x), 3 * self.head_width)
         q, k, v = chunked(fused, 3, -1)
         q, k = turned_in_turn(q, k, shared.rope)
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)

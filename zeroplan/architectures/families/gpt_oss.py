@@ -5,20 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
-from zeroplan.architectures.module import LateCastNorm, Module, Parameter
-from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
 from zeroplan.architectures.attention import Rope, repeated
+from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
+from zeroplan.architectures.module import Module, Parameter
+from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
+from zeroplan.architectures.norms import LateCastNorm
 from zeroplan.architectures.rope import RotaryEmbedding
 from zeroplan.architectures.running import FLOAT, Run, Shared
 from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, added_in_place, clipped, contiguous, multiply, of_result, scaled, shifted, subtracted, to
+from zeroplan.autograd.elementwise import add, clipped, multiply, of_result, scaled, shifted, subtracted, to
 from zeroplan.autograd.grouped import grouped_product
 from zeroplan.autograd.indexing import largest, picked, top
+from zeroplan.autograd.inplace import added_in_place
 from zeroplan.autograd.products import batched_product, linear
 from zeroplan.autograd.reductions import joined, softmax
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import chunked, every_second, expanded, reshaped, sliced, transposed, unsqueezed
+from zeroplan.autograd.views import (
+    chunked,
+    contiguous,
+    every_second,
+    expanded,
+    reshaped,
+    sliced,
+    transposed,
+    unsqueezed,
+)
 
 
 @dataclass(kw_only=True)
@@ -129,13 +140,11 @@ class HalfRotary(RotaryEmbedding):
     """One cosine for both halves of a head."""
 
     def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Rope:
-        run.records = False
-        angles = empty(run, (*positions.shape, self.widths[kind] // 2), FLOAT)
-        cosines = scaled(empty(run, angles.shape, FLOAT))
-        sines = scaled(empty(run, angles.shape, FLOAT))
-        made = to(cosines, x.width), to(sines, x.width)
-        run.records = True
-        return made
+        with run.no_grad():
+            angles = empty(run, (*positions.shape, self.widths[kind] // 2), FLOAT)
+            cosines = scaled(empty(run, angles.shape, FLOAT))
+            sines = scaled(empty(run, angles.shape, FLOAT))
+            return to(cosines, x.width), to(sines, x.width)
 
 
 class BiasedRouter(Router):
@@ -166,19 +175,19 @@ class BiasedExperts(Experts):
         self.down_proj = Parameter(experts, ffn, hidden)
         self.down_proj_bias = Parameter(experts, hidden)
 
-    def up(self, run: Run, x: Tensor, experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+    def up(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
         made = grouped_product(x, run.parameter(self.gate_up_proj), offsets)
         assert bias is not None
         return added_in_place(made, bias)
 
-    def gated(self, run: Run, x: Tensor) -> Tensor:
+    def gated(self, _run: Run, x: Tensor) -> Tensor:
         gate, up = every_second(x, 0), every_second(x, 1)
         gate = clipped(gate)
         up = clipped(up)
         swish = multiply(gate, of_result("SigmoidBackward", scaled(gate)))
         return multiply(shifted(up), swish)
 
-    def down(self, run: Run, x: Tensor, experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+    def down(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
         made = grouped_product(x, run.parameter(self.down_proj), offsets)
         assert bias is not None
         return added_in_place(made, bias)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zeroplan.architectures.attention import split_rotary
 from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig
 from zeroplan.architectures.module import (
     Activation,
@@ -12,17 +13,17 @@ from zeroplan.architectures.module import (
     Dropout,
     Embedding,
     GradientCheckpointingLayer,
-    LayerNorm,
     Linear,
     Module,
     ModuleList,
 )
+from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.running import FLOAT, LONG, Run, Shared
-from zeroplan.autograd.elementwise import add, contiguous, multiply, negated, scaled, to
+from zeroplan.autograd.elementwise import add, multiply, negated, scaled, to
 from zeroplan.autograd.products import batched_product
 from zeroplan.autograd.reductions import joined, softmax
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import every_second, reshaped, sliced, transposed, unsqueezed, viewed
+from zeroplan.autograd.views import contiguous, every_second, reshaped, sliced, transposed, unsqueezed, viewed
 
 
 @dataclass(kw_only=True)
@@ -78,9 +79,8 @@ class Attention(Module):
         both = to(empty(run, places.shape, FLOAT), k.width)
         half = width // 2
         sines, cosines = sliced(both, -1, half), sliced(both, -1, half, start=half)
-        rest = self.head_width - width
-        k_turned, k_passed = sliced(k, -1, width), sliced(k, -1, rest, start=width)
-        q_turned, q_passed = sliced(q, -1, width), sliced(q, -1, rest, start=width)
+        k_turned, k_passed = split_rotary(k, width)
+        q_turned, q_passed = split_rotary(q, width)
         k_turned = turned_by_two(k_turned, sines, cosines)
         q_turned = turned_by_two(q_turned, sines, cosines)
         k = joined((k_turned, k_passed), -1)

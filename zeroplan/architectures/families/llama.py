@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, turned
+from zeroplan.architectures.attention import attended, split_heads, turned
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import (
@@ -16,13 +16,14 @@ from zeroplan.architectures.module import (
     Linear,
     Module,
     ModuleList,
-    RMSNorm,
+    Unary,
 )
+from zeroplan.architectures.norms import RMSNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add, multiply
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import reshaped, transposed, viewed
+from zeroplan.autograd.views import reshaped
 
 
 @dataclass(kw_only=True)
@@ -72,7 +73,7 @@ class Attention(Module):
 
     def heads(self, x: Tensor) -> Tensor:
         """[b, s, n·d] as [b, n, s, d]."""
-        return transposed(viewed(x, (*x.shape[:-1], -1, self.head_width)), 1, 2)
+        return split_heads(x, self.head_width)
 
     def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
@@ -112,7 +113,7 @@ class Layer(GradientCheckpointingLayer):
     transformers_class = "DecoderLayer"
     forward_order: tuple[str, ...] = ("input_layernorm", "self_attn", "post_attention_layernorm", "mlp")
 
-    def __init__(self, c: Config, self_attn: Module, mlp: Module, norm: Callable[[int], Module] = RMSNorm) -> None:
+    def __init__(self, c: Config, self_attn: Module, mlp: Module, norm: Callable[[int], Unary] = RMSNorm) -> None:
         super().__init__()
         self.self_attn = self_attn
         self.mlp = mlp
@@ -141,7 +142,7 @@ class Decoder(Module):
         self,
         c: RotaryConfig,
         layers: list[Module],
-        norm: Callable[[int], Module] = RMSNorm,
+        norm: Callable[[int], Unary] = RMSNorm,
         embedding: Callable[[int, int], Embedding] = Embedding,
         rotary: Callable[[RotaryConfig], RotaryEmbedding] = RotaryEmbedding,
     ) -> None:

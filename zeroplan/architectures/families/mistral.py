@@ -35,7 +35,6 @@ class MistralConfig(RotaryConfig):
 
 def build(c: MistralConfig) -> Module:
     layers: list[Module] = [
-        Layer(c, Attention(c, qkv_bias=False, o_bias=False), GatedMLP(c, c.ffn))
-        for _ in range(c.num_hidden_layers)
+        Layer(c, Attention(c, qkv_bias=False, o_bias=False), GatedMLP(c, c.ffn)) for _ in range(c.num_hidden_layers)
     ]
     return CausalLM(c, Decoder(c, layers))

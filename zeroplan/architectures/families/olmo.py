@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
-from zeroplan.architectures.module import LayerNorm, Module
+from zeroplan.architectures.module import Module
+from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, WideRotary
 from zeroplan.architectures.running import Run
-from zeroplan.autograd.elementwise import clipped_in_place, to
+from zeroplan.autograd.elementwise import to
+from zeroplan.autograd.inplace import clipped_in_place
 from zeroplan.autograd.norms import FLOAT, layer_norm
 from zeroplan.autograd.tensor import Tensor
 

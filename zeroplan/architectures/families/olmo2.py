@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP
-from zeroplan.architectures.module import GradientCheckpointingLayer, Module, LateCastNorm
+from zeroplan.architectures.module import GradientCheckpointingLayer, Module
+from zeroplan.architectures.norms import LateCastNorm
 from zeroplan.architectures.rope import RotaryConfig, WideRotary
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add

@@ -5,24 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zeroplan.architectures.attention import attended, split_heads
+from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
-from zeroplan.architectures.module import (
-    Activation,
-    Embedding,
-    GradientCheckpointingLayer,
-    LayerNorm,
-    Linear,
-    Module,
-    ModuleList,
-)
-from zeroplan.architectures.attention import attended
-from zeroplan.architectures.causal import next_token_loss
+from zeroplan.architectures.module import Activation, Embedding, GradientCheckpointingLayer, Linear, Module, ModuleList
+from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.running import FLOAT, LONG, Run, Shared
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, scaled, shifted
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import reshaped, transposed, viewed
+from zeroplan.autograd.views import reshaped, viewed
 
 POSITION_OFFSET = 2
 
@@ -86,16 +79,13 @@ class Attention(Module):
         self.out_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
-    def heads(self, x: Tensor) -> Tensor:
-        return transposed(viewed(x, (*x.shape[:-1], -1, self.head_width)), 1, 2)
-
     def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         q = scaled(self.q_proj(run, x))
-        q = self.heads(q)
+        q = split_heads(q, self.head_width)
         k = self.k_proj(run, x)
         v = self.v_proj(run, x)
-        k = self.heads(k)
-        v = self.heads(v)
+        k = split_heads(k, self.head_width)
+        v = split_heads(v, self.head_width)
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
         made = reshaped(made, (*x.shape[:-1], -1))
         return self.out_proj(run, made), weights

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zeroplan.architectures.attention import attended, split_heads, split_rotary, turned
+from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.module import (
     Activation,
     Dropout,
     Embedding,
     GradientCheckpointingLayer,
-    LayerNorm,
     Linear,
     Module,
     ModuleList,
 )
+from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.attention import attended, turned
-from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.reductions import joined
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import reshaped, sliced, transposed, viewed
+from zeroplan.autograd.views import reshaped
 
 
 @dataclass(kw_only=True)
@@ -76,21 +76,16 @@ class Attention(Module):
             self.k_layernorm = LayerNorm(c.hidden_size // c.num_attention_heads)
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
-    def heads(self, x: Tensor) -> Tensor:
-        return transposed(viewed(x, (*x.shape[:-1], -1, self.head_width)), 1, 2)
-
     def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
-        q = self.heads(self.q_proj(run, x))
-        k = self.heads(self.k_proj(run, x))
-        v = self.heads(self.v_proj(run, x))
+        q = split_heads(self.q_proj(run, x), self.head_width)
+        k = split_heads(self.k_proj(run, x), self.head_width)
+        v = split_heads(self.v_proj(run, x), self.head_width)
         if "q_layernorm" in self.children:
             q = self.q_layernorm(run, q)
             k = self.k_layernorm(run, k)
-        width = shared.rope[0].shape[-1]
-        rest = self.head_width - width
-        q_turned, q_passed = sliced(q, -1, width), sliced(q, -1, rest, start=width)
-        k_turned, k_passed = sliced(k, -1, width), sliced(k, -1, rest, start=width)
+        q_turned, q_passed = split_rotary(q, shared.rope[0].shape[-1])
+        k_turned, k_passed = split_rotary(k, shared.rope[0].shape[-1])
         q_turned, k_turned = turned(q_turned, k_turned, shared.rope)
         q = joined((q_turned, q_passed), -1)
         k = joined((k_turned, k_passed), -1)

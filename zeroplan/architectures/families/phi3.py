@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from zeroplan.architectures.attention import attended, split_heads, turned_in_part
 from zeroplan.architectures.families.llama import CausalLM, Decoder, Layer
 from zeroplan.architectures.module import Activation, Dropout, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig, Settings
-from zeroplan.errors import SpecError, shown
-from zeroplan.architectures.attention import attended, turned_in_part
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add, multiply
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import chunked, reshaped, sliced, transposed, viewed
+from zeroplan.autograd.views import chunked, reshaped, sliced
+from zeroplan.errors import SpecError, shown
 
 
 @dataclass(kw_only=True)
@@ -84,16 +84,14 @@ class Attention(Module):
         self.queries, self.keys, self.head_width = queries, keys, c.head_width
         self.dropout = c.attention_dropout
 
-    def heads(self, x: Tensor) -> Tensor:
-        return transposed(viewed(x, (*x.shape[:-1], -1, self.head_width)), 1, 2)
-
     def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         fused = self.qkv_proj(run, x)
         q = sliced(fused, -1, self.queries)
         k = sliced(fused, -1, self.keys, start=self.queries)
         v = sliced(fused, -1, self.keys, start=self.queries + self.keys)
-        q, k, v = self.heads(q), self.heads(k), self.heads(v)
+        width = self.head_width
+        q, k, v = split_heads(q, width), split_heads(k, width), split_heads(v, width)
         q, k = turned_in_part(q, k, shared.rope)
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
         made = reshaped(made, (*x.shape[:-1], -1))

@@ -57,7 +57,6 @@ class Qwen2Config(WindowedConfig):
 
 def build(c: Qwen2Config) -> Module:
     layers: list[Module] = [
-        Layer(c, Attention(c, qkv_bias=True, o_bias=False), GatedMLP(c, c.ffn))
-        for _ in range(c.num_hidden_layers)
+        Layer(c, Attention(c, qkv_bias=True, o_bias=False), GatedMLP(c, c.ffn)) for _ in range(c.num_hidden_layers)
     ]
     return CausalLM(c, Decoder(c, layers))

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
 from zeroplan.architectures.families.qwen2 import WindowedConfig
-from zeroplan.architectures.module import Module, RMSNorm
+from zeroplan.architectures.module import Module
+from zeroplan.architectures.norms import RMSNorm
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import transposed, viewed
@@ -49,7 +50,6 @@ class NormedAttention(Attention):
 
 def build(c: Qwen3Config) -> Module:
     layers: list[Module] = [
-        Layer(c, NormedAttention(c, bias=c.attention_bias), GatedMLP(c, c.ffn))
-        for _ in range(c.num_hidden_layers)
+        Layer(c, NormedAttention(c, bias=c.attention_bias), GatedMLP(c, c.ffn)) for _ in range(c.num_hidden_layers)
     ]
     return CausalLM(c, Decoder(c, layers))

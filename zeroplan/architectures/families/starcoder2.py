@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, Layer
-from zeroplan.architectures.module import Activation, LayerNorm, Linear, Module
+from zeroplan.architectures.module import Activation, Linear, Module
+from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.dropout import dropped

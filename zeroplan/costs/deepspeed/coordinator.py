@@ -29,7 +29,9 @@ class Coordinator:
         self.sizes, self.settings = sizes, settings
         self.persistent, self.ranks = settings.persistent, settings.ranks
         self.padded = [round_up(size, settings.ranks) for size in sizes]
-        self.visits = [(visit, again, at) for again, order in enumerate((forward, backward)) for at, visit in enumerate(order)]
+        self.visits = [
+            (visit, again, at) for again, order in enumerate((forward, backward)) for at, visit in enumerate(order)
+        ]
         left = {visit.module for visit in backward if not visit.enters}
         self.never_left = [visit for visit in backward if visit.enters and visit.module not in left]
         visited = [visit for visit, _backward, _at in self.visits if visit.enters]
@@ -46,13 +48,11 @@ class Coordinator:
         self.kept: dict[int, int] = {}
         """Elements of released tensors whose storage autograd keeps until their module's backward."""
         self.swapper = Swapper(settings.swapped, settings.swap_buffers)
-        self.held = 0
-        """Elements in `storage`, `buffers` and `kept`."""
+        self.held = 0  # elements in `storage`, `buffers` and `kept`
         self.secondary: set[int] = set()
         """Tensors with a secondary partition; `copied` of their elements are on the GPU."""
         self.copied = 0
-        self.most = 0
-        """The most of both since it was last asked for."""
+        self.most = 0  # of both, since it was last asked for
         uses = enumerate(visit.tensors for visit in visited)
         self.trace = [(index, step) for step, tensors in uses for index in sorted(set(tensors))]
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse

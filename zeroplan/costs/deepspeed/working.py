@@ -43,9 +43,7 @@ MADE_BY_THE_STEP = ("optimizer states", "norm and flags", "chosen columns")
 NOTHING = Working((), (), (), (), ())
 
 
-def _passes(
-    job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, explained: bool
-) -> list[Moment]:
+def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, explained: bool) -> list[Moment]:
     """Where forward and backward have most alive: all together, and of DeepSpeed's own."""
     found = timeline_of(job)
     if found is None:
@@ -62,9 +60,7 @@ def _passes(
     ]
 
 
-def _first(
-    job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, explained: bool
-) -> list[Moment]:
+def _first(job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, explained: bool) -> list[Moment]:
     """Passes of the run's first step, where it needs more."""
     found, moments_ = timeline_of(job), []
     model = (found.forward, found.backward) if found else (None, None)

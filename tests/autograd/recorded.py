@@ -1,0 +1,45 @@
+"""Recorded training steps of transformers (tests/references/activations_torch_2.13.json), and ours of the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.conftest import REFERENCES
+from zeroplan.architectures.read import build_module, read_config
+from zeroplan.architectures.running import Run, step
+
+Case = dict[str, Any]
+WIDTHS = {"fp32": 4, "bf16": 2, "fp16": 2}
+COUNTED = ("saved", "forward_peak", "backward_peak")
+FILE = REFERENCES / "activations_torch_2.13.json"
+
+
+def read() -> list[Case]:
+    cases: list[Case] = json.loads(FILE.read_text())["measured"]
+    return cases
+
+
+def name(case: Case) -> str:
+    """What a failing case is, in a line."""
+    where = case["kernel"] or case["device"]
+    again = " checkpointed" if case["checkpointing"] else ""
+    return f"{case['config']['model_type']} {case['batch']}x{case['seq']} {case['dtype']} {case['attention']} {where}{again}"
+
+
+def run_of(case: Case) -> Run:
+    """On the meta device softmax reads fp16 by way of a copy in fp32, as on the CPU: `half` is left out."""
+    kernel = "cpu" if case["device"] == "cpu" else case["kernel"] or "flash"
+    width, attention = WIDTHS[case["dtype"]], case["attention"]
+    batch, seq, checkpointing = case["batch"], case["seq"], case["checkpointing"]
+    return Run(width, batch, seq, attention=attention, kernel=kernel, checkpointing=checkpointing)
+
+
+def held(case: Case, **changes: Any) -> dict[str, int]:
+    """Our bytes of this case; nothing is left when the step is over."""
+    case = {**case, **changes}
+    family, config = read_config(dict(case["config"]), "recorded")
+    run = run_of(case)
+    found = step(build_module(family, config), run)
+    assert run.live == 0
+    return found

@@ -1,0 +1,58 @@
+"""Every byte that a training step holds, against torch's own run of transformers' models.
+
+Where torch and transformers are installed, ZEROPLAN_STEPS more cases of each family (1 unless set) are drawn, measured
+and compared.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+
+import pytest
+
+from tests.autograd.recorded import COUNTED, Case, held, name, read
+
+CASES = read()
+MORE = int(os.environ.get("ZEROPLAN_STEPS", "1"))
+
+
+def test_enough_of_everything_is_recorded():
+    assert len(CASES) >= 300
+    assert len({case["config"]["model_type"] for case in CASES}) == 25
+    assert {case["batch"] for case in CASES} == {1, 2, 3, 4}
+    assert {case["dtype"] for case in CASES} == {"fp32", "bf16", "fp16"}
+    ways = {(case["attention"], case["device"], case["kernel"], case["checkpointing"]) for case in CASES}
+    places = [("cpu", None), ("meta", None), ("meta", "flash"), ("meta", "efficient"), ("meta", "cudnn")]
+    for device, kernel in places:
+        for attention in ("eager",) if kernel is None else ("sdpa",):
+            assert {(attention, device, kernel, again) for again in (True, False)} <= ways
+    assert {("sdpa", "cpu", None, again) for again in (True, False)} <= ways
+
+
+@pytest.mark.parametrize("case", CASES, ids=name)
+def test_as_torch_measured(case: Case):
+    assert held(case) == {counted: case[counted] for counted in COUNTED}
+
+
+@pytest.mark.parametrize("case", CASES[:: len(CASES) // 25], ids=name)
+def test_the_same_without_the_garbage_collector(case: Case):
+    """Storages die with their last reference: none waits in a cycle."""
+    gc.disable()
+    try:
+        assert held(case) == {counted: case[counted] for counted in COUNTED}
+    finally:
+        gc.enable()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_as_torch_measures_now():
+    pytest.importorskip("torch")
+    if pytest.importorskip("transformers").__version__ != "5.23.0":
+        pytest.skip("another version of transformers was recorded")
+    from tests.references import make_activation_reference as reference
+
+    seed = random.randrange(10**6)
+    for case in reference.cases(MORE, seed):
+        assert held(case) == {counted: case[counted] for counted in COUNTED}, (seed, case)

@@ -1,0 +1,183 @@
+"""The rules by which torch's autograd keeps and frees tensors, each with its arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+
+from zeroplan.autograd.elementwise import add, multiply, scaled, tanh, to
+from zeroplan.autograd.engine import Engine
+from zeroplan.autograd.memory import Memory
+from zeroplan.autograd.products import embedded, linear
+from zeroplan.autograd.reductions import joined
+from zeroplan.autograd.tensor import Tensor, empty, given
+from zeroplan.autograd.views import sliced, viewed
+
+BF16 = 2
+X = 2 * 3 * 8 * BF16
+"""Bytes of [2, 3, 8], the input of every test."""
+TABLE = 10 * 8 * BF16
+"""And of the table that it comes from, and of its gradient."""
+
+
+class Weight:
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+
+class Heard(Memory):
+    """A memory that writes down every storage that is made: its bytes, and those alive then."""
+
+    __slots__ = ("made",)
+
+    def __init__(self) -> None:
+        super().__init__(BF16)
+        self.made: list[tuple[int, int]] = []
+        self.hears = lambda size: self.made.append((size, self.live))
+
+    def backward(self, loss: Tensor) -> list[tuple[int, int]]:
+        self.made.clear()
+        Engine().run(loss)
+        return self.made
+
+
+@pytest.fixture
+def memory() -> Heard:
+    return Heard()
+
+
+def rows(memory: Heard, table: Weight | None = None) -> Tensor:
+    """[2, 3, 8] that needs a gradient."""
+    ids = given(memory, (2, 3), 8)
+    return embedded(ids, memory.parameter(table or Weight(10, 8)))
+
+
+def test_a_storage_lives_as_long_as_something_refers_to_it(memory):
+    x = empty(memory, (4, 4), BF16)
+    part = sliced(x, 0, 1)
+    del x
+    assert memory.live == 32  # the slice of 8 bytes keeps all 32
+    del part
+    assert (memory.live, memory.most) == (0, 32)
+
+
+def test_parameters_and_inputs_are_not_counted(memory):
+    ids, weight = given(memory, (2, 3), 8), Weight(10, 8)
+    assert memory.parameter(weight) is memory.parameter(weight) is not memory.parameter(Weight(10, 8))
+    assert memory.live == 0
+    del ids
+
+
+def test_linears_that_share_an_input_keep_it_once(memory):
+    """Queries, keys and values of 4 elements a token: three outputs of 2·3·4·2 = 48 bytes, one input of 96."""
+    x = rows(memory)
+    made = [linear(x, memory.parameter(Weight(4, 8))) for _ in range(3)]
+    assert memory.live == X + 3 * 48
+    del x
+    assert memory.live == X + 3 * 48
+    del made
+    assert memory.live == 0
+
+
+def test_a_linear_whose_weight_is_frozen_keeps_no_input(memory):
+    """Only the weight's gradient asks for the input."""
+    x = rows(memory)
+    made = linear(x, given(memory, (4, 8), BF16))
+    del x
+    assert memory.live == 48
+    del made
+
+
+def test_a_product_keeps_each_factor_for_the_other(memory):
+    """x·y keeps both; x times cosines, which need no gradient, keeps the cosines alone."""
+    x = rows(memory)
+    cosines = empty(memory, (2, 3, 8), BF16)
+    turned = multiply(x, cosines)
+    del x, cosines
+    assert memory.live == 2 * X  # turned, cosines
+    both = multiply(turned, turned)
+    del turned
+    assert memory.live == 3 * X  # both, turned, cosines
+    del both
+
+
+def test_without_a_graph_nothing_is_kept(memory):
+    x = rows(memory)
+    with memory.no_grad():
+        made = tanh(tanh(x))
+    assert made.node is None
+    assert memory.live == 2 * X  # x and the second result
+    assert memory.records
+
+
+def test_gradients_that_meet_are_summed_out_of_place(memory):
+    """Alive as each is made: x, the loss and its gradient, which backward's caller holds, are 3X throughout.
+
+    Each branch makes a gradient: 4X, 5X. Their sum is a third: 6X. Beside it alone the table's is made: 4X.
+    """
+    x = rows(memory)
+    loss = add(scaled(x), scaled(x))
+    assert memory.live == 2 * X
+    assert memory.backward(loss) == [(X, 3 * X), (X, 4 * X), (X, 5 * X), (X, 6 * X), (TABLE, 4 * X + TABLE)]
+
+
+def test_what_a_node_saved_dies_when_it_has_run(memory):
+    """Three results of tanh are kept, 3X; the last is the loss, which the caller holds.
+
+    The loss's gradient, held too: 4X. Of the third tanh: 5X. Of the second: 6X; then the third's gradient and the
+    second result die: 4X. Of the first: 5X; then the second's gradient and the first result die: 3X are left, the
+    loss, its gradient and the first's, beside which the table's is made.
+    """
+    loss = tanh(tanh(tanh(rows(memory))))
+    assert memory.live == 3 * X
+    assert memory.backward(loss) == [(X, 4 * X), (X, 5 * X), (X, 6 * X), (X, 5 * X), (TABLE, 3 * X + TABLE)]
+    assert memory.live == X
+
+
+def test_the_node_made_last_runs_first(memory):
+    first, second = Weight(4, 8), Weight(6, 8)
+    heard: list[int] = []
+    memory.ready = lambda parameter, _size: heard.append(parameter)
+    x = rows(memory)
+    loss = joined((linear(x, memory.parameter(first)), linear(x, memory.parameter(second))), -1)
+    memory.backward(loss)
+    assert heard[:2] == [id(second), id(first)]
+
+
+def test_a_tied_weight_has_one_gradient_when_both_uses_have_given_theirs(memory):
+    """The head's gradient waits for the embedding's; the sum is a third tensor."""
+    table = Weight(10, 8)
+    heard: list[tuple[int, int]] = []
+    memory.ready = lambda parameter, size: heard.append((parameter, size))
+    logits = linear(rows(memory, table), memory.parameter(table))
+    made = [size for size, _live in memory.backward(logits)]
+    loss = 2 * 3 * 10 * BF16
+    assert made == [loss, TABLE, X, TABLE, TABLE]  # logits', the head's, x's, the embedding's, their sum
+    assert heard == [(id(table), TABLE)]
+
+
+def test_the_gradient_of_a_broadcast_weight_is_summed(memory):
+    """A norm's weight of 8 gets a gradient of x's size first, then one of its own, 16 bytes."""
+    weight = Weight(8)
+    heard: list[int] = []
+    memory.ready = lambda parameter, size: heard.append(size)
+    x = rows(memory)
+    made = [size for size, _live in memory.backward(multiply(memory.parameter(weight), x))]
+    assert made == [X, X, X, 16, TABLE]  # the loss's, x's, the weight's whole, the weight's, the table's
+    assert heard == [16, TABLE]
+
+
+def test_a_gradient_has_the_dtype_of_what_it_belongs_to(memory):
+    """In fp32 a gradient takes 2X; back through the cast it takes X."""
+    loss = to(rows(memory), 4)
+    assert [size for size, _live in memory.backward(loss)] == [2 * X, X, TABLE]
+
+
+def test_a_slice_s_gradient_is_as_large_as_the_whole(memory):
+    loss = sliced(rows(memory), -1, 4)
+    assert [size for size, _live in memory.backward(loss)] == [X // 2, X, TABLE]
+
+
+def test_a_view_costs_nothing(memory):
+    loss = viewed(rows(memory), (6, 8))
+    assert memory.live == X
+    assert [size for size, _live in memory.backward(loss)] == [X, TABLE]

@@ -1,0 +1,71 @@
+"""Norms as the families write them: what is cast when decides which copies are kept."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from zeroplan.architectures.module import FLOAT, Parameter, Unary
+from zeroplan.autograd.elementwise import multiply, power, reciprocal_root, shifted, to
+from zeroplan.autograd.norms import layer_norm
+from zeroplan.autograd.reductions import mean
+from zeroplan.autograd.tensor import Tensor
+
+if TYPE_CHECKING:
+    from zeroplan.architectures.running import Run
+
+
+class RMSNorm(Unary):
+    transformers_class = "RMSNorm"
+    saves_last = True
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = Parameter(width)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        """In fp32 over the root of the mean square, back in the model's dtype, times the weight."""
+        wide = to(x, FLOAT)
+        variance = mean(power(wide))
+        wide = multiply(wide, reciprocal_root(shifted(variance)))
+        return multiply(run.parameter(self.weight), to(wide, x.width))
+
+
+class LateCastNorm(RMSNorm):
+    """The weight is applied in fp32, the cast comes last."""
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        wide = to(x, FLOAT)
+        variance = mean(power(wide))
+        wide = multiply(wide, reciprocal_root(shifted(variance)))
+        return to(multiply(run.parameter(self.weight), wide), x.width)
+
+
+class UnitOffsetNorm(RMSNorm):
+    """The weight is one more than the parameter, all of it in fp32."""
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        made = self.normed(to(x, FLOAT))
+        made = multiply(made, shifted(to(run.parameter(self.weight), FLOAT)))
+        return to(made, x.width)
+
+    def normed(self, x: Tensor) -> Tensor:
+        return multiply(x, reciprocal_root(shifted(mean(power(x)))))
+
+
+class LayerNorm(Unary):
+    """LayerNorm with its affine weight and bias, or without either (`affine=False`)."""
+
+    transformers_class = "torch.nn.modules.normalization.LayerNorm"
+    forward_order = ("bias", "weight")
+    saves_last = True
+
+    def __init__(self, width: int, *, affine: bool = True, bias: bool = True) -> None:
+        super().__init__()
+        if affine:
+            self.weight = Parameter(width)
+            if bias:
+                self.bias = Parameter(width)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        parts = [run.parameter(p) for p in self.parameters.values()]
+        return layer_norm(x, *parts, on_cpu=run.on_cpu)

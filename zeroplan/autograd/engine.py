@@ -1,0 +1,132 @@
+"""Backward over the graph, in the order of torch's engine (torch/csrc/autograd/engine.cpp).
+
+Of the nodes that are ready the one made last runs first. What a node saved is freed when it has run, gradients that
+meet at one output are added out of place, and one that was broadcast is summed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from heapq import heappop, heappush
+
+from zeroplan.autograd.graph import Accumulate, Node, summed_to
+from zeroplan.autograd.iterator import iterated
+from zeroplan.autograd.memory import BACKWARD, RAN, READY
+from zeroplan.autograd.tensor import Tensor, empty, empty_like
+
+
+class Engine:
+    """One run of backward from a loss."""
+
+    def __init__(self) -> None:
+        self.waiting: list[tuple[int, int]] = []
+        self.nodes: dict[int, Node] = {}
+        self.buffers: dict[int, list[Tensor | None]] = {}
+        self.uses: Counter[Node] = Counter()
+        """How many gradients a parameter's own is the sum of; less those that have come."""
+        self.ready: list[tuple[Accumulate, Tensor]] = []
+        """Parameters' gradients that are complete: taken when the node that gave the last part is done."""
+
+    def run(self, loss: Tensor) -> None:
+        """All gradients of the loss's parameters."""
+        assert loss.node is not None
+        self._count(loss.node)
+        memory = loss.memory
+        memory.phase, memory.scope = BACKWARD, loss.node.scope
+        whole = empty(memory, loss.shape, loss.width)
+        self._give(loss.node, 0, whole)
+        while self.waiting:
+            _sequence, key = heappop(self.waiting)
+            node = self.nodes.pop(key)
+            if node.scope != memory.scope:
+                memory.beat(RAN, memory.scope)
+                memory.scope, memory.layer = node.scope, node.layer
+            self._step(node, self.buffers.pop(key))
+            self._take_ready()
+        memory.beat(RAN, memory.scope)
+
+    def _take_ready(self) -> None:
+        """Parameters' gradients leave."""
+        while self.ready:
+            node, gradient = self.ready.pop(0)
+            assert gradient.storage is not None
+            gradient.memory.beat(READY, node.parameter, gradient.storage.bytes)
+            del gradient
+
+    def _count(self, root: Node) -> None:
+        seen, waiting = {root}, [root]
+        while waiting:
+            for edge in waiting.pop().edges:
+                if edge is None:
+                    continue
+                node = edge[0]
+                if isinstance(node, Accumulate):
+                    self.uses[node] += 1
+                elif node not in seen:
+                    seen.add(node)
+                    waiting.append(node)
+
+    def _step(self, node: Node, gradients: list[Tensor | None]) -> None:
+        """Runs a node and hands its results on."""
+        given = _apply(node, gradients)
+        gradients.clear()
+        node.saved, node.numbers = [], ()
+        node.backward = node.unpack = None
+        edges, node.edges = node.edges, ()
+        for at, edge in enumerate(edges):
+            gradient, given[at] = given[at], None
+            if edge is not None and gradient is not None:
+                self._give(edge[0], edge[1], gradient)
+
+    def _give(self, node: Node, output: int, gradient: Tensor) -> None:
+        """A gradient for one output of a node: a parameter's own is ready, another's waits for all that meet it."""
+        if isinstance(node, Accumulate):
+            self._accumulate(node, gradient)
+            return
+        key = id(node)
+        held = self.buffers.get(key)
+        if held is None:
+            held = self.buffers[key] = [None] * len(node.shapes)
+            self.nodes[key] = node
+            heappush(self.waiting, (-node.sequence, key))
+        before = held[output]
+        held[output] = gradient if before is None else summed(before, gradient)
+
+    def _accumulate(self, node: Accumulate, gradient: Tensor) -> None:
+        """A parameter's gradient is ready when all its uses have given theirs."""
+        self.uses[node] -= 1
+        held = self.buffers.pop(id(node), None)
+        if held is not None:
+            assert held[0] is not None
+            gradient = summed(held[0], gradient)
+        if self.uses[node]:
+            self.buffers[id(node)] = [gradient]
+        else:
+            self.ready.append((node, gradient))
+
+
+def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:
+    """The node's backward; each result gets the shape and dtype of the input it belongs to (validate_outputs)."""
+    assert node.backward is not None
+    needs = tuple(edge is not None for edge in node.edges)
+    saved = node.saved
+    if node.unpack is not None:
+        unpack = node.unpack
+        saved = [None if x is None else unpack(x) for x in saved]
+    got = node.backward(gradients[0] if len(gradients) == 1 else gradients, *saved, *node.numbers, needs)
+    given: list[Tensor | None] = [got] if got is None or isinstance(got, Tensor) else list(got)
+    del got, saved  # what checkpointing brought back lives no longer than the call
+    for at, edge in enumerate(node.edges):
+        each = given[at]
+        if edge is not None and each is not None:
+            shape, width = edge[0].shapes[edge[1]], edge[0].widths[edge[1]]
+            if each.shape != shape:
+                given[at] = each = summed_to(each, shape)
+            if each.width != width:
+                given[at] = each = empty_like(each, width)
+    return given
+
+
+def summed(x: Tensor, y: Tensor) -> Tensor:
+    """Two gradients that meet."""
+    return iterated((x, y), x.width)

@@ -1,0 +1,92 @@
+"""Strides, in elements, as torch works them out for shapes that are new, dense or seen otherwise."""
+
+from __future__ import annotations
+
+from math import prod
+
+Sizes = tuple[int, ...]
+
+
+def row_major(shape: Sizes) -> Sizes:
+    """Strides of a contiguous tensor."""
+    strides = [1] * len(shape)
+    for at in range(len(shape) - 2, -1, -1):
+        strides[at] = strides[at + 1] * (shape[at + 1] or 1)
+    return tuple(strides)
+
+
+def is_contiguous(shape: Sizes, strides: Sizes) -> bool:
+    """Whether the elements lie in row-major order without gaps; a stride over one element does not count."""
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def is_dense(shape: Sizes, strides: Sizes) -> bool:
+    """Whether the elements lie side by side in some order, none twice (is_non_overlapping_and_dense)."""
+    expected = 1
+    for stride, size in sorted((stride, size) for size, stride in zip(shape, strides, strict=True) if size != 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def dense_strides(shape: Sizes, strides: Sizes) -> Sizes:
+    """Strides of `shape` without gaps, its dimensions in the order of `strides` (infer_dense_strides)."""
+    order = sorted(range(len(shape)), key=lambda at: (strides[at], -at))
+    found, step = [0] * len(shape), 1
+    for at in order:
+        found[at] = step
+        step *= max(shape[at], 1)
+    return tuple(found)
+
+
+def view_strides(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
+    """Strides of a view in the wanted shape, None where there is none (ATen/TensorUtils.cpp, computeStride)."""
+    if not shape:
+        return (1,) * len(wanted)
+    at = len(wanted) - 1
+    found = [0] * len(wanted)
+    chunk_stride, elements, covered = strides[-1], 1, 1
+    for here in range(len(shape) - 1, -1, -1):
+        elements *= shape[here]
+        if here == 0 or (shape[here - 1] != 1 and strides[here - 1] != elements * chunk_stride):
+            while at >= 0 and (covered < elements or wanted[at] == 1):
+                found[at] = covered * chunk_stride
+                covered *= wanted[at]
+                at -= 1
+            if covered != elements:
+                return None
+            if here > 0:
+                chunk_stride, elements, covered = strides[here - 1], 1, 1
+    return tuple(found) if at == -1 else None
+
+
+def broadcast(shapes: tuple[Sizes, ...]) -> Sizes:
+    """The shape that all are broadcast to."""
+    rank = max(len(shape) for shape in shapes)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
+    return tuple(max(sizes) if 0 not in sizes else 0 for sizes in zip(*padded, strict=True))
+
+
+def broadcast_strides(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes:
+    """Strides over the shape that `shape` is broadcast to, 0 where its one element is repeated."""
+    missing = len(wanted) - len(shape)
+    own = [
+        0 if size == 1 and full != 1 else stride
+        for size, stride, full in zip(shape, strides, wanted[missing:], strict=True)
+    ]
+    return (0,) * missing + tuple(own)
+
+
+def completed(shape: Sizes, elements: int) -> Sizes:
+    """The shape with the size that -1 stands for."""
+    if -1 not in shape:
+        return shape
+    rest = -prod(shape)
+    return tuple(elements // rest if size == -1 else size for size in shape)
