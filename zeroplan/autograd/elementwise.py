@@ -117,11 +117,23 @@ def times_kept(gradient: Tensor, kept: Tensor, _needs: Needs) -> Tensor:
     return iterated((gradient, kept), gradient.width)
 
 
-def clipped(x: Tensor) -> Tensor:
-    """`x.clamp()`: keeps x."""
-    return result(operator("ClampBackward", _clipped, (x,), (x,)), iterated((x,), x.width))
+def clipped(x: Tensor, bounds: int = 2) -> Tensor:
+    """x.clamp() to one bound or two: keeps `x`."""
+    return result(operator("ClampBackward", _clipped, (x,), (x,), (bounds,)), iterated((x,), x.width))
 
 
-def _clipped(gradient: Tensor, x: Tensor, _needs: Needs) -> Tensor:
-    inside = iterated((x,), 1)
-    return iterated((gradient, inside), gradient.width)
+def _clipped(gradient: Tensor, x: Tensor, bounds: int, _needs: Needs) -> Tensor:
+    """The gradient where x is within, from a comparison for each bound."""
+    within = [iterated((x,), 1) for _bound in range(bounds)]
+    return iterated((gradient, within[0]), gradient.width)
+
+
+def root(x: Tensor) -> Tensor:
+    """x.sqrt(): keeps its result."""
+    return result(operator("SqrtBackward", _root, (x,)), iterated((x,), x.width), keeps=True)
+
+
+def _root(gradient: Tensor, made: Tensor, _needs: Needs) -> Tensor:
+    """Gradient / (2 * result)"""
+    doubled = iterated((made,), made.width)
+    return iterated((gradient, doubled), gradient.width)

@@ -182,7 +182,7 @@ class BiasedExperts(Experts):
 
     def gated(self, _run: Run, x: Tensor) -> Tensor:
         gate, up = every_second(x, 0), every_second(x, 1)
-        gate = clipped(gate)
+        gate = clipped(gate, bounds=1)
         up = clipped(up)
         swish = multiply(gate, of_result("SigmoidBackward", scaled(gate)))
         return multiply(shifted(up), swish)
