@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from zeroplan.verify import job
+from zeroplan.verify import job, kernels
 from zeroplan.verify.card import CardStandIns
 from zeroplan.verify.disk import Disk, kind_of
 from zeroplan.verify.stand_ins import MetaStandIns, StandIns
@@ -86,22 +86,20 @@ class Setting:
 
     @contextlib.contextmanager
     def kernels(self) -> Iterator[None]:
-        """On "meta", torch's optimizers take the foreach path and sdpa the flash kernel, as on CUDA."""
+        """On "meta", torch's optimizers take the foreach path and the model CUDA's kernels."""
         if not self.meta:
             yield
             return
         from torch.optim import optimizer as torch_optimizer
 
         supported = torch_optimizer._get_foreach_kernels_supported_devices
-        attention = torch.nn.functional.scaled_dot_product_attention
         torch_optimizer._get_foreach_kernels_supported_devices = lambda: [*supported(), "meta"]
-        torch.nn.functional.scaled_dot_product_attention = flash(attention)
         torch.Tensor.record_stream = lambda _self, _stream: None
         try:
-            yield
+            with kernels.as_on_cuda():
+                yield
         finally:
             torch_optimizer._get_foreach_kernels_supported_devices = supported
-            torch.nn.functional.scaled_dot_product_attention = attention
 
     def config(self) -> dict[str, Any]:
         """The ds_config to run. In "meta" mode NVMe folders are made in a scratch place and stay empty."""
@@ -121,19 +119,3 @@ class Setting:
             {"folder": folder, "files": len(sizes), "bytes": sum(sizes), "sizes": sorted(sizes)}
             for folder, sizes in found.items()
         ]
-
-
-def flash(otherwise: Any) -> Any:
-    """scaled_dot_product_attention by CUDA's flash kernel where that takes it (no mask, head width a multiple of 8)."""
-
-    def attention(
-        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, **options: Any
-    ) -> Any:
-        fits = query.shape[-1] == value.shape[-1] and query.shape[-1] % 8 == 0 and query.dtype != torch.float32
-        if query.device.type != "meta" or attn_mask is not None or not fits:
-            return otherwise(query, key, value, attn_mask=attn_mask, dropout_p=dropout_p, **options)
-        return torch.ops.aten._scaled_dot_product_flash_attention(
-            query, key, value, dropout_p, options.get("is_causal", False), scale=options.get("scale")
-        )[0]
-
-    return attention
