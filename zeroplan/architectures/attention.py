@@ -5,6 +5,7 @@ from __future__ import annotations
 from zeroplan.architectures.running import BOOL, Run
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd.attention import fused_attention, plain_attention
+from zeroplan.autograd.copying import padded
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, multiply, negated, scaled, tanh, to
 from zeroplan.autograd.products import batched_product
@@ -17,6 +18,8 @@ HALF, FLOAT = 2, 4
 ROW = 16
 LARGEST_NATIVE_HEAD = 256
 """Head width up to which sdpa takes fewer key heads than query heads itself (integrations/sdpa_attention.py)."""
+FLASH_ROW = 8
+"""Elements: flash takes heads whose width is a multiple of this."""
 MASK_ROW = 8
 """Elements: the memory-efficient kernel takes a mask whose rows are a multiple of this."""
 Rope = tuple[Tensor, Tensor]
@@ -116,7 +119,7 @@ def scaled_dot_product(
         mask = empty(run, mask.shape, q.width)
     kernel = run.kernel
     if kernel == "cuda":
-        kernel = cuda_kernel(q, k, v, mask)
+        kernel = cuda_kernel(q, k, v, mask, grouped=grouped)
     if kernel == "efficient" and mask is not None and mask.shape[-1] % MASK_ROW:
         padded = (*mask.shape[:-1], round_up(mask.shape[-1], MASK_ROW))
         mask = empty(run, padded, mask.width).seen_as(mask.shape, row_major(padded))
@@ -124,20 +127,31 @@ def scaled_dot_product(
         kernel = "math"
     if kernel == "math":
         return plain_attention(q, k, v, mask, dropout=dropout, grouped=grouped, on_cpu=run.on_cpu)
+    if kernel == "flash" and q.shape[-1] % FLASH_ROW:
+        return flash_attention_padded(q, k, v)
     return fused_attention(kernel, q, k, v, mask)
 
 
-def cuda_kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> str:
+def flash_attention_padded(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Heads are filled up for the kernel, and its result cut (pad_last_dim, post_process_flash_output)."""
+    width = q.shape[-1]
+    full = round_up(width, FLASH_ROW)
+    q, k, v = padded(q, full), padded(k, full), padded(v, full)
+    return sliced(fused_attention("flash", q, k, v), -1, width)
+
+
+def cuda_kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, grouped: bool) -> str:
     """The kernel that torch chooses on an A100 or newer (ATen/native/transformers/cuda/sdp_utils.cpp).
 
     Flash takes 16 bit, no mask and heads of one width; the memory-efficient kernel as many key heads as query heads,
     in rows of 16 bytes. On an H100 cuDNN goes before flash, and keeps as much.
     """
     width, value = q.shape[-1], v.shape[-1]
-    if q.width == HALF and mask is None and width == value <= LARGEST_NATIVE_HEAD:
+    same = k.shape[1] == q.shape[1]
+    if q.width == HALF and mask is None and width == value <= LARGEST_NATIVE_HEAD and (grouped or same):
         return "flash"
     aligned = all(size * q.width % ROW == 0 for size in (width, value))
-    return "efficient" if aligned and k.shape[1] == q.shape[1] else "math"
+    return "efficient" if aligned and same else "math"
 
 
 def attended_eagerly(

@@ -22,3 +22,14 @@ def _copied_into(
     zeros = empty_like(cut) if needs[0] else None
     del zeros
     return (whole if needs[0] else None), cut
+
+
+def padded(x: Tensor, size: int) -> Tensor:
+    """A copy whose last dimension is filled up to `size` (constant_pad_nd)."""
+    node = operator("ConstantPadNdBackward", _padded, (x,), (), (x.shape[-1],))
+    return result(node, empty(x.memory, (*x.shape[:-1], size), x.width))
+
+
+def _padded(gradient: Tensor, size: int, _needs: Needs) -> Tensor:
+    """What belongs to the input, copied out."""
+    return empty_like(gradient.seen_as((*gradient.shape[:-1], size), gradient.strides))
