@@ -6,7 +6,7 @@ import pytest
 
 from zeroplan.autograd.elementwise import add, multiply, scaled, tanh, to
 from zeroplan.autograd.engine import Engine
-from zeroplan.autograd.memory import Memory
+from zeroplan.autograd.memory import READY, Memory
 from zeroplan.autograd.products import embedded, linear
 from zeroplan.autograd.reductions import joined
 from zeroplan.autograd.tensor import Tensor, empty, given
@@ -133,37 +133,41 @@ def test_what_a_node_saved_dies_when_it_has_run(memory):
     assert memory.live == X
 
 
+def ready(memory):
+    """Parameters' gradients as they leave."""
+    return [beat for beat in memory.beats if beat.kind == READY]
+
+
 def test_the_node_made_last_runs_first(memory):
     first, second = Weight(4, 8), Weight(6, 8)
-    heard: list[int] = []
-    memory.ready = lambda parameter, _size: heard.append(parameter)
+    memory.beats = []
     x = rows(memory)
     loss = joined((linear(x, memory.parameter(first)), linear(x, memory.parameter(second))), -1)
     memory.backward(loss)
-    assert heard[:2] == [id(second), id(first)]
+    assert [beat.of for beat in ready(memory)][:2] == [id(second), id(first)]
 
 
 def test_a_tied_weight_has_one_gradient_when_both_uses_have_given_theirs(memory):
     """The head's gradient waits for the embedding's; the sum is a third tensor."""
     table = Weight(10, 8)
-    heard: list[tuple[int, int]] = []
-    memory.ready = lambda parameter, size: heard.append((parameter, size))
+    memory.beats = []
     logits = linear(rows(memory, table), memory.parameter(table))
     made = [size for size, _live in memory.backward(logits)]
     loss = 2 * 3 * 10 * BF16
     assert made == [loss, TABLE, X, TABLE, TABLE]  # logits', the head's, x's, the embedding's, their sum
-    assert heard == [(id(table), TABLE)]
+    (beat,) = ready(memory)
+    assert beat.of == id(table)
 
 
 def test_the_gradient_of_a_broadcast_weight_is_summed(memory):
     """A norm's weight of 8 gets a gradient of x's size first, then one of its own, 16 bytes."""
     weight = Weight(8)
-    heard: list[int] = []
-    memory.ready = lambda parameter, size: heard.append(size)
+    memory.beats = []
     x = rows(memory)
     made = [size for size, _live in memory.backward(multiply(memory.parameter(weight), x))]
     assert made == [X, X, X, 16, TABLE]  # the loss's, x's, the weight's whole, the weight's, the table's
-    assert heard == [16, TABLE]
+    assert ready(memory)[0].of == id(weight)
+    assert len(ready(memory)) == 2
 
 
 def test_a_gradient_has_the_dtype_of_what_it_belongs_to(memory):

@@ -8,6 +8,7 @@ import typer
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
+from zeroplan.costs.ledger import ledger
 from zeroplan.deepspeed.write import TARGETS, ds_config, dumps
 from zeroplan.errors import ContradictionError, QuantityError, shown
 from zeroplan.plan import Plan, label, plan, usual_batch
@@ -33,6 +34,8 @@ def run(options: Options, *, json: bool, quiet: bool, output: str | None, target
     if job.workload.global_batch is None and "micro_batch" not in request.settled:
         assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
     found = plan(job, request.settled, reserve=RESERVE)
+    if found.chosen:
+        found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job)))  # line by line
     if output is not None and found.chosen:
         from zeroplan.deepspeed.files import write_whole
 

@@ -93,5 +93,5 @@ def activations_at(job: Job, found: Together, *, backward: bool, explained: bool
         yield line("activations", forms.at_work, size=found.activations)
         return
     kinds = job.model.timeline.alive(asked(job), job.leaves, backward=backward, at=found.at, size=found.activations)
-    for name, size in sorted(kinds.items(), key=lambda entry: -entry[1]):
+    for name, size in sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0])):
         yield line(name, getattr(forms, name.replace(" ", "_")), size=size)
