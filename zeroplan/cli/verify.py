@@ -31,7 +31,7 @@ def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bo
         raise ContradictionError("--real computes on the CPU, --cuda on a card; write one of them")
     mode = "real" if real else "cuda" if cuda else "meta"
     found = []
-    for job, measured in [_measured(job, request.given, mode=mode, whole=bool(save)) for job in request.jobs()]:
+    for job, measured in [_measured(job, request.given, mode=mode) for job in request.jobs()]:
         found.append((job, measured, compare(job, ledger(job), measured)))
     if save:
         _save(save, [measured for _job, measured, _rows in found])
@@ -61,12 +61,12 @@ def _check_installed() -> None:
         )
 
 
-def _measured(job: Job, given: dict[str, Any] | None, *, mode: str, whole: bool) -> tuple[Job, dict[str, Any]]:
+def _measured(job: Job, given: dict[str, Any] | None, *, mode: str) -> tuple[Job, dict[str, Any]]:
     from zeroplan.verify.case import as_measured, case_of
     from zeroplan.verify.measure import measure
 
     job = as_measured(job, real=mode == "real")
-    measured = measure(case_of(job, given, mode=mode, activations=whole))
+    measured = measure(case_of(job, given, mode=mode, activations=mode != "cuda"))
     for reason, stopped in (("refused", "DeepSpeed refused this run"), ("failed", "the run failed")):
         if reason in measured:
             line = " ".join(str(measured[reason]).split())

@@ -17,8 +17,8 @@ from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.job import Job
 
 LESS = (
-    "Peaks are compared without activations, logits and temporaries of the model's own operators, which no run has "
-    "confirmed yet; they are promised within 1 %, everything else to the byte."
+    "Activations are the model's own, without DeepSpeed; peaks are compared with them and without. Peaks are promised "
+    "within 1 %, everything else to the byte."
 )
 
 
