@@ -92,7 +92,18 @@ class Moment(NamedTuple):
 
     phase: str
     place: str
+    """The module at work, by its path, or what else happens."""
     lines: tuple[Line, ...]
+
+    @property
+    def layer(self) -> int | None:
+        """The number of the layer that the module lies in."""
+        return next((int(part) for part in self.place.split(".") if part.isdecimal()), None)
+
+    @property
+    def largest(self) -> list[Line]:
+        """Its three largest lines."""
+        return sorted(self.lines, key=lambda entry: -entry.bytes)[:3]
 
 
 class Tier(NamedTuple):

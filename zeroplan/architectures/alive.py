@@ -11,7 +11,7 @@ from zeroplan.architectures.running import Run
 from zeroplan.architectures.timeline import ran_for
 from zeroplan.architectures.trace import traced
 from zeroplan.autograd.memory import BACKWARD, FORWARD, Alive, Watch
-from zeroplan.specs.model import Execution
+from zeroplan.specs.model import AtWork, Execution
 
 LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
 PRODUCTS, DROPOUT, EXPERTS, LOSS = "products", "dropout", "experts", "logits and loss"
@@ -32,8 +32,8 @@ KEEPS = {
 
 def alive_at(
     root: Module, execution: Execution, made: Callable[[], Run], *, backward: bool, at: int, size: int
-) -> dict[str, int]:
-    """Bytes alive at a stretch of the full pass, where `size` of them are: by kind, all layers together."""
+) -> AtWork:
+    """What is alive at a stretch of the full pass, where `size` bytes are: all layers together."""
     found = ran_for(root, execution, traced(root, made()), backward=backward, at=at)
     run = made()
     run.living = WeakSet()
@@ -51,7 +51,7 @@ def alive_at(
                 sums[name] += sign * count * amount
     rest = size - sum(sums.values())
     sums[GRADIENTS if backward else AT_WORK] += rest
-    return {name: amount for name, amount in sums.items() if amount}
+    return AtWork(found.module, {name: amount for name, amount in sums.items() if amount})
 
 
 def kind(alive: Alive) -> str:

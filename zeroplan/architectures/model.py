@@ -21,6 +21,7 @@ from zeroplan.architectures.trace import traced
 from zeroplan.specs.model import (
     DEFAULT_LEAVES,
     Asked,
+    AtWork,
     Executes,
     Execution,
     LeafModules,
@@ -89,7 +90,7 @@ class ModelTimelines:
 
     def alive(
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
-    ) -> dict[str, int]:
+    ) -> AtWork:
         order = self.executes(leaves, eager=asked.eager)
         return alive_at(self.root, order, lambda: _run(asked), backward=backward, at=at, size=size)
 

@@ -245,7 +245,8 @@ def ran_for(root: Module, execution: Execution, trace: Trace, *, backward: bool,
     there = [keys[structure.stands_for[number]] for number in range(before)]
     ran = [keys[number] for number in range(known) if structure.stands_for[number] == number]
     offset = structure.offsets[block.layer] if block.layer != OUTSIDE else structure.end if before else 0
-    return Ran(block.ran + at - block.start, offset, there, ran)
+    stretch = block.ran + at - block.start
+    return Ran(stretch, offset, there, ran, _module(root, laying.beats[stretch:], trace.stands_for, block.layer))
 
 
 class Ran(NamedTuple):
@@ -255,3 +256,18 @@ class Ran(NamedTuple):
     """The layers that stand for those that have run forward and not yet backward, each as often as it does."""
     ran: list[int]
     """Those of them that are in the trace by themselves."""
+    module: str
+    """The path of the module at work, empty for the model itself."""
+
+
+def _module(root: Module, beats: Sequence[Beat], stands_for: Sequence[tuple[int, int]], layer: int) -> str:
+    """Where the stretch belongs that the first of these beats ends; `layer` is the one it stands for."""
+    paths = {id(module): path for path, module in root.named_modules()}
+    beat = next((beat for beat in beats if beat.kind != READY), None)
+    path = paths.get(beat.of, "") if beat else ""
+    if beat and beat.kind == ENTER:
+        path = path.rpartition(".")[0]
+    if layer == OUTSIDE:
+        return path
+    own, ran = (paths[key] for key in stands_for[layer])
+    return own + path.removeprefix(ran) if path.startswith(ran) else path

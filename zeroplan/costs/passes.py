@@ -87,11 +87,13 @@ def _together(entries: Sequence[Entry], activations: Pass) -> Together:
     return best
 
 
-def activations_at(job: Job, found: Together, *, backward: bool, explained: bool) -> Iterator[Line]:
-    """What the model has at that moment, by kind, the largest first; in one line where nobody asks (a search)."""
+def at_work(job: Job, found: Together, *, backward: bool, explained: bool) -> tuple[str, list[Line]]:
+    """The module at that moment, and what the model has by kind, the largest first; one line where nobody asks."""
     if not explained:
-        yield line("activations", forms.at_work, size=found.activations)
-        return
-    kinds = job.model.timeline.alive(asked(job), job.leaves, backward=backward, at=found.at, size=found.activations)
-    for name, size in sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0])):
-        yield line(name, getattr(forms, name.replace(" ", "_")), size=size)
+        return "activations", [line("activations", forms.at_work, size=found.activations)]
+    module, kinds = job.model.timeline.alive(
+        asked(job), job.leaves, backward=backward, at=found.at, size=found.activations
+    )
+    largest_first = sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0]))
+    lines = [line(name, getattr(forms, name.replace(" ", "_")), size=size) for name, size in largest_first]
+    return module or "loss", lines

@@ -52,7 +52,7 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[Rendera
         "",
         heading("Model states by the ZeRO paper, per GPU (GB = 10⁹ bytes)"), _paper_table(estimates), "",
         heading(f"What DeepSpeed {DEEPSPEED} needs, per GPU (GiB = 2³⁰ bytes)"), _need_table(estimates),
-        *trust(estimates[0].job, whole=estimates[0].real.activations is not None),
+        *_peak(estimates), *trust(estimates[0].job, whole=estimates[0].real.activations is not None),
     ]  # fmt: skip
     if len(estimates) == 1:
         parts += ["", heading("Every line, per GPU"), _lines_table(estimates[0])]
@@ -119,6 +119,15 @@ def _need_table(estimates: list[Estimate]) -> Table:
     if any(e.real.nvme.resident for e in estimates):
         grid.add_row("NVMe per node", *(gib(e.fit.nvme.needed) for e in estimates))
     return grid
+
+
+def _peak(estimates: list[Estimate]) -> list[RenderableType]:
+    """Of one strategy, where the peak is and what makes most of it."""
+    if len(estimates) > 1:
+        return []
+    peak = estimates[0].real.gpu.peak
+    largest = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in peak.largest)
+    return [Text(f"Largest at the peak ({peak.phase.replace('_', ' ')}, {peak.place}): {largest}.")]
 
 
 def _verdict(estimate: Estimate) -> Text:

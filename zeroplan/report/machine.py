@@ -87,7 +87,13 @@ def _tier(tier: Tier) -> dict[str, Any]:
         "phases_less_activations": {
             phase: less_activations(tier, phase) for phase in tier.phases if any(m.phase == phase for m in tier.moments)
         },
-        "peak": {"bytes": total(peak.lines), "phase": peak.phase, "place": peak.place},
+        "peak": {
+            "bytes": total(peak.lines),
+            "phase": peak.phase,
+            "place": peak.place,
+            "layer": peak.layer,
+            "largest": [{"name": entry.name, "bytes": entry.bytes} for entry in peak.largest],
+        },
     }
 
 

@@ -113,14 +113,23 @@ class Executes(Protocol):
         """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own."""
 
 
+class AtWork(NamedTuple):
+    """One moment of a pass."""
+
+    module: str
+    """The path of the module at work, empty for the model itself."""
+    kinds: dict[str, int]
+    """Bytes alive, by what keeps them."""
+
+
 class Timelines(Protocol):
     def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         """None for a family whose forward is not written out."""
 
     def alive(
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
-    ) -> dict[str, int]:
-        """By kind, the `size` bytes that are alive in a stretch of a pass, at most or at its end."""
+    ) -> AtWork:
+        """The `size` bytes that are alive in a stretch of a pass, at most or at its end."""
 
 
 class Shape(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from zeroplan.costs.activations import Activations
 from zeroplan.costs.deepspeed.alive import Passed, as_lines
-from zeroplan.costs.passes import activations_at, timeline_of, together
+from zeroplan.costs.passes import at_work, timeline_of, together
 from zeroplan.formulas import moments
 from zeroplan.ledger import Line, Moment, Tier, line
 from zeroplan.specs.job import Job
@@ -85,8 +85,8 @@ def _moment(
     """`still` is what DeepSpeed has alive throughout, where no events of its own are known."""
     found = together(passed.entries if passed else (), model)
     of_deepspeed = (*passed.beside, *as_lines(passed.alive.kinds(found.elements))) if passed else still
-    of_model = activations_at(job, found, backward=phase.endswith("backward"), explained=explained)
-    return Moment(phase, "activations", (*held, *of_deepspeed, *of_model))
+    place, of_model = at_work(job, found, backward=phase.endswith("backward"), explained=explained)
+    return Moment(phase, place, (*held, *of_deepspeed, *of_model))
 
 
 def timeline(job: Job, held: list[Line], working: Working, alive: Activations, *, explained: bool = False) -> Tier:
