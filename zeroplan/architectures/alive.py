@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from weakref import WeakSet
 
-from zeroplan.architectures.module import Module
 from zeroplan.architectures.running import Run
-from zeroplan.architectures.timeline import ran_for
+from zeroplan.architectures.timeline import Laid, ran_for
 from zeroplan.architectures.trace import traced
 from zeroplan.autograd.memory import BACKWARD, FORWARD, Alive, Watch
-from zeroplan.specs.model import AtWork, Execution
+from zeroplan.specs.model import AtWork
 
 LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
 PRODUCTS, DROPOUT, EXPERTS, LOSS = "products", "dropout", "experts", "logits and loss"
@@ -30,15 +28,12 @@ KEEPS = {
 """Operators by what they belong to."""
 
 
-def alive_at(
-    root: Module, execution: Execution, made: Callable[[], Run], *, backward: bool, at: int, size: int
-) -> AtWork:
-    """What is alive at a stretch of the full pass, where `size` bytes are: all layers together."""
-    found = ran_for(root, execution, traced(root, made()), backward=backward, at=at)
-    run = made()
+def alive_at(laid: Laid, run: Run, *, backward: bool, at: int, size: int) -> AtWork:
+    """What is alive at a stretch of the full pass, where `size` bytes are: all layers together, as `run` goes again."""
+    found = ran_for(laid, backward=backward, at=at)
     run.living = WeakSet()
     run.watch = Watch(BACKWARD if backward else FORWARD, found.stretch, size - found.offset)
-    trace = traced(root, run)
+    trace = traced(laid.root, run)
     sums: Counter[str] = Counter()
     for alive, amount in (run.watch.caught or Counter()).items():
         sums[kind(alive)] += amount

@@ -16,7 +16,7 @@ from zeroplan.architectures.module import Linear, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
 from zeroplan.architectures.registry import family
 from zeroplan.architectures.running import Run
-from zeroplan.architectures.timeline import timeline
+from zeroplan.architectures.timeline import Laid, timeline
 from zeroplan.architectures.trace import traced
 from zeroplan.specs.model import (
     DEFAULT_LEAVES,
@@ -75,7 +75,7 @@ def executes(root: Module, model_type: str) -> Executes:
     return order
 
 
-KEPT_TIMELINES = 64
+KEPT_TIMELINES, KEPT_TRACES = 64, 4
 
 
 class ModelTimelines:
@@ -84,6 +84,7 @@ class ModelTimelines:
     def __init__(self, root: Module, executes: Executes) -> None:
         self.root, self.executes = root, executes
         self.found = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
+        self.laid = lru_cache(maxsize=KEPT_TRACES)(self._laid)
 
     def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         return self.found(asked, leaves)
@@ -91,15 +92,16 @@ class ModelTimelines:
     def alive(
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
     ) -> AtWork:
-        order = self.executes(leaves, eager=asked.eager)
-        return alive_at(self.root, order, lambda: _run(asked), backward=backward, at=at, size=size)
+        return alive_at(self.laid(asked, leaves), _run(asked), backward=backward, at=at, size=size)
 
     def _timeline(self, asked: Asked, leaves: LeafModules) -> Timeline | None:
         try:
-            trace = traced(self.root, _run(asked))
+            return timeline(self.laid(asked, leaves), recomputes=asked.checkpointing)
         except NotImplementedError:
             return None
-        return timeline(self.root, self.executes(leaves, eager=asked.eager), trace, recomputes=asked.checkpointing)
+
+    def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
+        return Laid(self.root, self.executes(leaves, eager=asked.eager), traced(self.root, _run(asked)))
 
 
 def _run(asked: Asked) -> Run:

@@ -68,13 +68,21 @@ class Structure:
         return found
 
 
-def timeline(root: Module, execution: Execution, trace: Trace, *, recomputes: bool) -> Timeline:
+class Laid:
+    """A trace whose passes are laid out over all layers of a tree."""
+
+    def __init__(self, root: Module, execution: Execution, trace: Trace) -> None:
+        self.root, self.execution, self.trace = root, execution, trace
+        self.structure = Structure(root, execution, trace)
+        self.forward = _Laying(self.structure, trace.forward, backward=False)
+        self.backward = _Laying(self.structure, trace.backward, backward=True)
+
+
+def timeline(laid: Laid, *, recomputes: bool) -> Timeline:
     """Both passes, with the places of DeepSpeed's hooks and of gradients in them."""
-    structure = Structure(root, execution, trace)
-    saved = trace.saved + structure.end
+    execution, forward, backward = laid.execution, laid.forward, laid.backward
+    saved = laid.trace.saved + laid.structure.end
     visits = execution.recomputing if recomputes else execution.backward
-    forward = _Laying(structure, trace.forward, backward=False)
-    backward = _Laying(structure, trace.backward, backward=True)
     return Timeline(
         forward.laid(execution.forward, forward.sequential, 0),
         backward.laid(visits, backward.around, saved),
@@ -232,10 +240,10 @@ class _Laying:
                 yield tensors[beat.of], at
 
 
-def ran_for(root: Module, execution: Execution, trace: Trace, *, backward: bool, at: int) -> Ran:
+def ran_for(laid: Laid, *, backward: bool, at: int) -> Ran:
     """The stretch of the trace that stands for one of the full pass, and which layers it lacks."""
-    structure = Structure(root, execution, trace)
-    laying = _Laying(structure, trace.backward if backward else trace.forward, backward=backward)
+    structure, trace = laid.structure, laid.trace
+    laying = laid.backward if backward else laid.forward
     block = next(block for block in reversed(laying.blocks) if block.start <= at)
     late = block is laying.blocks[-1]
     count = len(structure.stands_for)
@@ -246,7 +254,7 @@ def ran_for(root: Module, execution: Execution, trace: Trace, *, backward: bool,
     ran = [keys[number] for number in range(known) if structure.stands_for[number] == number]
     offset = structure.offsets[block.layer] if block.layer != OUTSIDE else structure.end if before else 0
     stretch = block.ran + at - block.start
-    return Ran(stretch, offset, there, ran, _module(root, laying.beats[stretch:], trace.stands_for, block.layer))
+    return Ran(stretch, offset, there, ran, _module(laid.root, laying.beats[stretch:], trace.stands_for, block.layer))
 
 
 class Ran(NamedTuple):

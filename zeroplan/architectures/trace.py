@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Alive, Beat
+
+KEPT_TREES = 8
 
 
 class Trace(NamedTuple):
@@ -37,7 +40,7 @@ class Trace(NamedTuple):
 def traced(root: Module, run: Run, *, collapse: bool = True) -> Trace:
     """Run forward and backward once."""
     layers = layers_of(root)
-    stands_for = representatives(layers) if collapse else [(id(layer), id(layer)) for layer in layers]
+    stands_for = representatives(root) if collapse else [(id(layer), id(layer)) for layer in layers]
     ran = {chosen for _layer, chosen in stands_for}
     run.passed_over = frozenset(id(layer) for layer in layers) - ran
     forward: list[Beat] = []
@@ -54,12 +57,14 @@ def traced(root: Module, run: Run, *, collapse: bool = True) -> Trace:
     return Trace(tuple(forward), tuple(backward), tuple(stands_for), kept(forward, ran), first, alive, saved)
 
 
+@lru_cache(maxsize=KEPT_TREES)
 def layers_of(root: Module) -> list[Module]:
     """The layers that checkpointing knows, in order."""
     return [module for _path, module in root.named_modules() if isinstance(module, GradientCheckpointingLayer)]
 
 
-def representatives(layers: Sequence[Module]) -> list[tuple[int, int]]:
+@lru_cache(maxsize=KEPT_TREES)
+def representatives(root: Module) -> list[tuple[int, int]]:
     """The first layer of each make and the last of all stand for themselves, the others for the next of their make.
 
     What layers of one make share (cosines, a mask) goes with the first of them in backward.
@@ -67,6 +72,7 @@ def representatives(layers: Sequence[Module]) -> list[tuple[int, int]]:
     first: set[Hashable] = set()
     found: dict[Hashable, int] = {}
     pairs = []
+    layers = layers_of(root)
     for layer in layers:
         kind = make(layer)
         if kind not in first or layer is layers[-1]:
