@@ -5,7 +5,7 @@ Beats, visits and gradients are matched for the layers that ran; those of anothe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
@@ -14,6 +14,8 @@ from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
 from zeroplan.specs.model import Execution, Pass, Timeline, Visit
 
+Match = Callable[[Sequence[Visit]], list[int]]
+"""Visits of a layer, or outside of all, to beats."""
 OUTSIDE = -1
 """In place of a layer's number: before the layers or after them."""
 
@@ -30,14 +32,16 @@ class Block(NamedTuple):
 
 
 class Structure:
-    """Places of modules and tensors; of each layer its first module and tensor, and the layer that ran for it."""
+    """Where modules and tensors are; of each layer its first module and tensor, and the layer that ran for it."""
 
     def __init__(self, root: Module, execution: Execution, trace: Trace) -> None:
         places = {path: place for place, path in enumerate(execution.modules)}
         self.places: dict[int, int] = {}
+        self.paths: dict[int, str] = {}
         self.tensors: dict[int, int] = {}
         for path, module in root.named_modules():
             self.places[id(module)] = places.get(path, OUTSIDE)
+            self.paths[id(module)] = path
             for parameter in module.parameters.values():
                 self.tensors.setdefault(id(parameter), len(self.tensors))
         self.parents = [places.get(path.rpartition(".")[0], 0) for path in execution.modules]
@@ -128,7 +132,7 @@ class _Laying:
         blocks.append(Block(OUTSIDE, last, len(beats), start))
         return blocks
 
-    def laid(self, visits: Sequence[Visit], match: object, begins: int) -> Pass:
+    def laid(self, visits: Sequence[Visit], match: Match, begins: int) -> Pass:
         """The pass over all layers."""
         most: list[int] = []
         now: list[int] = []
@@ -144,7 +148,7 @@ class _Laying:
                 most[block.start] = now[block.start]  # what was before it is the last layer's
         return Pass(most, now, self._visits(visits, match), self._ready(), begins)
 
-    def _visits(self, visits: Sequence[Visit], match: object) -> list[int]:
+    def _visits(self, visits: Sequence[Visit], match: Match) -> list[int]:
         """Where each visit falls: matched outside and in layers that ran, shifted in the others."""
         layer_of, stands_for = self.structure.layer_of, self.structure.stands_for
         found: list[int] = []
@@ -152,10 +156,10 @@ class _Laying:
         pieces = [(layer, list(group)) for layer, group in groupby(visits, lambda visit: layer_of[visit.module])]
         for layer, group in pieces:
             if layer != OUTSIDE and stands_for[layer] == layer:
-                matched[layer] = match(group)  # type: ignore[operator]
+                matched[layer] = match(group)
         for layer, group in pieces:
             if layer == OUTSIDE:
-                found += [self._in_full(at) for at in match(group)]  # type: ignore[operator]
+                found += [self._in_full(at) for at in match(group)]
             else:
                 block = self.block_of[layer]
                 shift = block.start - block.ran
@@ -254,7 +258,8 @@ def ran_for(laid: Laid, *, backward: bool, at: int) -> Ran:
     ran = [keys[number] for number in range(known) if structure.stands_for[number] == number]
     offset = structure.offsets[block.layer] if block.layer != OUTSIDE else structure.end if before else 0
     stretch = block.ran + at - block.start
-    return Ran(stretch, offset, there, ran, _module(laid.root, laying.beats[stretch:], trace.stands_for, block.layer))
+    module = _module(structure.paths, laying.beats[stretch:], trace.stands_for, block.layer)
+    return Ran(stretch, offset, there, ran, module)
 
 
 class Ran(NamedTuple):
@@ -268,9 +273,8 @@ class Ran(NamedTuple):
     """The path of the module at work, empty for the model itself."""
 
 
-def _module(root: Module, beats: Sequence[Beat], stands_for: Sequence[tuple[int, int]], layer: int) -> str:
+def _module(paths: dict[int, str], beats: Sequence[Beat], stands_for: Sequence[tuple[int, int]], layer: int) -> str:
     """Where the stretch belongs that the first of these beats ends; `layer` is the one it stands for."""
-    paths = {id(module): path for path, module in root.named_modules()}
     beat = next((beat for beat in beats if beat.kind != READY), None)
     path = paths.get(beat.of, "") if beat else ""
     if beat and beat.kind == ENTER:
