@@ -234,4 +234,4 @@ class Ledger(NamedTuple):
     traffic: tuple[Transfer, ...] = ()
     copies: tuple[Copied, ...] = ()
     activations: Activations | None = None
-    """None for a family whose forward is not written out."""
+    """None where no timeline is: for a family whose forward is not written out, and for selective checkpointing."""

@@ -48,3 +48,13 @@ def test_largest_lines_are_the_peaks_own() -> None:
     found = peak(job("gpt2", stage=2))
     assert {id(entry) for entry in found.largest} <= {id(entry) for entry in found.lines}
     assert sum(entry.bytes for entry in found.largest) <= total(found.lines)
+
+
+def test_selective_checkpointing_is_a_closed_form() -> None:
+    """Eager scores are recomputed: their 6 bytes for each of s x s and 32 heads are kept by no layer."""
+    kept, again = (
+        ledger(job("llama-2-7b", seq=4096, attention="eager", checkpointing=c)) for c in ("none", "selective")
+    )
+    assert kept.activations is not None
+    assert again.activations is None
+    assert total(kept.gpu.worst("forward").lines) - total(again.gpu.worst("forward").lines) > 31 * 32 * 4096**2 * 4

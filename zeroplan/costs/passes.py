@@ -13,14 +13,19 @@ from zeroplan.specs.model import Asked, Pass, Timeline
 
 
 def timeline_of(job: Job) -> Timeline | None:
-    """The model's own timeline under this job; None where the family's forward is not written out."""
-    return job.model.timeline(asked(job), job.leaves)
+    """The model's own timeline under this job; None where it is not written out: closed forms serve then."""
+    return job.model.timeline(asked(job), job.leaves) if runs_as_written(job) else None
 
 
 def alone(job: Job) -> Activations | None:
     """The model's own bytes without DeepSpeed, whose stage 3 runs another linear function."""
-    found = job.model.timeline(asked(job)._replace(zero_linear=False))
+    found = job.model.timeline(asked(job)._replace(zero_linear=False)) if runs_as_written(job) else None
     return Activations(found.saved, max(found.forward.most), max(found.backward.most)) if found else None
+
+
+def runs_as_written(job: Job) -> bool:
+    """Which of a layer's operators run again under selective checkpointing is not written out."""
+    return job.strategy.checkpointing != "selective"
 
 
 def asked(job: Job) -> Asked:

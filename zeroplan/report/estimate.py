@@ -25,7 +25,7 @@ COMPARED_IN_PART = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED}: what a GPU and the host hold between steps, and traffic; peaks "
     "less activations within 1 %. Compared with no run yet: activations and logits, which are closed forms."
 )
-"""For a family whose forward is not written out."""
+"""For a family whose forward is not written out, and for selective checkpointing."""
 
 
 def trust(job: Job, *, whole: bool = True) -> list[RenderableType]:

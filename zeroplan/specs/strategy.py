@@ -114,6 +114,10 @@ class Strategy(NamedTuple):
         found = ["what ZeRO++'s CUDA kernels need in memory for themselves"] if quantizes else []
         if self.autocast:
             found.append("activations under torch_autocast, which are counted as in fp32")
+        if self.attention == "flash":
+            found.append("the flash-attention package, which is counted as torch's flash kernel")
+        if self.precision == "fp8":
+            found.append("activations in fp8, which are counted as in bf16")
         if self.optimizer == "muon":
             found.append("Muon's compiled update, which is counted as it runs uncompiled")
             if self.offload_optimizer and self.offload_optimizer.device == "nvme":
