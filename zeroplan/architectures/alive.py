@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from weakref import WeakSet
 
-from zeroplan.architectures.running import Run
 from zeroplan.architectures.timeline import Laid, ran_for
-from zeroplan.architectures.trace import traced
-from zeroplan.autograd.memory import BACKWARD, FORWARD, Alive, Watch
+from zeroplan.autograd.log import BACKWARD, Alive, alive
 from zeroplan.specs.model import AtWork
 
 LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
@@ -28,18 +25,16 @@ KEEPS = {
 """Operators by what they belong to."""
 
 
-def alive_at(laid: Laid, run: Run, *, backward: bool, at: int, size: int) -> AtWork:
-    """What is alive at a stretch of the full pass, where `size` bytes are: all layers together, as `run` goes again."""
-    found = ran_for(laid, backward=backward, at=at)
-    run.living = WeakSet()
-    run.watch = Watch(BACKWARD if backward else FORWARD, found.stretch, size - found.offset)
-    trace = traced(laid.root, run)
+def alive_at(laid: Laid, *, backward: bool, at: int, size: int) -> AtWork:
+    """What is alive at a stretch of the full pass, where `size` bytes are: all layers together."""
+    found, trace = ran_for(laid, backward=backward, at=at), laid.trace
+    before = len(trace.forward) if backward else 0
     sums: Counter[str] = Counter()
-    for alive, amount in (run.watch.caught or Counter()).items():
-        sums[kind(alive)] += amount
+    for of, amount in alive(trace.log, before + found.stretch, size - found.offset).items():
+        sums[kind(of)] += amount
     by_layer: dict[int, Counter[str]] = {}
-    for alive, amount in trace.kept_alive.items():
-        by_layer.setdefault(alive.layer, Counter())[kind(alive)] += amount
+    for of, amount in alive(trace.log, len(trace.forward) - 1).items():  # when forward has returned
+        by_layer.setdefault(of.layer, Counter())[kind(of)] += amount
     for layers, sign in ((found.there, 1), (found.ran, -1)):
         for layer, count in Counter(layers).items():
             for name, amount in by_layer.get(layer, {}).items():
@@ -49,8 +44,8 @@ def alive_at(laid: Laid, run: Run, *, backward: bool, at: int, size: int) -> AtW
     return AtWork(found.module, {name: amount for name, amount in sums.items() if amount})
 
 
-def kind(alive: Alive) -> str:
+def kind(of: Alive) -> str:
     """What a storage is for."""
-    if alive.kept_by:
-        return KEEPS.get(alive.kept_by.removesuffix("Backward"), AT_WORK)
-    return GRADIENTS if alive.phase == BACKWARD else AT_WORK
+    if of.kept_by:
+        return KEEPS.get(of.kept_by.removesuffix("Backward"), AT_WORK)
+    return GRADIENTS if of.phase == BACKWARD else AT_WORK

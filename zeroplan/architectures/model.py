@@ -17,7 +17,7 @@ from zeroplan.architectures.norms import LayerNorm, RMSNorm
 from zeroplan.architectures.registry import family
 from zeroplan.architectures.running import Run
 from zeroplan.architectures.timeline import Laid, timeline
-from zeroplan.architectures.trace import traced
+from zeroplan.architectures.trace import Trace, traced
 from zeroplan.specs.model import (
     DEFAULT_LEAVES,
     Asked,
@@ -85,6 +85,7 @@ class ModelTimelines:
         self.root, self.executes = root, executes
         self.found = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.laid = lru_cache(maxsize=KEPT_TRACES)(self._laid)
+        self.trace = lru_cache(maxsize=KEPT_TRACES)(self._trace)
 
     def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         return self.found(asked, leaves)
@@ -92,7 +93,7 @@ class ModelTimelines:
     def alive(
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
     ) -> AtWork:
-        return alive_at(self.laid(asked, leaves), _run(asked), backward=backward, at=at, size=size)
+        return alive_at(self.laid(asked, leaves), backward=backward, at=at, size=size)
 
     def _timeline(self, asked: Asked, leaves: LeafModules) -> Timeline | None:
         try:
@@ -101,7 +102,10 @@ class ModelTimelines:
             return None
 
     def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
-        return Laid(self.root, self.executes(leaves, eager=asked.eager), traced(self.root, _run(asked)))
+        return Laid(self.root, self.executes(leaves, eager=asked.eager), self.trace(asked))
+
+    def _trace(self, asked: Asked) -> Trace:
+        return traced(self.root, _run(asked))
 
 
 def _run(asked: Asked) -> Run:

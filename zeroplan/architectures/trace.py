@@ -6,7 +6,6 @@ depend on how many layers there are, only what the others before it keep.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import lru_cache
 from itertools import pairwise
@@ -15,7 +14,8 @@ from typing import NamedTuple
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.engine import Engine
-from zeroplan.autograd.memory import ENTER, LEAVE, Alive, Beat
+from zeroplan.autograd.log import Log
+from zeroplan.autograd.memory import ENTER, LEAVE, Beat
 
 KEPT_TREES = 8
 
@@ -31,8 +31,8 @@ class Trace(NamedTuple):
     """What a layer that ran leaves behind in forward."""
     first_parameters: dict[int, int]
     """Of each layer the parameter registered first, both by identity."""
-    kept_alive: Counter[Alive]
-    """What is live when forward has returned, if the run counts its storages."""
+    log: Log
+    """Of both passes, one after the other."""
     saved: int
     """Of the layers that ran: live when forward has returned and only the loss is held."""
 
@@ -47,14 +47,14 @@ def traced(root: Module, run: Run, *, collapse: bool = True) -> Trace:
     backward: list[Beat] = []
     run.beats = forward
     loss = root(run, run.ids())
-    saved, alive = run.live, run.alive()
+    saved = run.live
     run.beat("loss", 0)
     run.beats = backward
     run.look_again()
     Engine().run(loss)
     del loss
     first = {id(layer): first_parameter(layer) for layer in layers}
-    return Trace(tuple(forward), tuple(backward), tuple(stands_for), kept(forward, ran), first, alive, saved)
+    return Trace(tuple(forward), tuple(backward), tuple(stands_for), kept(forward, ran), first, run.log, saved)
 
 
 @lru_cache(maxsize=KEPT_TREES)

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 from weakref import ReferenceType, ref
 
-from zeroplan.autograd.memory import LEAVE, RAN, RECOMPUTING, Memory
+from zeroplan.autograd.log import RECOMPUTING
+from zeroplan.autograd.memory import LEAVE, RAN, Memory
 from zeroplan.autograd.tensor import Tensor
 
 

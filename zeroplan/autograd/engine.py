@@ -11,7 +11,8 @@ from heapq import heappop, heappush
 
 from zeroplan.autograd.graph import Accumulate, Node, summed_to
 from zeroplan.autograd.iterator import iterated
-from zeroplan.autograd.memory import BACKWARD, RAN, READY
+from zeroplan.autograd.log import BACKWARD
+from zeroplan.autograd.memory import RAN, READY
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
 

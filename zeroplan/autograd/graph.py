@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from zeroplan.autograd.log import KEPT
 from zeroplan.autograd.memory import Memory, Shaped
 from zeroplan.autograd.strides import Sizes, row_major
 from zeroplan.autograd.tensor import Tensor, empty
@@ -77,8 +78,8 @@ def keep(node: Node | None, *tensors: Tensor | None) -> None:
         if tensor is None:
             node.saved.append(None)
             continue
-        if tensor.storage is not None and not tensor.storage.kept_by:
-            tensor.storage.kept_by = node.name
+        if tensor.storage is not None:
+            tensor.memory.log.append((KEPT, tensor.storage.number, node.name))
         if (checkpoint := tensor.memory.checkpoint) is None:
             node.saved.append(tensor.detached())
         else:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-from weakref import WeakSet
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from zeroplan.autograd.log import BEAT, FORWARD, Log
 
 if TYPE_CHECKING:
     from zeroplan.autograd.checkpoint import Frame
     from zeroplan.autograd.tensor import Tensor
 
 
-FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
 ENTER, LEAVE, RAN, READY = "enter", "leave", "ran", "ready"
 
 
@@ -29,35 +28,6 @@ class Beat(NamedTuple):
     now: int
 
 
-class Watch:
-    """Catches what is alive when a stretch of a pass holds this much, or at its end."""
-
-    def __init__(self, phase: str, stretch: int, size: int) -> None:
-        self.phase, self.stretch, self.size = phase, stretch, size
-        self.caught: Counter[Alive] | None = None
-
-    def at_most(self, memory: Memory) -> None:
-        if self.caught is None and memory.live == self.size and self._is_here(memory, self.stretch):
-            self.caught = memory.alive()
-
-    def at_end(self, memory: Memory, given: int) -> None:
-        if self.caught is None and memory.live - given == self.size and self._is_here(memory, self.stretch + 1):
-            self.caught = memory.alive()
-            self.caught[Alive("", BACKWARD, memory.layer)] -= given
-
-    def _is_here(self, memory: Memory, beats: int) -> bool:
-        forward = memory.phase == FORWARD
-        return memory.beats is not None and len(memory.beats) == beats and forward == (self.phase == FORWARD)
-
-
-class Alive(NamedTuple):
-    """What storages are: kept by an operator for its backward or not, made in which phase and layer."""
-
-    kept_by: str
-    phase: str
-    layer: int
-
-
 class Shaped(Protocol):
     """A parameter or buffer of a module."""
 
@@ -69,14 +39,16 @@ class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
     __slots__ = (
-        "beats", "checkpoint", "hears", "layer", "live", "living", "most", "parameters", "phase", "records", "scope",
-        "sequence", "watch", "width", "zero_linear",
+        "beats", "checkpoint", "hears", "layer", "live", "log", "made", "most", "parameters", "phase", "records",
+        "scope", "sequence", "width", "zero_linear",
     )  # fmt: skip
 
     def __init__(self, width: int) -> None:
         self.width = width
         """Bytes of an element of the parameters."""
-        self.live = self.most = 0
+        self.live = self.most = self.made = 0
+        self.log: Log = []
+        """Of storages, which are numbered as they are made."""
         self.records = True
         """Whether operators build the graph."""
         self.sequence = 0
@@ -96,9 +68,6 @@ class Memory:
         self.phase = FORWARD
         self.beats: list[Beat] | None = None
         """What happens when, if anyone asks."""
-        self.living: WeakSet[Any] | None = None
-        """The storages, if anyone asks."""
-        self.watch: Watch | None = None
 
     def parameter(self, of: Shaped) -> Tensor:
         """The tensor that stands for a module's parameter."""
@@ -113,16 +82,8 @@ class Memory:
         """Something ends here: the most that was live since the last, and what is now, less what is given away."""
         if self.beats is not None:
             self.beats.append(Beat(kind, of, self.layer, self.most, self.live - given))
-            if self.watch is not None:
-                self.watch.at_end(self, given)
+            self.log.append((BEAT, given, self.layer))
             self.most = self.live - given
-
-    def alive(self) -> Counter[Alive]:
-        """Live bytes by what they are."""
-        found: Counter[Alive] = Counter()
-        for storage in self.living or ():
-            found[Alive(storage.kept_by, storage.phase, storage.layer)] += storage.bytes
-        return found
 
     @contextmanager
     def no_grad(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from zeroplan.autograd.log import FREED, MADE
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.strides import Sizes, dense_strides, is_contiguous, is_dense, row_major
 
@@ -15,24 +16,20 @@ if TYPE_CHECKING:
 class Storage:
     """So many bytes, from now until nothing refers to them."""
 
-    __slots__ = ("__weakref__", "bytes", "kept_by", "layer", "memory", "phase")
+    __slots__ = ("__weakref__", "bytes", "memory", "number")
 
     def __init__(self, memory: Memory, size: int) -> None:
-        self.memory, self.bytes = memory, size
-        self.kept_by = ""
-        """The operator whose backward needs it; the first, if there are several."""
-        self.layer, self.phase = memory.layer, memory.phase
+        self.memory, self.bytes, self.number = memory, size, memory.made
+        memory.made += 1
         memory.live += size
         memory.most = max(memory.most, memory.live)
-        if memory.living is not None:
-            memory.living.add(self)
-            if memory.watch is not None:
-                memory.watch.at_most(memory)
+        memory.log.append((MADE, self.number, size, memory.phase, memory.layer))
         if memory.hears is not None:
             memory.hears(size)
 
     def __del__(self) -> None:
         self.memory.live -= self.bytes
+        self.memory.log.append((FREED, self.number))
 
 
 class Tensor:

@@ -1,0 +1,50 @@
+"""The log of a run: when storages are made, kept for backward and freed, and so what is alive at a moment."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
+MADE, KEPT, FREED, BEAT = range(4)
+"""A storage's number, bytes, phase and layer; its number and the operator that keeps it; its number; bytes given
+away at the end of a stretch, and the layer it lies in."""
+Log = list[tuple[Any, ...]]
+
+
+class Alive(NamedTuple):
+    """What storages are: kept by an operator for its backward or not, made in which phase and layer."""
+
+    kept_by: str
+    """The first, if there are several."""
+    phase: str
+    layer: int
+
+
+def alive(log: Sequence[tuple[Any, ...]], stretch: int, size: int | None = None) -> Counter[Alive]:
+    """Bytes by what they are, once the stretch has `size` alive, or at its end; empty if it never has."""
+    made: dict[int, tuple[int, str, int]] = {}
+    keeper: dict[int, str] = {}
+    given: Counter[Alive] = Counter()
+    live = beats = 0
+    for what, key, *of in log:
+        if what == MADE:
+            made[key] = (of[0], of[1], of[2])
+            live += of[0]
+            if live == size and beats == stretch:
+                break
+        elif what == KEPT:
+            keeper.setdefault(key, of[0])
+        elif what == FREED:
+            live -= made.pop(key)[0]
+        else:
+            if beats == stretch and size in (None, live - key):
+                given[Alive("", BACKWARD, of[0])] -= key
+                break
+            beats += 1
+    else:
+        return Counter()
+    for number, (held, phase, layer) in made.items():
+        given[Alive(keeper.get(number, ""), phase, layer)] += held
+    return given
