@@ -16,7 +16,7 @@ from zeroplan.architectures.module import Linear, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
 from zeroplan.architectures.registry import family
 from zeroplan.architectures.running import Run
-from zeroplan.architectures.timeline import Laid, timeline
+from zeroplan.architectures.timeline import Laid, Structure, timeline
 from zeroplan.architectures.trace import Trace, traced
 from zeroplan.specs.model import (
     DEFAULT_LEAVES,
@@ -86,9 +86,17 @@ class ModelTimelines:
         self.found = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.laid = lru_cache(maxsize=KEPT_TRACES)(self._laid)
         self.trace = lru_cache(maxsize=KEPT_TRACES)(self._trace)
+        self.structure = lru_cache(maxsize=KEPT_TRACES)(self._structure)
 
     def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         return self.found(asked, leaves)
+
+    def alone(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
+        try:
+            laid = self.laid(asked, leaves)
+        except NotImplementedError:
+            return None
+        return laid.saved, max(laid.forward.levels[0]), max(laid.backward.levels[0])
 
     def alive(
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
@@ -102,7 +110,10 @@ class ModelTimelines:
             return None
 
     def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
-        return Laid(self.root, self.executes(leaves, eager=asked.eager), self.trace(asked))
+        return Laid(self.structure(leaves, asked.eager), self.trace(asked))
+
+    def _structure(self, leaves: LeafModules, eager: bool) -> Structure:
+        return Structure(self.root, self.executes(leaves, eager=eager))
 
     def _trace(self, asked: Asked) -> Trace:
         return traced(self.root, _run(asked))

@@ -6,11 +6,12 @@ Beats, visits and gradients are matched for the layers that ran; those of anothe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.trace import Trace
+from zeroplan.architectures.trace import Trace, first_parameter, layers_of, representatives
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
 from zeroplan.specs.model import Execution, Pass, Timeline, Visit
 
@@ -32,10 +33,11 @@ class Block(NamedTuple):
 
 
 class Structure:
-    """Where modules and tensors are; of each layer its first module and tensor, and the layer that ran for it."""
+    """Where modules and tensors are; of each layer its first module and tensor, and the layer that runs for it."""
 
-    def __init__(self, root: Module, execution: Execution, trace: Trace) -> None:
+    def __init__(self, root: Module, execution: Execution) -> None:
         places = {path: place for place, path in enumerate(execution.modules)}
+        self.execution, self.layers = execution, representatives(root)
         self.places: dict[int, int] = {}
         self.paths: dict[int, str] = {}
         self.tensors: dict[int, int] = {}
@@ -45,18 +47,11 @@ class Structure:
             for parameter in module.parameters.values():
                 self.tensors.setdefault(id(parameter), len(self.tensors))
         self.parents = [places.get(path.rpartition(".")[0], 0) for path in execution.modules]
-        self.numbers = {key: number for number, (key, _chosen) in enumerate(trace.stands_for)}
-        self.stands_for = [self.numbers[chosen] for _key, chosen in trace.stands_for]
-        self.first_module = [self.places[key] for key, _chosen in trace.stands_for]
-        self.first_tensor = [self.tensors[trace.first_parameters[key]] for key, _chosen in trace.stands_for]
+        self.numbers = {key: number for number, (key, _chosen) in enumerate(self.layers)}
+        self.stands_for = [self.numbers[chosen] for _key, chosen in self.layers]
+        self.first_module = [self.places[key] for key, _chosen in self.layers]
+        self.first_tensor = [self.tensors[first_parameter(layer)] for layer in layers_of(root)]
         self.layer_of = self._layers_of_modules(len(execution.modules), execution)
-        kept = [trace.keeps[chosen] for _key, chosen in trace.stands_for]
-        ran = [number for number, other in enumerate(self.stands_for) if number == other]
-        before_ran = dict(zip(ran, accumulate((kept[number] for number in ran), initial=0), strict=False))
-        before = accumulate(kept, initial=0)
-        self.offsets = [held - before_ran[other] for held, other in zip(before, self.stands_for, strict=False)]
-        """What the layers before one keep, less those of them that ran."""
-        self.end = sum(kept) - sum(kept[number] for number in ran)
 
     def _layers_of_modules(self, count: int, execution: Execution) -> list[int]:
         """The layer that each module lies in: modules are numbered in the order of forward."""
@@ -75,36 +70,38 @@ class Structure:
 class Laid:
     """A trace whose passes are laid out over all layers of a tree."""
 
-    def __init__(self, root: Module, execution: Execution, trace: Trace) -> None:
-        self.root, self.execution, self.trace = root, execution, trace
-        self.structure = Structure(root, execution, trace)
-        self.forward = _Laying(self.structure, trace.forward, backward=False)
-        self.backward = _Laying(self.structure, trace.backward, backward=True)
+    def __init__(self, structure: Structure, trace: Trace) -> None:
+        self.structure, self.trace = structure, trace
+        kept = [trace.keeps[chosen] for _key, chosen in structure.layers]
+        ran = [number for number, other in enumerate(structure.stands_for) if number == other]
+        before_ran = dict(zip(ran, accumulate((kept[number] for number in ran), initial=0), strict=False))
+        before = accumulate(kept, initial=0)
+        self.offsets = [held - before_ran[other] for held, other in zip(before, structure.stands_for, strict=False)]
+        """What the layers before one keep, less those of them that ran."""
+        self.end = sum(kept) - sum(kept[number] for number in ran)
+        self.saved = trace.saved + self.end
+        self.forward = _Laying(self, trace.forward, backward=False)
+        self.backward = _Laying(self, trace.backward, backward=True)
 
 
 def timeline(laid: Laid, *, recomputes: bool) -> Timeline:
     """Both passes, with the places of DeepSpeed's hooks and of gradients in them."""
-    execution, forward, backward = laid.execution, laid.forward, laid.backward
-    saved = laid.trace.saved + laid.structure.end
+    execution, forward, backward = laid.structure.execution, laid.forward, laid.backward
     visits = execution.recomputing if recomputes else execution.backward
     return Timeline(
         forward.laid(execution.forward, forward.sequential, 0),
-        backward.laid(visits, backward.around, saved),
-        saved,
+        backward.laid(visits, backward.around, laid.saved),
+        laid.saved,
     )
 
 
 class _Laying:
     """One pass: its beats as they ran, and the blocks of all layers."""
 
-    def __init__(self, structure: Structure, beats: Sequence[Beat], *, backward: bool) -> None:
-        self.structure, self.beats = structure, beats
-        places = structure.places
-        self.of = [places.get(beat.of, OUTSIDE) for beat in beats]
-        """The module's place."""
+    def __init__(self, around: Laid, beats: Sequence[Beat], *, backward: bool) -> None:
+        self.structure, self.beats, self.is_backward = around.structure, beats, backward
+        self.offsets, self.end = around.offsets, around.end
         self.blocks = self._blocks(backward)
-        self.block_of = {block.layer: block for block in self.blocks if block.layer != OUTSIDE}
-        self.first, self.last = self._extents() if backward else ({}, {})
 
     def _blocks(self, backward: bool) -> list[Block]:
         """What ran outside as it ran, and each layer as the one that stands for it."""
@@ -132,21 +129,35 @@ class _Laying:
         blocks.append(Block(OUTSIDE, last, len(beats), start))
         return blocks
 
-    def laid(self, visits: Sequence[Visit], match: Match, begins: int) -> Pass:
-        """The pass over all layers."""
+    @cached_property
+    def levels(self) -> tuple[list[int], list[int]]:
+        """Bytes at most in each stretch and at its end, over all layers."""
         most: list[int] = []
         now: list[int] = []
-        offsets, end, beats = self.structure.offsets, self.structure.end, self.beats
-        backward = bool(self.first)
         for number, block in enumerate(self.blocks):
             late = number == len(self.blocks) - 1
-            offset = offsets[block.layer] if block.layer != OUTSIDE else 0 if late == backward else end
-            own = beats[block.ran : block.ran_end]
+            outside = 0 if late == self.is_backward else self.end
+            offset = self.offsets[block.layer] if block.layer != OUTSIDE else outside
+            own = self.beats[block.ran : block.ran_end]
             most += [beat.most + offset for beat in own]
             now += [beat.now + offset for beat in own]
-            if not backward and block.layer != OUTSIDE:
+            if not self.is_backward and block.layer != OUTSIDE:
                 most[block.start] = now[block.start]  # what was before it is the last layer's
-        return Pass(most, now, self._visits(visits, match), self._ready(), begins)
+        return most, now
+
+    def laid(self, visits: Sequence[Visit], match: Match, begins: int) -> Pass:
+        """The pass over all layers."""
+        return Pass(*self.levels, self._visits(visits, match), self._ready(), begins)
+
+    @cached_property
+    def of(self) -> list[int]:
+        """The place of each beat's module."""
+        places = self.structure.places
+        return [places.get(beat.of, OUTSIDE) for beat in self.beats]
+
+    @cached_property
+    def block_of(self) -> dict[int, Block]:
+        return {block.layer: block for block in self.blocks if block.layer != OUTSIDE}
 
     def _visits(self, visits: Sequence[Visit], match: Match) -> list[int]:
         """Where each visit falls: matched outside and in layers that ran, shifted in the others."""
@@ -188,11 +199,12 @@ class _Laying:
         """
         found: list[int] = []
         again = 0
+        first, last = self.extents
         for visit in visits:
             if visit.backward:
-                around = self.first.get(self.structure.parents[visit.module], -1)
+                around = first.get(self.structure.parents[visit.module], -1)
                 here = found[-1] if found else around  # of a module without nodes
-                found.append((self.first if visit.enters else self.last).get(visit.module, here))
+                found.append((first if visit.enters else last).get(visit.module, here))
                 continue
             kind = ENTER if visit.enters else LEAVE
             at = again
@@ -202,7 +214,8 @@ class _Laying:
             found.append(again)
         return found
 
-    def _extents(self) -> tuple[dict[int, int], dict[int, int]]:
+    @cached_property
+    def extents(self) -> tuple[dict[int, int], dict[int, int]]:
         """Of each module, and of all around it, the beats before its first node's and of its last."""
         first: dict[int, int] = {}
         last: dict[int, int] = {}
@@ -246,19 +259,19 @@ class _Laying:
 
 def ran_for(laid: Laid, *, backward: bool, at: int) -> Ran:
     """The stretch of the trace that stands for one of the full pass, and which layers it lacks."""
-    structure, trace = laid.structure, laid.trace
+    structure = laid.structure
     laying = laid.backward if backward else laid.forward
     block = next(block for block in reversed(laying.blocks) if block.start <= at)
     late = block is laying.blocks[-1]
     count = len(structure.stands_for)
     before = block.layer if block.layer != OUTSIDE else 0 if late == backward else count
     known = structure.stands_for[block.layer] if block.layer != OUTSIDE else before
-    keys = [key for key, _chosen in trace.stands_for]
+    keys = [key for key, _chosen in structure.layers]
     there = [keys[structure.stands_for[number]] for number in range(before)]
     ran = [keys[number] for number in range(known) if structure.stands_for[number] == number]
-    offset = structure.offsets[block.layer] if block.layer != OUTSIDE else structure.end if before else 0
+    offset = laid.offsets[block.layer] if block.layer != OUTSIDE else laid.end if before else 0
     stretch = block.ran + at - block.start
-    module = _module(structure.paths, laying.beats[stretch:], trace.stands_for, block.layer)
+    module = _module(structure.paths, laying.beats[stretch:], structure.layers, block.layer)
     return Ran(stretch, offset, there, ran, module)
 
 

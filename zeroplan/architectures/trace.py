@@ -21,28 +21,23 @@ KEPT_TREES = 8
 
 
 class Trace(NamedTuple):
-    """Beats of forward and of backward, as run, and the layers that ran for all."""
+    """Beats of forward and of backward, as run."""
 
     forward: tuple[Beat, ...]
     backward: tuple[Beat, ...]
-    stands_for: tuple[tuple[int, int], ...]
-    """Of each layer, in order: itself and the layer that ran for it, by identity."""
     keeps: dict[int, int]
     """What a layer that ran leaves behind in forward."""
-    first_parameters: dict[int, int]
-    """Of each layer the parameter registered first, both by identity."""
     log: Log
     """Of both passes, one after the other."""
     saved: int
     """Of the layers that ran: live when forward has returned and only the loss is held."""
 
 
-def traced(root: Module, run: Run, *, collapse: bool = True) -> Trace:
+def traced(root: Module, run: Run) -> Trace:
     """Run forward and backward once."""
-    layers = layers_of(root)
-    stands_for = representatives(root) if collapse else [(id(layer), id(layer)) for layer in layers]
-    ran = {chosen for _layer, chosen in stands_for}
-    run.passed_over = frozenset(id(layer) for layer in layers) - ran
+    layers = representatives(root)
+    ran = {chosen for _layer, chosen in layers}
+    run.passed_over = frozenset(layer for layer, _chosen in layers) - ran
     forward: list[Beat] = []
     backward: list[Beat] = []
     run.beats = forward
@@ -53,8 +48,7 @@ def traced(root: Module, run: Run, *, collapse: bool = True) -> Trace:
     run.look_again()
     Engine().run(loss)
     del loss
-    first = {id(layer): first_parameter(layer) for layer in layers}
-    return Trace(tuple(forward), tuple(backward), tuple(stands_for), kept(forward, ran), first, run.log, saved)
+    return Trace(tuple(forward), tuple(backward), kept(forward, ran), run.log, saved)
 
 
 @lru_cache(maxsize=KEPT_TREES)
@@ -65,7 +59,9 @@ def layers_of(root: Module) -> list[Module]:
 
 @lru_cache(maxsize=KEPT_TREES)
 def representatives(root: Module) -> list[tuple[int, int]]:
-    """The first layer of each make and the last of all stand for themselves, the others for the next of their make.
+    """Of each layer, in order: itself and the layer that runs for it, by identity.
+
+    The first layer of each make and the last of all stand for themselves, the others for the next of their make.
 
     What layers of one make share (cosines, a mask) goes with the first of them in backward.
     """

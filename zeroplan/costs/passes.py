@@ -19,8 +19,10 @@ def timeline_of(job: Job) -> Timeline | None:
 
 def alone(job: Job) -> Activations | None:
     """The model's own bytes without DeepSpeed, whose stage 3 runs another linear function."""
-    found = job.model.timeline(asked(job)._replace(zero_linear=False)) if runs_as_written(job) else None
-    return Activations(found.saved, max(found.forward.most), max(found.backward.most)) if found else None
+    if not runs_as_written(job):
+        return None
+    found = job.model.timeline.alone(asked(job)._replace(zero_linear=False), job.leaves)
+    return Activations(*found) if found else None
 
 
 def runs_as_written(job: Job) -> bool:

@@ -126,6 +126,9 @@ class Timelines(Protocol):
     def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         """None for a family whose forward is not written out."""
 
+    def alone(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
+        """Bytes saved when forward has returned, and the peaks of forward and of backward."""
+
     def alive(
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
     ) -> AtWork:
