@@ -17,7 +17,7 @@ from zeroplan.costs.deepspeed.layout import (
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.orthogonalizing import orthogonalize, own_matrices, users_of_the_buffer
-from zeroplan.costs.deepspeed.reduction import collectives
+from zeroplan.costs.deepspeed.reduction import reduction
 from zeroplan.formulas import moments
 from zeroplan.specs.job import Job
 
@@ -30,7 +30,7 @@ class Reducing:
         self.sizes, self.groups = tensor_sizes(job), flat_groups(job)
         self.own, self.fp32, self.muon = own_pieces(job), fp32_groups(job), own_matrices(job)
         self.own_whole = sum(self.sizes[index] for index in self.own)
-        self.alive = Alive()
+        self.reduction, self.alive = reduction(job), Alive()
         self.born: dict[int, str] = {}
         """Gradients in storage of their own, and its dtype."""
         self.sent = communication_dtypes(job)
@@ -145,7 +145,7 @@ class Reducing:
         for index in bucket if self.fp32 else ():
             if index in self.own and self.own[index].group in self.fp32:
                 self._partition_of(self.own[index].group)
-        for collective in collectives(self.job, tuple(bucket)):
+        for collective in self.reduction.of(tuple(bucket)):
             if strategy.overlaps:
                 self._free_waiting()
             joined = [(moments.joined_slices, made, collective.elements)] if collective.pieces > 1 else []

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.layout import Group, flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.specs.job import Job
 
 
@@ -79,53 +80,66 @@ def engine_runs(sizes: Iterable[int]) -> Iterator[list[Slice]]:
     return runs((Slice(0, size) for size in sizes), ENGINE_RUN)
 
 
-def slices(tensors: Iterable[int], groups: list[Group], rank: int, fp32: frozenset[int]) -> list[Slice]:
-    """A bucket cut at partition boundaries; neighbours of one owner join unless `rank` adds them to its fp32 partition.
+class Reduction:
+    """What buckets of a job's gradients send at stages 1 and 2."""
 
-    That is there for the groups `fp32`. Of Muon's matrices neighbours join only if the same ranks keep them.
-    """
-    found: list[Slice] = []
-    for index in tensors:
-        number = group_of(groups, index)
-        pieces = groups[number].pieces[index]
-        shared = tuple(owner for owner, _elements in pieces) if groups[number].muon and len(pieces) > 1 else ()
-        for owner, elements in pieces:
-            added = owner == rank and number in fp32
-            last = found[-1] if found and not added else None
-            if last is not None and last.owner == owner and not last.added and last.shared == shared:
-                found[-1] = last._replace(elements=last.elements + elements)
-            else:
-                found.append(Slice(owner, elements, added, shared))
-    return found
+    def __init__(self, job: Job) -> None:
+        self.strategy, self.sizes, self.rank = job.strategy, tensor_sizes(job), rank_of(job)
+        self.groups, self.fp32 = flat_groups(job), fp32_groups(job)
+        self.own = {index: piece for index, piece in own_pieces(job).items() if piece.group in self.fp32}
+        self.group_of = {index: number for number, group in enumerate(self.groups) for index in group.pieces}
+        self.known: dict[tuple[int, ...], tuple[Collective, ...]] = {}
+
+    def of(self, bucket: tuple[int, ...]) -> tuple[Collective, ...]:
+        """The collectives of a bucket's tensors, worked out once."""
+        if bucket not in self.known:
+            scatters = self.strategy.contiguous and self.strategy.scatters
+            self.known[bucket] = tuple(self._scattered(bucket)) if scatters else (self._whole(bucket),)
+        return self.known[bucket]
+
+    def _whole(self, bucket: tuple[int, ...]) -> Collective:
+        """Without reduce_scatter it is all-reduced: in place, or, without contiguous gradients, copied into one."""
+        kept = max((self.own[index].elements for index in bucket if index in self.own), default=0)
+        pieces = 1 if self.strategy.contiguous else len(bucket)
+        return Collective("all_reduce", sum(self.sizes[index] for index in bucket), pieces, kept)
+
+    def _scattered(self, bucket: tuple[int, ...]) -> Iterator[Collective]:
+        """With use_multi_rank_bucket_allreduce its slices are joined and all-reduced, else reduced to each owner.
+
+        Either way a run closes once it exceeds the bucket size. A matrix of Muon's that lies on several ranks is
+        all-reduced in any case.
+        """
+        by_target: dict[int | None, list[Slice]] = {}
+        for piece in self._slices(bucket):
+            to_all = self.strategy.use_multi_rank_bucket_allreduce or piece.shared
+            by_target.setdefault(None if to_all else piece.owner, []).append(piece)
+        for target, found in by_target.items():
+            for run in runs(found, self.strategy.reduce_bucket_size):
+                kept = max((piece.elements for piece in run if piece.added), default=0)
+                kind = "all_reduce" if target is None else "reduce"
+                yield Collective(kind, sum(piece.elements for piece in run), len(run), kept)
+
+    def _slices(self, bucket: tuple[int, ...]) -> list[Slice]:
+        """A bucket cut at partition boundaries; neighbours of one owner join unless this rank adds them to its fp32
+        partition. Of Muon's matrices neighbours join only if the same ranks keep them.
+        """
+        apart = frozenset[int]() if self.strategy.selective else self.fp32  # ZenFlow joins them all the same
+        found: list[Slice] = []
+        for index in bucket:
+            number = self.group_of[index]
+            group = self.groups[number]
+            pieces = group.pieces[index]
+            shared = tuple(owner for owner, _elements in pieces) if group.muon and len(pieces) > 1 else ()
+            for owner, elements in pieces:
+                added = owner == self.rank and number in apart
+                last = found[-1] if found and not added else None
+                if last is not None and last.owner == owner and not last.added and last.shared == shared:
+                    found[-1] = last._replace(elements=last.elements + elements)
+                else:
+                    found.append(Slice(owner, elements, added, shared))
+        return found
 
 
-def group_of(groups: list[Group], index: int) -> int:
-    """The number of a tensor's group."""
-    return next(number for number, group in enumerate(groups) if index in group.pieces)
-
-
-def collectives(job: Job, tensors: tuple[int, ...]) -> Iterator[Collective]:
-    """What one bucket sends at stages 1 and 2.
-
-    Without reduce_scatter it is all-reduced whole: in place, or, without contiguous gradients, copied into one
-    tensor. With use_multi_rank_bucket_allreduce its slices are joined and all-reduced, else those of each owner are
-    reduced to it; either way a run closes once it exceeds the bucket size. A matrix of Muon's that lies on several
-    ranks is all-reduced in any case.
-    """
-    strategy, sizes, fp32 = job.strategy, tensor_sizes(job), fp32_groups(job)
-    if not strategy.contiguous or not strategy.scatters:
-        own = {index: piece for index, piece in own_pieces(job).items() if piece.group in fp32} if fp32 else {}
-        kept = max((own[index].elements for index in tensors if index in own), default=0)
-        pieces = 1 if strategy.contiguous else len(tensors)
-        yield Collective("all_reduce", sum(sizes[index] for index in tensors), pieces, kept)
-        return
-    apart = frozenset[int]() if strategy.selective else fp32  # ZenFlow joins them all the same
-    by_target: dict[int | None, list[Slice]] = {}
-    for piece in slices(tensors, flat_groups(job), rank_of(job), apart):
-        to_all = strategy.use_multi_rank_bucket_allreduce or piece.shared
-        by_target.setdefault(None if to_all else piece.owner, []).append(piece)
-    for target, found in by_target.items():
-        for run in runs(found, strategy.reduce_bucket_size):
-            kept = max((piece.elements for piece in run if piece.added), default=0)
-            kind = "all_reduce" if target is None else "reduce"
-            yield Collective(kind, sum(piece.elements for piece in run), len(run), kept)
+@once(whole)
+def reduction(job: Job) -> Reduction:
+    return Reduction(job)

@@ -21,7 +21,7 @@ from zeroplan.costs.deepspeed.layout import (
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import backward_of
 from zeroplan.costs.deepspeed.quantizing import Part
-from zeroplan.costs.deepspeed.reduction import buckets, collectives, engine_runs
+from zeroplan.costs.deepspeed.reduction import buckets, engine_runs, reduction
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
 from zeroplan.specs.job import Job
@@ -79,14 +79,14 @@ def _stages_1_2(job: Job) -> list[Transfer]:
     strategy, groups = job.strategy, flat_groups(job)
     if strategy.runs_bf16_optimizer:
         return _bf16_optimizer(job, groups)
-    sent, sizes = communication_dtypes(job), tensor_sizes(job)
+    sent, sizes, collectives = communication_dtypes(job), tensor_sizes(job), reduction(job)
     calls = [
         (dtype, collective)
         for dtype in bucket_dtypes(job)
         for bucket in buckets(
             (index for index in gradient_order(job) if sent[index] == dtype), sizes, strategy.reduce_bucket_size
         )
-        for collective in collectives(job, bucket.tensors)
+        for collective in collectives.of(bucket.tensors)
     ]
     when = MICRO_STEP if strategy.reduces_every_micro_step else STEP
     in_bf16 = strategy.dtype == "bfloat16" and strategy.check_grad_overflow and not strategy.overlaps_update
