@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -40,7 +39,7 @@ class Alive:
     """Elements alive by kind; `peak` is what was alive when most bytes were."""
 
     def __init__(self) -> None:
-        self.elements: Counter[Kind] = Counter()
+        self.elements: dict[Kind, int] = {}
         self.bytes = 0
         self.most = 0
         self.peak: dict[Kind, int] = {}
@@ -50,12 +49,17 @@ class Alive:
         self.at_most: tuple[int, ...] = ()
 
     def make(self, rule: Rule, dtype: str, elements: int) -> None:
-        self.elements[rule, dtype] += elements
+        kind = rule, dtype
+        self.elements[kind] = self.elements.get(kind, 0) + elements
         self.bytes += DTYPE_BYTES[dtype] * elements
         if self.bytes > self.since:
-            self.since, self.at_most = self.bytes, tuple(self.elements.values())
-            if self.bytes > self.most:
-                self.most, self.peak = self.bytes, dict(self.elements)
+            self._see()
+
+    def _see(self) -> None:
+        """More is alive than since the last entry."""
+        self.since, self.at_most = self.bytes, tuple(self.elements.values())
+        if self.bytes > self.most:
+            self.most, self.peak = self.bytes, self.elements.copy()
 
     def mark(self, key: int) -> None:
         """An event of the pass is over."""
@@ -68,7 +72,8 @@ class Alive:
         return dict(zip(self.elements, elements, strict=False))
 
     def free(self, rule: Rule, dtype: str, elements: int) -> None:
-        self.elements[rule, dtype] -= elements
+        kind = rule, dtype
+        self.elements[kind] = self.elements.get(kind, 0) - elements
         self.bytes -= DTYPE_BYTES[dtype] * elements
 
     @contextmanager
@@ -82,14 +87,23 @@ class Alive:
 
     def briefly(self, *made: Copy) -> None:
         """Temporaries that are freed before anything else happens."""
-        most = self.bytes + sum(DTYPE_BYTES[dtype] * elements for _rule, dtype, elements in made)
-        if most > self.since:
-            with self.while_needed(*made):
-                pass
+        before, known = self.bytes, self.elements
+        most = before
+        for _rule, dtype, count in made:
+            most += DTYPE_BYTES[dtype] * count
+        if most <= self.since:
+            return
+        for rule, dtype, count in made:
+            known[rule, dtype] = known.get((rule, dtype), 0) + count
+        self.bytes = most
+        self._see()
+        for rule, dtype, count in made:
+            known[rule, dtype] -= count
+        self.bytes = before
 
     def look_again(self) -> None:
         """Forget the peak: from now on only later moments count."""
-        self.most, self.peak = self.bytes, dict(self.elements)
+        self.most, self.peak = self.bytes, self.elements.copy()
         self.since, self.at_most = self.bytes, tuple(self.elements.values())
 
     def lines(self) -> tuple[Line, ...]:

@@ -48,6 +48,7 @@ class Coordinator:
         self.kept: dict[int, int] = {}
         """Elements of released tensors whose storage autograd keeps until their module's backward."""
         self.swapper = Swapper(settings.swapped, settings.swap_buffers)
+        self.swaps = bool(settings.swapped)
         self.held = 0  # elements in `storage`, `buffers` and `kept`
         self.secondary: set[int] = set()
         """Tensors with a secondary partition; `copied` of their elements are on the GPU."""
@@ -86,56 +87,52 @@ class Coordinator:
         held: tuple[list[Held], list[Held]] = [], []
         before = -1
         for visit, backward, at in [each for each in self.visits if each[0].tensors] if records else self.visits:
-            ready = self.held
+            ready, tensors = self.held, visit.tensors
             if visit.enters:
-                self._enter(visit)
-            elif visit.tensors:
-                if visit.backward:
+                if tensors:  # half of the modules have none
+                    self._fetch(visit)
+                if self.queue:
+                    self._look_ahead()
+                self.step += 1
+            elif tensors:
+                if visit.backward and self.kept:
                     ready = self._let_go(visit)
                 self._exit(visit, bool(backward))
             now = self.held + self.copied
             most = self.most if self.most > now else now
-            if visit.tensors or most != before:
+            if tensors or most != before:
                 held[backward].append(Held(self.held, self.copied, most, ready, visit, at))
                 before = now
             self.most = 0
         self._finish()
         return MicroStep(tuple(self.gathers), tuple(held[0]), tuple(held[1]), tuple(self.swapper.read))
 
-    def _enter(self, visit: Visit) -> None:
-        """Fetch what is missing, wait for it, and prefetch what comes next (fetch_sub_module)."""
-        if visit.tensors:  # half of the modules have none
-            self._fetch(visit)
-        if self.queue:
-            if ahead := self._ahead():
-                self._gather(ahead)
-            if self.settings.swapped and self.settings.prefetch_bucket_size > 0:
-                flying = sum(self.sizes[index] for index in self.flying)
-                self.swapper.fetch_ahead((index for index, _used in self.queue), self.sizes, flying)
-        self.step += 1
-
     def _fetch(self, visit: Visit) -> None:
-        """Gather what is missing, and take the module's tensors off the queue."""
+        """Gather what is missing, wait for it, and take the module's tensors off the queue (fetch_sub_module)."""
         tensors = set(visit.tensors)
         missing = tensors - self.available - self.flying
         if missing:
             self._gather(missing)
-        self._consume(tensors)
+        waited = tensors & self.flying
+        if waited:
+            self._consume(waited)
+        pending, recent, queue = 0, self.recent, self.queue
+        taken: set[int] = set()
         for index in tensors:
             self.inside.setdefault(index, set()).add(visit.module)
-        pending = {index for index in tensors if self.recent.get(index, NEVER) < self.step}
-        taken: set[int] = set()
-        while self.queue and len(taken) < len(pending):
-            index, used = self.queue.popleft()
-            self.recent[index] = used
+            pending += recent.get(index, NEVER) < self.step
+        while queue and len(taken) < pending:
+            index, used = queue.popleft()
+            recent[index] = used
             taken.add(index)
 
     def _exit(self, visit: Visit, backward: bool) -> None:
         """Release what no other module uses and nothing asks for soon (release_sub_module)."""
+        inside, available = self.inside, self.available
         for index in visit.tensors:
-            self.inside[index].discard(visit.module)
+            inside[index].discard(visit.module)
         for index in self._to_release(visit):
-            if index in self.available and not self.inside.get(index):
+            if index in available and not inside.get(index):
                 self.count -= self.sizes[index]
                 if not visit.backward and self._is_kept(index, recomputes=backward):
                     self._keep(index)
@@ -143,13 +140,15 @@ class Coordinator:
 
     def _gather(self, tensors: set[int]) -> None:
         """One coalesced call, or one for each tensor; those with a secondary partition within the node."""
-        self.swapper.fetch(tensors)
+        if self.swaps:
+            self.swapper.fetch(tensors)
         near = tensors & self.secondary if self.secondary else set()
         for found, ranks in ((near, self.settings.near), (tensors - near if near else tensors, self.ranks)):
             for members in [{index} for index in sorted(found)] if self.settings.sequential else [found] * bool(found):
                 self._call(members, ranks)
-        for index in tensors & self.persistent:
-            self.swapper.release(index)
+        if self.swaps:
+            for index in tensors & self.persistent:
+                self.swapper.release(index)
 
     def _call(self, tensors: set[int], ranks: int) -> None:
         """One collective, or one for each dtype; they are waited for and kept together."""
@@ -174,18 +173,16 @@ class Coordinator:
             self.buffers.append((set(tensors), elements))
             self.joined_low |= low if not alone else set()
         self.held += elements
-        self.most = max(self.most, self.held + self.copied + copied)
+        if self.held + self.copied + copied > self.most:
+            self.most = self.held + self.copied + copied
         self.count += sum([self.sizes[index] for index in tensors])
         self.flying |= tensors
 
-    def _consume(self, tensors: set[int]) -> None:
+    def _consume(self, waited: set[int]) -> None:
         """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for.
 
         DeepSpeed waits in an order of addresses; where two gathers end here, this is the most it may hold.
         """
-        waited = tensors & self.flying
-        if not waited:
-            return
         for found in [members & self.flying for members, _elements in self.buffers if members & waited]:
             self._unpack(found)
         self.most = max(self.most, self.held + self.copied)
@@ -219,23 +216,32 @@ class Coordinator:
                 self.held -= elements
         self.buffers = [(members, elements) for members, elements in self.buffers if members]
 
-    def _ahead(self) -> set[int]:
-        """Prefetch from the head of the queue while under the bucket and the live limit; the last may exceed.
+    def _look_ahead(self) -> None:
+        """Prefetch what comes next."""
+        settings = self.settings
+        if settings.prefetch_bucket_size <= 0:
+            return
+        room = settings.max_live_parameters - self.count
+        if room > 0 and (ahead := self._ahead(min(room, settings.prefetch_bucket_size))):
+            self._gather(ahead)
+        if self.swaps:
+            flying = sum(self.sizes[index] for index in self.flying)
+            self.swapper.fetch_ahead((index for index, _used in self.queue), self.sizes, flying)
+
+    def _ahead(self, room: int) -> set[int]:
+        """From the head of the queue while there is room under the bucket and the live limit; the last may exceed.
 
         It stops at a tensor whose partition is on NVMe.
         """
-        settings = self.settings
-        if settings.prefetch_bucket_size <= 0:
-            return set()
-        room = min(settings.max_live_parameters - self.count, settings.prefetch_bucket_size)
+        queue, recent, swaps = self.queue, self.recent, self.swaps
         chosen: set[int] = set()
         elements = 0
-        while self.queue and elements < room:
-            index, used = self.queue[0]
-            if self.swapper.absent(index):
+        while queue and elements < room:
+            index, used = queue[0]
+            if swaps and self.swapper.absent(index):
                 break
-            self.queue.popleft()
-            self.recent[index] = max(self.recent.get(index, NEVER), used)
+            queue.popleft()
+            recent[index] = max(recent.get(index, NEVER), used)
             if index not in self.available and index not in self.flying and index not in chosen:
                 chosen.add(index)
                 elements += self.sizes[index]
@@ -246,14 +252,17 @@ class Coordinator:
         if self.records:
             return frozenset(visit.tensors)
         mark = (visit.module, self.step)
-        if mark not in self.released:
-            distances = self.whole if visit.module in self.settings.leaves else self.own
-            self.released[mark] = frozenset(
-                index for index in visit.tensors
-                if index not in self.persistent and self.recent.get(index, NEVER) <= self.step
-                and not distances.comes_again(index, self.step, self.settings.max_reuse_distance)
-            )  # fmt: skip
-        return self.released[mark]
+        if (known := self.released.get(mark)) is not None:
+            return known
+        distances = self.whole if visit.module in self.settings.leaves else self.own
+        reach, found = self.settings.max_reuse_distance, []
+        for index in visit.tensors:
+            if index in self.persistent or self.recent.get(index, NEVER) > self.step:
+                continue
+            if not distances.comes_again(index, self.step, reach):
+                found.append(index)
+        self.released[mark] = released = frozenset(found)
+        return released
 
     def _is_kept(self, index: int, *, recomputes: bool) -> bool:
         """Whether autograd still holds a tensor's storage when forward releases it.
@@ -276,7 +285,8 @@ class Coordinator:
         if self.settings.second and index not in self.secondary:
             self._copy_again(index)
         self.available.discard(index)
-        self.swapper.release(index)
+        if self.swaps:
+            self.swapper.release(index)
         self.held -= self.storage.pop(index, 0)
         if self.settings.all_reduce:
             self._leave_buffers({index})

@@ -49,7 +49,7 @@ class Partitioning:
 
     def run(self, micro_step: MicroStep) -> None:
         """One micro-step's backward; a gradient is ready between its module's entry and the next event."""
-        execution = self.job.execution
+        execution, alive = self.job.execution, self.alive
         if execution.leaves:
             self._check_leaves()
         queue = deque(execution.gradients_stage_3 if self.strategy.memory_efficient_linear else execution.gradients)
@@ -57,19 +57,19 @@ class Partitioning:
         leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
         ready = micro_step.forward[-1]
         self._gather(ready)
-        self.alive.mark(START)
+        alive.mark(START)
         for event in micro_step.backward:
             if event.ready != self.gathered:
                 self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
             while queue and queue[0] in entered:
                 index = queue.popleft()
                 self._ready(index, waits=index in leaves)
-                self.alive.mark(~index)
+                alive.mark(~index)
             visit = event.visit
             if visit.module in execution.leaves and visit.backward and not visit.enters:
                 self._leave(visit)
             self._gather(event)
-            self.alive.mark(event.at)
+            alive.mark(event.at)
             if visit.enters and visit.backward:
                 entered.update(visit.tensors)
         for index in queue:
@@ -98,9 +98,11 @@ class Partitioning:
         if event.elements == self.gathered and event.secondary == self.secondary and event.most <= before:
             return
         kind = (gathered.gathered_parameters, self.dtype)
-        self.alive.briefly((*kind, event.most - before))
+        if event.most > before:
+            self.alive.briefly((*kind, event.most - before))
         self.alive.make(*kind, event.elements - self.gathered)
-        self.alive.make(gathered.secondary_partitions, self.dtype, event.secondary - self.secondary)
+        if event.secondary != self.secondary:
+            self.alive.make(gathered.secondary_partitions, self.dtype, event.secondary - self.secondary)
         self.gathered, self.secondary = event.elements, event.secondary
 
     def _ready(self, index: int, *, waits: bool) -> None:
@@ -164,7 +166,7 @@ class Partitioning:
         kept, ranks = self.strategy.accumulation, self.job.ranks
         bucket.sort()
         sizes = [self.sizes[index] for index in bucket]
-        padded = sum(round_up(size, ranks) for size in sizes)
+        padded = sum([round_up(size, ranks) for size in sizes])
         self.sent.append(Part("reduce_scatter", padded, sent, ranks))
         converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
         copies: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
@@ -176,6 +178,9 @@ class Partitioning:
             converted_partitions: Copy = (gathered.converted_partitions, kept, shares)
             self.alive.briefly(*copies, converted_partitions)
             copies = [converted_partitions]
+        if not self.strategy.offload_optimizer:  # added to what is held
+            self.alive.briefly(*copies)
+            return
         with self.alive.while_needed(*copies):
             self._partition(bucket, pads=False)
 
