@@ -8,9 +8,12 @@ use of its parameter has run backward.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from zeroplan.architectures.alike import first_parameter, layers_of, makes
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.walk import Walk
-from zeroplan.specs.model import Execution
+from zeroplan.specs.model import Execution, LayerPlace
 
 NO_LEAVES: frozenset[str] = frozenset()
 
@@ -28,7 +31,17 @@ def execution(root: Module, leaves: frozenset[str] = NO_LEAVES, *, eager: bool =
         gradients_stage_3=ready(walk.uses_stage3()),
         leaves=whole,
         subtrees=subtrees(root, walk) if whole else (),
+        layers=tuple(layers(root, walk)),
     )
+
+
+def layers(root: Module, walk: Walk) -> Iterator[LayerPlace]:
+    """Layers below a leaf are not visited by themselves."""
+    for layer, like in zip(layers_of(root), makes(root), strict=True):
+        if id(layer) in walk.layer_places:
+            first = walk.index[first_parameter(layer)]
+            count = len({id(parameter) for _name, parameter in layer.named_parameters()})
+            yield LayerPlace(walk.layer_places[id(layer)], first, count, like)
 
 
 def subtrees(root: Module, walk: Walk) -> tuple[tuple[int, ...], ...]:

@@ -10,8 +10,9 @@ from functools import cached_property
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
+from zeroplan.architectures.alike import first_parameter, layers_of, representatives
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.trace import Trace, first_parameter, layers_of, representatives
+from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
 from zeroplan.specs.model import Execution, Pass, Timeline, Visit
 

@@ -6,18 +6,16 @@ depend on how many layers there are, only what the others before it keep.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from zeroplan.architectures.module import GradientCheckpointingLayer, Module
+from zeroplan.architectures.alike import representatives
+from zeroplan.architectures.module import Module
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import Log
 from zeroplan.autograd.memory import ENTER, LEAVE, Beat
-
-KEPT_TREES = 8
 
 
 class Trace(NamedTuple):
@@ -49,50 +47,6 @@ def traced(root: Module, run: Run) -> Trace:
     Engine().run(loss)
     del loss
     return Trace(tuple(forward), tuple(backward), kept(forward, ran), run.log, saved)
-
-
-@lru_cache(maxsize=KEPT_TREES)
-def layers_of(root: Module) -> list[Module]:
-    """The layers that checkpointing knows, in order."""
-    return [module for _path, module in root.named_modules() if isinstance(module, GradientCheckpointingLayer)]
-
-
-@lru_cache(maxsize=KEPT_TREES)
-def representatives(root: Module) -> list[tuple[int, int]]:
-    """Of each layer, in order: itself and the layer that runs for it, by identity.
-
-    The first layer of each make and the last of all stand for themselves, the others for the next of their make.
-
-    What layers of one make share (cosines, a mask) goes with the first of them in backward.
-    """
-    first: set[Hashable] = set()
-    found: dict[Hashable, int] = {}
-    pairs = []
-    layers = layers_of(root)
-    for layer in layers:
-        kind = make(layer)
-        if kind not in first or layer is layers[-1]:
-            first.add(kind)
-            pairs.append((id(layer), id(layer)))
-        else:
-            pairs.append((id(layer), found.setdefault(kind, id(layer))))
-    return pairs
-
-
-def make(module: Module) -> Hashable:
-    """What tells layers apart: the modules, the shapes of their parameters, and the kind of attention."""
-    shapes = tuple([parameter.shape for parameter in module.parameters.values()])
-    return type(module), shapes, getattr(module, "kind", ""), tuple([make(child) for child in module.children.values()])
-
-
-def first_parameter(module: Module) -> int:
-    """The parameter registered first in a module or below, by identity."""
-    for parameter in module.parameters.values():
-        return id(parameter)
-    for child in module.children.values():
-        if found := first_parameter(child):
-            return found
-    return 0
 
 
 def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:

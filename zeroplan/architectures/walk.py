@@ -25,6 +25,7 @@ class Walk:
         self.steps: list[Visit] = []
         self.undo: list[Visit] = []  # what backward does in return, the last first
         self.layers: list[tuple[Moment, Moment]] = []  # checkpointed: from where to where forward runs again
+        self.layer_places: dict[int, int] = {}  # of those that are visited, by identity
         self.saved = self.now()  # the last tensor, so far
         self.uses: list[int] = []
         self.biased: list[int] = []  # where in `uses` a weight and its bias meet the linear function
@@ -48,6 +49,8 @@ class Walk:
             self.forward(path, module, hooked and not leaf)
             return
         place = self.places.setdefault(path, len(self.places))
+        if isinstance(module, GradientCheckpointingLayer):
+            self.layer_places[id(module)] = place
         tensors = self.below(module) if leaf else self.own(module)
         self.steps.append(Visit(True, place, tensors, False))
         if module.takes_gradient:

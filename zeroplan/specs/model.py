@@ -28,6 +28,18 @@ class Visit(NamedTuple):
     """Under backward; False for what a checkpointed layer runs again inside it."""
 
 
+class LayerPlace(NamedTuple):
+    """A layer that checkpointing knows."""
+
+    module: int
+    """Its number among the modules visited."""
+    tensor: int
+    """Its first tensor, and how many it has."""
+    tensors: int
+    like: int
+    """The number of its make: layers of one make are alike in all but their place."""
+
+
 class Execution(NamedTuple):
     """The order of one training step: modules entered and left, and gradients becoming ready."""
 
@@ -45,6 +57,8 @@ class Execution(NamedTuple):
     """Modules visited as a whole."""
     subtrees: tuple[tuple[int, ...], ...]
     """Of each module all tensors below it, where there are leaves: releasing one, DeepSpeed counts them."""
+    layers: tuple[LayerPlace, ...] = ()
+    """Those that are visited, in order."""
 
 
 class Pass(NamedTuple):

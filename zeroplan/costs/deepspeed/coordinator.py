@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.events import Gather, Held, MicroStep
+from zeroplan.costs.deepspeed.repeating import Repeats
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
-from zeroplan.specs.model import Visit
+from zeroplan.specs.model import LayerPlace, Visit
 
 NEVER = -10_000_000_000
 
@@ -24,8 +25,9 @@ class Coordinator:
     """The state that one rank's coordinator keeps, some of it across micro-steps."""
 
     def __init__(
-        self, sizes: Sequence[int], settings: Settings, forward: Sequence[Visit], backward: Sequence[Visit]
-    ) -> None:
+        self, sizes: Sequence[int], settings: Settings, forward: Sequence[Visit], backward: Sequence[Visit],
+        layers: Sequence[LayerPlace],
+    ) -> None:  # fmt: skip
         self.sizes, self.settings = sizes, settings
         self.persistent, self.ranks = settings.persistent, settings.ranks
         self.padded = [round_up(size, settings.ranks) for size in sizes]
@@ -57,6 +59,8 @@ class Coordinator:
         uses = enumerate(visit.tensors for visit in visited)
         self.trace = [(index, step) for step, tensors in uses for index in sorted(set(tensors))]
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
+        follows = not (settings.second or settings.swapped or settings.grad_accum > 1)  # state that lasts longer
+        self.repeats = Repeats(self, layers if follows else ())
         for index in range(len(settings.second)):  # `initialize` partitions them all
             self._copy_again(index)
         self._start()
@@ -85,8 +89,22 @@ class Coordinator:
         self.records = records
         self._start()
         held: tuple[list[Held], list[Held]] = [], []
+        if records:
+            self._replay([each for each in self.visits if each[0].tensors], held)
+        else:
+            at = 0
+            for number, stretch in enumerate(self.repeats.stretches):
+                if stretch.end > at:
+                    self._replay(self.visits[at : stretch.end], held)
+                    at = self.repeats.stretches[number + self.repeats.skip(number, held[stretch.again])].end
+            self._replay(self.visits[at:], held)
+        self._finish()
+        return MicroStep(tuple(self.gathers), tuple(held[0]), tuple(held[1]), tuple(self.swapper.read))
+
+    def _replay(self, visits: Sequence[tuple[Visit, int, int]], held: tuple[list[Held], list[Held]]) -> None:
+        """Visits one by one."""
         before = -1
-        for visit, backward, at in [each for each in self.visits if each[0].tensors] if records else self.visits:
+        for visit, backward, at in visits:
             ready, tensors = self.held, visit.tensors
             if visit.enters:
                 if tensors:  # half of the modules have none
@@ -104,8 +122,6 @@ class Coordinator:
                 held[backward].append(Held(self.held, self.copied, most, ready, visit, at))
                 before = now
             self.most = 0
-        self._finish()
-        return MicroStep(tuple(self.gathers), tuple(held[0]), tuple(held[1]), tuple(self.swapper.read))
 
     def _fetch(self, visit: Visit) -> None:
         """Gather what is missing, wait for it, and take the module's tensors off the queue (fetch_sub_module)."""
@@ -173,8 +189,7 @@ class Coordinator:
             self.buffers.append((set(tensors), elements))
             self.joined_low |= low if not alone else set()
         self.held += elements
-        if self.held + self.copied + copied > self.most:
-            self.most = self.held + self.copied + copied
+        self.most = max(self.most, self.held + self.copied + copied)
         self.count += sum([self.sizes[index] for index in tensors])
         self.flying |= tensors
 
@@ -254,7 +269,7 @@ class Coordinator:
         mark = (visit.module, self.step)
         if (known := self.released.get(mark)) is not None:
             return known
-        distances = self.whole if visit.module in self.settings.leaves else self.own
+        distances = self.distances(visit)
         reach, found = self.settings.max_reuse_distance, []
         for index in visit.tensors:
             if index in self.persistent or self.recent.get(index, NEVER) > self.step:
@@ -263,6 +278,10 @@ class Coordinator:
                 found.append(index)
         self.released[mark] = released = frozenset(found)
         return released
+
+    def distances(self, visit: Visit) -> Distances:
+        """What a release looks at."""
+        return self.whole if visit.module in self.settings.leaves else self.own
 
     def _is_kept(self, index: int, *, recomputes: bool) -> bool:
         """Whether autograd still holds a tensor's storage when forward releases it.

@@ -147,7 +147,8 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
     """Two optimizer steps, then the one that is looked at."""
 
     def run() -> Coordinator:
-        return Coordinator(tensor_sizes(job), settings, job.execution.forward, _backward(job))
+        order = job.execution
+        return Coordinator(tensor_sizes(job), settings, order.forward, _backward(job), order.layers)
 
     coordinator = run()
     if settings.grad_accum == 1:  # every step after the first starts from the same state

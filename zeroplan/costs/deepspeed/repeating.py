@@ -1,0 +1,173 @@
+"""Where the coordinator of stage 3 does for one layer what it did for the one before, and so for those that follow.
+
+What it does next follows from its state, the visits and uses that come, and how far away a tensor's next use is. Where
+two layers of one make leave the same state behind, shifted by a layer, the next ones of that make are not replayed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+from zeroplan.costs.deepspeed.events import Gather, Held
+from zeroplan.specs.model import LayerPlace
+
+if TYPE_CHECKING:
+    from zeroplan.costs.deepspeed.coordinator import Coordinator
+
+
+class Stretch(NamedTuple):
+    """A layer's visits in one pass."""
+
+    end: int
+    """Number of the visits up to its last one."""
+    layer: LayerPlace
+    step: int
+    """Of the coordinator, after it."""
+    again: int
+    """Which pass: 0 forward, 1 backward."""
+
+
+class Reached(NamedTuple):
+    """What a stretch has left behind."""
+
+    stretch: Stretch
+    summary: tuple[int, ...]
+    state: Hashable
+    """None unless the summary is that of the stretch before."""
+    gathers: int
+    held: int
+
+
+class Repeats:
+    """The layers of a micro-step, and how many of them follow from the two before."""
+
+    def __init__(self, coordinator: Coordinator, layers: Sequence[LayerPlace]) -> None:
+        self.of, self.visits = coordinator, coordinator.visits
+        places = {layer.module: layer for layer in layers}
+        steps = [0, *accumulate(visit.enters for visit, _again, _at in self.visits)]
+        self.stretches = [
+            Stretch(at + 1, places[visit.module], steps[at + 1], again)
+            for at, (visit, again, _at) in enumerate(self.visits)
+            if not visit.enters and visit.module in places and visit.backward == bool(again)
+        ]
+        self.reached: Reached | None = None
+
+    def __iter__(self) -> Iterator[Stretch]:
+        return iter(self.stretches)
+
+    def skip(self, number: int, held: list[Held]) -> int:
+        """After the stretch of this number: how many more are done, their events added and the state shifted."""
+        before, now = self.reached, self._reach(number, held)
+        self.reached = now
+        if before is None or now.state is None or before.state != now.state:
+            return 0
+        count = self._alike(number)
+        while count and not self._releases_alike(before.stretch, now.stretch, count):
+            count -= 1
+        if count:
+            self._shift(before, now, count, held)
+            self.reached = None
+        return count
+
+    def _reach(self, number: int, held: list[Held]) -> Reached:
+        of, stretch = self.of, self.stretches[number]
+        ahead = len(of.trace) - len(of.queue) - self._uses_before(stretch.step)
+        summary = (of.held, of.copied, of.count, ahead, len(of.available), len(of.flying), stretch.layer.like)
+        known = self.reached and self.reached.summary == summary and self.reached.stretch.again == stretch.again
+        known = known and not of.kept
+        return Reached(stretch, summary, self._state(stretch) if known else None, len(of.gathers), len(held))
+
+    def _uses_before(self, step: int) -> int:
+        return bisect_left(self.of.trace, step, key=lambda use: use[1])
+
+    def _state(self, stretch: Stretch) -> Hashable:
+        """All that the next visits depend on, as seen from the layer; None while a module is at work on a tensor."""
+        of, start = self.of, stretch.layer.tensor
+        passing = (of.available | of.flying) - of.persistent
+        if any(of.inside.get(index) for index in passing):
+            return None
+        return (
+            frozenset(index - start for index in of.available - of.persistent),
+            frozenset(index - start for index in of.flying),
+            frozenset((index - start, elements) for index, elements in of.storage.items()),
+            tuple((frozenset(index - start for index in members), elements) for members, elements in of.buffers),
+            frozenset(index - start for index in of.joined_low),
+            frozenset((index - start, of.recent[index] - of.step) for index in self._ahead(stretch)),
+        )
+
+    def _ahead(self, stretch: Stretch) -> list[int]:
+        """Tensors that are off the queue before their use."""
+        trace = self.of.trace
+        return [index for index, _used in trace[self._uses_before(stretch.step) : len(trace) - len(self.of.queue)]]
+
+    def _alike(self, number: int) -> int:
+        """How many stretches after this one, and all that is prefetched in them, are the one before it shifted."""
+        of, stretches = self.of, self.stretches
+        first, last = stretches[number - 1], stretches[number]
+        period, shift = last.end - first.end, last.layer.tensor - first.layer.tensor
+        alike = 0
+        for found in stretches[number + 1 :]:
+            before = stretches[number + alike]
+            same = found.layer.like == last.layer.like and found.end - before.end == period
+            if not same or found.layer.tensor - before.layer.tensor != shift or not self._stays_alike(before, found):
+                break
+            alike += 1
+        uses = self._uses_before(last.step) - self._uses_before(first.step)
+        head, end = len(of.trace) - len(of.queue), self._uses_before(stretches[number + alike].step)
+        return max(0, min(alike, (end - head) // uses)) if uses else 0
+
+    def _stays_alike(self, one: Stretch, other: Stretch) -> bool:
+        """Their tensors are of the same sizes, and the same of them persistent."""
+        persistent, size = self.of.persistent, one.layer.tensors
+        start, begin = one.layer.tensor, other.layer.tensor
+        return self.of.sizes[start : start + size] == self.of.sizes[begin : begin + size] and all(
+            (start + index in persistent) == (begin + index in persistent) for index in range(size)
+        )
+
+    def _releases_alike(self, before: Stretch, now: Stretch, count: int) -> bool:
+        """Whether the last of so many layers keeps for reuse what this one did: in forward, distances only shrink."""
+        of, reach = self.of, self.of.settings.max_reuse_distance
+        steps, shift = now.step - before.step, now.layer.tensor - before.layer.tensor
+        step = before.step
+        for visit, _again, _at in self.visits[before.end : now.end]:
+            step += visit.enters
+            for index in () if visit.enters else visit.tensors:
+                later = index + count * shift, step + count * steps
+                distances = of.distances(visit)
+                if distances.comes_again(*later, reach) != distances.comes_again(index, step, reach):
+                    return False
+        return True
+
+    def _shift(self, before: Reached, now: Reached, count: int, held: list[Held]) -> None:
+        """Events of so many layers, and the state that the last of them leaves."""
+        of = self.of
+        steps = now.stretch.step - before.stretch.step
+        visits = now.stretch.end - before.stretch.end
+        shift = now.stretch.layer.tensor - before.stretch.layer.tensor
+        ahead = [(index, of.recent[index]) for index in self._ahead(now.stretch)]
+        gathers, events = of.gathers[before.gathers :], held[before.held :]
+        _last, _again, at = self.visits[now.stretch.end - 1]
+        start = now.stretch.end - 1 - at  # the pass's own, in all visits
+        for layer in range(1, count + 1):
+            by, after = layer * shift, layer * visits
+            of.gathers += [
+                Gather(tuple([index + by for index in gather.tensors]), gather.elements, gather.ranks, gather.low)
+                for gather in gathers
+            ]
+            held += [
+                Held(e.elements, e.secondary, e.most, e.ready, self.visits[start + e.at + after][0], e.at + after)
+                for e in events
+            ]
+        by = count * shift
+        of.available = {index if index in of.persistent else index + by for index in of.available}
+        of.flying = {index + by for index in of.flying}
+        of.storage = {index + by: elements for index, elements in of.storage.items()}
+        of.buffers = [({index + by for index in members}, elements) for members, elements in of.buffers]
+        of.joined_low = {index + by for index in of.joined_low}
+        of.recent.update({index + by: used + count * steps for index, used in ahead})
+        for _use in range(count * (self._uses_before(now.stretch.step) - self._uses_before(before.stretch.step))):
+            of.queue.popleft()
+        of.step += count * steps
