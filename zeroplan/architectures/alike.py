@@ -46,8 +46,9 @@ def makes(root: Module) -> list[int]:
 
 def make(module: Module) -> Hashable:
     """What tells layers apart: the modules, the shapes of their parameters, and the kind of attention."""
-    shapes = tuple([parameter.shape for parameter in module.parameters.values()])
-    return type(module), shapes, getattr(module, "kind", ""), tuple([make(child) for child in module.children.values()])
+    shapes = [parameter.shape for parameter in module.parameters.values()]
+    children = [make(child) for child in module.children.values()] if module.children else ()
+    return type(module), getattr(module, "kind", ""), *shapes, *children
 
 
 def first_parameter(module: Module) -> int:

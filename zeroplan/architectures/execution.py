@@ -37,11 +37,13 @@ def execution(root: Module, leaves: frozenset[str] = NO_LEAVES, *, eager: bool =
 
 def layers(root: Module, walk: Walk) -> Iterator[LayerPlace]:
     """Layers below a leaf are not visited by themselves."""
+    tensors: dict[int, int] = {}
     for layer, like in zip(layers_of(root), makes(root), strict=True):
-        if id(layer) in walk.layer_places:
-            first = walk.index[first_parameter(layer)]
-            count = len({id(parameter) for _name, parameter in layer.named_parameters()})
-            yield LayerPlace(walk.layer_places[id(layer)], first, count, like)
+        if id(layer) not in walk.layer_places:
+            continue
+        if like not in tensors:
+            tensors[like] = len({id(parameter) for _name, parameter in layer.named_parameters()})
+        yield LayerPlace(walk.layer_places[id(layer)], walk.index[first_parameter(layer)], tensors[like], like)
 
 
 def subtrees(root: Module, walk: Walk) -> tuple[tuple[int, ...], ...]:

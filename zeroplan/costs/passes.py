@@ -84,7 +84,7 @@ def _together(entries: Sequence[Entry], activations: Pass) -> Together:
         else:
             to = ready.get(~key, at) if key < 0 else visits[key]
         if to > at:
-            stretch = max(most[at + 1 : to + 1])
+            stretch = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
             if stretch + before.now > best.bytes:
                 best = Together(stretch + before.now, before.at_end, stretch, most.index(stretch, at + 1))
             at, beside = to, now[to]

@@ -57,7 +57,9 @@ class Coordinator:
         self.copied = 0
         self.most = 0  # of both, since it was last asked for
         uses = enumerate(visit.tensors for visit in visited)
-        self.trace = [(index, step) for step, tensors in uses for index in sorted(set(tensors))]
+        self.trace = [
+            (index, step) for step, tensors in uses for index in (sorted(set(tensors)) if len(tensors) > 1 else tensors)
+        ]
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
         follows = not (settings.second or settings.swapped or settings.grad_accum > 1)  # state that lasts longer
         self.repeats = Repeats(self, layers if follows else ())

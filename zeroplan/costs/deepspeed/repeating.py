@@ -47,11 +47,13 @@ class Repeats:
     def __init__(self, coordinator: Coordinator, layers: Sequence[LayerPlace]) -> None:
         self.of, self.visits = coordinator, coordinator.visits
         places = {layer.module: layer for layer in layers}
-        steps = [0, *accumulate(visit.enters for visit, _again, _at in self.visits)]
+        ends = [
+            at for at, (visit, again, _at) in enumerate(self.visits if layers else ())
+            if visit.module in places and not visit.enters and visit.backward == bool(again)
+        ]  # fmt: skip
+        steps = [0, *accumulate([visit.enters for visit, _again, _at in self.visits])] if ends else []
         self.stretches = [
-            Stretch(at + 1, places[visit.module], steps[at + 1], again)
-            for at, (visit, again, _at) in enumerate(self.visits)
-            if not visit.enters and visit.module in places and visit.backward == bool(again)
+            Stretch(at + 1, places[self.visits[at][0].module], steps[at + 1], self.visits[at][1]) for at in ends
         ]
         self.reached: Reached | None = None
 

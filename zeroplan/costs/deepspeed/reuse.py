@@ -17,10 +17,11 @@ class Distances:
     def __init__(self, order: Sequence[Sequence[int]], sizes: Sequence[int]) -> None:
         """`order`: the tensors of each visit, by index into `sizes`."""
         self.uses: dict[int, list[int]] = {}
+        elements = [0] * len(order)
         for step, tensors in enumerate(order):
             for index in tensors:
                 self.uses.setdefault(index, []).append(step)
-        elements = (sum([sizes[index] for index in tensors]) for tensors in order)
+                elements[step] += sizes[index]
         self.travelled = [*accumulate(elements, initial=0)]
 
     def comes_again(self, index: int, step: int, reach: int) -> bool:
