@@ -10,27 +10,24 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.events import Gather, Held, MicroStep
+from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.repeating import Repeats
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
-from zeroplan.costs.deepspeed.swapper import Swapper
+from zeroplan.costs.deepspeed.storages import Storages
 from zeroplan.specs.model import LayerPlace, Visit
 
 NEVER = -10_000_000_000
 
 
-class Coordinator:
+class Coordinator(Storages):
     """The state that one rank's coordinator keeps, some of it across micro-steps."""
 
     def __init__(
         self, sizes: Sequence[int], settings: Settings, forward: Sequence[Visit], backward: Sequence[Visit],
         layers: Sequence[LayerPlace],
     ) -> None:  # fmt: skip
-        self.sizes, self.settings = sizes, settings
-        self.persistent, self.ranks = settings.persistent, settings.ranks
-        self.padded = [round_up(size, settings.ranks) for size in sizes]
+        super().__init__(sizes, settings)
         self.visits = [
             (visit, again, at) for again, order in enumerate((forward, backward)) for at, visit in enumerate(order)
         ]
@@ -40,22 +37,6 @@ class Coordinator:
         self.own = Distances([() if v.module in settings.leaves else v.tensors for v in visited], sizes)
         self.whole = Distances([settings.subtrees[v.module] for v in visited], sizes) if settings.leaves else self.own
         self.released: dict[tuple[int, int], frozenset[int]] = {}
-        self.available: set[int] = set()
-        self.storage: dict[int, int] = {}
-        """Elements of each gathered tensor's own storage."""
-        self.buffers: list[tuple[set[int], int]] = []
-        """Receive buffers of coalesced gathers: members not consumed yet (all-reduced: not released), elements."""
-        self.joined_low: set[int] = set()
-        """Tensors in flight in another dtype, whose pieces are joined first."""
-        self.kept: dict[int, int] = {}
-        """Elements of released tensors whose storage autograd keeps until their module's backward."""
-        self.swapper = Swapper(settings.swapped, settings.swap_buffers)
-        self.swaps = bool(settings.swapped)
-        self.held = 0  # elements in `storage`, `buffers` and `kept`
-        self.secondary: set[int] = set()
-        """Tensors with a secondary partition; `copied` of their elements are on the GPU."""
-        self.copied = 0
-        self.most = 0  # of both, since it was last asked for
         uses = enumerate(visit.tensors for visit in visited)
         self.trace = [
             (index, step) for step, tensors in uses for index in (sorted(set(tensors)) if len(tensors) > 1 else tensors)
@@ -63,20 +44,16 @@ class Coordinator:
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
         follows = not (settings.second or settings.swapped or settings.grad_accum > 1)  # state that lasts longer
         self.repeats = Repeats(self, layers if follows else ())
-        for index in range(len(settings.second)):  # `initialize` partitions them all
-            self._copy_again(index)
         self._start()
 
     def _start(self) -> None:
         """What begins anew with each micro-step (reset_step)."""
-        self.swapper.read = []
-        self.gathers: list[Gather] = []
+        self.begin()
         self.queue = deque(() if self.records else self.trace)
         self.recent: dict[int, int] = {}
         self.inside: dict[int, set[int]] = {}
         """Tensor -> modules that use it now; a module that recomputes enters twice and leaves once."""
-        self.count, self.step = 0, 0
-        self.flying: set[int] = set()
+        self.step = 0
 
     def gather_persistent(self) -> None:
         """After the optimizer's step: everything partitioned, then each persistent tensor gathered by itself."""
@@ -90,6 +67,7 @@ class Coordinator:
         """One forward and backward: gathers as they are issued, and what is held after each visit."""
         self.records = records
         self._start()
+        self.repeats.begin()
         held: tuple[list[Held], list[Held]] = [], []
         if records:
             self._replay([each for each in self.visits if each[0].tensors], held)
@@ -101,7 +79,8 @@ class Coordinator:
                     at = self.repeats.stretches[number + self.repeats.skip(number, held[stretch.again])].end
             self._replay(self.visits[at:], held)
         self._finish()
-        return MicroStep(tuple(self.gathers), tuple(held[0]), tuple(held[1]), tuple(self.swapper.read))
+        found = tuple(self.repeats.found)
+        return MicroStep(tuple(self.gathers), tuple(held[0]), tuple(held[1]), tuple(self.swapper.read), found)
 
     def _replay(self, visits: Sequence[tuple[Visit, int, int]], held: tuple[list[Held], list[Held]]) -> None:
         """Visits one by one."""
@@ -116,7 +95,7 @@ class Coordinator:
                 self.step += 1
             elif tensors:
                 if visit.backward and self.kept:
-                    ready = self._let_go(visit)
+                    ready = self.let_go(visit)
                 self._exit(visit, bool(backward))
             now = self.held + self.copied
             most = self.most if self.most > now else now
@@ -130,10 +109,10 @@ class Coordinator:
         tensors = set(visit.tensors)
         missing = tensors - self.available - self.flying
         if missing:
-            self._gather(missing)
+            self.gather(missing)
         waited = tensors & self.flying
         if waited:
-            self._consume(waited)
+            self.consume(waited)
         pending, recent, queue = 0, self.recent, self.queue
         taken: set[int] = set()
         for index in tensors:
@@ -153,85 +132,8 @@ class Coordinator:
             if index in available and not inside.get(index):
                 self.count -= self.sizes[index]
                 if not visit.backward and self._is_kept(index, recomputes=backward):
-                    self._keep(index)
-                self._drop(index)
-
-    def _gather(self, tensors: set[int]) -> None:
-        """One coalesced call, or one for each tensor; those with a secondary partition within the node."""
-        if self.swaps:
-            self.swapper.fetch(tensors)
-        near = tensors & self.secondary if self.secondary else set()
-        for found, ranks in ((near, self.settings.near), (tensors - near if near else tensors, self.ranks)):
-            for members in [{index} for index in sorted(found)] if self.settings.sequential else [found] * bool(found):
-                self._call(members, ranks)
-        if self.swaps:
-            for index in tensors & self.persistent:
-                self.swapper.release(index)
-
-    def _call(self, tensors: set[int], ranks: int) -> None:
-        """One collective, or one for each dtype; they are waited for and kept together."""
-        alone, elements, copied = len(tensors) == 1, 0, 0
-        joined = self.settings.all_reduce and not alone and ranks == self.ranks and not self.settings.dequantized
-        low = set() if joined else tensors & self.settings.low
-        for members in (low, tensors - low) if low else (tensors,):
-            if not members:
-                continue
-            full = held = sum([self.padded[index] for index in members])
-            self.gathers.append(Gather(tuple(sorted(members)), full, ranks, members is low))
-            if members is low:  # smaller until they are converted
-                held = ceil_div(full, self.settings.smaller)
-                copied += held // ranks
-            elements += held
-            if self.settings.from_host and self.ranks > 1 and not joined:
-                copied += full // ranks
-        if (alone and not low) or self.ranks == 1:
-            for index in tensors:  # received in place
-                self.storage[index] = self.padded[index]
-        else:
-            self.buffers.append((set(tensors), elements))
-            self.joined_low |= low if not alone else set()
-        self.held += elements
-        self.most = max(self.most, self.held + self.copied + copied)
-        self.count += sum([self.sizes[index] for index in tensors])
-        self.flying |= tensors
-
-    def _consume(self, waited: set[int]) -> None:
-        """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for.
-
-        DeepSpeed waits in an order of addresses; where two gathers end here, this is the most it may hold.
-        """
-        for found in [members & self.flying for members, _elements in self.buffers if members & waited]:
-            self._unpack(found)
-        self.most = max(self.most, self.held + self.copied)
-        self.available |= waited
-        self.flying -= waited
-        if not self.settings.all_reduce:
-            self._leave_buffers(waited)
-
-    def _unpack(self, tensors: set[int]) -> None:
-        """Out of their common buffer; what travelled smaller is joined, converted, and goes first."""
-        low = tensors & self.joined_low if self.joined_low else set()
-        flat = self.settings.flat(sum([self.padded[i] for i in tensors]), alone=not low) if self.settings.low else 0
-        self.held += flat
-        for index in (*sorted(low), *(tensors - low)):
-            if index not in self.storage and not self.settings.all_reduce:
-                self.storage[index] = self.sizes[index]
-                self.held += self.sizes[index]
-                if index in low:
-                    beside = self.settings.joined(self.sizes[index])
-                    self.most = max(self.most, self.held + self.copied + beside)
-        self.available |= tensors
-        self.joined_low -= low
-        self.most = max(self.most, self.held + self.copied)
-        self.held -= flat
-
-    def _leave_buffers(self, tensors: set[int]) -> None:
-        """A receive buffer goes with the last tensor that needs it."""
-        for members, elements in self.buffers:
-            members.difference_update(tensors)
-            if not members:
-                self.held -= elements
-        self.buffers = [(members, elements) for members, elements in self.buffers if members]
+                    self.keep(index)
+                self.drop(index)
 
     def _look_ahead(self) -> None:
         """Prefetch what comes next."""
@@ -240,7 +142,7 @@ class Coordinator:
             return
         room = settings.max_live_parameters - self.count
         if room > 0 and (ahead := self._ahead(min(room, settings.prefetch_bucket_size))):
-            self._gather(ahead)
+            self.gather(ahead)
         if self.swaps:
             flying = sum(self.sizes[index] for index in self.flying)
             self.swapper.fetch_ahead((index for index, _used in self.queue), self.sizes, flying)
@@ -293,39 +195,13 @@ class Coordinator:
         """
         return recomputes or (index in self.settings.viewed and not self.settings.checkpointed)
 
-    def _keep(self, index: int) -> None:
-        self.kept[index] = self.kept.get(index, 0) + self.storage.pop(index, 0)
-
-    def _let_go(self, visit: Visit) -> int:
-        """The module's backward has run: what autograd kept for it goes. Gives what is held then."""
-        for index in visit.tensors:
-            self.held -= self.kept.pop(index, 0)
-        return self.held
-
-    def _drop(self, index: int) -> None:
-        if self.settings.second and index not in self.secondary:
-            self._copy_again(index)
-        self.available.discard(index)
-        if self.swaps:
-            self.swapper.release(index)
-        self.held -= self.storage.pop(index, 0)
-        if self.settings.all_reduce:
-            self._leave_buffers({index})
-
-    def _copy_again(self, index: int) -> None:
-        """The secondary partition of a tensor that is about to be partitioned; beside the offloaded on the host."""
-        self.secondary.add(index)
-        if not self.settings.from_host:
-            self.copied += self.settings.second[index]
-            self.most = max(self.most, self.held + self.copied)
-
     def _finish(self) -> None:
         """End of backward: modules whose exit never fired are released; before the next forward, what flies is."""
         for visit in self.never_left:
             for index in set(visit.tensors) - self.persistent:
-                self._drop(index)
+                self.drop(index)
         for index in self.flying:
-            self._drop(index)
+            self.drop(index)
         self.held -= sum(self.kept.values()) + sum(elements for _members, elements in self.buffers)
         self.kept, self.buffers = {}, [(m, elements) for m, elements in self.buffers if m & self.available]
         self.held += sum(elements for _members, elements in self.buffers)

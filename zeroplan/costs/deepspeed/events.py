@@ -31,6 +31,18 @@ class Held(NamedTuple):
     """The visit's number in its pass."""
 
 
+class Repeat(NamedTuple):
+    """Events of a pass that come again and again, for one alike layer after the other."""
+
+    start: int
+    """Number of the first event, and how many a layer has; all layers' lie one after the other."""
+    events: int
+    layers: int
+    visits: int
+    """How many visits a layer has in the pass, and by how much its tensors' numbers differ from the layer's before."""
+    shift: int
+
+
 class MicroStep(NamedTuple):
     """What one forward and backward did, each part in order."""
 
@@ -40,3 +52,5 @@ class MicroStep(NamedTuple):
     backward: tuple[Held, ...]
     read: tuple[int, ...]
     """Partitions read from NVMe."""
+    repeats: tuple[Repeat, ...] = ()
+    """In backward."""

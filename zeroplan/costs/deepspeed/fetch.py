@@ -182,8 +182,7 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
             continue
         now += own
         beside = own * ((len(visit.tensors) > 1 or bool(settings.low)) + settings.from_host)
-        if now + beside > most:
-            most = now + beside
+        most = max(most, now + beside)
     if not settings.checkpointed:
         most += sum(padded[index] for index in settings.viewed)
     phases = (max(event.most for event in phase) for phase in (steady.forward, steady.backward))

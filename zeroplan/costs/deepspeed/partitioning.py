@@ -17,6 +17,7 @@ from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced
+from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
@@ -42,6 +43,10 @@ class Partitioning:
         """Gradients in storage of their own: not ready for their bucket yet, or without room in it."""
         self.swapped, self.left_on_gpu = frozenset(swapped_tensors(job)), kept_on_gpu(job)
         self.gathered, self.secondary = 0, 0
+        self.order: tuple[int, ...] = ()
+        self.queue: deque[int] = deque()
+        """Tensors in the order of their gradients, all and those to come; of an entered module the next may be."""
+        self.entered: set[int] = set()
         self.sent: list[Part] = []
         self.offloaded: dict[int, int] = {}
         """Elements of each reduced partition that goes to the host."""
@@ -52,17 +57,22 @@ class Partitioning:
         execution, alive = self.job.execution, self.alive
         if execution.leaves:
             self._check_leaves()
-        queue = deque(execution.gradients_stage_3 if self.strategy.memory_efficient_linear else execution.gradients)
-        entered: set[int] = set()
+        by_weight = self.strategy.memory_efficient_linear
+        self.order = execution.gradients_stage_3 if by_weight else execution.gradients
+        self.queue = deque(self.order)
         leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
         ready = micro_step.forward[-1]
         self._gather(ready)
         alive.mark(START)
-        for event in micro_step.backward:
+        repeats = Repeated(self, () if self.strategy.offload_optimizer or leaves else micro_step.repeats)
+        events, number = micro_step.backward, 0
+        while number < len(events):
+            event = events[number]
             if event.ready != self.gathered:
                 self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
-            while queue and queue[0] in entered:
-                index = queue.popleft()
+            while self.queue and self.queue[0] in self.entered:
+                index = self.queue.popleft()
+                self.entered.discard(index)
                 self._ready(index, waits=index in leaves)
                 alive.mark(~index)
             visit = event.visit
@@ -71,13 +81,14 @@ class Partitioning:
             self._gather(event)
             alive.mark(event.at)
             if visit.enters and visit.backward:
-                entered.update(visit.tensors)
-        for index in queue:
+                self.entered.update(visit.tensors)
+            number += 1 + repeats.skip(number)
+        for index in self.queue:
             self._ready(index, waits=False)
-            self.alive.mark(~index)
+            alive.mark(~index)
         for dtype in self.buckets:
             self._flush(dtype)
-        self.alive.mark(END)
+        alive.mark(END)
         self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
 
     def _check_leaves(self) -> None:

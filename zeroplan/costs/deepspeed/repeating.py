@@ -7,11 +7,11 @@ two layers of one make leave the same state behind, shifted by a layer, the next
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from zeroplan.costs.deepspeed.events import Gather, Held
+from zeroplan.costs.deepspeed.events import Gather, Held, Repeat
 from zeroplan.specs.model import LayerPlace
 
 if TYPE_CHECKING:
@@ -55,10 +55,13 @@ class Repeats:
         self.stretches = [
             Stretch(at + 1, places[self.visits[at][0].module], steps[at + 1], self.visits[at][1]) for at in ends
         ]
-        self.reached: Reached | None = None
+        self.begin()
 
-    def __iter__(self) -> Iterator[Stretch]:
-        return iter(self.stretches)
+    def begin(self) -> None:
+        """A micro-step begins."""
+        self.reached: Reached | None = None
+        self.found: list[Repeat] = []
+        """In backward."""
 
     def skip(self, number: int, held: list[Held]) -> int:
         """After the stretch of this number: how many more are done, their events added and the state shifted."""
@@ -163,6 +166,8 @@ class Repeats:
                 Held(e.elements, e.secondary, e.most, e.ready, self.visits[start + e.at + after][0], e.at + after)
                 for e in events
             ]
+        if now.stretch.again:
+            self.found.append(Repeat(before.held, len(events), count + 1, visits, shift))
         by = count * shift
         of.available = {index if index in of.persistent else index + by for index in of.available}
         of.flying = {index + by for index in of.flying}

@@ -1,0 +1,81 @@
+"""Layers of stage 3 that are not replayed: what comes out is what a replay of every visit gives."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.jobs import job
+from zeroplan.architectures.model import model_of
+from zeroplan.architectures.read import read_config
+from zeroplan.costs.deepspeed import fetch
+from zeroplan.costs.deepspeed.coordinator import Coordinator
+from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.partitioning import partitioned
+
+FAMILIES = {
+    "llama": {},
+    "gpt2": {"n_embd": 32, "n_head": 4, "n_inner": 96},
+    "gemma2": {"head_dim": 8, "sliding_window": 16},
+    "qwen3": {"head_dim": 8},
+    "mixtral": {"num_local_experts": 4},
+    "opt": {"ffn_dim": 64, "word_embed_proj_dim": 32, "max_position_embeddings": 128},
+}
+WIDTHS = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+
+
+def small(family: str, layers: int, vocab: int):
+    """A narrow model of so many layers."""
+    depth = {"n_layer": layers} if family == "gpt2" else {"num_hidden_layers": layers}
+    config = {"model_type": family, "vocab_size": vocab, **WIDTHS, **depth, **FAMILIES[family]}
+    return model_of(*read_config(config, "here"), name=family, source="test")
+
+
+def replayed(one, layers):
+    """The steady micro-step and its backward; `layers` are those that may follow from others."""
+    order, found = one.execution, fetch._settings(one)
+    coordinator = Coordinator(tensor_sizes(one), found, order.forward, fetch._backward(one), layers)
+    coordinator.gather_persistent()
+    step = coordinator.micro_step()
+    backward = partitioned(one, step)
+    passes = [[event for event in phase if event.visit.tensors] for phase in (step.forward, step.backward)]
+    return step.repeats, (step.gathers, passes, backward.alive.peak, backward.alive.lines(), backward.sent,
+                          [entry for entry in backward.alive.entries if entry.key < 0])  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(sorted(FAMILIES)), st.integers(3, 14), st.sampled_from([64, 1000]), st.sampled_from([2, 6, 8]),
+    st.fixed_dictionaries({
+        "prefetch_bucket_size": st.sampled_from([0, 500, 3_000, 10_000, 10**8]),
+        "max_live_parameters": st.sampled_from([0, 5_000, 20_000, 10**9]),
+        "max_reuse_distance": st.sampled_from([0, 5_000, 30_000, 10**9]),
+        "param_persistence_threshold": st.sampled_from([0, 40, 2_000]),
+        "model_persistence_threshold": st.sampled_from([300, 10**9]),
+        "reduce_bucket_size": st.sampled_from([1, 2_000, 15_000, 5 * 10**8]),
+        "contiguous_gradients": st.booleans(),
+        "memory_efficient_linear": st.booleans(),
+        "allgather_sequential": st.booleans(),
+        "all_reduce_for_fetch": st.booleans(),
+        "checkpointing": st.sampled_from(["none", "full"]),
+    }),
+)  # fmt: skip
+def test_what_is_not_replayed_follows(family, layers, vocab, gpus, strategy):
+    """Every gather, every event with tensors, every gradient, and the peak."""
+    one = job("gpt2", gpus=gpus, stage=3, **strategy)._replace(model=small(family, layers, vocab))
+    assert replayed(one, one.execution.layers)[1] == replayed(one, ())[1]
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_alike_layers_are_not_replayed(checkpointing):
+    """Of 126 layers of Llama-3.1-405B three are in forward, and as many in backward."""
+    one = job("llama-3.1-405b", gpus=512, stage=3, checkpointing=checkpointing)
+    (repeat,) = replayed(one, one.execution.layers)[0]
+    assert repeat.layers > 100
+
+
+def test_layers_of_two_makes_are_replayed():
+    """Gemma-2's layers have a window every other time: no two in a row are alike."""
+    one = job("gpt2", stage=3)._replace(model=small("gemma2", 12, 1000))
+    assert not replayed(one, one.execution.layers)[0]

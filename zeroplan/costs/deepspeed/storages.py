@@ -1,0 +1,152 @@
+"""What stage 3's coordinator has gathered on a rank: in flight, in a receive buffer, or in a tensor's own storage.
+
+It follows runtime/zero/partition_parameters.py of DeepSpeed 0.19.8 (all_gather_coalesced, AllGatherCoalescedHandle,
+free_param) event by event. Sizes are elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed.events import Gather
+from zeroplan.costs.deepspeed.settings import Settings
+from zeroplan.costs.deepspeed.swapper import Swapper
+from zeroplan.specs.model import Visit
+
+
+class Storages:
+    """Gathered tensors and their storage; the state that lasts across micro-steps."""
+
+    def __init__(self, sizes: Sequence[int], settings: Settings) -> None:
+        self.sizes, self.settings = sizes, settings
+        self.persistent, self.ranks = settings.persistent, settings.ranks
+        self.padded = [round_up(size, settings.ranks) for size in sizes]
+        self.available: set[int] = set()
+        self.storage: dict[int, int] = {}
+        """Elements of each gathered tensor's own storage."""
+        self.buffers: list[tuple[set[int], int]] = []
+        """Receive buffers of coalesced gathers: members not consumed yet (all-reduced: not released), elements."""
+        self.joined_low: set[int] = set()
+        """Tensors in flight in another dtype, whose pieces are joined first."""
+        self.kept: dict[int, int] = {}
+        """Elements of released tensors whose storage autograd keeps until their module's backward."""
+        self.swapper = Swapper(settings.swapped, settings.swap_buffers)
+        self.swaps = bool(settings.swapped)
+        self.held = 0  # elements in `storage`, `buffers` and `kept`
+        self.secondary: set[int] = set()
+        """Tensors with a secondary partition; `copied` of their elements are on the GPU."""
+        self.copied = 0
+        self.most = 0  # of both, since it was last asked for
+        for index in range(len(settings.second)):  # `initialize` partitions them all
+            self.copy_again(index)
+
+    def begin(self) -> None:
+        """A micro-step begins."""
+        self.swapper.read = []
+        self.gathers: list[Gather] = []
+        self.count = 0
+        self.flying: set[int] = set()
+
+    def gather(self, tensors: set[int]) -> None:
+        """One coalesced call, or one for each tensor; those with a secondary partition within the node."""
+        if self.swaps:
+            self.swapper.fetch(tensors)
+        near = tensors & self.secondary if self.secondary else set()
+        for found, ranks in ((near, self.settings.near), (tensors - near if near else tensors, self.ranks)):
+            for members in [{index} for index in sorted(found)] if self.settings.sequential else [found] * bool(found):
+                self.call(members, ranks)
+        if self.swaps:
+            for index in tensors & self.persistent:
+                self.swapper.release(index)
+
+    def call(self, tensors: set[int], ranks: int) -> None:
+        """One collective, or one for each dtype; they are waited for and kept together."""
+        alone, elements, copied = len(tensors) == 1, 0, 0
+        joined = self.settings.all_reduce and not alone and ranks == self.ranks and not self.settings.dequantized
+        low = set() if joined else tensors & self.settings.low
+        for members in (low, tensors - low) if low else (tensors,):
+            if not members:
+                continue
+            full = held = sum([self.padded[index] for index in members])
+            self.gathers.append(Gather(tuple(sorted(members)), full, ranks, members is low))
+            if members is low:  # smaller until they are converted
+                held = ceil_div(full, self.settings.smaller)
+                copied += held // ranks
+            elements += held
+            if self.settings.from_host and self.ranks > 1 and not joined:
+                copied += full // ranks
+        if (alone and not low) or self.ranks == 1:
+            for index in tensors:  # received in place
+                self.storage[index] = self.padded[index]
+        else:
+            self.buffers.append((set(tensors), elements))
+            self.joined_low |= low if not alone else set()
+        self.held += elements
+        self.most = max(self.most, self.held + self.copied + copied)
+        self.count += sum([self.sizes[index] for index in tensors])
+        self.flying |= tensors
+
+    def consume(self, waited: set[int]) -> None:
+        """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for.
+
+        DeepSpeed waits in an order of addresses; where two gathers end here, this is the most it may hold.
+        """
+        for found in [members & self.flying for members, _elements in self.buffers if members & waited]:
+            self.unpack(found)
+        self.most = max(self.most, self.held + self.copied)
+        self.available |= waited
+        self.flying -= waited
+        if not self.settings.all_reduce:
+            self.leave_buffers(waited)
+
+    def unpack(self, tensors: set[int]) -> None:
+        """Out of their common buffer; what travelled smaller is joined, converted, and goes first."""
+        low = tensors & self.joined_low if self.joined_low else set()
+        flat = self.settings.flat(sum([self.padded[i] for i in tensors]), alone=not low) if self.settings.low else 0
+        self.held += flat
+        for index in (*sorted(low), *(tensors - low)):
+            if index not in self.storage and not self.settings.all_reduce:
+                self.storage[index] = self.sizes[index]
+                self.held += self.sizes[index]
+                if index in low:
+                    beside = self.settings.joined(self.sizes[index])
+                    self.most = max(self.most, self.held + self.copied + beside)
+        self.available |= tensors
+        self.joined_low -= low
+        self.most = max(self.most, self.held + self.copied)
+        self.held -= flat
+
+    def leave_buffers(self, tensors: set[int]) -> None:
+        """A receive buffer goes with the last tensor that needs it."""
+        for members, elements in self.buffers:
+            members.difference_update(tensors)
+            if not members:
+                self.held -= elements
+        self.buffers = [(members, elements) for members, elements in self.buffers if members]
+
+    def keep(self, index: int) -> None:
+        self.kept[index] = self.kept.get(index, 0) + self.storage.pop(index, 0)
+
+    def let_go(self, visit: Visit) -> int:
+        """The module's backward has run: what autograd kept for it goes. Gives what is held then."""
+        for index in visit.tensors:
+            self.held -= self.kept.pop(index, 0)
+        return self.held
+
+    def drop(self, index: int) -> None:
+        if self.settings.second and index not in self.secondary:
+            self.copy_again(index)
+        self.available.discard(index)
+        if self.swaps:
+            self.swapper.release(index)
+        self.held -= self.storage.pop(index, 0)
+        if self.settings.all_reduce:
+            self.leave_buffers({index})
+
+    def copy_again(self, index: int) -> None:
+        """The secondary partition of a tensor that is about to be partitioned; beside the offloaded on the host."""
+        self.secondary.add(index)
+        if not self.settings.from_host:
+            self.copied += self.settings.second[index]
+            self.most = max(self.most, self.held + self.copied)
