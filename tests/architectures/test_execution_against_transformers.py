@@ -50,7 +50,7 @@ SETTINGS = {
 
 
 def ours(family: str, root: Module, leaves: LeafModules, attention: str) -> Execution:
-    return execution(root, leaf_paths(root, family, leaves), eager=attention == "eager")
+    return execution(root, leaf_paths(root, family, leaves), eager=attention == "eager")._replace(layers=())
 
 
 def layers(root: Module) -> list[Module]:

@@ -6,6 +6,7 @@ import pytest
 
 from zeroplan.autograd.elementwise import add, multiply, scaled, tanh, to
 from zeroplan.autograd.engine import Engine
+from zeroplan.autograd.log import FREED, MADE
 from zeroplan.autograd.memory import READY, Memory
 from zeroplan.autograd.products import embedded, linear
 from zeroplan.autograd.reductions import joined
@@ -25,19 +26,25 @@ class Weight:
 
 
 class Heard(Memory):
-    """A memory that writes down every storage that is made: its bytes, and those alive then."""
+    """A memory that tells every storage that backward makes: its bytes, and those alive then."""
 
-    __slots__ = ("made",)
+    __slots__ = ()
 
     def __init__(self) -> None:
         super().__init__(BF16)
-        self.made: list[tuple[int, int]] = []
-        self.hears = lambda size: self.made.append((size, self.live))
 
     def backward(self, loss: Tensor) -> list[tuple[int, int]]:
-        self.made.clear()
+        live, start, made = self.live, len(self.log), []
+        sizes = {key: of[0] for what, key, *of in self.log if what == MADE}
         Engine().run(loss)
-        return self.made
+        for what, key, *of in self.log[start:]:
+            if what == MADE:
+                sizes[key] = of[0]
+                live += of[0]
+                made.append((of[0], live))
+            elif what == FREED:
+                live -= sizes[key]
+        return made
 
 
 @pytest.fixture

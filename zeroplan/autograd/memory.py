@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -39,7 +39,7 @@ class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
     __slots__ = (
-        "beats", "checkpoint", "hears", "layer", "live", "log", "made", "most", "parameters", "phase", "records",
+        "beats", "checkpoint", "layer", "live", "log", "made", "most", "parameters", "phase", "records",
         "scope", "sequence", "width", "zero_linear",
     )  # fmt: skip
 
@@ -57,8 +57,6 @@ class Memory:
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
         self.parameters: dict[Shaped, Tensor] = {}
         """By identity."""
-        self.hears: Callable[[int], None] | None = None
-        """Hears of every storage that is made."""
         self.zero_linear = False
         """Linear layers run as DeepSpeed's own function (stage 3)."""
         self.scope = 0

@@ -24,8 +24,6 @@ class Storage:
         memory.live += size
         memory.most = max(memory.most, memory.live)
         memory.log.append((MADE, self.number, size, memory.phase, memory.layer))
-        if memory.hears is not None:
-            memory.hears(size)
 
     def __del__(self) -> None:
         self.memory.live -= self.bytes
