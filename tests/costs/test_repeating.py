@@ -33,15 +33,22 @@ def small(family: str, layers: int, vocab: int):
 
 
 def replayed(one, layers):
-    """The steady micro-step and its backward; `layers` are those that may follow from others."""
+    """The micro-steps and their backwards; `layers` are those that may follow from others."""
     order, found = one.execution, fetch._settings(one)
     coordinator = Coordinator(tensor_sizes(one), found, order.forward, fetch._backward(one), layers)
-    coordinator.gather_persistent()
-    step = coordinator.micro_step()
+    steps = []
+    for _step in range(2 if one.strategy.grad_accum > 1 else 1):
+        coordinator.gather_persistent()
+        steps += [coordinator.micro_step() for _micro in range(one.strategy.grad_accum)]
+    return steps[-1].repeats, [told(one, step) for step in steps]
+
+
+def told(one, step):
+    """Without events of modules that have no tensors."""
     backward = partitioned(one, step)
     passes = [[event for event in phase if event.visit.tensors] for phase in (step.forward, step.backward)]
-    return step.repeats, (step.gathers, passes, backward.alive.peak, backward.alive.lines(), backward.sent,
-                          [entry for entry in backward.alive.entries if entry.key < 0])  # fmt: skip
+    gradients = [entry for entry in backward.alive.entries if entry.key < 0]
+    return step.gathers, passes, backward.alive.peak, backward.alive.lines(), backward.sent, gradients
 
 
 @settings(max_examples=150, deadline=None)
@@ -59,6 +66,7 @@ def replayed(one, layers):
         "allgather_sequential": st.booleans(),
         "all_reduce_for_fetch": st.booleans(),
         "checkpointing": st.sampled_from(["none", "full"]),
+        "grad_accum": st.sampled_from([1, 1, 3]),
     }),
 )  # fmt: skip
 def test_what_is_not_replayed_follows(family, layers, vocab, gpus, strategy):

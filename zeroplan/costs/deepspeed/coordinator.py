@@ -42,7 +42,7 @@ class Coordinator(Storages):
             (index, step) for step, tensors in uses for index in (sorted(set(tensors)) if len(tensors) > 1 else tensors)
         ]
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
-        follows = not (settings.second or settings.swapped or settings.grad_accum > 1)  # state that lasts longer
+        follows = not (settings.second or settings.swapped)
         self.repeats = Repeats(self, layers if follows else ())
         self._start()
 

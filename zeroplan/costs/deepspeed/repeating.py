@@ -7,12 +7,12 @@ two layers of one make leave the same state behind, shifted by a layer, the next
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.costs.deepspeed.events import Gather, Held, Repeat
-from zeroplan.specs.model import LayerPlace
+from zeroplan.specs.model import LayerPlace, Visit
 
 if TYPE_CHECKING:
     from zeroplan.costs.deepspeed.coordinator import Coordinator
@@ -133,18 +133,34 @@ class Repeats:
         )
 
     def _releases_alike(self, before: Stretch, now: Stretch, count: int) -> bool:
-        """Whether the last of so many layers keeps for reuse what this one did: in forward, distances only shrink."""
+        """Whether so many layers keep for reuse what this one did.
+
+        Decisions that were taken in an earlier micro-step are remembered; of new ones the last tells: in forward,
+        distances only shrink.
+        """
         of, reach = self.of, self.of.settings.max_reuse_distance
         steps, shift = now.step - before.step, now.layer.tensor - before.layer.tensor
-        step = before.step
-        for visit, _again, _at in self.visits[before.end : now.end]:
-            step += visit.enters
-            for index in () if visit.enters else visit.tensors:
+        for at, visit, step in self._exits(before, now):
+            released, distances = of.released[visit.module, step], of.distances(visit)
+            for index in visit.tensors:
                 later = index + count * shift, step + count * steps
-                distances = of.distances(visit)
                 if distances.comes_again(*later, reach) != distances.comes_again(index, step, reach):
                     return False
+            for layer in range(1, count + 1):
+                module = self.visits[at + layer * (now.end - before.end)][0].module
+                known = of.released.get((module, step + layer * steps))
+                if known is not None and known != {index + layer * shift for index in released}:
+                    return False
         return True
+
+    def _exits(self, before: Stretch, now: Stretch) -> Iterator[tuple[int, Visit, int]]:
+        """Where tensors are released: number and visit, and the coordinator's step."""
+        step = before.step
+        for at in range(before.end, now.end):
+            visit = self.visits[at][0]
+            step += visit.enters
+            if visit.tensors and not visit.enters:
+                yield at, visit, step
 
     def _shift(self, before: Reached, now: Reached, count: int, held: list[Held]) -> None:
         """Events of so many layers, and the state that the last of them leaves."""
@@ -166,6 +182,8 @@ class Repeats:
                 Held(e.elements, e.secondary, e.most, e.ready, self.visits[start + e.at + after][0], e.at + after)
                 for e in events
             ]
+        if of.settings.grad_accum > 1:
+            self._remember(before.stretch, now.stretch, count)
         if now.stretch.again:
             self.found.append(Repeat(before.held, len(events), count + 1, visits, shift))
         by = count * shift
@@ -178,3 +196,13 @@ class Repeats:
         for _use in range(count * (self._uses_before(now.stretch.step) - self._uses_before(before.stretch.step))):
             of.queue.popleft()
         of.step += count * steps
+
+    def _remember(self, before: Stretch, now: Stretch, count: int) -> None:
+        """What the layers that are not replayed release."""
+        of, shift = self.of, now.layer.tensor - before.layer.tensor
+        for at, visit, step in self._exits(before, now):
+            released = of.released[visit.module, step]
+            for layer in range(1, count + 1):
+                module = self.visits[at + layer * (now.end - before.end)][0].module
+                mark = module, step + layer * (now.step - before.step)
+                of.released.setdefault(mark, frozenset(index + layer * shift for index in released))
