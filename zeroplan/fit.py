@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zeroplan.formulas.outside import context
+from zeroplan.formulas.outside import communicator, context
 from zeroplan.ledger import Ledger, Line, line, total
 from zeroplan.specs.job import Job
 from zeroplan.units import GiB, gib
 
 USUAL_CONTEXT = GiB // 2
 """For a card without a preset; see formulas/outside.py."""
+OF_TWO, OF_MORE = 544 << 20, 688 << 20
+"""NCCL's buffers, by ranks; see formulas/outside.py."""
 PLACES = {"gpu": "GPU memory", "host": "host memory per node", "nvme": "NVMe per node"}
 
 
@@ -33,7 +35,8 @@ class Fit(NamedTuple):
     gpu: TierFit
     host: TierFit
     nvme: TierFit
-    outside: Line
+    outside: tuple[Line, ...]
+    """What a process takes on the card beside PyTorch's allocator."""
 
     @property
     def fits(self) -> bool | None:
@@ -55,7 +58,7 @@ class Fit(NamedTuple):
 
 
 def fit(job: Job, ledger: Ledger, *, reserve: float = 0.0) -> Fit:
-    """Peak and CUDA context against the card, peaks against host memory and NVMe of a node.
+    """Peak, CUDA context and NCCL's buffers against the card, peaks against host memory and NVMe of a node.
 
     `reserve` is the share of the card to keep free.
     """
@@ -63,15 +66,19 @@ def fit(job: Job, ledger: Ledger, *, reserve: float = 0.0) -> Fit:
         gpu_fit(job, total(ledger.gpu.peak.lines), reserve),
         TierFit(total(ledger.host.peak.lines), job.cluster.host_memory),
         TierFit(total(ledger.nvme.peak.lines), job.cluster.nvme),
-        _outside(job),
+        outside(job),
     )
 
 
 def gpu_fit(job: Job, peak: int, reserve: float) -> TierFit:
     capacity = None if job.cluster.capacity is None else int(job.cluster.capacity * (1 - reserve))
-    return TierFit(peak + _outside(job).bytes, capacity)
+    return TierFit(peak + total(outside(job)), capacity)
 
 
-def _outside(job: Job) -> Line:
+def outside(job: Job) -> tuple[Line, ...]:
+    """CUDA context, and NCCL's buffers where there is more than one rank."""
     gpu = job.cluster.gpu
-    return line("CUDA context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT)
+    found = [line("CUDA context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT)]
+    if job.ranks > 1:
+        found.append(line("NCCL buffers", communicator, size=OF_TWO if job.ranks == 2 else OF_MORE))
+    return tuple(found)

@@ -39,5 +39,6 @@ SOURCES: dict[str, Source] = {
         f"https://github.com/huggingface/transformers/tree/v{TRANSFORMERS}/src/transformers", "code",
     ),
     "torch": Source("PyTorch 2.13, source", "https://github.com/pytorch/pytorch/tree/v2.13.0", "code"),
+    "NCCL": Source("NVIDIA/nccl", "https://github.com/NVIDIA/nccl/issues/964", "published"),
     "zeroplan": Source("zeroplan's own rule, not compared with a measurement yet", "README.md", "assumed"),
 }  # fmt: skip

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from math import ceil, floor
 
 from zeroplan.errors import QuantityError, shown
 
@@ -78,6 +79,13 @@ def read_rate(text: str, what: str, unit: str) -> float:
 def gib(size: float) -> str:
     """A size for people, in GiB with two decimals (more for small ones)."""
     return _trimmed(size / GiB, "GiB", size)
+
+
+def between(low: float, high: float) -> str:
+    """A range of sizes, for people, rounded outwards: 27-35 GiB, 3.7-4.8 GiB."""
+    steps = 1 if high >= 20 * GiB else 10
+    first, last = floor(low * steps / GiB), ceil(high * steps / GiB)
+    return f"{first:,}-{last:,} GiB" if steps == 1 else f"{first / 10}-{last / 10} GiB"
 
 
 def gb(size: float) -> str:

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 
 def context(size: int) -> int:
-    """S -- CUDA context and libraries of one process, NCCL's buffers not counted [zeroplan].
+    """S -- CUDA context and libraries of one process [zeroplan].
 
     Measured on single cards between 0.5 GiB (A100, RTX 4090) and 1.1 GiB (V100); the preset says which is taken.
+    """
+    return size
+
+
+def communicator(size: int) -> int:
+    """S -- buffers that NCCL keeps on a card for one communicator [NCCL issue 964].
+
+    544 MiB between two A100 over NVLink and 688 MiB among four. By its maintainers (issue 864) they grow with the
+    channels, so with the links' bandwidth, and not beyond two nodes.
     """
     return size

@@ -10,16 +10,17 @@ from rich.text import Text
 
 from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, Line, is_activation, total
+from zeroplan.levels import levels
 from zeroplan.report.console import heading, table
 from zeroplan.sources import DEEPSPEED, TRANSFORMERS
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
-from zeroplan.units import count, gb, gib
+from zeroplan.units import between, count, gb, gib
 
 COMPARED = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS}: what a GPU and the host hold "
     "between steps, traffic, and activations; peaks within 1 %. No run on a GPU yet: what kernels take for themselves "
-    "and the allocator's fragments are not in it."
+    "is not in it, and what PyTorch reserves and nvidia-smi shows are ranges of others' runs."
 )
 COMPARED_IN_PART = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED}: what a GPU and the host hold between steps, and traffic; peaks "
@@ -110,7 +111,8 @@ def _need_table(estimates: list[Estimate]) -> Table:
         grid.add_row(label, *(gib(sum(x.bytes for x in _beside(e) if _kind(x) == kind)) for e in estimates))
     grid.add_row("peak", *(gib(total(e.real.gpu.peak.lines)) for e in estimates), style="bold")
     grid.add_row("  in", *(e.real.gpu.peak.phase.replace("_", " ") for e in estimates), style="dim")
-    grid.add_row("+ CUDA context", *(gib(e.fit.outside.bytes) for e in estimates))
+    for index, entry in enumerate(estimates[0].fit.outside):
+        grid.add_row(f"+ {entry.name}", *(gib(e.fit.outside[index].bytes) for e in estimates))
     grid.add_row("needed", *(gib(e.fit.gpu.needed) for e in estimates), style="bold")
     if estimates[0].fit.gpu.capacity is not None:
         grid.add_row(f"free of {gib(estimates[0].fit.gpu.capacity)}", *(_verdict(e) for e in estimates))
@@ -118,7 +120,15 @@ def _need_table(estimates: list[Estimate]) -> Table:
         grid.add_row("host memory per node", *(gib(e.fit.host.needed) for e in estimates))
     if any(e.real.nvme.resident for e in estimates):
         grid.add_row("NVMe per node", *(gib(e.fit.nvme.needed) for e in estimates))
+    _add_levels(grid, estimates)
     return grid
+
+
+def _add_levels(grid: Table, estimates: list[Estimate]) -> None:
+    """What other instruments would show, from the least to the most that published runs did."""
+    found = [levels(e.job, e.real) for e in estimates]
+    for index, label in ((1, "reserved by PyTorch"), (2, "nvidia-smi")):
+        grid.add_row(label, *(between(each[index].low, each[index].high) for each in found), style="dim")
 
 
 def _peak(estimates: list[Estimate]) -> list[RenderableType]:

@@ -3,9 +3,10 @@
 estimate, and each element of recommend's `plan` and `rejected`:
   model {name, family, parameters, source, inferred}; cluster {nodes, gpus_per_node, gpus, gpu}; workload; strategy;
   not_counted[] (what no number here has in it); accounting; memory.{gpu,host,nvme} = {lines[], resident, phases,
-  peak}; memory.gpu.outside (the CUDA context); memory.gpu.activations = {saved, forward_peak, backward_peak} (bytes
-  of the model alone over what is held before forward; saved: when forward has returned and only the loss is kept);
-  traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
+  peak}; memory.gpu.outside[] (the CUDA context and NCCL's buffers, not in the peak); memory.gpu.levels = {allocated,
+  reserved, nvidia-smi}, each {bytes, low, high, evidence, reason}; memory.gpu.activations = {saved, forward_peak,
+  backward_peak} (bytes of the model alone over what is held before forward; saved: when forward has returned and only
+  the loss is kept); traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
   fit {capacity, needed, headroom, fits, host, nvme}.
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
 `first_forward` and `first_backward` are there when the run's first step needs more than the later ones.
@@ -19,6 +20,7 @@ from typing import Any
 
 from zeroplan.fit import Fit, TierFit
 from zeroplan.ledger import Copied, Ledger, Line, Tier, Transfer, less_activations, total
+from zeroplan.levels import Level, levels
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Strategy
@@ -50,7 +52,8 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
             "gpu": {
                 **_tier(ledger.gpu),
                 "activations": ledger.activations._asdict() if ledger.activations else None,
-                "outside": [_line(verdict.outside, [])],
+                "outside": [_line(entry, []) for entry in verdict.outside],
+                "levels": {level.name: _level(level) for level in levels(job, ledger)},
             },
             "host": _tier(ledger.host),
             "nvme": _tier(ledger.nvme),
@@ -59,6 +62,12 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
         "copies": [_copied(entry) for entry in ledger.copies],
         "fit": {**_fit(verdict.gpu), "fits": verdict.fits, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)},
     }
+
+
+def _level(level: Level) -> dict[str, Any]:
+    found = level._asdict()
+    del found["name"]
+    return found
 
 
 def _strategy(strategy: Strategy) -> dict[str, Any]:

@@ -1,0 +1,61 @@
+"""Reserved and nvidia-smi against published runs; what is outside the allocator by card and world."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.jobs import job
+from zeroplan.catalog.hardware import gpu
+from zeroplan.costs.ledger import ledger
+from zeroplan.fit import outside
+from zeroplan.ledger import total
+from zeroplan.levels import levels
+from zeroplan.units import GiB
+
+
+def on(card, one):
+    return one._replace(cluster=one.cluster._replace(gpu=gpu(card)))
+
+
+def shown(one):
+    return {level.name: level for level in levels(one, ledger(one))}
+
+
+@pytest.mark.parametrize(
+    ("seq", "micro_batch", "used"),
+    [(4096, 1, 57), (2048, 3, 70)],
+)
+def test_llama_2_7b_at_stage_3_as_flagperf_ran_it(seq, micro_batch, used):
+    """FlagPerf, DeepSpeed 0.11.1, 8 × A800 80 GB, reduce and prefetch buckets of 1e7: nvidia-smi, whole GB."""
+    one = job("llama-2-7b", seq=seq, stage=3, micro_batch=micro_batch, reduce_bucket_size=10**7, overlap_comm=True,
+              prefetch_bucket_size=10**7, memory_efficient_linear=False)  # fmt: skip
+    level = shown(on("a100-80gb", one))["nvidia-smi"]
+    assert level.low <= used * GiB <= level.high
+    assert level.bytes == pytest.approx(used * GiB, rel=0.05)
+    assert level.evidence == "published"
+
+
+def test_allocated_is_the_peak_that_was_compared_with_runs():
+    one = job("gpt2", gpus=2, stage=2)
+    found = shown(one)
+    assert found["allocated"].bytes == found["allocated"].low == total(ledger(one).gpu.peak.lines)
+    assert (found["allocated"].evidence, found["reserved"].evidence) == ("measured", "published")
+    assert found["allocated"].bytes <= found["reserved"].low < found["reserved"].bytes < found["reserved"].high
+
+
+@pytest.mark.parametrize(("gpus", "buffers"), [(1, 0), (2, 544), (4, 688), (512, 688)])
+def test_nccl_by_world(gpus, buffers):
+    """MiB of one communicator on A100s over NVLink (NVIDIA/nccl#964); no more beyond two nodes (#864)."""
+    lines = {entry.name: entry.bytes for entry in outside(job("gpt2", gpus=gpus))}
+    assert lines.get("NCCL buffers", 0) == buffers << 20
+
+
+def test_the_context_is_the_presets():
+    """A100 80 GB: 503 MiB (an out-of-memory message); half a GiB where no card is named."""
+    a100 = outside(on("a100-80gb", job("gpt2", gpus=1)))
+    unknown = outside(job("gpt2", gpus=1))
+    assert (total(a100), total(unknown)) == (503 << 20, GiB // 2)
+
+
+def test_other_cards_are_assumed():
+    assert shown(on("h100-80gb", job("gpt2", stage=1)))["nvidia-smi"].evidence == "assumed"

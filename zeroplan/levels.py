@@ -1,0 +1,81 @@
+"""One job's memory as three instruments show it: allocated, reserved by PyTorch, and in use on the card.
+
+The first is counted. The others have no formula: factors read in published rows, each with a range and its evidence.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zeroplan.fit import outside
+from zeroplan.ledger import Ledger, total
+from zeroplan.specs.job import Job
+from zeroplan.units import GiB
+
+
+class Range(NamedTuple):
+    """What a number is likely to be, and the least and most that was seen."""
+
+    likely: float
+    low: float
+    high: float
+    evidence: str
+    """published: read in others' rows. assumed: nobody measured it here."""
+    reason: str
+
+
+RESERVED = Range(
+    1.06, 1.00, 1.25, "published",
+    "× the peak: torch 2 keeps freed blocks; reserved over allocated in published runs of torchtitan, ml-engineering "
+    "and FlagPerf. Two runs of 2021 reached 1.31",
+)  # fmt: skip
+BESIDE_RESERVED = Range(
+    4.0 * GiB, 1.0 * GiB, 6.6 * GiB, "published",
+    "context, NCCL, libraries and blocks that nothing uses, on 8 × A100 or A800 (FlagPerf, ms-swift)",
+)  # fmt: skip
+MEASURED_ON = ("a100", "a800")
+LARGEST_CONTEXT = int(1.1 * GiB)
+"""On a V100: the largest that was read on one card."""
+
+
+class Level(NamedTuple):
+    """Bytes of one GPU at its fullest, by one instrument."""
+
+    name: str
+    bytes: int
+    low: int
+    high: int
+    evidence: str
+    """measured: compared with runs to within 1 %; else as of `Range`."""
+    reason: str
+
+
+def levels(job: Job, ledger: Ledger) -> tuple[Level, Level, Level]:
+    """torch.cuda.max_memory_allocated, max_memory_reserved, and what nvidia-smi shows."""
+    peak = total(ledger.gpu.peak.lines)
+    factor, beside = RESERVED, beside_reserved(job)
+    reserved, low, high = int(peak * factor.likely), int(peak * factor.low), int(peak * factor.high)
+    return (
+        Level("allocated", peak, peak, peak, _counted(ledger), "every tensor, each rounded up to 512 B on the card"),
+        Level("reserved", reserved, low, high, factor.evidence, factor.reason),
+        Level(
+            "nvidia-smi", reserved + int(beside.likely), low + int(beside.low), high + int(beside.high),
+            beside.evidence, beside.reason,
+        ),
+    )  # fmt: skip
+
+
+def beside_reserved(job: Job) -> Range:
+    """What is used of a card beside the blocks that PyTorch has reserved."""
+    here = total(outside(job))
+    if job.ranks == 1:
+        most = max(here, LARGEST_CONTEXT)
+        return Range(here, here, most, "assumed", "CUDA context and libraries, 0.5 to 1.1 GiB where they were read")
+    known = job.cluster.gpu is not None and job.cluster.gpu.name.startswith(MEASURED_ON)
+    found = BESIDE_RESERVED._replace(likely=max(BESIDE_RESERVED.likely, here), low=max(BESIDE_RESERVED.low, here))
+    return found if known else found._replace(evidence="assumed", reason=f"{found.reason}; other cards are unknown")
+
+
+def _counted(ledger: Ledger) -> str:
+    """The whole peak was compared with runs where the model's own timeline is in it."""
+    return "measured" if ledger.activations else "assumed"
