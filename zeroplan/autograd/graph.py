@@ -77,8 +77,9 @@ def keep(node: Node | None, *tensors: Tensor | None) -> None:
         if tensor is None:
             node.saved.append(None)
             continue
-        if tensor.storage is not None and not tensor.storage.kept_by:
-            tensor.storage.kept_by = node.name
+        storage = tensor.storage
+        if storage is not None and not storage.kept_by:
+            storage.kept_by, storage.kept_in, storage.kept_at = node.name, node.scope, node.sequence
         if (checkpoint := tensor.memory.checkpoint) is None:
             node.saved.append(tensor.detached())
         else:

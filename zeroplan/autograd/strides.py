@@ -71,7 +71,13 @@ def broadcast(shapes: tuple[Sizes, ...]) -> Sizes:
     """The shape that all are broadcast to."""
     rank = max(len(shape) for shape in shapes)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    return tuple(max(sizes) if 0 not in sizes else 0 for sizes in zip(*padded, strict=True))
+    return tuple(_wider(sizes) if 0 not in sizes else 0 for sizes in zip(*padded, strict=True))
+
+
+def _wider(sizes: Sizes) -> int:
+    """The largest; of several 1s the one that has a name (a `Polynomial`)."""
+    most = max(sizes)
+    return most if most != 1 else next((size for size in sizes if type(size) is not int), most)
 
 
 def broadcast_strides(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes:

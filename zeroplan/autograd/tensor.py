@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 class Storage:
     """So many bytes, from now until nothing refers to them."""
 
-    __slots__ = ("__weakref__", "bytes", "kept_by", "layer", "memory", "phase")
+    __slots__ = ("__weakref__", "bytes", "kept_at", "kept_by", "kept_in", "layer", "memory", "phase")
 
     def __init__(self, memory: Memory, size: int) -> None:
         self.memory, self.bytes = memory, size
         self.kept_by = ""
         """The operator whose backward needs it; the first, if there are several."""
+        self.kept_in = self.kept_at = 0
+        """The module that it runs in, by identity, and its place in the sequence."""
         self.layer, self.phase = memory.layer, memory.phase
         memory.live += size
         memory.most = max(memory.most, memory.live)
