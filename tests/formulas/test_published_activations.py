@@ -29,8 +29,8 @@ def read(name):
 KORTHIKANTI = read("korthikanti.csv")
 FIGURE_2A = read("zero_infinity_figure_2a.csv")
 FORMS = {
-    "tensor parallel": lambda b, s, h, a, t: korthikanti.tensor_parallel(b, s, h, a, t),
-    "tensor + sequence parallel": lambda b, s, h, a, t: korthikanti.tensor_sequence_parallel(b, s, h, a, t),
+    "tensor parallel": korthikanti.tensor_parallel,
+    "tensor + sequence parallel": korthikanti.tensor_sequence_parallel,
     "tensor parallel, selective": lambda b, s, h, a, t: korthikanti.tensor_parallel_selective(b, s, h, t),
     "tensor + sequence parallel, selective": lambda b, s, h, a, t: korthikanti.tensor_sequence_parallel_selective(b, s, h, t),
     "full": lambda b, s, h, a, t: korthikanti.full_recomputation(b, s, h),

@@ -1,4 +1,4 @@
-"""What section 3 of the ZeRO-Infinity paper counts of a transformer of L layers and width h, trained in mixed precision."""
+"""What section 3 of the ZeRO-Infinity paper counts of a transformer of L layers, trained in mixed precision."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def parameters(h: int, layers: int) -> int:
 
 
 def model_states(h: int, layers: int) -> int:
-    """240·L·h^2 -- at 20 bytes a parameter: parameters and gradients in 16 bit, gradients, master weights and Adam's two
+    """240·L·h^2 -- at 20 bytes a parameter: itself and its gradient in 16 bit, gradient, master weight and Adam's two
     states in fp32 [ZeRO-Infinity Eq. 2].
     """
     return 240 * layers * h**2
