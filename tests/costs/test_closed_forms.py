@@ -7,7 +7,8 @@ import pytest
 from tests.jobs import job
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
-from zeroplan.costs.closed_forms import closed_forms, compared, counted, of_a_layer
+from zeroplan.autograd.polynomial import terms
+from zeroplan.costs.closed_forms import closed_forms, compared, counted, of_a_layer, peaks
 from zeroplan.costs.ledger import ledger
 
 MODELS = ("gpt2", "llama-3.2-1b", "qwen3-30b-a3b", "opt-1.3b", "gemma-2-2b", "deepseek-v3", "falcon-7b", "phi-3-mini")
@@ -97,3 +98,30 @@ def test_the_papers_ledger_has_the_closed_forms_beside_it():
     one = job("gpt2")
     assert ledger(one, "paper").closed_forms == closed_forms(one)
     assert ledger(one).closed_forms == ()
+
+
+def test_gpt_2_with_attention_upcast_and_reordered_is_counted():
+    """transformers drops these scores in a module, and no others: the timeline has to find it."""
+    one = gpt(reorder_and_upcast_attn=True)
+    assert counted(one).bytes == ledger(one).activations.saved
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+@pytest.mark.parametrize("name", MODELS)
+def test_peaks_are_the_timelines_own(name, checkpointing):
+    one = job(name, seq=512, micro_batch=2, checkpointing=checkpointing)
+    held = ledger(one).activations
+    found = {phase: sum(at.kinds.values()) for phase, at in peaks(one).items()}
+    assert found == {"forward": held.forward_peak, "backward": held.backward_peak}
+
+
+def test_the_loss_takes_ten_and_then_twelve_bytes_a_logit_in_16_bit():
+    """torch 2.13 and transformers 5.23, measured: logits (2), their fp32 copy (4) and log-probabilities (4); then
+    log-probabilities and two fp32 gradients.
+    """
+    found = peaks(job("llama-3.2-1b", seq=512, micro_batch=2))
+    logit = (("D", 1), ("b", 1), ("s", 1))
+    for phase, each in (("forward", 8), ("backward", 12)):
+        assert found[phase].module == ""
+        assert sum(terms(size).get(logit, 0) for size in found[phase].kinds.values()) == each
+    assert terms(found["forward"].kinds["at work"])[*logit, ("w", 1)] == 1

@@ -45,11 +45,15 @@ def with_names(config: Config, build: Callable[[Config], Module]) -> tuple[Modul
     return build(config), sizes
 
 
+def with_named_batch(asked: Asked) -> Asked:
+    """The same, its sizes named."""
+    return asked._replace(batch=named("b", asked.batch), seq=named("s", asked.seq), width=named("w", asked.width))
+
+
 def saved(root: Module, sizes: dict[str, int], asked: Asked) -> Saved:
     """What is alive when forward has returned, by the module and operator that keep it."""
     sizes = {"b": asked.batch, "s": asked.seq, "w": asked.width, **sizes}
-    batch, seq, width = (named(letter, sizes[letter]) for letter in "bsw")
-    run = run_of(asked._replace(batch=batch, seq=seq, width=width))
+    run = run_of(with_named_batch(asked))
     stands_for = representatives(root)
     run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in stands_for}
     run.living = WeakSet()

@@ -11,7 +11,7 @@ from typing import Any
 from zeroplan.architectures.alive import alive_at
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import execution
-from zeroplan.architectures.kept import saved, with_names
+from zeroplan.architectures.kept import saved, with_named_batch, with_names
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
@@ -96,6 +96,18 @@ class ModelTimelines:
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
     ) -> AtWork:
         return alive_at(self.laid(asked, leaves), run_of(asked), backward=backward, at=at, size=size)
+
+    def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
+        try:
+            root, _sizes = self.names()
+            named = with_named_batch(asked)
+            laid = Laid(root, self.executes(eager=asked.eager), traced(root, run_of(named)))
+            found = timeline(laid, recomputes=asked.checkpointing)
+        except NotImplementedError:
+            return None
+        most = (found.backward if backward else found.forward).most
+        size = max(most)
+        return alive_at(laid, run_of(named), backward=backward, at=most.index(size), size=size)
 
     def saved(self, asked: Asked) -> Saved | None:
         try:

@@ -11,7 +11,7 @@ from zeroplan.costs.passes import alone, asked, runs_as_written
 from zeroplan.formulas import korthikanti, zero_infinity
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Kept, KeptByLayer, Saved
+from zeroplan.specs.model import AtWork, Kept, KeptByLayer, Saved
 
 ONE_BY_ONE = 1
 """Layers from one checkpoint to the next, as transformers checkpoints."""
@@ -81,6 +81,17 @@ def counted(job: Job, *, checkpointing: bool | None = None) -> Saved | None:
     found = job.model.timeline.saved(wanted)
     same = found is not None and (wanted.checkpointing != asked(job).checkpointing or found.bytes == held.saved)
     return found if same else None
+
+
+def peaks(job: Job) -> dict[str, AtWork]:
+    """The model's own largest moments, where their equations add up to the timeline's own bytes."""
+    held = alone(job) if runs_as_written(job) else None
+    if held is None:
+        return {}
+    wanted = asked(job)._replace(zero_linear=False)
+    sizes = {"forward": held.forward_peak, "backward": held.backward_peak}
+    found = {phase: job.model.timeline.peak(wanted, backward=phase == "backward") for phase in sizes}
+    return {phase: at for phase, at in found.items() if at is not None and sum(at.kinds.values()) == sizes[phase]}
 
 
 def compared(job: Job, saved: Saved) -> tuple[Compared, ...]:

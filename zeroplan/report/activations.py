@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.autograd.polynomial import terms
-from zeroplan.costs.closed_forms import Compared, closed_forms, compared, counted
+from zeroplan.costs.closed_forms import Compared, closed_forms, compared, counted, peaks
 from zeroplan.ledger import provenance
 from zeroplan.report.console import heading, table
 from zeroplan.report.equation import JOINT, equation, letters_of
@@ -16,7 +16,7 @@ from zeroplan.report.estimate import title, trust
 from zeroplan.report.machine import unphased
 from zeroplan.sources import SOURCES
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Kept, Saved
+from zeroplan.specs.model import AtWork, Kept, Saved
 from zeroplan.symbols import SYMBOLS
 from zeroplan.units import gib
 
@@ -42,6 +42,8 @@ def screen(job: Job) -> list[Any]:
     for one in compared(job, saved):
         parts += ["", heading(f"A layer, operator by operator ({one.make.path})"), _kept(one.make.kept)]
     parts += ["", heading("Outside of the layers, and shared by them"), _kept(saved.rest)]
+    for phase, at in peaks(job).items():
+        parts += ["", heading(f"The largest moment of {phase} ({at.module or 'loss'}), DeepSpeed aside"), _kinds(at)]
     return [*parts, *_where(job, symbols_of(saved)), *trust(job), *_sources(job), ""]
 
 
@@ -108,6 +110,15 @@ def _kept(kept: tuple[Kept, ...]) -> RenderableType:
     return grid
 
 
+def _kinds(at: AtWork) -> RenderableType:
+    grid = table(["what keeps it", "keeps", "bytes"])
+    grid.columns[1].justify = "left"
+    grid.columns[1].no_wrap = False
+    for name, size in sorted(at.kinds.items(), key=lambda entry: -entry[1]):
+        grid.add_row(name, equation(size), f"{size:,}")
+    return grid
+
+
 def symbols_of(saved: Saved) -> dict[str, int]:
     """The letters of all its equations, with their values."""
     used: set[str] = set()
@@ -138,7 +149,7 @@ def _sources(job: Job) -> list[RenderableType]:
 
 
 def machine_form(job: Job) -> dict[str, Any]:
-    """`closed_forms[]`, and `counted` with its makes of layers, their operators, and each part beside Korthikanti's."""
+    """`closed_forms[]`, and `counted`: makes of layers, their operators, each part beside Korthikanti's, and peaks."""
     saved = counted(job)
     found: dict[str, Any] = {
         "stage": job.strategy.stage,
@@ -162,7 +173,14 @@ def machine_form(job: Job) -> dict[str, Any]:
         for one in compared(job, saved)
     ]  # fmt: skip
     rest = [_kept_object(each) for each in saved.rest]
-    return found | {"counted": {"saved": int(saved.bytes), "symbols": symbols_of(saved), "layers": makes, "rest": rest}}
+    moments = {phase: _moment_object(at) for phase, at in peaks(job).items()}
+    whole = {"saved": int(saved.bytes), "symbols": symbols_of(saved), "layers": makes, "rest": rest, "peaks": moments}
+    return found | {"counted": whole}
+
+
+def _moment_object(at: AtWork) -> dict[str, Any]:
+    kinds = [{"name": name, "bytes": int(size), "formula": equation(size)} for name, size in at.kinds.items()]
+    return {"place": at.module, "kinds": kinds}
 
 
 def _kept_object(each: Kept) -> dict[str, Any]:

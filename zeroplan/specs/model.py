@@ -177,6 +177,9 @@ class Timelines(Protocol):
     ) -> AtWork:
         """The `size` bytes that are alive in a stretch of a pass, at most or at its end."""
 
+    def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
+        """The largest moment of a pass, its bytes with the polynomials that they are the values of."""
+
     def saved(self, asked: Asked) -> Saved | None:
         """What forward keeps for backward, operator by operator; None as for the timeline."""
 
