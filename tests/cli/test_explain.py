@@ -46,3 +46,39 @@ def test_an_unknown_term_suggests_the_nearest(zeroplan):
     ran = zeroplan("explain", "optimiser state")
     assert ran.code == 2
     assert "optimizer states" in ran.err
+
+
+def test_activations_are_explained_beside_two_papers(zeroplan, monkeypatch):
+    """GPT-2's layer at 1 × 1,024 tokens: 34·768·1,024 + 5·12·1,024² by Korthikanti; three more of gelu_new's results."""
+    monkeypatch.setenv("COLUMNS", "150")  # no equation is wrapped
+    ran = zeroplan("explain", "activations", "--model", "gpt2", "--gpus", "1", "--seq", "1024", "--attention", "eager")
+    text = " ".join(ran.out.split())
+    assert ran.code == 0
+    for said in (
+        f"{34 * 768 * 1024 + 5 * 12 * 1024**2:,}",
+        "34·b·s·h + 5·n·b·s^2",
+        "(1 + 2·w)·n·T·s",
+        f"+{16 * 1024:,}",
+        f"+{3 * 2 * 1024 * 4 * 768:,}",
+        "arxiv.org/abs/2205.05198",
+        "NativeDropout",
+    ):
+        assert said in text
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "selective", "full"])
+def test_activations_for_a_program(zeroplan, checkpointing):
+    typed = ("--model", "llama-3.2-1b", "--gpus", "1", "--stage", "1", "--checkpointing", checkpointing, "--json")
+    found = zeroplan("explain", "activations", *typed).json["activations"]
+    estimate = zeroplan("estimate", *typed).json
+    forms = {entry["name"]: entry["bytes"] for entry in found["closed_forms"]}
+    assert forms["activation checkpoints"] == 2 * 2048 * 2048 * 16
+    held = estimate["memory"]["gpu"]["activations"]
+    if checkpointing == "selective":
+        assert found["counted"] is None
+        return
+    counted = found["counted"]
+    layers = sum(make["layers"] * make["bytes"] for make in counted["layers"])
+    assert layers + sum(each["bytes"] for each in counted["rest"]) == counted["saved"] == held["saved"]
+    for make in counted["layers"]:
+        assert sum(each["bytes"] for each in make["kept"]) == make["bytes"]

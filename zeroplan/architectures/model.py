@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from math import prod
 from typing import Any
@@ -11,11 +11,12 @@ from typing import Any
 from zeroplan.architectures.alive import alive_at
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import execution
+from zeroplan.architectures.kept import saved, with_named_batch, with_names
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
 from zeroplan.architectures.registry import family
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import run_of
 from zeroplan.architectures.timeline import Laid, Structure, timeline
 from zeroplan.architectures.trace import Trace, traced
 from zeroplan.specs.model import (
@@ -26,6 +27,7 @@ from zeroplan.specs.model import (
     Execution,
     LeafModules,
     Model,
+    Saved,
     Shape,
     Tensor,
     Timeline,
@@ -56,7 +58,8 @@ def model_of(
             (BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
             for path, b in root.named_buffers()
         ),
-        timeline=ModelTimelines(root, order), source=source, config=dict(content or {}), has_sdpa=config.has_sdpa,
+        timeline=ModelTimelines(root, order, lambda: with_names(config, build)),
+        source=source, config=dict(content or {}), has_sdpa=config.has_sdpa,
         tied=tuple(p.elements for _path, p in root.named_parameters() for _use in range(uses[id(p)] - 1)),
     )  # fmt: skip
 
@@ -81,8 +84,8 @@ KEPT_TIMELINES, KEPT_TRACES = 64, 4
 class ModelTimelines:
     """Runs of a model's step on tensors without numbers, the latest remembered."""
 
-    def __init__(self, root: Module, executes: Executes) -> None:
-        self.root, self.executes = root, executes
+    def __init__(self, root: Module, executes: Executes, names: Callable[[], tuple[Module, dict[str, int]]]) -> None:
+        self.root, self.executes, self.names = root, executes, names
         self.found = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.laid = lru_cache(maxsize=KEPT_TRACES)(self._laid)
         self.trace = lru_cache(maxsize=KEPT_TRACES)(self._trace)
@@ -103,6 +106,23 @@ class ModelTimelines:
     ) -> AtWork:
         return alive_at(self.laid(asked, leaves), backward=backward, at=at, size=size)
 
+    def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
+        try:
+            root, _sizes = self.names()
+            trace = traced(root, run_of(with_named_batch(asked)))
+            laid = Laid(Structure(root, self.executes(eager=asked.eager)), trace)
+        except NotImplementedError:
+            return None
+        most, _now = (laid.backward if backward else laid.forward).levels
+        size = max(most)
+        return alive_at(laid, backward=backward, at=most.index(size), size=size)
+
+    def saved(self, asked: Asked) -> Saved | None:
+        try:
+            return saved(*self.names(), asked)
+        except NotImplementedError:
+            return None
+
     def _timeline(self, asked: Asked, leaves: LeafModules) -> Timeline | None:
         try:
             return timeline(self.laid(asked, leaves), recomputes=asked.checkpointing)
@@ -116,16 +136,7 @@ class ModelTimelines:
         return Structure(self.root, self.executes(leaves, eager=eager))
 
     def _trace(self, asked: Asked) -> Trace:
-        return traced(self.root, _run(asked))
-
-
-def _run(asked: Asked) -> Run:
-    run = Run(
-        asked.width, asked.batch, asked.seq, attention="eager" if asked.eager else "sdpa", kernel=asked.kernel,
-        checkpointing=asked.checkpointing, half=asked.half,
-    )  # fmt: skip
-    run.zero_linear = asked.zero_linear
-    return run
+        return traced(self.root, run_of(asked))
 
 
 def shape_of(config: Config, root: Module) -> Shape:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
+from zeroplan.specs.model import Asked
 
 if TYPE_CHECKING:
     from zeroplan.architectures.module import Module
@@ -69,6 +70,16 @@ class Run(Memory):
         if self.attention == "eager":
             return empty(self, shape, self.width)
         return bits.seen_as(shape, (0, *bits.strides[1:]))
+
+
+def run_of(asked: Asked) -> Run:
+    """A run as a job asks for it."""
+    run = Run(
+        asked.width, asked.batch, asked.seq, attention="eager" if asked.eager else "sdpa", kernel=asked.kernel,
+        checkpointing=asked.checkpointing, half=asked.half,
+    )  # fmt: skip
+    run.zero_linear = asked.zero_linear
+    return run
 
 
 class Shared(NamedTuple):

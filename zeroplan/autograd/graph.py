@@ -79,7 +79,7 @@ def keep(node: Node | None, *tensors: Tensor | None) -> None:
             node.saved.append(None)
             continue
         if tensor.storage is not None:
-            tensor.memory.log.append((KEPT, tensor.storage.number, node.name))
+            tensor.memory.log.append((KEPT, tensor.storage.number, node.name, node.scope, node.sequence))
         if (checkpoint := tensor.memory.checkpoint) is None:
             node.saved.append(tensor.detached())
         else:

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.strides import Sizes, broadcast, broadcast_strides, is_contiguous, is_dense, once, row_major
+from zeroplan.autograd.strides import Sizes, broadcast, broadcast_strides, is_dense
 from zeroplan.autograd.tensor import Tensor, empty
 
 
 def iterated(operands: tuple[Tensor, ...], width: int) -> Tensor:
     """A new tensor of the operands' common shape, laid out in the order of their strides."""
-    layouts = tuple([(x.shape, x.strides) for x in operands])
-    shape, strides = _result(layouts)
-    return empty(operands[0].memory, shape, width, strides)
+    first = operands[0]
+    shape = first.shape
+    if all(x.shape == shape and x.strides == first.strides for x in operands) and is_dense(shape, first.strides):
+        return empty(first.memory, shape, width, first.strides)
+    shape = broadcast(tuple(x.shape for x in operands))
+    if all(x.contiguous for x in operands):
+        return empty(first.memory, shape, width)
+    return empty(first.memory, shape, width, _permuted(operands, shape))
 
 
-@once
-def _result(operands: tuple[tuple[Sizes, Sizes], ...]) -> tuple[Sizes, Sizes]:
-    """Shape and strides."""
-    if all(each == operands[0] for each in operands) and is_dense(*operands[0]):
-        return operands[0]
-    shape = broadcast(tuple(each for each, _strides in operands))
-    if all(is_contiguous(*each) for each in operands):
-        return shape, row_major(shape)
-    return shape, _permuted(operands, shape)
-
-
-def _permuted(operands: tuple[tuple[Sizes, Sizes], ...], shape: Sizes) -> Sizes:
+def _permuted(operands: tuple[Tensor, ...], shape: Sizes) -> Sizes:
     """Strides of the result: dimensions from the smallest stride of the operands to the largest."""
     rank = len(shape)
-    strides = [broadcast_strides(*each, shape) for each in operands]
+    strides = [broadcast_strides(x.shape, x.strides, shape) for x in operands]
     order = list(range(rank - 1, -1, -1))
     for at in range(1, rank):
         here = at

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
 MADE, KEPT, FREED, BEAT = range(4)
-"""A storage's number, bytes, phase and layer; its number and the operator that keeps it; its number; bytes given
-away at the end of a stretch, and the layer it lies in."""
+"""A storage's number, bytes, phase and layer; its number, the operator that keeps it, the module that this runs in and
+its place in the sequence; its number; bytes given away at the end of a stretch, and the layer it lies in."""
 Log = list[tuple[Any, ...]]
 
 
@@ -48,3 +48,27 @@ def alive(log: Sequence[tuple[Any, ...]], stretch: int, size: int | None = None)
     for number, (held, phase, layer) in made.items():
         given[Alive(keeper.get(number, ""), phase, layer)] += held
     return given
+
+
+class Stored(NamedTuple):
+    """A storage: what it is, and of the operator that keeps it, if any, the module and the place in the sequence."""
+
+    number: int
+    bytes: int
+    layer: int
+    kept_by: str = ""
+    kept_in: int = 0
+    kept_at: int = 0
+
+
+def stored(log: Sequence[tuple[Any, ...]]) -> list[Stored]:
+    """What is alive at the end of the log."""
+    found: dict[int, Stored] = {}
+    for what, key, *of in log:
+        if what == MADE:
+            found[key] = Stored(key, of[0], of[2])
+        elif what == KEPT and not found[key].kept_by:
+            found[key] = found[key]._replace(kept_by=of[0], kept_in=of[1], kept_at=of[2])
+        elif what == FREED:
+            del found[key]
+    return list(found.values())

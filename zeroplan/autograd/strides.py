@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 
 Sizes = tuple[int, ...]
 
-once = lru_cache(maxsize=4096)
-"""A layer's tensors have the same few shapes over and over."""
 
-
-@once
 def row_major(shape: Sizes) -> Sizes:
     """Strides of a contiguous tensor."""
     strides = [1] * len(shape)
@@ -20,7 +15,6 @@ def row_major(shape: Sizes) -> Sizes:
     return tuple(strides)
 
 
-@once
 def is_contiguous(shape: Sizes, strides: Sizes) -> bool:
     """Whether the elements lie in row-major order without gaps; a stride over one element does not count."""
     expected = 1
@@ -32,7 +26,6 @@ def is_contiguous(shape: Sizes, strides: Sizes) -> bool:
     return True
 
 
-@once
 def is_dense(shape: Sizes, strides: Sizes) -> bool:
     """Whether the elements lie side by side in some order, none twice (is_non_overlapping_and_dense)."""
     expected = 1
@@ -43,7 +36,6 @@ def is_dense(shape: Sizes, strides: Sizes) -> bool:
     return True
 
 
-@once
 def dense_strides(shape: Sizes, strides: Sizes) -> Sizes:
     """Strides of `shape` without gaps, its dimensions in the order of `strides` (infer_dense_strides)."""
     order = sorted(range(len(shape)), key=lambda at: (strides[at], -at))
@@ -54,7 +46,6 @@ def dense_strides(shape: Sizes, strides: Sizes) -> Sizes:
     return tuple(found)
 
 
-@once
 def view_strides(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
     """Strides of a view in the wanted shape, None where there is none (ATen/TensorUtils.cpp, computeStride)."""
     if not shape:
@@ -80,7 +71,13 @@ def broadcast(shapes: tuple[Sizes, ...]) -> Sizes:
     """The shape that all are broadcast to."""
     rank = max(len(shape) for shape in shapes)
     padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    return tuple(max(sizes) if 0 not in sizes else 0 for sizes in zip(*padded, strict=True))
+    return tuple(_wider(sizes) if 0 not in sizes else 0 for sizes in zip(*padded, strict=True))
+
+
+def _wider(sizes: Sizes) -> int:
+    """The largest; of several 1s the one that has a name (a `Polynomial`)."""
+    most = max(sizes)
+    return most if most != 1 else next((size for size in sizes if type(size) is not int), most)
 
 
 def broadcast_strides(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes:

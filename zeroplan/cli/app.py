@@ -81,7 +81,7 @@ def recommend(
 def explain(
     options: Options,
     *,
-    term: Annotated[str, typer.Argument(help="A line, a formula or a ds_config key.", show_default=False)],
+    term: Annotated[str, typer.Argument(help="A line, formula or ds_config key; or activations.", show_default=False)],
     json: Json = False,
 ) -> None:
     """Formula, symbols with their values, source and assumptions of any number; or a ds_config key."""

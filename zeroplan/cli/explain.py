@@ -14,6 +14,9 @@ from zeroplan.errors import UnknownNameError
 from zeroplan.ledger import Line, Transfer
 from zeroplan.specs.job import Job
 
+ACTIVATIONS = "activations"
+"""The term that is explained beside two papers' forms."""
+
 
 def run(options: Options, term: str, *, json: bool) -> int:
     """Explain a line of the ledger, a transfer, a formula or a key. 0 when it is known."""
@@ -23,18 +26,27 @@ def run(options: Options, term: str, *, json: bool) -> int:
     lines = [(job, entry) for job, entry in entries if wanted in _names(entry)]
     highest = request.jobs()[-1]
     costed = {known.path: costs(highest, known) for known in keys}
-    if not lines and not keys:
+    if not lines and not keys and wanted != ACTIVATIONS:
         known = {name for _job, entry in entries for name in _names(entry)} | {k.name for k in KEYS.values()}
         raise UnknownNameError("line, formula or key", term, known)
     if json:
         from zeroplan.report import machine
         from zeroplan.report.explain import machine_form
 
-        typer.echo(machine.dumps({"command": "explain", "term": term, **machine_form(lines, keys, costed)}))
+        found = machine_form(lines, keys, costed)
+        if wanted == ACTIVATIONS:
+            from zeroplan.report.activations import machine_form as activations_form
+
+            found["activations"] = activations_form(highest)
+        typer.echo(machine.dumps({"command": "explain", "term": term, **found}))
     else:
         from zeroplan.report import console
         from zeroplan.report.explain import screen
 
+        if wanted == ACTIVATIONS:
+            from zeroplan.report.activations import screen as activations_screen
+
+            console.show(*activations_screen(highest))
         console.show(*screen(lines, keys, costed, highest, request.assumed))
     return 0
 

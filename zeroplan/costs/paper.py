@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zeroplan.costs.activations import Activations
+from zeroplan.costs.closed_forms import closed_forms
 from zeroplan.formulas import states, volume
 from zeroplan.ledger import PHASES, Ledger, Line, Moment, Rule, Tier, Transfer, line
 from zeroplan.specs.job import Job
@@ -53,4 +54,4 @@ def ledger(job: Job, activations: Activations) -> Ledger:
         "backward": [activations.loss_backward, activations.layer_backward],
     }
     moments = [Moment(phase, phase, (*held, *lines)) for phase in PHASES for lines in extra.get(phase, [()])]
-    return Ledger("paper", Tier(held, tuple(moments)), traffic=traffic(job))
+    return Ledger("paper", Tier(held, tuple(moments)), traffic=traffic(job), closed_forms=closed_forms(job))

@@ -6,7 +6,8 @@ estimate, and each element of recommend's `plan` and `rejected`:
   peak}; memory.gpu.outside[] (the CUDA context and NCCL's buffers, not in the peak); memory.gpu.levels = {allocated,
   reserved, nvidia-smi}, each {bytes, low, high, evidence, reason}; memory.gpu.activations = {saved, forward_peak,
   backward_peak} (bytes of the model alone over what is held before forward; saved: when forward has returned and only
-  the loss is kept); traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
+  the loss is kept); under the paper's accounting memory.gpu.closed_forms[] (activations as Korthikanti and
+  ZeRO-Infinity count them); traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
   fit {capacity, needed, headroom, fits, host, nvme}.
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
 `first_forward` and `first_backward` are there when the run's first step needs more than the later ones.
@@ -52,7 +53,8 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
             "gpu": {
                 **_tier(ledger.gpu),
                 "activations": ledger.activations._asdict() if ledger.activations else None,
-                "outside": [_line(entry, []) for entry in verdict.outside],
+                **({"closed_forms": [unphased(entry) for entry in ledger.closed_forms]} if ledger.closed_forms else {}),
+                "outside": [unphased(entry) for entry in verdict.outside],
                 "levels": {level.name: _level(level) for level in levels(job, ledger)},
             },
             "host": _tier(ledger.host),
@@ -119,6 +121,13 @@ def _line(entry: Line, phases: list[str]) -> dict[str, Any]:
     }
 
 
+def unphased(entry: Line) -> dict[str, Any]:
+    """A line without a phase to count in."""
+    found = _line(entry, [])
+    del found["phases"]
+    return found
+
+
 def _transfer(transfer: Transfer) -> dict[str, Any]:
     return {
         "when": transfer.when,
@@ -135,9 +144,7 @@ def _transfer(transfer: Transfer) -> dict[str, Any]:
 
 
 def _copied(entry: Copied) -> dict[str, Any]:
-    found = _line(entry.line, [])
-    del found["phases"]
-    return {"from": entry.source, "to": entry.target, **found}
+    return {"from": entry.source, "to": entry.target, **unphased(entry.line)}
 
 
 def _fit(tier: TierFit) -> dict[str, Any]:

@@ -136,6 +136,52 @@ class AtWork(NamedTuple):
     """Bytes alive, by what keeps them."""
 
 
+class Kept(NamedTuple):
+    """What an operator of one module keeps for backward."""
+
+    part: str
+    """Of a layer: attention, scores (whatever a pair of tokens or a softmax's row has), mlp, norms or dropout."""
+    module: str
+    """Its path, in the layer or in the model."""
+    operator: str
+    bytes: int
+    """With the polynomial that it is the value of."""
+
+
+class KeptByLayer(NamedTuple):
+    """What each of some layers of one make keeps."""
+
+    path: str
+    """Of the first."""
+    layers: int
+    kept: tuple[Kept, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.kept)
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Bytes by part of the layer."""
+        found: dict[str, int] = {}
+        for each in self.kept:
+            found[each.part] = found.get(each.part, 0) + each.bytes
+        return found
+
+
+class Saved(NamedTuple):
+    """All that is alive when forward has returned and only the loss is held."""
+
+    makes: tuple[KeptByLayer, ...]
+    rest: tuple[Kept, ...]
+    sizes: dict[str, int]
+    """The sizes that the polynomials are in, by letter."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(make.layers * make.bytes for make in self.makes) + sum(each.bytes for each in self.rest)
+
+
 class Timelines(Protocol):
     def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         """None for a family whose forward is not written out."""
@@ -147,6 +193,12 @@ class Timelines(Protocol):
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
     ) -> AtWork:
         """The `size` bytes that are alive in a stretch of a pass, at most or at its end."""
+
+    def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
+        """The largest moment of a pass, its bytes with the polynomials that they are the values of."""
+
+    def saved(self, asked: Asked) -> Saved | None:
+        """What forward keeps for backward, operator by operator; None as for the timeline."""
 
 
 class Shape(NamedTuple):

@@ -104,7 +104,8 @@ class Attention(Module):
         q = split_heads(q, self.head_width)
         weights: Tensor | None
         if run.attention == "eager":
-            made, weights = attended_narrowly(run, q, k, v, shared.mask, self.dropout, upcasts=self.reorders)
+            drop = self.attn_dropout if self.reorders else None  # the module, or a function of its own
+            made, weights = attended_narrowly(run, q, k, v, shared.mask, self.dropout, upcasting=drop)
         else:
             made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
         made = contiguous(reshaped(made, (*made.shape[:-2], -1)))
@@ -113,10 +114,10 @@ class Attention(Module):
 
 
 def attended_narrowly(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, *, upcasts: bool
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, *, upcasting: Dropout | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Scores and their softmax in the model's own dtype, or (`upcasts`) both in fp32."""
-    if upcasts:
+    """Scores and their softmax in the model's own dtype, or both in fp32 before the module `upcasting`."""
+    if upcasting:
         weights = batched_product_plus(None, to(heads_joined(q), FLOAT), to(heads_joined(transposed(k, 2, 3)), FLOAT))
         weights = viewed(weights, (*q.shape[:2], q.shape[2], k.shape[2]))
     else:
@@ -125,7 +126,7 @@ def attended_narrowly(
         weights = add(weights, mask)
     weights = softmax(weights, weights.width)
     weights = to(weights, v.width)
-    weights = dropped(weights, dropout, on_cpu=run.on_cpu)
+    weights = upcasting(run, weights) if upcasting else dropped(weights, dropout, on_cpu=run.on_cpu)
     made = batched_product(weights, v)
     return transposed(made, 1, 2), weights
 

@@ -1,0 +1,145 @@
+"""What each operator keeps for backward, in bytes and as a polynomial in the model's sizes.
+
+Forward runs on a tree built from sizes that remember their names, so an equation is not written down anywhere: it is
+what the operators do.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from copy import copy
+from typing import Any
+
+from zeroplan.architectures.alike import layers_of, representatives
+from zeroplan.architectures.config import Config
+from zeroplan.architectures.module import Dropout, Module
+from zeroplan.architectures.norms import LayerNorm, RMSNorm
+from zeroplan.architectures.running import Run, run_of
+from zeroplan.autograd.log import Stored, stored
+from zeroplan.autograd.polynomial import named, terms
+from zeroplan.autograd.tensor import Tensor
+from zeroplan.specs.model import Asked, Kept, KeptByLayer, Saved
+
+LETTERS = {
+    "hidden_size": "h", "intermediate_size": "f", "num_attention_heads": "n", "num_key_value_heads": "ν",
+    "head_dim": "d", "vocab_size": "D", "num_experts": "E", "num_experts_per_tok": "κ", "moe_intermediate_size": "e",
+    "shared_expert_intermediate_size": "es", "qk_nope_head_dim": "dn", "qk_rope_head_dim": "dr", "v_head_dim": "dv",
+    "q_lora_rank": "rq", "kv_lora_rank": "rk", "word_embed_proj_dim": "h",
+}  # fmt: skip
+"""Fields of a config, by the letters of `symbols`; a second field has a letter only where it has its value."""
+COUNTS = frozenset({"n", "ν", "b", "s", "w", "E", "κ"})
+"""Letters that are no width of anything."""
+ATTENTION, SCORES, MLP, NORMS, DROPOUT, CHECKPOINTS = "attention", "scores", "mlp", "norms", "dropout", "checkpoints"
+
+
+def with_names(config: Config, build: Callable[[Config], Module]) -> tuple[Module, dict[str, int]]:
+    """The tree of this config with its sizes named, and the sizes."""
+    config = copy(config)
+    sizes: dict[str, int] = {}
+    for field, letter in LETTERS.items():
+        value = getattr(config, field, None)
+        if type(value) is int and value and sizes.get(letter, value) == value:
+            sizes[letter] = value
+            setattr(config, field, named(letter, value))
+    return build(config), sizes
+
+
+def with_named_batch(asked: Asked) -> Asked:
+    """The same, its sizes named."""
+    return asked._replace(batch=named("b", asked.batch), seq=named("s", asked.seq), width=named("w", asked.width))
+
+
+def saved(root: Module, sizes: dict[str, int], asked: Asked) -> Saved:
+    """What is alive when forward has returned, by the module and operator that keep it."""
+    sizes = {"b": asked.batch, "s": asked.seq, "w": asked.width, **sizes}
+    run = run_of(with_named_batch(asked))
+    stands_for = representatives(root)
+    run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in stands_for}
+    inputs = _inputs(root) if asked.checkpointing else {}
+    loss = root(run, run.ids())
+    inside: dict[int, list[Stored]] = {}
+    for storage in sorted(stored(run.log), key=lambda each: (each.kept_at, -each.bytes)):
+        made_in = inputs.get(storage.number, 0) if asked.checkpointing else storage.layer
+        inside.setdefault(made_in, []).append(storage)
+    paths = _Paths(root)
+    rest = tuple(each._replace(part="") for each in paths.kept(inside.get(0, ()), checkpointed=False))
+    del loss
+    makes: dict[frozenset[tuple[str, int]], KeptByLayer] = {}
+    for ran, layers in Counter(ran for _layer, ran in stands_for).items():
+        kept = paths.kept(inside.get(ran, ()), checkpointed=asked.checkpointing)
+        make = KeptByLayer(paths.of[ran], layers, kept)
+        like = makes.get(key := frozenset(make.parts.items()))
+        makes[key] = like._replace(layers=like.layers + layers) if like else make
+    return Saved(tuple(makes.values()), rest, sizes)
+
+
+def _inputs(root: Module) -> dict[int, int]:
+    """Of each storage, by number, the layer that it is the input of, by identity: filled as forward runs."""
+    found: dict[int, int] = {}
+
+    def noting(layer: Module, forward: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(run: Run, x: Tensor, *rest: Any) -> Any:
+            assert x.storage is not None
+            found[x.storage.number] = id(layer)
+            return forward(run, x, *rest)
+
+        return noted
+
+    for layer in layers_of(root):
+        layer.forward = noting(layer, layer.forward)  # type: ignore[method-assign]
+    return found
+
+
+class _Paths:
+    """Modules by identity: where they are, and what part of a layer they belong to."""
+
+    def __init__(self, root: Module) -> None:
+        modules = list(root.named_modules())
+        self.of = {id(module): path for path, module in modules}
+        self.layers = [f"{self.of[id(layer)]}." for layer in layers_of(root)]
+        by_path = dict(modules)
+        self.parts = {id(module): _part(path, by_path) for path, module in modules}
+
+    def kept(self, storages: Iterable[Stored], *, checkpointed: bool) -> tuple[Kept, ...]:
+        """By part, module and operator, in the order in which they were first kept."""
+        sums: dict[tuple[str, str, str], int] = {}
+        for storage in storages:
+            operator = storage.kept_by.removesuffix("Backward")
+            if checkpointed:
+                key = CHECKPOINTS, "", "Checkpoint"
+            else:
+                key = self._part(storage, operator), self._short(storage.kept_in), operator
+            sums[key] = sums.get(key, 0) + storage.bytes
+        return tuple(Kept(*key, size) for key, size in sums.items())
+
+    def _part(self, storage: Stored, operator: str) -> str:
+        part = self.parts.get(storage.kept_in, "")
+        if part in (ATTENTION, DROPOUT) and _of_scores(storage.bytes):
+            return SCORES
+        return DROPOUT if part == MLP and operator == "NativeDropout" else part
+
+    def _short(self, module: int) -> str:
+        path = f"{self.of.get(module, '')}."
+        layer = next((each for each in self.layers if path.startswith(each)), "")
+        return path.removeprefix(layer).removesuffix(".")
+
+
+def _part(path: str, modules: dict[str, Module]) -> str:
+    """The innermost of a norm, a dropout, an attention; of nothing such, an MLP."""
+    while path:
+        module = modules[path]
+        if isinstance(module, RMSNorm | LayerNorm):
+            return NORMS
+        if isinstance(module, Dropout):
+            return DROPOUT
+        if "Attention" in module.transformers_class:
+            return ATTENTION
+        path = path.rpartition(".")[0]
+    return MLP
+
+
+def _of_scores(size: int) -> bool:
+    """Something for every pair of tokens, or for every token without a width."""
+    found = [dict(powers) for powers in terms(size)]
+    return all(powers.get("s", 0) > 1 or COUNTS.issuperset(powers) for powers in found)

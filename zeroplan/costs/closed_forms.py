@@ -1,0 +1,186 @@
+"""Activations as two papers count them, beside what the model's own operators keep, and what makes the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import NamedTuple
+
+from zeroplan.autograd.polynomial import terms, value
+from zeroplan.costs.passes import alone, asked, runs_as_written
+from zeroplan.formulas import korthikanti, zero_infinity
+from zeroplan.ledger import Line, line
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import AtWork, Kept, KeptByLayer, Saved
+
+ONE_BY_ONE = 1
+"""Layers from one checkpoint to the next, as transformers checkpoints."""
+HALF, WIDENING = 2, 4
+"""Bytes of an element, and the width of the MLP over h, in both papers."""
+
+
+class Reason(NamedTuple):
+    """Why a paper's form is so many bytes off."""
+
+    text: str
+    bytes: int
+
+
+class Part(NamedTuple):
+    """A part of one layer, counted twice."""
+
+    name: str
+    counted: int
+    published: Line
+    reasons: tuple[Reason, ...]
+
+    @property
+    def difference(self) -> int:
+        return self.counted - self.published.bytes
+
+
+class Compared(NamedTuple):
+    """The layers of one make beside Korthikanti's layer."""
+
+    make: KeptByLayer
+    parts: tuple[Part, ...]
+    """None under checkpointing: there is nothing but a layer's input."""
+
+
+def of_a_layer(job: Job) -> Line:
+    """Korthikanti's row of Table 2 for this job: on one GPU, with its checkpointing."""
+    sizes = {"b": job.strategy.micro_batch, "s": job.workload.seq, "h": job.model.shape.hidden}
+    name, heads = "a layer's activations", job.model.shape.heads
+    if job.strategy.checkpointing == "full":
+        return line(name, korthikanti.full_recomputation, **sizes)
+    if job.strategy.checkpointing == "selective":
+        return line(name, korthikanti.tensor_parallel_selective, **sizes, tensor_ranks=1)
+    return line(name, korthikanti.no_parallelism, **sizes, a=heads)
+
+
+def closed_forms(job: Job) -> tuple[Line, ...]:
+    """Both papers' forms for this job."""
+    layer, shape = of_a_layer(job), job.model.shape
+    sizes = {"b": job.strategy.micro_batch, "s": job.workload.seq, "h": shape.hidden, "interval": ONE_BY_ONE}
+    return (
+        layer,
+        line("all layers' activations", korthikanti.all_layers, layer_bytes=layer.bytes, layers=shape.layers),
+        line("activation checkpoints", zero_infinity.activation_checkpoints, **sizes, layers=shape.layers),
+        line("activation working memory", zero_infinity.activation_working_memory, **sizes, a=shape.heads),
+    )
+
+
+def counted(job: Job, *, checkpointing: bool | None = None) -> Saved | None:
+    """What the operators keep, if it adds up to the timeline's own bytes; None where no timeline is."""
+    held = alone(job) if runs_as_written(job) else None
+    if held is None:
+        return None
+    wanted = asked(job)._replace(zero_linear=False)
+    if checkpointing is not None:
+        wanted = wanted._replace(checkpointing=checkpointing)
+    found = job.model.timeline.saved(wanted)
+    same = found is not None and (wanted.checkpointing != asked(job).checkpointing or found.bytes == held.saved)
+    return found if same else None
+
+
+def peaks(job: Job) -> dict[str, AtWork]:
+    """The model's own largest moments, where their equations add up to the timeline's own bytes."""
+    held = alone(job) if runs_as_written(job) else None
+    if held is None:
+        return {}
+    wanted = asked(job)._replace(zero_linear=False)
+    sizes = {"forward": held.forward_peak, "backward": held.backward_peak}
+    found = {phase: job.model.timeline.peak(wanted, backward=phase == "backward") for phase in sizes}
+    return {phase: at for phase, at in found.items() if at is not None and sum(at.kinds.values()) == sizes[phase]}
+
+
+def compared(job: Job, saved: Saved) -> tuple[Compared, ...]:
+    """Each make of layers, part by part."""
+    return tuple(Compared(make, _parts(job, make, saved.sizes)) for make in saved.makes)
+
+
+def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[Part, ...]:
+    if job.strategy.checkpointing == "full":
+        return ()
+    b, s, shape = job.strategy.micro_batch, job.workload.seq, job.model.shape
+    published = (
+        line("norms", korthikanti.norms, b=b, s=s, h=shape.hidden),
+        line("attention", korthikanti.attention, b=b, s=s, h=shape.hidden),
+        line("scores", korthikanti.scores, b=b, s=s, a=shape.heads),
+        line("mlp", korthikanti.mlp, b=b, s=s, h=shape.hidden),
+        line("dropout", korthikanti.dropout_masks, b=b, s=s, h=shape.hidden),
+    )
+    found = make.parts
+    return tuple(
+        Part(entry.name, here := found.get(entry.name, 0), entry, _reasons(entry, here, make.kept, sizes))
+        for entry in published
+    )
+
+
+def _reasons(published: Line, size: int, kept: tuple[Kept, ...], sizes: Mapping[str, int]) -> tuple[Reason, ...]:
+    """The equation with one size after the other replaced by the paper's; what is left is what the operators keep."""
+    now: dict[str, int | Fraction] = dict(sizes)
+    before, reasons = Fraction(size), []
+    for text, change in _assumptions(sizes):
+        now |= change
+        after = value(terms(size), now)
+        reasons.append(Reason(text, round(before - after)))
+        before = after
+    rest = size - published.bytes - sum(reason.bytes for reason in reasons)
+    reasons.append(Reason(_operators(published.name, [each for each in kept if each.part == published.name]), rest))
+    return tuple(reason for reason in reasons if reason.bytes)
+
+
+def _assumptions(sizes: Mapping[str, int]) -> list[tuple[str, dict[str, int | Fraction]]]:
+    """What a paper takes for granted of the sizes, as far as this model is otherwise."""
+    h, n, found = sizes["h"], sizes["n"], list[tuple[str, dict[str, int | Fraction]]]()
+    if sizes["w"] != HALF:
+        found.append((f"elements of {sizes['w']} bytes, not 2", {"w": HALF}))
+    if sizes.get("ν", n) != n:
+        found.append((f"{sizes['ν']} key-value heads for {n} heads", {"ν": n}))
+    if sizes.get("d", Fraction(h, n)) != Fraction(h, n):
+        found.append((f"heads {sizes['d']} wide, not h/n = {Fraction(h, n)}", {"d": Fraction(h, n)}))
+    if sizes.get("f", WIDENING * h) != WIDENING * h:
+        found.append((f"an MLP {sizes['f']:,} wide, not 4·h = {WIDENING * h:,}", {"f": WIDENING * h}))
+    return found
+
+
+def _operators(part: str, kept: list[Kept]) -> str:
+    """What this model's operators do otherwise than the paper's."""
+    names = {each.operator for each in kept}
+    if not kept:
+        return "no dropout" if part == "dropout" else "nothing of this kind is kept"
+    return {"norms": _norms, "attention": _attention, "scores": _scores, "mlp": _mlp}.get(part, _dropout)(names, kept)
+
+
+def _norms(names: set[str], kept: list[Kept]) -> str:
+    if "NativeLayerNorm" in names:
+        return "the mean and 1/deviation of each token"
+    count = len({each.module for each in kept})
+    return f"{count} norms made of operators: each keeps its input in fp32, 1/root, and their product before the weight"
+
+
+def _attention(names: set[str], _kept: list[Kept]) -> str:
+    fused = any(name.endswith("Attention") for name in names)
+    return "the fused kernel's inputs and output" if fused else "queries, keys and values as this family lays them out"
+
+
+def _scores(names: set[str], _kept: list[Kept]) -> str:
+    if any(name.endswith("Attention") for name in names):
+        return "a fused kernel: the log-sum-exp of each query and head instead of softmax, mask and dropped scores"
+    dropped = "" if "NativeDropout" in names else "; no dropout of scores: no mask"
+    return f"the softmax's result and, where its dtype is another, a copy in the model's{dropped}"
+
+
+def _mlp(names: set[str], kept: list[Kept]) -> str:
+    if "GroupedMm" in names:
+        return "routed experts: tokens gathered by expert, their gated MLPs, and the router's indices"
+    if any(each.operator == "Mul" and each.module == "mlp" for each in kept):
+        return "three matrices: the gate before and after its function, what it multiplies, and the product"
+    if "Relu" in names:
+        return "relu keeps its result, which is the second linear layer's input anyway"
+    return "an activation function made of operators: each keeps what its own gradient needs"
+
+
+def _dropout(_names: set[str], _kept: list[Kept]) -> str:
+    return "another number of dropouts"

@@ -1,0 +1,190 @@
+"""The screen of `zeroplan explain activations`: what forward keeps, beside two papers' closed forms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from zeroplan.autograd.polynomial import terms
+from zeroplan.costs.closed_forms import Compared, closed_forms, compared, counted, peaks
+from zeroplan.ledger import provenance
+from zeroplan.report.console import heading, table
+from zeroplan.report.equation import JOINT, equation, letters_of
+from zeroplan.report.estimate import title, trust
+from zeroplan.report.machine import unphased
+from zeroplan.sources import SOURCES
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import AtWork, Kept, Saved
+from zeroplan.symbols import SYMBOLS
+from zeroplan.units import gib
+
+LETTERS = {symbol.letter: symbol for symbol in SYMBOLS.values()}
+
+
+def screen(job: Job) -> list[Any]:
+    """Totals, then one layer part by part with reasons, then every operator with its equation."""
+    saved, strategy = counted(job), job.strategy
+    how = f"{strategy.precision}, {strategy.attention}, checkpointing {strategy.checkpointing}"
+    parts: list[Any] = [
+        heading("What forward keeps for backward"),
+        Text(f"  {title(job.model)}, {strategy.micro_batch} × {job.workload.seq:,} tokens a GPU, {how}"),
+        _totals(job, saved),
+    ]
+    if saved is None:
+        text = "No equation: this family's forward, or what selective checkpointing runs again, is not written out."
+        return [*parts, *_where(job, {}), Text(f"  {text}"), *_sources(job), ""]
+    for one in compared(job, saved):
+        if one.parts:
+            parts += ["", heading(f"A layer beside Korthikanti's ({one.make.path}, {one.make.layers} of its make)")]
+            parts += [_parts(one), *_reasons(one)]
+    for one in compared(job, saved):
+        parts += ["", heading(f"A layer, operator by operator ({one.make.path})"), _kept(one.make.kept)]
+    parts += ["", heading("Outside of the layers, and shared by them"), _kept(saved.rest)]
+    for phase, at in peaks(job).items():
+        parts += ["", heading(f"The largest moment of {phase} ({at.module or 'loss'}), DeepSpeed aside"), _kinds(at)]
+    return [*parts, *_where(job, symbols_of(saved)), *trust(job), *_sources(job), ""]
+
+
+def _totals(job: Job, saved: Saved | None) -> RenderableType:
+    layer, layers, checkpoints, working = closed_forms(job)
+    grid = table(["", "bytes", "", "counted less it", "formula"])
+    grid.columns[4].justify = "left"
+    grid.columns[4].no_wrap = False
+
+    def row(name: str, size: int, beside: int | None = None, formula: str = "") -> None:
+        grid.add_row(name, f"{size:,}", gib(size), "" if beside is None else f"{beside - size:+,}", formula)
+
+    inside = None
+    if saved is not None:
+        inside = sum(make.layers * make.bytes for make in saved.makes)
+        for make in saved.makes:
+            row(f"counted: a layer ({make.layers}×)", make.bytes, None, equation(make.bytes))
+        row("  all layers", inside)
+        row("  the rest", sum(each.bytes for each in saved.rest))
+        row("  in all", saved.bytes)
+    of_one = saved.makes[0].bytes if saved is not None else None
+    row("Korthikanti: a layer", layer.bytes, of_one, layer.formula)
+    row("  all layers", layers.bytes, inside, layers.formula)
+    if job.strategy.checkpointing == "full":
+        row("ZeRO-Infinity: checkpoints", checkpoints.bytes, inside, checkpoints.formula)
+        again = counted(job, checkpointing=False)
+        most = max((make.bytes for make in again.makes), default=0) if again else None
+        if most is not None:
+            row("counted: a layer run again", most, None, "")
+        row("ZeRO-Infinity: working memory", working.bytes, most, working.formula)
+    return grid
+
+
+def _parts(one: Compared) -> RenderableType:
+    grid = table(["", "counted", "", "Korthikanti", "", "difference"])
+    for index in (1, 3):
+        grid.columns[index].justify = "left"
+        grid.columns[index].no_wrap = False
+    for part in one.parts:
+        amounts = f"{part.counted:,}", part.published.formula, f"{part.published.bytes:,}", f"{part.difference:+,}"
+        grid.add_row(part.name, equation(part.counted) or "0", *amounts)
+    whole = sum(part.published.bytes for part in one.parts)
+    grid.add_row("a layer", "", f"{one.make.bytes:,}", "", f"{whole:,}", f"{one.make.bytes - whole:+,}", style="bold")
+    return grid
+
+
+def _reasons(one: Compared) -> list[RenderableType]:
+    grid = table(["because of", "", "bytes"])
+    grid.columns[1].justify = "left"
+    grid.columns[1].no_wrap = False
+    rows = [(part.name, reason) for part in one.parts for reason in part.reasons]
+    for name, reason in rows:
+        grid.add_row(name, reason.text, f"{reason.bytes:+,}")
+    return [grid] if rows else []
+
+
+def _kept(kept: tuple[Kept, ...]) -> RenderableType:
+    grid = table(["module", "operator", "keeps", "bytes"])
+    for index in (1, 2):
+        grid.columns[index].justify = "left"
+        grid.columns[index].no_wrap = False
+    for each in kept:
+        grid.add_row(each.module, each.operator, equation(each.bytes), f"{each.bytes:,}")
+    return grid
+
+
+def _kinds(at: AtWork) -> RenderableType:
+    grid = table(["what keeps it", "keeps", "bytes"])
+    grid.columns[1].justify = "left"
+    grid.columns[1].no_wrap = False
+    for name, size in sorted(at.kinds.items(), key=lambda entry: -entry[1]):
+        grid.add_row(name, equation(size), f"{size:,}")
+    return grid
+
+
+def symbols_of(saved: Saved) -> dict[str, int]:
+    """The letters of all its equations, with their values."""
+    used: set[str] = set()
+    for each in (*saved.rest, *(each for make in saved.makes for each in make.kept)):
+        used |= letters_of(terms(each.bytes))
+    values = dict(saved.sizes)
+    for letter, product in JOINT:
+        if all(name in values for name, exponent in product.items() if exponent > 0):
+            size = 1
+            for name, exponent in product.items():
+                size = size * values[name] if exponent > 0 else size // values[name]
+            values.setdefault(letter, size)
+    return {letter: values[letter] for letter in LETTERS if letter in used and letter in values}
+
+
+def _where(job: Job, sizes: dict[str, int]) -> list[RenderableType]:
+    """The letters of all equations on the screen."""
+    published = {SYMBOLS[name].letter: size for entry in closed_forms(job) for name, size in entry.symbols.items()}
+    return [
+        Text(f"  {letter} = {size:,}  {LETTERS[letter].meaning} [{LETTERS[letter].unit}]")
+        for letter, size in (published | sizes).items()
+    ]
+
+
+def _sources(job: Job) -> list[RenderableType]:
+    named = dict.fromkeys(provenance(entry.rule).source for entry in closed_forms(job))
+    return [Text(f"  source: {SOURCES[name].title} ({SOURCES[name].address})") for name in named]
+
+
+def machine_form(job: Job) -> dict[str, Any]:
+    """`closed_forms[]`, and `counted`: makes of layers, their operators, each part beside Korthikanti's, and peaks."""
+    saved = counted(job)
+    found: dict[str, Any] = {
+        "stage": job.strategy.stage,
+        "closed_forms": [unphased(entry) for entry in closed_forms(job)],
+        "counted": None,
+    }
+    if saved is None:
+        return found
+    makes = [
+        {
+            "path": one.make.path, "layers": one.make.layers, "bytes": int(one.make.bytes),
+            "formula": equation(one.make.bytes), "kept": [_kept_object(each) for each in one.make.kept],
+            "beside_korthikanti": [
+                {
+                    "part": part.name, "bytes": int(part.counted), "published": part.published.bytes,
+                    "because": [{"text": reason.text, "bytes": reason.bytes} for reason in part.reasons],
+                }
+                for part in one.parts
+            ],
+        }
+        for one in compared(job, saved)
+    ]  # fmt: skip
+    rest = [_kept_object(each) for each in saved.rest]
+    moments = {phase: _moment_object(at) for phase, at in peaks(job).items()}
+    whole = {"saved": int(saved.bytes), "symbols": symbols_of(saved), "layers": makes, "rest": rest, "peaks": moments}
+    return found | {"counted": whole}
+
+
+def _moment_object(at: AtWork) -> dict[str, Any]:
+    kinds = [{"name": name, "bytes": int(size), "formula": equation(size)} for name, size in at.kinds.items()]
+    return {"place": at.module, "kinds": kinds}
+
+
+def _kept_object(each: Kept) -> dict[str, Any]:
+    return {
+        "module": each.module, "operator": each.operator, "part": each.part, "bytes": int(each.bytes),
+        "formula": equation(each.bytes),
+    }  # fmt: skip
