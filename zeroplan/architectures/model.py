@@ -65,12 +65,14 @@ def executes(root: Module, model_type: str) -> Executes:
     """The order in which a training step runs this tree, each answer worked out once."""
 
     @cache
-    def found(paths: frozenset[str], eager: bool) -> Execution:
-        return execution(root, paths, eager=eager)
+    def found(paths: frozenset[str], eager: bool, kernels: str) -> Execution:
+        return execution(root, paths, eager=eager, kernels=kernels)
 
     @cache
-    def order(leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False) -> Execution:
-        return found(leaf_paths(root, model_type, leaves), eager)
+    def order(
+        leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers"
+    ) -> Execution:
+        return found(leaf_paths(root, model_type, leaves), eager, kernels)
 
     return order
 
@@ -101,13 +103,14 @@ class ModelTimelines:
             return None
 
     def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
-        return Laid(self.root, self.executes(leaves, eager=asked.eager), traced(self.root, _run(asked)))
+        order = self.executes(leaves, eager=asked.eager, kernels=asked.kernels)
+        return Laid(self.root, order, traced(self.root, _run(asked)))
 
 
 def _run(asked: Asked) -> Run:
     run = Run(
         asked.width, asked.batch, asked.seq, attention="eager" if asked.eager else "sdpa", kernel=asked.kernel,
-        checkpointing=asked.checkpointing, half=asked.half,
+        checkpointing=asked.checkpointing, half=asked.half, kernels=asked.kernels,
     )  # fmt: skip
     run.zero_linear = asked.zero_linear
     return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan.architectures.registry import LIGER_FAMILIES
 from zeroplan.cli.options import Options
 from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.costs.deepspeed.room import with_room
@@ -17,6 +18,7 @@ from zeroplan.specs.strategy import (
     BACKENDS,
     CHECKPOINTING,
     DEVICES,
+    KERNELS,
     PRECISIONS,
     STAGES,
     Offload,
@@ -34,6 +36,7 @@ CHOICES = {
     "optimizer": tuple(OPTIMIZERS),
     "checkpointing": CHECKPOINTING,
     "attention": ATTENTION,
+    "kernels": KERNELS,
     "offload_optimizer": DEVICES,
     "offload_param": DEVICES,
     "zero_init": ("yes", "no"),
@@ -107,6 +110,7 @@ def read_request(options: Options, *, default_params: str | None = None, default
         assumed.append(f"sequence {DEFAULT_SEQ} (--seq)")
     _check_seq(model, seq, assumed)
     _attention(settled, model, assumed)
+    _kernels(settled, model)
     for name, value in DEFAULTS.items():
         if name not in settled:
             assumed.append(f"{name} {value} (--{name})")
@@ -132,6 +136,22 @@ def _attention(settled: dict[str, Any], model: Model, assumed: list[str]) -> Non
         raise ContradictionError(
             f"--attention: found sdpa, which transformers does not have for {model.family} (ValueError), "
             "expected eager or flash; write --attention eager"
+        )
+
+
+def _kernels(settled: dict[str, Any], model: Model) -> None:
+    """Liger patches some families, on a GPU; the others it passes over with a line in the log."""
+    kernels = settled.get("kernels", "transformers")
+    if kernels == "transformers":
+        return
+    if model.family not in LIGER_FAMILIES:
+        raise ContradictionError(
+            f"--kernels: found {kernels} for {model.family}, which liger-kernel does not patch, expected one of "
+            f"{', '.join(sorted(LIGER_FAMILIES))}; write --kernels transformers"
+        )
+    if settled.get("backend") == "cpu":
+        raise ContradictionError(
+            f"--kernels: found {kernels} with --backend cpu, expected a GPU, which Triton needs; write --backend cuda"
         )
 
 
