@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zeroplan.architectures.registry import LIGER_FAMILIES
 from zeroplan.cli.options import Options
 from zeroplan.cli.request_cluster import read_cluster
+from zeroplan.cli.request_operators import check_kernels, choose_attention
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
 from zeroplan.specs.cluster import Cluster
@@ -109,8 +109,8 @@ def read_request(options: Options, *, default_params: str | None = None, default
     if options.seq is None:
         assumed.append(f"sequence {DEFAULT_SEQ} (--seq)")
     _check_seq(model, seq, assumed)
-    _attention(settled, model, assumed)
-    _kernels(settled, model)
+    choose_attention(settled, model, assumed)
+    check_kernels(settled, model)
     for name, value in DEFAULTS.items():
         if name not in settled:
             assumed.append(f"{name} {value} (--{name})")
@@ -123,36 +123,6 @@ def read_request(options: Options, *, default_params: str | None = None, default
         model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
         open_sizes=open_sizes, assumed=tuple(assumed), rank=_rank(options.rank, cluster.gpus), given=given,
     )  # fmt: skip
-
-
-def _attention(settled: dict[str, Any], model: Model, assumed: list[str]) -> None:
-    """Where transformers has no sdpa attention for a family, it runs eager, and refuses sdpa when asked for it."""
-    if model.has_sdpa:
-        return
-    if "attention" not in settled:
-        settled["attention"] = "eager"
-        assumed.append(f"attention eager, transformers has no sdpa for {model.family} (--attention)")
-    elif settled["attention"] == "sdpa":
-        raise ContradictionError(
-            f"--attention: found sdpa, which transformers does not have for {model.family} (ValueError), "
-            "expected eager or flash; write --attention eager"
-        )
-
-
-def _kernels(settled: dict[str, Any], model: Model) -> None:
-    """Liger patches some families, on a GPU; the others it passes over with a line in the log."""
-    kernels = settled.get("kernels", "transformers")
-    if kernels == "transformers":
-        return
-    if model.family not in LIGER_FAMILIES:
-        raise ContradictionError(
-            f"--kernels: found {kernels} for {model.family}, which liger-kernel does not patch, expected one of "
-            f"{', '.join(sorted(LIGER_FAMILIES))}; write --kernels transformers"
-        )
-    if settled.get("backend") == "cpu":
-        raise ContradictionError(
-            f"--kernels: found {kernels} with --backend cpu, expected a GPU, which Triton needs; write --backend cuda"
-        )
 
 
 def _model(options: Options, assumed: list[str], default_params: str | None) -> Model:
