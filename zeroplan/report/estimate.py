@@ -27,10 +27,10 @@ COMPARED_IN_PART = (
 )
 """For a family whose forward is not written out, and for selective checkpointing."""
 COMPARED_BUT_LIGER = (
-    f"Equal to recorded runs of DeepSpeed {DEEPSPEED}, transformers {TRANSFORMERS} and liger-kernel {LIGER}'s Python, its "
-    "kernels without effect: what a GPU and the host hold between steps, traffic, and activations; peaks within 1 %. "
-    "Liger itself ran in none, for it needs a GPU: what kernels take for themselves and the allocator's fragments are "
-    "not in it."
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED}, transformers {TRANSFORMERS} and liger-kernel {LIGER}'s Python, "
+    "its kernels without effect: what a GPU and the host hold between steps, traffic, and activations; peaks within 1 "
+    "%. Liger itself ran in none, for it needs a GPU: what kernels take for themselves and the allocator's fragments "
+    "are not in it."
 )
 
 
