@@ -17,6 +17,7 @@ class Source(NamedTuple):
 
 DEEPSPEED = "0.19.8"
 TRANSFORMERS = "5.23.0"
+LIGER = "0.8.5"
 
 SOURCES: dict[str, Source] = {
     "ZeRO": Source(
@@ -40,5 +41,9 @@ SOURCES: dict[str, Source] = {
     ),
     "torch": Source("PyTorch 2.13, source", "https://github.com/pytorch/pytorch/tree/v2.13.0", "code"),
     "NCCL": Source("NVIDIA/nccl", "https://github.com/NVIDIA/nccl/issues/964", "published"),
+    "Liger": Source(
+        f"liger-kernel {LIGER}, source; its kernels ran in no run",
+        f"https://github.com/linkedin/Liger-Kernel/tree/v{LIGER}/src/liger_kernel", "code",
+    ),
     "zeroplan": Source("zeroplan's own rule, not compared with a measurement yet", "README.md", "assumed"),
 }  # fmt: skip

@@ -178,3 +178,28 @@ def test_adafactor_keeps_a_whole_second_moment_on_flat_partitions(zeroplan):
     lines = zeroplan(*words).json["memory"]["gpu"]["lines"]
     states = next(line for line in lines if line["name"] == "optimizer states")
     assert states["bytes"] == 4 * 6_738_415_616 // 8
+
+
+def test_liger_is_refused_where_it_patches_nothing(zeroplan):
+    code, _out, error = zeroplan("estimate", "--model", "gpt2", "--gpus", "8", "--kernels", "liger")
+    assert code == 2
+    assert "liger-kernel does not patch" in error
+    assert "llama" in error
+    code, _out, error = zeroplan(
+        "estimate", "--model", "llama-3.1-8b", "--gpus", "8", "--kernels", "liger", "--backend", "cpu"
+    )
+    assert code == 2
+    assert "Triton" in error
+
+
+def test_liger_says_where_its_numbers_come_from(zeroplan):
+    typed = ("estimate", "--model", "llama-3.1-8b", "--gpus", "8", "--stage", "2", "--kernels", "liger")
+    _code, out, _error = zeroplan(*typed)
+    assert "Liger itself ran in none" in " ".join(out.split())
+    _code, out, _error = zeroplan(*typed, "--json")
+    lines = {line["name"]: line for line in json.loads(out)["memory"]["gpu"]["lines"]}
+    assert lines["Liger norms"]["source"].startswith("liger-kernel 0.8.5")
+    assert lines["Liger norms"]["evidence"] == "code"
+    assert "logits and loss" not in lines
+    _code, out, _error = zeroplan(*typed, "--checkpointing", "selective")
+    assert "Liger's kernels under selective checkpointing" in " ".join(out.split())

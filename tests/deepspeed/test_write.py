@@ -11,6 +11,7 @@ from functools import cache
 
 import pytest
 
+from tests.jobs import job
 from zeroplan.__main__ import main
 from zeroplan.cli.options import Options
 from zeroplan.cli.recommend import RESERVE
@@ -471,3 +472,12 @@ class TestFile:
         code, out, err = zeroplan(*SMALL, *more)
         assert (code, out) == (2, "")
         assert err.startswith("zeroplan: ")
+
+
+def test_the_trainer_is_told_of_liger():
+    """transformers 5.23 training_args.py: liger_kernel_config is handed to the function that patches the model."""
+    assert "use_liger_kernel" not in training_arguments(job("llama-3.1-8b"))
+    assert training_arguments(job("llama-3.1-8b", kernels="liger"))["use_liger_kernel"] is True
+    alone = training_arguments(job("llama-3.1-8b", kernels="liger-loss"))
+    assert not any(alone["liger_kernel_config"].values())
+    assert "fused_linear_cross_entropy" not in alone["liger_kernel_config"]

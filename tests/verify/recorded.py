@@ -1,4 +1,4 @@
-"""Recorded runs of DeepSpeed 0.19.8 (tests/references/deepspeed_0.19.8.json and zenflow_0.19.8.json) as jobs of ours."""
+"""Recorded runs of DeepSpeed 0.19.8 (deepspeed_, zenflow_ and liger_0.19.8.json in tests/references) as jobs of ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy, Workload
 
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
-RECORDED = [json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in ("deepspeed", "zenflow")]
+RECORDED = [json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in ("deepspeed", "zenflow", "liger")]
 RUNS: list[dict[str, Any]] = [run for recorded in RECORDED for run in recorded["measured"]]
 REFUSED: list[dict[str, Any]] = [run for recorded in RECORDED for run in recorded["refused"]]
 
@@ -25,6 +25,7 @@ def job_of(case: dict[str, Any]) -> Job:
     fields = read_config(case["ds_config"], "case").fields
     if client := case.get("optimizer"):
         fields |= {"optimizer": CLIENT_OPTIMIZERS[client["type"]], "torch_adam": True}
+    fields["kernels"] = case.get("kernels", "transformers")
     fields |= {name: case[name] for name in ("micro_batch", "checkpointing", "attention", "parameter_groups")}
     per_node = min(case["ranks_per_node"], case["world"])
     return Job(
@@ -41,4 +42,5 @@ def label(run: dict[str, Any]) -> str:
     case = run["case"]
     zero = case["ds_config"].get("zero_optimization", {})
     offload = "+zenflow" if zero.get("zenflow") else "+offload" if zero.get("offload_optimizer") else ""
-    return f"{case['model']['model_type']}-stage{zero.get('stage', 0)}-x{case['world']}{offload}"
+    kernels = f"+{case['kernels']}" if "kernels" in case else ""
+    return f"{case['model']['model_type']}-stage{zero.get('stage', 0)}-x{case['world']}{offload}{kernels}"

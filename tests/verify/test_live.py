@@ -25,7 +25,8 @@ if importlib.metadata.version("deepspeed") != "0.19.8":
     pytest.skip("another DeepSpeed than 0.19.8", allow_module_level=True)
 
 LIVE = 12
-EVERY = len(RUNS) // LIVE
+RUNNABLE = [run for run in RUNS if "kernels" not in run["case"]]  # verify patches no model with Liger's
+EVERY = len(RUNNABLE) // LIVE
 FRESH = int(os.environ.get("ZEROPLAN_DRAWS", "0"))
 FIRST = int(os.environ.get("ZEROPLAN_SEED", "10000"))
 
@@ -41,7 +42,7 @@ def differing(case):
             or (not row.within and row.difference)]  # fmt: skip
 
 
-@pytest.mark.parametrize("run", RUNS[::EVERY], ids=label)
+@pytest.mark.parametrize("run", RUNNABLE[::EVERY], ids=label)
 def test_recorded_runs_again(run):
     assert differing(run["case"]) == []
 

@@ -10,6 +10,8 @@ from zeroplan.specs.model import AtWork
 
 LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
 PRODUCTS, DROPOUT, EXPERTS, LOSS = "products", "dropout", "experts", "logits and loss"
+LIGER_NORMS, LIGER_MLPS, LIGER_EXPERTS = "Liger norms", "Liger MLPs", "Liger experts"
+LIGER_ROPE, LIGER_LOSS = "Liger rotary positions", "Liger loss"
 AT_WORK, GRADIENTS = "at work", "gradients of activations"
 KEEPS = {
     "Mm": LINEAR, "Addmm": LINEAR, "LinearFunctionForZeroStage3": LINEAR, "Clone": LINEAR,
@@ -21,6 +23,8 @@ KEEPS = {
     "Mul": PRODUCTS, "NativeDropout": DROPOUT,
     "GroupedMm": EXPERTS, "Index": EXPERTS, "Topk": EXPERTS, "Gather": EXPERTS, "Div": EXPERTS, "MaskedFill": EXPERTS,
     "LogSoftmax": LOSS, "NllLoss": LOSS,
+    "LigerRMSNormFunction": LIGER_NORMS, "LigerSiLUMulFunction": LIGER_MLPS, "LigerFusedMoEFunction": LIGER_EXPERTS,
+    "LigerRopeFunction": LIGER_ROPE, "LigerFusedLinearCrossEntropyFunction": LIGER_LOSS,
 }  # fmt: skip
 """Operators by what they belong to."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from zeroplan.architectures.running import BOOL, Run
 from zeroplan.arithmetic import round_up
+from zeroplan.autograd import liger
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.copying import padded
 from zeroplan.autograd.dropout import dropped
@@ -44,6 +47,13 @@ def split_heads(x: Tensor, width: int) -> Tensor:
 def split_rotary(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """The first elements of each head, which are turned, and the others, which pass."""
     return sliced(x, -1, width), sliced(x, -1, x.shape[-1] - width, start=width)
+
+
+def positioned(
+    run: Run, q: Tensor, k: Tensor, rope: Rope, by_transformers: Callable[[Tensor, Tensor, Rope], tuple[Tensor, Tensor]]
+) -> tuple[Tensor, Tensor]:
+    """Queries and keys with their positions in them: by Liger's kernel, or as the family writes it."""
+    return liger.rotary(q, k, *rope) if run.liger else by_transformers(q, k, rope)
 
 
 def turned(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.running import Run
+from zeroplan.autograd import liger
 from zeroplan.autograd.elementwise import scaled, tanh
 from zeroplan.autograd.losses import causal_loss
 from zeroplan.autograd.tensor import Tensor
 
 
-def next_token_loss(run: Run, body: Module, head: Module, ids: Tensor, *, softcap: bool = False) -> Tensor:
-    """The loss of predicting each next token; the body's output and the logits live as long as this runs."""
+def next_token_loss(
+    run: Run, body: Module, head: Module, ids: Tensor, *, softcap: bool = False, budget: int = 1
+) -> Tensor:
+    """The loss of predicting each next token; the body's output and the logits live as long as this runs.
+
+    `budget`: how many times its input Liger's fused loss may have of logits.
+    """
     x = body(run, ids)
+    if run.fuses_loss:
+        return liger.causal_loss(x, run.parameter(head.parameters["weight"]), ids, budget=budget)
     logits: Tensor = head(run, x)
     if softcap:
         logits = scaled(logits)

@@ -18,9 +18,11 @@ from zeroplan.specs.model import Execution, LayerPlace
 NO_LEAVES: frozenset[str] = frozenset()
 
 
-def execution(root: Module, leaves: frozenset[str] = NO_LEAVES, *, eager: bool = False) -> Execution:
+def execution(
+    root: Module, leaves: frozenset[str] = NO_LEAVES, *, eager: bool = False, kernels: str = "transformers"
+) -> Execution:
     """`leaves`: paths of the modules fetched as a whole. `eager`: with eager attention."""
-    walk = Walk(root, leaves, eager=eager)
+    walk = Walk(root, leaves, eager=eager, kernels=kernels)
     whole = frozenset(place for path, place in walk.places.items() if path in leaves)
     return Execution(
         modules=tuple(walk.places),

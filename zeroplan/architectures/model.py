@@ -68,12 +68,14 @@ def executes(root: Module, model_type: str) -> Executes:
     """The order in which a training step runs this tree, each answer worked out once."""
 
     @cache
-    def found(paths: frozenset[str], eager: bool) -> Execution:
-        return execution(root, paths, eager=eager)
+    def found(paths: frozenset[str], eager: bool, kernels: str) -> Execution:
+        return execution(root, paths, eager=eager, kernels=kernels)
 
     @cache
-    def order(leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False) -> Execution:
-        return found(leaf_paths(root, model_type, leaves), eager)
+    def order(
+        leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers"
+    ) -> Execution:
+        return found(leaf_paths(root, model_type, leaves), eager, kernels)
 
     return order
 
@@ -110,7 +112,7 @@ class ModelTimelines:
         try:
             root, _sizes = self.names()
             trace = traced(root, run_of(with_named_batch(asked)))
-            laid = Laid(Structure(root, self.executes(eager=asked.eager)), trace)
+            laid = Laid(Structure(root, self.executes(eager=asked.eager, kernels=asked.kernels)), trace)
         except NotImplementedError:
             return None
         most, _now = (laid.backward if backward else laid.forward).levels
@@ -130,10 +132,10 @@ class ModelTimelines:
             return None
 
     def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
-        return Laid(self.structure(leaves, asked.eager), self.trace(asked))
+        return Laid(self.structure(leaves, asked.eager, asked.kernels), self.trace(asked))
 
-    def _structure(self, leaves: LeafModules, eager: bool) -> Structure:
-        return Structure(self.root, self.executes(leaves, eager=eager))
+    def _structure(self, leaves: LeafModules, eager: bool, kernels: str) -> Structure:
+        return Structure(self.root, self.executes(leaves, eager=eager, kernels=kernels))
 
     def _trace(self, asked: Asked) -> Trace:
         return traced(self.root, run_of(asked))

@@ -61,6 +61,10 @@ class Module:
     is not named never runs in training. None: own parameters, then modules, as registered."""
     eager_order: tuple[str, ...] | None = None
     """`forward_order` under eager attention, where that differs."""
+    liger_order: tuple[str, ...] | None = None
+    """`forward_order` under Liger's kernels, where that differs."""
+    fuses: ClassVar[str] = ""
+    """The module whose weight Liger's fused loss reads in place of calling it."""
     called: ClassVar[bool] = True
     """It has a forward of its own: hooks fire."""
     saves_last: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from zeroplan.architectures.families.llama import Decoder
 from zeroplan.architectures.module import Activation, Module, Parameter
@@ -13,6 +13,7 @@ from zeroplan.autograd.elementwise import multiply, shifted, to
 from zeroplan.autograd.grouped import grouped_product
 from zeroplan.autograd.indexing import in_order, picked, top
 from zeroplan.autograd.inplace import divided_in_place
+from zeroplan.autograd.liger import experts as fused_experts
 from zeroplan.autograd.products import linear
 from zeroplan.autograd.reductions import softmax, total
 from zeroplan.autograd.tensor import Tensor, empty
@@ -78,7 +79,10 @@ class Experts(Module):
     transformers_class = "Experts"
     saves_views = True
     forward_order: tuple[str, ...] = ("gate_up_proj", "act_fn", "down_proj")
+    liger_order: tuple[str, ...] | None = ("gate_up_proj", "down_proj")
     saves_last = True
+    liger_patches: ClassVar[bool] = True
+    """Liger's kernel runs in its place, if Liger is asked for."""
 
     def __init__(self, c: MoEConfig, ffn: int) -> None:
         super().__init__()
@@ -101,6 +105,14 @@ class Experts(Module):
         return None
 
     def forward(self, run: Run, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
+        if run.liger and self.liger_patches:
+            places = empty(run, chosen.shape, INT)
+            return fused_experts(
+                x, run.parameter(self.gate_up_proj), run.parameter(self.down_proj), places, scores
+            )
+        return self.written_out(run, x, chosen, scores)
+
+    def written_out(self, run: Run, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
         """Tokens in the order of their experts, through them, weighted, back in their own order, and summed."""
         tokens, hidden = x.shape
         each = chosen.shape[-1]

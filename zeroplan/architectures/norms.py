@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from zeroplan.architectures.module import FLOAT, Parameter, Unary
+from zeroplan.autograd import liger
 from zeroplan.autograd.elementwise import multiply, power, reciprocal_root, shifted, to
 from zeroplan.autograd.norms import layer_norm
 from zeroplan.autograd.reductions import mean
@@ -17,12 +18,22 @@ if TYPE_CHECKING:
 class RMSNorm(Unary):
     transformers_class = "RMSNorm"
     saves_last = True
+    liger_patches: ClassVar[bool] = True
+    """Liger's kernel runs in its place, if Liger is asked for."""
+    liger_in_place: ClassVar[bool] = True
+    """And writes its input's gradient over its result's."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.weight = Parameter(width)
 
     def forward(self, run: Run, x: Tensor) -> Tensor:
+        if run.liger and self.liger_patches:
+            weight = run.parameter(self.weight)
+            return liger.rms_norm(x, weight, in_place=self.liger_in_place, programs=run.programs)
+        return self.written_out(run, x)
+
+    def written_out(self, run: Run, x: Tensor) -> Tensor:
         """In fp32 over the root of the mean square, back in the model's dtype, times the weight."""
         wide = to(x, FLOAT)
         variance = mean(power(wide))
@@ -33,7 +44,7 @@ class RMSNorm(Unary):
 class LateCastNorm(RMSNorm):
     """The weight is applied in fp32, the cast comes last."""
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def written_out(self, run: Run, x: Tensor) -> Tensor:
         wide = to(x, FLOAT)
         variance = mean(power(wide))
         wide = multiply(wide, reciprocal_root(shifted(variance)))
@@ -43,13 +54,19 @@ class LateCastNorm(RMSNorm):
 class UnitOffsetNorm(RMSNorm):
     """The weight is one more than the parameter, all of it in fp32."""
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def written_out(self, run: Run, x: Tensor) -> Tensor:
         made = self.normed(to(x, FLOAT))
         made = multiply(made, shifted(to(run.parameter(self.weight), FLOAT)))
         return to(made, x.width)
 
     def normed(self, x: Tensor) -> Tensor:
         return multiply(x, reciprocal_root(shifted(mean(power(x)))))
+
+
+class SeparateUnitOffsetNorm(UnitOffsetNorm):
+    """Between two norms a residual needs the result's gradient (Gemma 2 and 3)."""
+
+    liger_in_place = False
 
 
 class LayerNorm(Unary):

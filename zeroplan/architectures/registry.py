@@ -47,6 +47,13 @@ ARCHITECTURES: dict[str, tuple[str, ...]] = {
 }
 
 
+LIGER_FAMILIES = frozenset({
+    "deepseek_v2", "deepseek_v3", "gemma", "gemma2", "gemma3_text", "gpt_oss", "llama", "mistral", "mixtral", "olmo2",
+    "phi3", "qwen2", "qwen3", "qwen3_moe",
+})  # fmt: skip
+"""Those of them that liger-kernel 0.8.5 patches (transformers/monkey_patch.py, MODEL_TYPE_TO_APPLY_LIGER_FN)."""
+
+
 def family(model_type: str) -> tuple[type[Config], Callable[[Any], Module]]:
     """The config class and the builder of a known `model_type`. Raises `KeyError`."""
     class_name = FAMILIES[model_type]

@@ -14,16 +14,18 @@ if TYPE_CHECKING:
     from zeroplan.architectures.module import Module
 
 BOOL, FLOAT, LONG = 1, 4, 8
+MULTIPROCESSORS = 132
+"""Of an H100 or H200. An A100 has 108: a norm's backward then makes 96·h bytes less for a moment."""
 
 
 class Run(Memory):
     """What a forward pass is told: sizes of the batch, the attention that runs, and whether layers are checkpointed."""
 
-    __slots__ = ("attention", "batch", "checkpointing", "half", "kernel", "passed_over", "seq", "weights")
+    __slots__ = ("attention", "batch", "checkpointing", "half", "kernel", "kernels", "passed_over", "seq", "weights")
 
     def __init__(
         self, width: int, batch: int, seq: int, *, attention: str, kernel: str, checkpointing: bool = False,
-        half: bool = False,
+        half: bool = False, kernels: str = "transformers",
     ) -> None:  # fmt: skip
         super().__init__(width)
         self.batch, self.seq, self.checkpointing = batch, seq, checkpointing
@@ -33,6 +35,8 @@ class Run(Memory):
         """Of sdpa: cpu, flash, efficient, cudnn or math; all but the first are CUDA's."""
         self.half = half
         """Parameters are fp16: CUDA's softmax reads it without a copy in fp32."""
+        self.kernels = kernels
+        """transformers, liger or liger-loss."""
         self.passed_over: frozenset[int] = frozenset()
         """Layers that return their input: others stand for them."""
         self.weights: Callable[[], Tensor | None] = lambda: None
@@ -52,6 +56,21 @@ class Run(Memory):
     @property
     def on_cpu(self) -> bool:
         return self.kernel == "cpu"
+
+    @property
+    def liger(self) -> bool:
+        """Liger's norms, rotary positions, MLPs and experts run."""
+        return self.kernels == "liger"
+
+    @property
+    def fuses_loss(self) -> bool:
+        """And, or only, its fused linear cross-entropy."""
+        return self.kernels != "transformers"
+
+    @property
+    def programs(self) -> int:
+        """How many programs Liger starts to sum a norm's weight gradient: one a multiprocessor."""
+        return 1 if self.on_cpu else MULTIPROCESSORS
 
     def ids(self) -> Tensor:
         """Token ids, which are their own labels."""
@@ -76,7 +95,7 @@ def run_of(asked: Asked) -> Run:
     """A run as a job asks for it."""
     run = Run(
         asked.width, asked.batch, asked.seq, attention="eager" if asked.eager else "sdpa", kernel=asked.kernel,
-        checkpointing=asked.checkpointing, half=asked.half,
+        checkpointing=asked.checkpointing, half=asked.half, kernels=asked.kernels,
     )  # fmt: skip
     run.zero_linear = asked.zero_linear
     return run

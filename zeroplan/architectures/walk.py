@@ -18,8 +18,9 @@ class Walk:
     Below a module whose path is in `leaves` nothing has hooks.
     """
 
-    def __init__(self, root: Module, leaves: frozenset[str], *, eager: bool) -> None:
+    def __init__(self, root: Module, leaves: frozenset[str], *, eager: bool, kernels: str) -> None:
         self.leaves, self.eager = leaves, eager
+        self.liger, self.fuses_loss = kernels == "liger", kernels != "transformers"
         self.index: dict[int, int] = {}  # of parameters, by identity
         self.places: dict[str, int] = {}  # of the modules visited, by path
         self.steps: list[Visit] = []
@@ -69,10 +70,12 @@ class Walk:
         start = self.now() if isinstance(module, GradientCheckpointingLayer) else None
         if module.calls_linear and len(parameters) == 2:
             self.biased.append(len(self.uses))
-        order = (self.eager and module.eager_order) or module.forward_order or (*parameters, *children)
+        order = self.order(module)
         for name in order:
             if name in parameters:
                 self.uses.append(self.index[id(parameters[name])])
+            elif self.fuses_loss and name == module.fuses:
+                self.uses += self.own(children[name])
             elif name in children:
                 self.run(f"{path}.{name}" if path else name, children[name], hooked)
         if module.saves_last:
@@ -80,7 +83,14 @@ class Walk:
         if start:
             self.layers.append((start, self.saved))
 
+    def order(self, module: Module) -> tuple[str, ...]:
+        found = (self.liger and module.liger_order) or (self.eager and module.eager_order) or module.forward_order
+        return found or (*module.parameters, *module.children)
+
     def own(self, module: Module) -> tuple[int, ...]:
+        """And what its forward reads of another module: DeepSpeed registers that with it (external parameters)."""
+        if self.fuses_loss and module.fuses:
+            return self.own(module.children[module.fuses])
         return tuple([self.index[id(p)] for p in module.parameters.values()]) if module.parameters else ()
 
     def below(self, module: Module) -> tuple[int, ...]:

@@ -52,6 +52,11 @@ class Options:
     attention: Annotated[Text, _option("--attention", JOB, "Attention implementation (sdpa).", "eager|sdpa|flash")] = (
         None
     )
+    kernels: Annotated[
+        Text,
+        _option("--kernels", JOB, "Operators of the model: transformers' own (default), Liger's (use_liger_kernel), or "
+                "Liger's fused linear cross-entropy alone.", "transformers|liger|liger-loss"),
+    ] = None  # fmt: skip
     stage: Annotated[Text, _option("--stage", JOB, "ZeRO stage (all four when left out).", "0|1|2|3")] = None
     offload_optimizer: Annotated[
         Text, _option("--offload-optimizer", JOB, "Where optimizer states live.", "none|cpu|nvme")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.request_cluster import read_cluster
+from zeroplan.cli.request_operators import check_kernels, choose_attention
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
 from zeroplan.specs.cluster import Cluster
@@ -17,6 +18,7 @@ from zeroplan.specs.strategy import (
     BACKENDS,
     CHECKPOINTING,
     DEVICES,
+    KERNELS,
     PRECISIONS,
     STAGES,
     Offload,
@@ -34,6 +36,7 @@ CHOICES = {
     "optimizer": tuple(OPTIMIZERS),
     "checkpointing": CHECKPOINTING,
     "attention": ATTENTION,
+    "kernels": KERNELS,
     "offload_optimizer": DEVICES,
     "offload_param": DEVICES,
     "zero_init": ("yes", "no"),
@@ -106,7 +109,8 @@ def read_request(options: Options, *, default_params: str | None = None, default
     if options.seq is None:
         assumed.append(f"sequence {DEFAULT_SEQ} (--seq)")
     _check_seq(model, seq, assumed)
-    _attention(settled, model, assumed)
+    choose_attention(settled, model, assumed)
+    check_kernels(settled, model)
     for name, value in DEFAULTS.items():
         if name not in settled:
             assumed.append(f"{name} {value} (--{name})")
@@ -119,20 +123,6 @@ def read_request(options: Options, *, default_params: str | None = None, default
         model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
         open_sizes=open_sizes, assumed=tuple(assumed), rank=_rank(options.rank, cluster.gpus), given=given,
     )  # fmt: skip
-
-
-def _attention(settled: dict[str, Any], model: Model, assumed: list[str]) -> None:
-    """Where transformers has no sdpa attention for a family, it runs eager, and refuses sdpa when asked for it."""
-    if model.has_sdpa:
-        return
-    if "attention" not in settled:
-        settled["attention"] = "eager"
-        assumed.append(f"attention eager, transformers has no sdpa for {model.family} (--attention)")
-    elif settled["attention"] == "sdpa":
-        raise ContradictionError(
-            f"--attention: found sdpa, which transformers does not have for {model.family} (ValueError), "
-            "expected eager or flash; write --attention eager"
-        )
 
 
 def _model(options: Options, assumed: list[str], default_params: str | None) -> Model:

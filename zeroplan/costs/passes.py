@@ -37,7 +37,7 @@ def asked(job: Job) -> Asked:
         batch=strategy.micro_batch, seq=job.workload.seq, width=strategy.element_bytes,
         half=strategy.dtype == "float16", eager=strategy.attention == "eager",
         kernel="cpu" if strategy.backend == "cpu" else "cuda", checkpointing=strategy.checkpointing == "full",
-        zero_linear=strategy.stage == 3 and strategy.memory_efficient_linear,
+        zero_linear=strategy.stage == 3 and strategy.memory_efficient_linear, kernels=strategy.kernels,
     )  # fmt: skip
 
 
@@ -102,5 +102,5 @@ def at_work(job: Job, found: Together, *, backward: bool, explained: bool) -> tu
         asked(job), job.leaves, backward=backward, at=found.at, size=found.activations
     )
     largest_first = sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0]))
-    lines = [line(name, getattr(forms, name.replace(" ", "_")), size=size) for name, size in largest_first]
+    lines = [line(name, getattr(forms, name.lower().replace(" ", "_")), size=size) for name, size in largest_first]
     return module or "loss", lines

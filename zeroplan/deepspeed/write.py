@@ -107,6 +107,10 @@ def training_arguments(job: Job, given: dict[str, Any] | None = None) -> dict[st
         arguments["gradient_checkpointing"] = True
     if OPTIMIZERS[strategy.optimizer].config_type is None:
         arguments["optim"] = OPTIMIZERS[strategy.optimizer].trainer
+    if strategy.kernels != "transformers":
+        arguments["use_liger_kernel"] = True
+    if strategy.kernels == "liger-loss":
+        arguments["liger_kernel_config"] = dict.fromkeys(("rope", "rms_norm", "swiglu", "geglu"), False)
     return arguments | _repeated(canonical(given or {}))
 
 

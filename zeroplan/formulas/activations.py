@@ -120,6 +120,33 @@ def logits_and_loss(size: int) -> int:
     return size
 
 
+def liger_norms(size: int) -> int:
+    """S -- inputs of norms in the model's own dtype, and 1/deviation of each row in fp32 [Liger ops/rms_norm.py]."""
+    return size
+
+
+def liger_mlps(size: int) -> int:
+    """S -- gate and up, not the activation; their gradients are written over them [Liger ops/swiglu.py]."""
+    return size
+
+
+def liger_experts(size: int) -> int:
+    """S -- what experts have before the activation, and indices [Liger ops/fused_moe.py]."""
+    return size
+
+
+def liger_rotary_positions(size: int) -> int:
+    """S -- cosines and sines [Liger ops/rope.py]."""
+    return size
+
+
+def liger_loss(size: int) -> int:
+    """S -- gradients of the head's input and of its weight, made in forward; never all logits [Liger
+    ops/fused_linear_cross_entropy.py].
+    """
+    return size
+
+
 def at_work(size: int) -> int:
     """S -- what operators have made and nothing keeps for backward: residual stream, logits, temporaries [transformers
     models].

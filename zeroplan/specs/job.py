@@ -37,7 +37,8 @@ class Job(NamedTuple):
     @property
     def execution(self) -> Execution:
         """The order in which a step runs the model."""
-        return self.model.execution(self.leaves, eager=self.strategy.attention == "eager")
+        strategy = self.strategy
+        return self.model.execution(self.leaves, eager=strategy.attention == "eager", kernels=strategy.kernels)
 
     def at(self, **changes: Any) -> Job:
         """The same job under a changed strategy."""

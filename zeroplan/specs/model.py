@@ -99,6 +99,8 @@ class Asked(NamedTuple):
     checkpointing: bool
     zero_linear: bool
     """DeepSpeed's own linear function runs (stage 3)."""
+    kernels: str = "transformers"
+    """Or Liger's, as `Strategy.kernels` says."""
 
 
 class LeafModules(NamedTuple):
@@ -123,7 +125,9 @@ DEFAULT_LEAVES = LeafModules()
 
 
 class Executes(Protocol):
-    def __call__(self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False) -> Execution:
+    def __call__(
+        self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers"
+    ) -> Execution:
         """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own."""
 
 

@@ -11,6 +11,7 @@ from zeroplan.specs.zenflow import ZenFlow
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
 CHECKPOINTING = ("none", "selective", "full")
 ATTENTION = ("eager", "sdpa", "flash")
+KERNELS = ("transformers", "liger", "liger-loss")
 BACKENDS = ("cuda", "cpu")
 STAGES = (0, 1, 2, 3)
 DEVICES = ("none", "cpu", "nvme")
@@ -45,6 +46,8 @@ class Strategy(NamedTuple):
     grad_accum: int = 1
     checkpointing: str = "none"
     attention: str = "sdpa"
+    kernels: str = "transformers"
+    """liger: all that liger-kernel patches in the family; liger-loss: its fused linear cross-entropy alone."""
     offload_optimizer: Offload | None = None
     offload_param: Offload | None = None
     reduce_bucket_size: int = 500_000_000
@@ -116,6 +119,8 @@ class Strategy(NamedTuple):
             found.append("activations under torch_autocast, which are counted as in fp32")
         if self.attention == "flash":
             found.append("the flash-attention package, which is counted as torch's flash kernel")
+        if self.kernels != "transformers" and self.checkpointing == "selective":
+            found.append("Liger's kernels under selective checkpointing, whose closed forms are without them")
         if self.precision == "fp8":
             found.append("activations in fp8, which are counted as in bf16")
         if self.optimizer == "muon":

@@ -9,7 +9,7 @@ from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.gemma import ScaledEmbedding
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.norms import UnitOffsetNorm
+from zeroplan.architectures.norms import SeparateUnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add
@@ -63,9 +63,9 @@ class FourNormLayer(Layer):
     )  # fmt: skip
 
     def __init__(self, c: Config, self_attn: Module, mlp: Module) -> None:
-        super().__init__(c, self_attn, mlp, norm=UnitOffsetNorm)
-        self.pre_feedforward_layernorm = UnitOffsetNorm(c.hidden_size)
-        self.post_feedforward_layernorm = UnitOffsetNorm(c.hidden_size)
+        super().__init__(c, self_attn, mlp, norm=SeparateUnitOffsetNorm)
+        self.pre_feedforward_layernorm = SeparateUnitOffsetNorm(c.hidden_size)
+        self.post_feedforward_layernorm = SeparateUnitOffsetNorm(c.hidden_size)
 
     def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
         residual = x
@@ -89,4 +89,4 @@ def build(c: Gemma2Config) -> Module:
         )
         for _ in range(c.num_hidden_layers)
     ]
-    return CausalLM(c, Decoder(c, layers, norm=UnitOffsetNorm, embedding=ScaledEmbedding))
+    return CausalLM(c, Decoder(c, layers, norm=SeparateUnitOffsetNorm, embedding=ScaledEmbedding))

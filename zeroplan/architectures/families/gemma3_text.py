@@ -10,7 +10,7 @@ from zeroplan.architectures.families.gemma2 import FourNormLayer
 from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP
 from zeroplan.architectures.families.qwen3 import NormedAttention
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.norms import UnitOffsetNorm
+from zeroplan.architectures.norms import SeparateUnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig, Settings
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.tensor import Tensor
@@ -100,7 +100,7 @@ class TextDecoder(Decoder):
     transformers_class = "TextModel"
 
     def __init__(self, c: Gemma3TextConfig, layers: list[Module]) -> None:
-        super().__init__(c, layers, norm=UnitOffsetNorm, embedding=ScaledEmbedding)
+        super().__init__(c, layers, norm=SeparateUnitOffsetNorm, embedding=ScaledEmbedding)
         self.forward_order = ("embed_tokens", *("rotary_emb" for _ in c.ropes()), "layers", "norm")
 
 
@@ -108,7 +108,7 @@ class LateNormedAttention(NormedAttention):
     """All three projections, then the norms."""
 
     forward_order = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj")
-    norm = UnitOffsetNorm
+    norm = SeparateUnitOffsetNorm
 
     def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k = self.heads(self.q_proj(run, x)), self.heads(self.k_proj(run, x))

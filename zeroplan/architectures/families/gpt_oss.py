@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from zeroplan.architectures.attention import Rope, repeated
+from zeroplan.architectures.attention import Rope, positioned, repeated
 from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
 from zeroplan.architectures.module import Module, Parameter
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
@@ -97,7 +97,7 @@ class SinkAttention(Attention):
     def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
-        q, k = turned_in_halves(q, k, shared.rope)
+        q, k = positioned(run, q, k, shared.rope, turned_in_halves)
         made, weights = attended_with_sinks(run, q, k, v, shared.mask, run.parameter(self.sinks), self.dropout)
         made = reshaped(made, (*x.shape[:-1], -1))
         return self.o_proj(run, made), weights
@@ -165,6 +165,8 @@ class BiasedExperts(Experts):
     """
 
     saves_views = False
+    liger_patches = False
+    liger_order = None
     forward_order = ("gate_up_proj_bias", "gate_up_proj", "down_proj_bias", "down_proj")
 
     def __init__(self, c: GptOssConfig, ffn: int) -> None:
@@ -221,6 +223,10 @@ class LateLayer(Layer):
         super().__init__(c, self_attn, mlp, norm=LateCastNorm)
 
 
+class WideLossLM(CausalLM):
+    liger_budget = 8
+
+
 def build(c: GptOssConfig) -> Module:
     layers: list[Module] = [LateLayer(c, SinkAttention(c), SparseBlock(c)) for _ in range(c.num_hidden_layers)]
-    return CausalLM(c, SparseDecoder(c, layers, norm=LateCastNorm, rotary=HalfRotary))
+    return WideLossLM(c, SparseDecoder(c, layers, norm=LateCastNorm, rotary=HalfRotary))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, split_heads, turned
+from zeroplan.architectures.attention import attended, positioned, split_heads, turned
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import (
@@ -22,6 +22,7 @@ from zeroplan.architectures.norms import RMSNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add, multiply
+from zeroplan.autograd.liger import gated
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshaped
 
@@ -84,7 +85,7 @@ class Attention(Module):
     def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
-        q, k = turned(q, k, shared.rope)
+        q, k = positioned(run, q, k, shared.rope, turned)
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout, softcap=self.softcap)
         made = reshaped(made, (*x.shape[:-1], -1))
         return self.o_proj(run, made), weights
@@ -95,6 +96,7 @@ class GatedMLP(Module):
 
     transformers_class = "MLP"
     forward_order = ("gate_proj", "act_fn", "up_proj", "down_proj")
+    liger_order = ("gate_proj", "up_proj", "down_proj")
 
     def __init__(self, c: Config, ffn: int, *, bias: bool = False) -> None:
         super().__init__()
@@ -104,6 +106,8 @@ class GatedMLP(Module):
         self.act_fn = Activation(c.hidden_act)
 
     def forward(self, run: Run, x: Tensor) -> Tensor:
+        if run.liger:
+            return self.down_proj(run, gated(self.gate_proj(run, x), self.up_proj(run, x)))
         return self.down_proj(run, multiply(self.act_fn(run, self.gate_proj(run, x)), self.up_proj(run, x)))
 
 
@@ -181,6 +185,9 @@ class CausalLM(Module):
 
     transformers_class = "ForCausalLM"
     takes_gradient = False
+    fuses = "lm_head"
+    liger_budget: ClassVar[int] = 1
+    """Logits that Liger's fused loss has at once, in sizes of its input."""
 
     def __init__(self, c: Config, model: Decoder) -> None:
         super().__init__()
@@ -189,7 +196,7 @@ class CausalLM(Module):
         self.softcap = bool(getattr(c, "final_logit_softcapping", None))
 
     def forward(self, run: Run, ids: Tensor) -> Tensor:
-        return next_token_loss(run, self.model, self.lm_head, ids, softcap=self.softcap)
+        return next_token_loss(run, self.model, self.lm_head, ids, softcap=self.softcap, budget=self.liger_budget)
 
 
 def build(c: LlamaConfig) -> Module:

@@ -33,6 +33,18 @@ class Olmo2Config(RotaryConfig):
     pad_token_id: int | None = 1
 
 
+class SeparateNorm(LateCastNorm):
+    """Liger's kernel gives its input's gradient a storage of its own."""
+
+    liger_in_place = False
+
+
+class UnpatchedNorm(LateCastNorm):
+    """Of a model that is there already Liger passes these over."""
+
+    liger_patches = False
+
+
 class WideNormedAttention(Attention):
     """The norms are as wide as all queries and all keys."""
 
@@ -40,8 +52,8 @@ class WideNormedAttention(Attention):
 
     def __init__(self, c: Olmo2Config) -> None:
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
-        self.q_norm = LateCastNorm(c.num_attention_heads * c.head_width)
-        self.k_norm = LateCastNorm(c.kv_heads * c.head_width)
+        self.q_norm = UnpatchedNorm(c.num_attention_heads * c.head_width)
+        self.k_norm = UnpatchedNorm(c.kv_heads * c.head_width)
 
     def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k = self.q_norm(run, self.q_proj(run, x)), self.k_norm(run, self.k_proj(run, x))
@@ -59,8 +71,8 @@ class Layer(GradientCheckpointingLayer):
         super().__init__()
         self.self_attn = WideNormedAttention(c)
         self.mlp = GatedMLP(c, c.ffn)
-        self.post_attention_layernorm = LateCastNorm(c.hidden_size)
-        self.post_feedforward_layernorm = LateCastNorm(c.hidden_size)
+        self.post_attention_layernorm = SeparateNorm(c.hidden_size)
+        self.post_feedforward_layernorm = SeparateNorm(c.hidden_size)
 
     def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
         residual = x

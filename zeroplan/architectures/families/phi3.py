@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, split_heads, turned_in_part
+from zeroplan.architectures.attention import attended, positioned, split_heads, turned_in_part
 from zeroplan.architectures.families.llama import CausalLM, Decoder, Layer
 from zeroplan.architectures.module import Activation, Dropout, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig, Settings
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add, multiply
+from zeroplan.autograd.liger import gated
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import chunked, reshaped, sliced
 from zeroplan.errors import SpecError, shown
@@ -92,7 +93,7 @@ class Attention(Module):
         v = sliced(fused, -1, self.keys, start=self.queries + self.keys)
         width = self.head_width
         q, k, v = split_heads(q, width), split_heads(k, width), split_heads(v, width)
-        q, k = turned_in_part(q, k, shared.rope)
+        q, k = positioned(run, q, k, shared.rope, turned_in_part)
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
         made = reshaped(made, (*x.shape[:-1], -1))
         return self.o_proj(run, made), weights
@@ -103,6 +104,7 @@ class FusedMLP(Module):
 
     transformers_class = "MLP"
     forward_order = ("gate_up_proj", "activation_fn", "down_proj")
+    liger_order = ("gate_up_proj", "down_proj")
 
     def __init__(self, c: Phi3Config) -> None:
         super().__init__()
@@ -113,6 +115,8 @@ class FusedMLP(Module):
     def forward(self, run: Run, x: Tensor) -> Tensor:
         up = self.gate_up_proj(run, x)
         gate, up = chunked(up, 2, -1)
+        if run.liger:
+            return self.down_proj(run, gated(gate, up))
         up = multiply(up, self.activation_fn(run, gate))
         return self.down_proj(run, up)
 

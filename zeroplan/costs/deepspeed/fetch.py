@@ -36,7 +36,7 @@ def _decides(strategy: Strategy) -> Hashable:
         strategy.checkpointing == "full", strategy.attention == "eager", _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential, strategy.sub_group_size,
         decides_groups(strategy), strategy.hpz_partition_size, strategy.low, strategy.quantized_weights,
-        strategy.memory_efficient_linear,
+        strategy.memory_efficient_linear, strategy.kernels,
     )  # fmt: skip
 
 
@@ -96,8 +96,12 @@ def _settings(job: Job) -> Settings:
 
 
 def _is_viewed(tensor: Tensor, strategy: Strategy) -> bool:
-    """Torch's own linear saves its weight transposed; DeepSpeed's, memory_efficient_linear, the weight itself."""
-    return tensor.viewed or (tensor.linear and len(tensor.shape) > 1 and not strategy.memory_efficient_linear)
+    """Torch's own linear saves its weight transposed; DeepSpeed's, memory_efficient_linear, the weight itself.
+
+    So do Liger's experts.
+    """
+    viewed = tensor.viewed and strategy.kernels != "liger"
+    return viewed or (tensor.linear and len(tensor.shape) > 1 and not strategy.memory_efficient_linear)
 
 
 def _low(job: Job) -> frozenset[int]:
