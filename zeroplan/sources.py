@@ -38,6 +38,17 @@ SOURCES: dict[str, Source] = {
         f"transformers {TRANSFORMERS}, source",
         f"https://github.com/huggingface/transformers/tree/v{TRANSFORMERS}/src/transformers", "code",
     ),
+    "Megatron-LM": Source("Megatron-LM of 2021 and 2023, source", "https://github.com/NVIDIA/Megatron-LM", "code"),
+    "Megatron-DeepSpeed": Source(
+        "Megatron-DeepSpeed of BigScience, source", "https://github.com/bigscience-workshop/Megatron-DeepSpeed", "code"
+    ),
+    "torchtitan": Source("torchtitan of 2024, source", "https://github.com/pytorch/torchtitan", "code"),
+    "Liger": Source(
+        "Liger-Kernel, source", "https://github.com/linkedin/Liger-Kernel/tree/main/src/liger_kernel", "code"
+    ),
+    "published": Source(
+        "published measurements, fitted to those of one source", "tests/references/published/memory.csv", "published"
+    ),
     "torch": Source("PyTorch 2.13, source", "https://github.com/pytorch/pytorch/tree/v2.13.0", "code"),
     "zeroplan": Source("zeroplan's own rule, not compared with a measurement yet", "README.md", "assumed"),
 }  # fmt: skip

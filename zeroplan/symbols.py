@@ -24,6 +24,8 @@ SYMBOLS: dict[str, Symbol] = {
     "accum": Symbol("α", "micro-steps", "gradient accumulation"),
     "copies": Symbol("c", "", "how many of them at once"),
     "n_d": Symbol("N", "ranks", "data-parallel ranks that share this state (1 where it is replicated)"),
+    "tp": Symbol("τ", "ranks", "tensor-parallel ranks"),
+    "inflight": Symbol("φ", "micro-batches", "forwards of a pipeline stage that wait for their backward"),
     "ranks": Symbol("r", "ranks", "ranks on one node, which share the host's memory"),
     "w": Symbol("w", "bytes", "bytes of one element in the training precision"),
     "g": Symbol("g", "bytes", "bytes of one gradient element"),

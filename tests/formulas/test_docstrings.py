@@ -18,6 +18,7 @@ from zeroplan.symbols import SYMBOLS
 
 ROOMS = (
     "states", "buffers", "moments", "gathered", "hosted", "activations", "volume", "compute", "outside", "muon", "zenflow",
+    "megatron", "fused", "fully_sharded", "versions",
 )  # fmt: skip
 NOT_FORMULAS = {"ceil_div", "power_of_two"}
 FORMULAS = [
