@@ -8,7 +8,7 @@ from typing import NamedTuple
 from benchmarks.published.constants import CONTEXT
 from benchmarks.published.prediction import Prediction
 from benchmarks.published.rows import ALLOCATED, HELD, RESERVED, USED, Row
-from zeroplan.catalog.hardware import gpu
+from zeroplan.catalog.hardware import gpu, gpu_of_class
 from zeroplan.errors import ZeroplanError
 from zeroplan.ledger import total
 
@@ -52,16 +52,18 @@ def needed(found: Prediction) -> float:
 
 def capacity(row: Row) -> float | None:
     """GiB of the row's card, as torch reports it; None for a card that nobody knows."""
-    words = row.lower("gpu_type").replace("?", "")
-    match = re.search(r"(v100|a100|a800|h100|h800|h200|b200).*?([0-9]+)gb", words)
-    if not match:
-        return None
-    chip, size = {"a800": "a100", "h800": "h100"}.get(match[1], match[1]), match[2]
-    for name in (f"{chip}-{size}gb", chip):
+    words = row.lower("gpu_type")
+    chip = re.search(r"(rtx-?[0-9a]+|\b[abhvmiltg]+[0-9]+)", words)
+    size = re.search(r"([0-9]+) ?gb", words)
+    name = {"a800": "a100", "h800": "h100"}.get(chip[1], chip[1]) if chip else ""
+    for found in (f"{name}-{size[1]}gb" if size else name, name):
         try:
-            found = gpu(name)
+            card = gpu(found)
         except ZeroplanError:
             continue
-        if abs(found.memory_class - int(size)) <= 1 or name != chip:
-            return found.memory.value / GIB
-    return float(size)
+        if not size or abs(card.memory_class - int(size[1])) <= 1:
+            return card.memory.value / GIB
+    try:
+        return gpu_of_class(int(size[1])).memory.value / GIB if size else None
+    except ZeroplanError:
+        return None

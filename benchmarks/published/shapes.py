@@ -30,28 +30,44 @@ class Shape(NamedTuple):
     tied: bool
 
 
+HEAD_WIDTHS = (128, 256)
+"""What models use that do not divide hidden by heads: Qwen3, Gemma."""
+
+
 def shape(row: Row) -> Shape:
-    """Raises `UncomputableError` where a width is missing."""
+    """Of the readings that the columns leave open, the one nearest to the stated parameters.
+
+    Raises `UncomputableError` where a width is missing, or no reading makes the stated number.
+    """
     h, layers, heads = row.wanted("hidden"), row.wanted("layers"), row.wanted("heads")
-    kv_heads = row.count("kv_heads") or heads
-    queries, keys = h, h // heads * kv_heads
-    ffn, vocab = row.count("ffn") or 4 * h, row.wanted("vocab")
     gated = not PLAIN.search(row.column("model"))
+    stated = row.count("params")
+    if h < heads:
+        raise UncomputableError(f"hidden {h} is less than heads {heads}")
+    widths = (h // heads, *HEAD_WIDTHS) if gated else (h // heads,)
+    readings = [_reading(row, gated, width, tied) for width in widths for tied in (not gated, gated)]
+    if stated is None:
+        return readings[0]
+    if abs(stated - layers * readings[0].layer) < 0.02 * readings[0].layer:  # layers alone, as component rows count
+        return readings[0]._replace(parameters=stated, embedding=0, head=0)
+    nearest = min(readings, key=lambda one: abs(one.parameters - stated))
+    if abs(nearest.parameters - stated) > 0.15 * stated:
+        raise UncomputableError(
+            f"the widths make {nearest.parameters / 1e9:.2f} billion parameters, the row states {stated / 1e9:.2f}"
+        )
+    return nearest._replace(parameters=stated)
+
+
+def _reading(row: Row, gated: bool, width: int, tied: bool) -> Shape:
+    h, layers, heads = row.wanted("hidden"), row.wanted("layers"), row.wanted("heads")
+    queries, keys = heads * width, (row.count("kv_heads") or heads) * width
+    ffn, vocab = row.count("ffn") or 4 * h, row.wanted("vocab")
     attention = 2 * h * queries + 2 * h * keys
     layer = attention + (3 * h * ffn + 2 * h if gated else 2 * h * ffn + 9 * h + ffn)
     table = vocab * h
     positions = 0 if gated or "bloom" in row.lower("model") else (row.count("seq") or 0) * h
-    stated = row.count("params")
-    counts = {tied: layers * layer + positions + table * (1 if tied else 2) for tied in (True, False)}
-    tied = (not gated) if stated is None else min(counts, key=lambda one: abs(counts[one] - stated))
-    parameters = stated or counts[tied]
-    if abs(parameters - layers * layer) < 0.02 * layer:  # layers alone, as component rows count
-        table = positions = 0
-    elif abs(counts[tied] - parameters) > 0.15 * parameters:
-        raise UncomputableError(
-            f"the widths make {counts[tied] / 1e9:.2f} billion parameters, the row states {parameters / 1e9:.2f}"
-        )
-    return Shape(h, layers, heads, queries, keys, ffn, vocab, gated, parameters, layer, table + positions, table, tied)
+    total = layers * layer + positions + table * (1 if tied else 2)
+    return Shape(h, layers, heads, queries, keys, ffn, vocab, gated, total, layer, table + positions, table, tied)
 
 
 class Stage(NamedTuple):

@@ -25,11 +25,11 @@ def torchtitan(row: Row) -> Prediction:
     pipelined = row.pp > 1
     for stage in stages(row, one):
         psi, tp, t, h = stage.parameters, row.tp, row.tokens, one.hidden
-        if pipelined:  # the local batch is split into as many micro-batches as there are sequences
-            t //= row.micro_batch
+        if pipelined:  # pipeline_parallel_microbatches is the pipeline's degree by default
+            t //= row.pp
         layer = one.layer // tp
         held = [line("fp32 shards", fully_sharded.shards, psi=psi, k=16, n_d=row.ranks)]
-        in_flight = min(row.pp, row.micro_batch) if pipelined else 1
+        in_flight = row.pp if pipelined else 1
         kept = _kept(row, one, t, stage.layers * in_flight)
         at_work = _at_work(row, one, t)
         if pipelined:

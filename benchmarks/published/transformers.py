@@ -119,9 +119,11 @@ def model_for(row: Row, one: Shape) -> Model:
     positions = max(row.seq, 1)
     fields: dict[str, Any] = {
         "model_type": family, "vocab_size": one.vocab, "hidden_size": one.hidden, "num_hidden_layers": one.layers,
-        "num_attention_heads": one.heads, "num_key_value_heads": one.keys * one.heads // one.hidden,
+        "num_attention_heads": one.heads, "num_key_value_heads": one.keys * one.heads // one.queries,
         "intermediate_size": one.ffn, "tie_word_embeddings": one.tied, "max_position_embeddings": positions,
     }  # fmt: skip
+    if one.queries != one.hidden:
+        fields["head_dim"] = one.queries // one.heads
     if family == "gpt2":
         fields = {
             "model_type": family, "vocab_size": one.vocab, "n_embd": one.hidden, "n_layer": one.layers,
@@ -131,9 +133,12 @@ def model_for(row: Row, one: Shape) -> Model:
         fields |= {"ffn_dim": one.ffn, "word_embed_proj_dim": one.hidden, "max_position_embeddings": 2048}
     elif family == "bloom":
         fields |= {"n_layer": one.layers, "n_head": one.heads}
-    cls = config_class(family, "row")
-    known = known_fields(fields, "row")
-    return model_of(family, cls(**known), name="row", source="a published row", content=fields)
+    try:
+        config = config_class(family, "row")(**known_fields(fields, "row"))
+        config.validate("row")
+    except ZeroplanError as error:
+        raise UncomputableError(f"no {family} of these widths: {error}") from error
+    return model_of(family, config, name="row", source="a published row", content=fields)
 
 
 def _kept_outputs(row: Row, one: Shape) -> list[Line]:
