@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables; 1 when a bound is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rows", type=Path, default=FILE, help="another CSV file with the same columns")
-    parser.add_argument("--all", action="store_true", help="print every row, and all constants")
+    parser.add_argument("--all", action="store_true", help="print every row, every term and all constants")
     asked = parser.parse_args(arguments)
     rows = read(asked.rows)
     own = asked.rows == FILE
@@ -108,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         promised += kept
     texts.append(report.left_out(table.left_out))
     if asked.all:
+        texts.append(report.terms(measures.removed(chosen)))
         texts.append(["Every row, GiB; * is outside the range", *report.rows([*chosen, *others])])
         named = [(name, one) for name, one in vars(constants).items() if isinstance(one, constants.Constant)]
         texts.append(report.constants(named))

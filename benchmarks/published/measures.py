@@ -75,6 +75,37 @@ def distinct(compared: Iterable[Compared]) -> list[Compared]:
     return list(seen.values())
 
 
+class Removed(NamedTuple):
+    """What becomes of the measures when one term is taken out of every prediction."""
+
+    term: str
+    rows: int
+    """That change."""
+    worst: float
+    """The largest change, as a share of what was measured."""
+    median: float
+    nine_in_ten: float
+
+
+def removed(compared: Sequence[Compared]) -> list[Removed]:
+    """Every term alone, those that change most rows first."""
+    found = []
+    for term in sorted({term for one in compared for term in one.found.terms}):
+        less = [_without(one, term) for one in compared]
+        changes = [new.error - one.error for one, new in zip(compared, less, strict=True)]
+        changed = [change for change in changes if abs(change) > 0.002]
+        if changed:
+            measures = measure(less)
+            worst = max(changed, key=abs)
+            found.append(Removed(term, len(changed), worst, measures.median, measures.nine_in_ten))
+    return sorted(found, key=lambda one: -one.rows)
+
+
+def _without(one: Compared, term: str) -> Compared:
+    found = one.found.without(term)
+    return one._replace(found=found, value=levels(one.row, found)[one.level])
+
+
 class Measures(NamedTuple):
     levels: int
     median: float

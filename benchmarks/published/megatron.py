@@ -78,7 +78,7 @@ def _states(row: Row, stage: Stage) -> States:
     if of_2021(row):
         flat = [line("flat gradients", megatron.flat_gradients, psi=psi)]
         return States([line("fp16 states", megatron.fp16_states, psi=psi)], flat, flat)
-    if "optimizer" in row.offload:
+    if row.offloads_optimizer:
         return States([line("parameters and gradients", megatron.whole_pair, psi=psi)], [], [])
     return States([line("states", megatron.distributed_states, psi=psi, n_d=n if row.stage else 1)], [], [])
 
@@ -96,7 +96,7 @@ def _zero_states(row: Row, psi: int, n: int) -> States:
         gather = line("gathered parameters", gathered.gathered_parameters, alive=live, w=2)
         held = line("states", megatron.sharded_states, psi=psi, n_d=n)
         return States([held], [share, bucket, gather], [share, share, share])
-    if "optimizer" in row.offload:
+    if row.offloads_optimizer:
         return States([line("parameters", megatron.gradients, psi=psi)], [bucket], [])
     held = line("states", megatron.optimizer_partition, psi=psi, n_d=n)
     fp32 = line("fp32 gradient partition", megatron.fp32_partition, psi=psi, n_d=n)

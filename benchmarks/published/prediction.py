@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.published.constants import OUTSIDE, RESERVED, Constant
 from zeroplan.ledger import Line, total
@@ -34,6 +34,30 @@ class Prediction(NamedTuple):
     @property
     def peak(self) -> Moment:
         return self.moments[0]
+
+    @property
+    def terms(self) -> set[str]:
+        """Names of all that it is made of."""
+        lines = (entry.name for moment in self.moments for entry in moment.lines)
+        return {*lines, *(entry.name for entry in self.held), *BESIDE}
+
+    def without(self, term: str) -> Prediction:
+        """The same with one term taken out."""
+        if term in BESIDE:
+            field, nothing = BESIDE[term]
+            return self._replace(**{field: nothing})
+        held = tuple(entry for entry in self.held if entry.name != term)
+        moments = [Moment(one.place, tuple(e for e in one.lines if e.name != term)) for one in self.moments]
+        return self._replace(held=held, moments=tuple(sorted(moments, key=lambda one: -one.bytes)))
+
+
+BESIDE: dict[str, tuple[str, Any]] = {
+    "reserved beside max allocated": ("ratio", Constant(1, 1, 1, "", "", "")),
+    "outside the allocator": ("outside", Constant(0, 0, 0, "", "", "")),
+    "the peak of initialize": ("initialize", 0),
+    "blocks that initialize leaves": ("cached", 0),
+}
+"""Terms that are no lines, and what stands for their absence."""
 
 
 def prediction(

@@ -8,7 +8,7 @@ from statistics import mean, median
 from benchmarks.published.constants import Constant
 from benchmarks.published.fits import Asked
 from benchmarks.published.levels import GIB
-from benchmarks.published.measures import Compared, by_source, measure
+from benchmarks.published.measures import Compared, Removed, by_source, measure
 from benchmarks.published.rows import LEVELS, Row
 
 UNSURE = "no reason is known; the largest lines are"
@@ -87,6 +87,15 @@ def left_out(found: Iterable[tuple[Row, str]]) -> list[str]:
     for reason, names in sorted(groups.items(), key=lambda group: -len(group[1])):
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         lines.append(f"  {len(names):>4}  {reason}: {shown}")
+    return lines
+
+
+def terms(found: Iterable[Removed]) -> list[str]:
+    """What each term does for the measures."""
+    lines = ["Each term taken out alone", f"  {'':34}{'rows':>5}{'most':>8}{'median':>9}{'9 in 10':>9}"]
+    for one in found:
+        text = f"{one.rows:>5}{one.worst:>+8.1%}{one.median:>9.1%}{one.nine_in_ten:>9.1%}"
+        lines.append(f"  {one.term:34}{text}")
     return lines
 
 

@@ -68,10 +68,10 @@ class Row:
 
     @property
     def stage(self) -> int:
-        match = re.match(r"[0-3]", self.column("zero_stage"))
+        match = re.match(r"(?:zero|stage|[ _-])*([0-3])\b", self.lower("zero_stage"))
         if not match:
             raise UncomputableError(f"zero_stage is {self.column('zero_stage')!r}")
-        return int(match[0])
+        return int(match[1])
 
     def degree(self, kind: str) -> int:
         found = {name.lower(): int(value) for name, value in DEGREE.findall(self.column("parallel"))}
@@ -126,7 +126,7 @@ class Row:
     @property
     def checkpointing(self) -> str:
         words = self.lower("checkpointing")
-        if words.startswith(("full", "on", "recipe default (on")):
+        if re.match(r"full|on\b|yes|true|gradient checkpointing|recipe default \(on", words):
             return "full"
         return "selective" if words.startswith("selective") else "none"
 
@@ -143,6 +143,11 @@ class Row:
     @property
     def offload(self) -> str:
         return re.sub(r"possible for.*", "", self.lower("offload"))
+
+    @property
+    def offloads_optimizer(self) -> bool:
+        """A bare device stands for the optimizer's."""
+        return bool(re.search(r"optimizer|^(cpu|yes|true)\b", self.offload))
 
     @property
     def offloads_checkpoints(self) -> bool:

@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from benchmarks.published.rows import Row, UncomputableError
 
-PLAIN = re.compile(r"gpt|opt|bloom|mpt|bert|falcon", re.IGNORECASE)
+PLAIN = re.compile(r"gpt|\bopt|bloom|mpt|bert|falcon|pythia|neox|starcoder|phi-?[12]\b", re.IGNORECASE)
+GATED = re.compile(r"llama|vicuna|qwen|mistral|gemma|baichuan|\byi\b|olmo|phi-?3", re.IGNORECASE)
+EXPERTS = re.compile(r"moe|mixtral|[0-9]x[0-9]+b|-a[0-9.]+b|deepseek-?v[23]", re.IGNORECASE)
 
 
 class Shape(NamedTuple):
@@ -40,12 +42,16 @@ def shape(row: Row) -> Shape:
     Raises `UncomputableError` where a width is missing, or no reading makes the stated number.
     """
     h, layers, heads = row.wanted("hidden"), row.wanted("layers"), row.wanted("heads")
-    gated = not PLAIN.search(row.column("model"))
+    if EXPERTS.search(row.column("model")):
+        raise UncomputableError("a mixture of experts, whose experts no column states")
     stated = row.count("params")
     if h < heads:
         raise UncomputableError(f"hidden {h} is less than heads {heads}")
-    widths = (h // heads, *HEAD_WIDTHS) if gated else (h // heads,)
-    readings = [_reading(row, gated, width, tied) for width in widths for tied in (not gated, gated)]
+    readings = [
+        _reading(row, gated, width, tied)
+        for gated in _mlps(row) for width in ((h // heads, *HEAD_WIDTHS) if gated else (h // heads,))
+        for tied in (not gated, gated)
+    ]  # fmt: skip
     if stated is None:
         return readings[0]
     if abs(stated - layers * readings[0].layer) < 0.02 * readings[0].layer:  # layers alone, as component rows count
@@ -56,6 +62,13 @@ def shape(row: Row) -> Shape:
             f"the widths make {nearest.parameters / 1e9:.2f} billion parameters, the row states {stated / 1e9:.2f}"
         )
     return nearest._replace(parameters=stated)
+
+
+def _mlps(row: Row) -> tuple[bool, ...]:
+    """Whether the MLP is gated, or both where the model's name does not say it."""
+    if GATED.search(row.column("model")):
+        return (True,)
+    return (False,) if PLAIN.search(row.column("model")) else (True, False)
 
 
 def _reading(row: Row, gated: bool, width: int, tied: bool) -> Shape:

@@ -20,8 +20,10 @@ from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Offload, Strategy, Workload
 
 FAMILIES = (
-    (r"qwen-?3", "qwen3"), (r"qwen", "qwen2"), (r"opt-", "opt"), (r"gpt", "gpt2"), (r"bloom", "bloom"),
-    (r"falcon", "falcon"), (r"mistral", "mistral"), (r"llama|vicuna|baichuan|\byi\b|tinyllama", "llama"),
+    (r"qwen-?3", "qwen3"), (r"qwen", "qwen2"), (r"opt-", "opt"), (r"gpt(?!-neox)", "gpt2"), (r"bloom", "bloom"),
+    (r"falcon", "falcon"), (r"mistral", "mistral"), (r"llama|vicuna|baichuan|\byi\b", "llama"),
+    (r"phi-?3", "phi3"), (r"phi", "phi"), (r"gemma-?2", "gemma2"), (r"gemma-?3", "gemma3_text"), (r"gemma", "gemma"),
+    (r"neox|pythia", "gpt_neox"), (r"olmo-?2", "olmo2"), (r"olmo", "olmo"), (r"starcoder-?2", "starcoder2"),
 )  # fmt: skip
 LOGITS_STAY_LOW = (4, 46)
 """transformers from which the model's logits stay in 16 bit; before, llama returned them in fp32."""
@@ -39,7 +41,10 @@ def predict(row: Row) -> Prediction:
         found = ledger(job)
     except ZeroplanError as error:
         raise UncomputableError(f"zeroplan refuses the job: {error}") from error
-    held = [*found.gpu.resident, *_kept_outputs(row, one)]
+    outputs = _kept_outputs(row, one)
+    held = [*found.gpu.resident, *outputs]
+    if outputs:
+        assumed.append("the loop holds the model's output until the next one, and not in backward")
     phases = [phase for phase in found.gpu.phases if phase.endswith(STEPS)]
     if row.liger:
         moments = _with_liger(row, one, found)
@@ -89,7 +94,7 @@ def job_of(row: Row, one: Shape) -> tuple[Job, list[str]]:
     }  # fmt: skip
     if low_states:
         choices |= {"master_dtype": "bf16", "states_as_master": True}
-    if "optimizer" in row.offload:
+    if row.offloads_optimizer:
         choices["offload_optimizer"] = Offload("cpu")
     if "param" in row.offload:
         choices["offload_param"] = Offload("cpu")
