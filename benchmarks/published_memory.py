@@ -92,7 +92,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=Path, default=FILE, help="another CSV file with the same columns")
     parser.add_argument("--all", action="store_true", help="print every row, every term and all constants")
     asked = parser.parse_args(arguments)
-    rows = read(asked.rows)
+    try:
+        rows = read(asked.rows)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        parser.error(f"--rows: {error}")
     own = asked.rows == FILE
     table = measures.compare(row for row in rows if row.lower("trainable") in ("full", ""))
     chosen = measures.distinct(one for one in table.compared if measures.counts(one))

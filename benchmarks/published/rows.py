@@ -14,6 +14,7 @@ FITS = FILE.with_name("fits.csv")
 HELD, ALLOCATED, RESERVED, USED = "allocated", "max allocated", "reserved", "nvidia-smi"
 LEVELS = (HELD, ALLOCATED, RESERVED, USED)
 NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*(?:$|\()", re.IGNORECASE)
+LARGEST = 10.0**15
 DEGREE = re.compile(r"\b(dp|tp|pp|sp|cp|ep)\s*=\s*([0-9]+)", re.IGNORECASE)
 
 
@@ -35,7 +36,7 @@ class Row:
 
     def number(self, name: str) -> float | None:
         match = NUMBER.match(self.column(name).replace(",", ""))
-        return float(match[1]) if match else None
+        return _sensible(match[1]) if match else None
 
     def count(self, name: str) -> int | None:
         value = self.number(name)
@@ -166,7 +167,8 @@ class Row:
     def setting(self, pattern: str) -> int | None:
         """A size in elements that the notes state: `reduce_bucket 5e7`."""
         match = re.search(rf"(?:{pattern})[a-z_]*[ =:~]*~?([0-9][0-9.]*(?:e[0-9]+)?)", self.lower("notes"))
-        return int(float(match[1].rstrip("."))) if match else None
+        size = _sensible(match[1].rstrip(".")) if match else None
+        return None if size is None else int(size)
 
     @property
     def level(self) -> str:
@@ -185,6 +187,11 @@ class Row:
         if "peak" in words:
             return ALLOCATED
         raise UncomputableError(f"what_was_measured is {words!r}: none of the levels")
+
+
+def _sensible(text: str) -> float | None:
+    value = float(text)
+    return value if value < LARGEST else None
 
 
 def read(path: Path = FILE) -> list[Row]:

@@ -106,5 +106,5 @@ def stages(row: Row, one: Shape) -> list[Stage]:
         found.append(Stage(layers, (layers * one.layer + ends) // tp, in_flight, first, last))
     if row.rank is None:
         return found
-    index = row.rank * pp // row.gpus
-    return [found[0]] if index == 0 else [found[-1]] if index == pp - 1 else found[1:2]
+    index = min(row.rank * pp // row.gpus, pp - 1)
+    return [found[0] if index == 0 else found[-1] if index == pp - 1 else found[1]]

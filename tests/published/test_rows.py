@@ -9,12 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import published_memory
-from benchmarks.published import measures
+from benchmarks.published import fits, measures
 from benchmarks.published.engines import predict
 from benchmarks.published.rows import ALLOCATED, HELD, RESERVED, USED, Row, UncomputableError, read
 
 ROWS = read()
-LLAMA = next(row for row in ROWS if row.name == "chenyaofo-5-max").text
+NAMED = {row.name: row for row in ROWS}
+LLAMA = NAMED["chenyaofo-5-max"].text
+OTHERS = ("bslog3Don-1", "tt-T5a", "simumax-llama3_405b_l4_tp1_pp2_dp4_mbc4_cef", "mleng-H200-8K", "tr3m-29")
+SPOILT = ["", "0", "-1", "1e9", "1e400", "full", "?", "nan", "stage 3", "dp=0,tp=0", "dp=3,tp=7,pp=5", "rank 9999"]
 
 
 @pytest.mark.parametrize(
@@ -46,10 +49,15 @@ def test_liger_is_not_read_where_it_is_denied(words):
     assert not Row({"framework": "deepspeed + HF transformers", "notes": words}).liger
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(column=st.sampled_from(sorted(LLAMA)), text=st.text(max_size=20) | st.sampled_from(["0", "-1", "1e9", "full", "?"]))
-def test_a_spoilt_column_gives_a_reason_or_a_prediction_but_no_crash(column, text):
-    measures.compare([Row({**LLAMA, column: text})])
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    name=st.sampled_from(["chenyaofo-5-max", *OTHERS]), column=st.sampled_from(sorted(LLAMA)),
+    text=st.text(max_size=20) | st.sampled_from(SPOILT),
+)  # fmt: skip
+def test_a_spoilt_column_gives_a_reason_or_a_prediction_but_no_crash(name, column, text):
+    row = Row({**NAMED[name].text, column: text})
+    measures.compare([row])
+    fits.ran_out([row])
 
 
 def test_missing_columns_give_a_reason():
@@ -75,3 +83,10 @@ def test_another_file_is_measured(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "mine-1" in printed
     assert "hidden is '?': no number" in printed
+
+
+def test_a_file_that_is_not_there_is_named(capsys):
+    with pytest.raises(SystemExit) as ended:
+        published_memory.main(["--rows", "no/such.csv"])
+    assert ended.value.code == 2
+    assert "no/such.csv" in capsys.readouterr().err
