@@ -80,7 +80,9 @@ def _states(row: Row, stage: Stage) -> States:
         return States([line("fp16 states", megatron.fp16_states, psi=psi)], flat, flat)
     if row.offloads_optimizer:
         return States([line("parameters and gradients", megatron.whole_pair, psi=psi)], [], [])
-    return States([line("states", megatron.distributed_states, psi=psi, n_d=n if row.stage else 1)], [], [])
+    fp16 = row.lower("precision").startswith("fp16")
+    rule = megatron.distributed_fp16_states if fp16 else megatron.distributed_states
+    return States([line("states", rule, psi=psi, n_d=n if row.stage else 1)], [], [])
 
 
 def _zero_states(row: Row, psi: int, n: int) -> States:

@@ -95,3 +95,16 @@ def test_terms_carry_the_measures():
         assert without[term].nine_in_ten > 0.2
     for term in ("reserved beside max allocated", "gathered parameters", "gradients"):
         assert without[term].nine_in_ten > 0.1
+
+
+@pytest.mark.parametrize(
+    ("rule", "ranks", "bytes_each"),
+    [
+        (lambda n: megatron.fp16_states(1000), 1, 20), (lambda n: megatron.distributed_fp16_states(1000, n), 1, 20),
+        (lambda n: megatron.distributed_states(1000, n), 1, 18), (lambda n: megatron.distributed_states(1000, n), 4, 9),
+        (lambda n: megatron.distributed_fp16_states(1000, n), 8, 6),
+    ],
+)  # fmt: skip
+def test_states_are_those_of_megatrons_documentation(rule, ranks, bytes_each):
+    """Its table: fp16 gradients 20 and 4 + 16/d bytes per parameter, fp32 gradients 18 and 6 + 12/d."""
+    assert rule(ranks) == 1000 * bytes_each

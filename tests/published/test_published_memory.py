@@ -70,9 +70,10 @@ def test_nine_in_ten_reserved_and_used_values_are_inside_the_printed_range(core)
     assert inside >= 0.9 * ranged
 
 
-@pytest.mark.parametrize("bound", published_memory.acceptance(ROWS), ids=lambda bound: bound.text.split()[0])
-def test_acceptance_rows_are_inside_their_tolerance(bound):
-    assert bound.kept, bound.text
+def test_acceptance_rows_are_inside_their_tolerance():
+    bounds = published_memory.acceptance(ROWS)
+    assert len(bounds) == 12
+    assert not [bound.text for bound in bounds if not bound.kept]
 
 
 def test_every_published_run_of_llm_foundry_fits():

@@ -22,21 +22,21 @@ def selective_layer(t: int, h: int, q: int, kv: int, f: int, a: int, tp: int) ->
 
 def root_group(h: int, v: int, copies: int, tp: int) -> int:
     """⌈2·c·h·D / τ⌉ -- embedding and head stay gathered in 16 bit from forward to the end of backward [torch
-    distributed/_composable/fsdp/_fsdp_state.py:_lazy_init].
+    distributed/fsdp/_fully_shard/_fsdp_state.py:_lazy_init].
     """
     return ceil_div(2 * copies * h * v, tp)
 
 
 def gathered_layers(psi: int, copies: int) -> int:
     """2·c·Ψ -- layers gathered in 16 bit: the one at work and the one prefetched [torch
-    distributed/_composable/fsdp/_fsdp_param_group.py].
+    distributed/fsdp/_fully_shard/_fsdp_param_group.py].
     """
     return 2 * copies * psi
 
 
 def reduced_layer(psi: int) -> int:
     """6·Ψ -- a layer's 16-bit gradients and their fp32 copy in the reduce-scatter [torch
-    distributed/_composable/fsdp/_fsdp_collectives.py:foreach_reduce].
+    distributed/fsdp/_fully_shard/_fsdp_collectives.py:foreach_reduce].
     """
     return 6 * psi
 

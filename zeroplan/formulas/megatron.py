@@ -7,7 +7,7 @@ from zeroplan.arithmetic import ceil_div
 
 def fp16_states(psi: int) -> int:
     """20·Ψ -- weights and gradients in 16 bit, and in fp32 master weights, their gradients and two moments: gradients
-    are zeroed, not dropped [Megatron-LM megatron/optimizer/optimizer.py in 2021].
+    are zeroed, not dropped [Megatron-LM docs, distributed optimizer].
     """
     return 20 * psi
 
@@ -21,14 +21,21 @@ def pipeline_states(psi: int) -> int:
 
 def distributed_states(psi: int, n_d: int) -> int:
     """6·Ψ + ⌈12·Ψ / N⌉ -- weights in 16 bit and a whole fp32 gradient buffer; master weights and moments are split
-    [Megatron-LM docs distributed_optimizer].
+    [Megatron-LM docs, distributed optimizer].
     """
     return 6 * psi + ceil_div(12 * psi, n_d)
 
 
+def distributed_fp16_states(psi: int, n_d: int) -> int:
+    """4·Ψ + ⌈16·Ψ / N⌉ -- the same with gradients accumulated in fp16: their fp32 copies are split too [Megatron-LM
+    docs, distributed optimizer].
+    """
+    return 4 * psi + ceil_div(16 * psi, n_d)
+
+
 def whole_pair(psi: int) -> int:
     """6·Ψ -- weights in 16 bit and the fp32 gradient buffer, where the optimizer lies on the host [Megatron-LM
-    docs distributed_optimizer].
+    docs, distributed optimizer].
     """
     return 6 * psi
 
@@ -72,8 +79,9 @@ def flat_gradients(psi: int) -> int:
 
 
 def step_copies(psi: int) -> int:
-    """6·Ψ -- at stage 0 the step finds 16-bit gradients and flattens them in fp32 [DeepSpeed
-    runtime/fp16/fused_optimizer.py].
+    """6·Ψ -- gradients in 16 bit and a flat fp32 copy of them in the step of stage 0 [published bslog3Don-4].
+
+    DeepSpeed 0.19.8 makes the copies before it joins them: 10·Ψ for a moment.
     """
     return 6 * psi
 
