@@ -20,11 +20,13 @@ from typing import NamedTuple
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.published import components, constants, fits, measures, report
+from benchmarks.published import components, constants, fits, held_out, measures, report
 from benchmarks.published.measures import Compared, Measures
 from benchmarks.published.rows import FILE, FITS, Row, UncomputableError, read
 
 MEDIAN, NINE_IN_TEN, MEAN_OF_SOURCES, INSIDE = 0.03, 0.10, 0.05, 0.9
+SEVERAL = 3
+"""Sources from which on it says something to leave one out."""
 OUT_OF_MEMORY = 11
 """Published runs that were out of memory and can be computed."""
 
@@ -111,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         promised += kept
     texts.append(report.left_out(table.left_out))
     if asked.all:
-        texts.append(report.terms(measures.removed(chosen)))
+        texts += _what_carries(chosen)
         texts.append(["Every row, GiB; * is outside the range", *report.rows([*chosen, *others])])
         named = [(name, one) for name, one in vars(constants).items() if isinstance(one, constants.Constant)]
         texts.append(report.constants(named))
@@ -151,6 +153,12 @@ def _own(rows: Sequence[Row]) -> Part:
             all(one.kept for one in accepted),
         ),
     ]
+
+
+def _what_carries(chosen: Sequence[Compared]) -> list[list[str]]:
+    if len(measures.by_source(chosen)) < SEVERAL:
+        return []
+    return [report.terms(measures.removed(chosen)), report.held_out(held_out.held_out(chosen))]
 
 
 def _beside(others: Sequence[Compared], known: dict[str, str]) -> list[list[str]]:

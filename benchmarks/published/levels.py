@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 from benchmarks.published.constants import CONTEXT
@@ -52,7 +53,11 @@ def needed(found: Prediction) -> float:
 
 def capacity(row: Row) -> float | None:
     """GiB of the row's card, as torch reports it; None for a card that nobody knows."""
-    words = row.lower("gpu_type")
+    return _card(row.lower("gpu_type"))
+
+
+@cache
+def _card(words: str) -> float | None:
     chip = re.search(r"(rtx-?[0-9a]+|\b[abhvmiltg]+[0-9]+)", words)
     size = re.search(r"([0-9]+) ?gb", words)
     name = {"a800": "a100", "h800": "h100"}.get(chip[1], chip[1]) if chip else ""

@@ -7,6 +7,7 @@ from statistics import mean, median
 
 from benchmarks.published.constants import Constant
 from benchmarks.published.fits import Asked
+from benchmarks.published.held_out import HeldOut
 from benchmarks.published.levels import GIB
 from benchmarks.published.measures import Compared, Removed, by_source, measure
 from benchmarks.published.rows import LEVELS, Row
@@ -97,6 +98,20 @@ def terms(found: Iterable[Removed]) -> list[str]:
         text = f"{one.rows:>5}{one.worst:>+8.1%}{one.median:>9.1%}{one.nine_in_ten:>9.1%}"
         lines.append(f"  {one.term:34}{text}")
     return lines
+
+
+def held_out(found: HeldOut) -> list[str]:
+    """Measures where each source's constants were chosen without it."""
+    errors = found.errors
+    at_nine = errors[-(-9 * len(errors) // 10) - 1]
+    return [
+        "Each source with reserved / max allocated and what lies outside chosen without it",
+        f"  median {median(errors):.1%}, nine in ten within {at_nine:.1%}",
+        *(
+            f"  {source:18}{choice.reserved:.2f}, software of 2021 {choice.reserved_2021:.2f}, {choice.outside:.0f} GiB"
+            for source, choice in found.chosen.items()
+        ),
+    ]
 
 
 def constants(used: Iterable[tuple[str, Constant]]) -> list[str]:

@@ -16,6 +16,7 @@ from benchmarks import published_memory
 from benchmarks.published import components, fits, measures
 from benchmarks.published.constants import LOGIT_FUSED
 from benchmarks.published.engines import predict
+from benchmarks.published.held_out import held_out
 from benchmarks.published.levels import levels
 from benchmarks.published.rows import FITS, Row, UncomputableError, read
 
@@ -62,6 +63,14 @@ def test_the_mean_of_the_sources_means_is_at_most_five_percent(core):
     sources = measures.by_source(core)
     assert len(sources) == 12
     assert measures.measure(core).mean_of_sources <= 0.05
+
+
+def test_the_bounds_hold_for_sources_that_the_constants_never_saw(core):
+    """Each source with the fitted constants chosen on the eleven others."""
+    errors = held_out(core).errors
+    assert len(errors) == 69
+    assert sum(error <= 0.03 for error in errors) >= 0.5 * len(errors)
+    assert sum(error <= 0.10 for error in errors) >= 0.9 * len(errors)
 
 
 def test_nine_in_ten_reserved_and_used_values_are_inside_the_printed_range(core):
