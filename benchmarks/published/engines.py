@@ -33,6 +33,8 @@ def predict(row: Row) -> Prediction:
     if re.search(r"llm-foundry|composer", framework):
         return sharded.llm_foundry(row)
     found = WITHOUT_A_FORM.search(framework)
+    if row.optimizer != "adamw" and not re.search(r"deepspeed|\bhf\b", framework):
+        raise UncomputableError(f"states of {row.optimizer} outside DeepSpeed")
     if found:
         raise UncomputableError(f"no form for {found[0]}")
     if re.search(r"megatron|paddle", f"{framework} {row.lower('attention_impl')}"):

@@ -146,6 +146,14 @@ class Row:
         return re.sub(r"possible for.*", "", self.lower("offload"))
 
     @property
+    def optimizer(self) -> str:
+        """As zeroplan names it."""
+        match = re.search(r"muon|8-?bit|adafactor|adagrad|lion|lamb|sgd", self.lower("optimizer"))
+        if not match:
+            return "adamw"
+        return "adam8bit" if "bit" in match[0] else match[0]
+
+    @property
     def offloads_optimizer(self) -> bool:
         """A bare device stands for the optimizer's."""
         return bool(re.search(r"optimizer|^(cpu|yes|true)\b", self.offload))

@@ -87,7 +87,7 @@ def job_of(row: Row, one: Shape) -> tuple[Job, list[str]]:
         raise UncomputableError("16-bit states without a master copy, outside DeepSpeed's optimizers")
     choices: dict[str, Any] = {
         "stage": row.stage, "micro_batch": row.micro_batch, "grad_accum": row.accumulation,
-        "precision": precision[0] if precision else "bf16",
+        "precision": precision[0] if precision else "bf16", "optimizer": row.optimizer,
         "checkpointing": row.checkpointing, "attention": "eager" if "eager" in row.lower("attention_impl") else "sdpa",
         "zero_init": False if row.stage == 3 else None, "memory_efficient_linear": row.stage < 3,
         **_sizes(row),
