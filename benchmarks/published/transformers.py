@@ -31,6 +31,8 @@ NO_TORCH_MAX = (4, 48)
 """transformers from which OPT has one attention for all models, without torch.max on its scores."""
 FLATTENS_ON_THE_CARD = (0, 19)
 """DeepSpeed from which parameters are flattened where they are if there is room (#7828, February 2026)."""
+TRAINER = re.compile(r"\btrainer\b|swift|llama-?factory|axolotl|\btrl\b")
+"""Launchers on transformers' Trainer, whose from_pretrained partitions a model as it is loaded at stage 3."""
 STEPS = ("forward", "backward", "step")
 
 
@@ -75,7 +77,10 @@ def job_of(row: Row, one: Shape) -> tuple[Job, list[str]]:
         raise UncomputableError("a transformers model under tensor or pipeline parallelism")
     version = row.version("deepspeed")
     assumed = []
-    if row.stage == 3:
+    partitioned = bool(TRAINER.search(row.lower("framework")))
+    if row.stage == 3 and partitioned:
+        assumed.append("from_pretrained builds the model under zero.Init, which also replaces the linear function")
+    elif row.stage == 3:
         assumed.append("the model is built without zero.Init")
         assumed.append("gathered weights stay after forward without checkpointing (DeepSpeed before #8189)")
     if version is None:
@@ -89,7 +94,8 @@ def job_of(row: Row, one: Shape) -> tuple[Job, list[str]]:
         "stage": row.stage, "micro_batch": row.micro_batch, "grad_accum": row.accumulation,
         "precision": precision[0] if precision else "bf16", "optimizer": row.optimizer,
         "checkpointing": row.checkpointing, "attention": "eager" if "eager" in row.lower("attention_impl") else "sdpa",
-        "zero_init": False if row.stage == 3 else None, "memory_efficient_linear": row.stage < 3,
+        "zero_init": partitioned if row.stage == 3 else None,
+        "memory_efficient_linear": partitioned or row.stage < 3,
         **_sizes(row),
     }  # fmt: skip
     if low_states:
