@@ -39,6 +39,14 @@ SOURCES: dict[str, Source] = {
         f"transformers {TRANSFORMERS}, source",
         f"https://github.com/huggingface/transformers/tree/v{TRANSFORMERS}/src/transformers", "code",
     ),
+    "Megatron-LM": Source("Megatron-LM of 2021 and 2023, source", "https://github.com/NVIDIA/Megatron-LM", "code"),
+    "Megatron-DeepSpeed": Source(
+        "Megatron-DeepSpeed of BigScience, source", "https://github.com/bigscience-workshop/Megatron-DeepSpeed", "code"
+    ),
+    "torchtitan": Source("torchtitan of 2024, source", "https://github.com/pytorch/torchtitan", "code"),
+    "published": Source(
+        "published measurements, fitted to those of one source", "tests/references/published/memory.csv", "published"
+    ),
     "torch": Source("PyTorch 2.13, source", "https://github.com/pytorch/pytorch/tree/v2.13.0", "code"),
     "NCCL": Source("NVIDIA/nccl", "https://github.com/NVIDIA/nccl/issues/964", "published"),
     "Liger": Source(

@@ -54,7 +54,7 @@ def of_a_layer(job: Job) -> Line:
     if job.strategy.checkpointing == "full":
         return line(name, korthikanti.full_recomputation, **sizes)
     if job.strategy.checkpointing == "selective":
-        return line(name, korthikanti.tensor_parallel_selective, **sizes, tensor_ranks=1)
+        return line(name, korthikanti.tensor_parallel_selective, **sizes, tp=1)
     return line(name, korthikanti.no_parallelism, **sizes, a=heads)
 
 

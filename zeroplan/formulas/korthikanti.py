@@ -44,26 +44,26 @@ def no_parallelism(b: int, s: int, h: int, a: int) -> int:
     return 34 * b * s * h + 5 * a * b * s**2
 
 
-def tensor_parallel(b: int, s: int, h: int, a: int, tensor_ranks: int) -> int:
+def tensor_parallel(b: int, s: int, h: int, a: int, tp: int) -> int:
     """10·b·s·h + ⌈b·s·(24·h + 5·n·s) / τ⌉ -- one layer; norms, dropouts and the inputs of the blocks are on every rank
     [Korthikanti Table 2].
     """
-    return 10 * b * s * h + ceil_div(b * s * (24 * h + 5 * a * s), tensor_ranks)
+    return 10 * b * s * h + ceil_div(b * s * (24 * h + 5 * a * s), tp)
 
 
-def tensor_sequence_parallel(b: int, s: int, h: int, a: int, tensor_ranks: int) -> int:
+def tensor_sequence_parallel(b: int, s: int, h: int, a: int, tp: int) -> int:
     """⌈b·s·(34·h + 5·n·s) / τ⌉ -- one layer, nothing of it on two ranks [Korthikanti Table 2]."""
-    return ceil_div(b * s * (34 * h + 5 * a * s), tensor_ranks)
+    return ceil_div(b * s * (34 * h + 5 * a * s), tp)
 
 
-def tensor_parallel_selective(b: int, s: int, h: int, tensor_ranks: int) -> int:
+def tensor_parallel_selective(b: int, s: int, h: int, tp: int) -> int:
     """10·b·s·h + ⌈24·b·s·h / τ⌉ -- one layer that works its scores out again in backward [Korthikanti Table 2]."""
-    return 10 * b * s * h + ceil_div(24 * b * s * h, tensor_ranks)
+    return 10 * b * s * h + ceil_div(24 * b * s * h, tp)
 
 
-def tensor_sequence_parallel_selective(b: int, s: int, h: int, tensor_ranks: int) -> int:
+def tensor_sequence_parallel_selective(b: int, s: int, h: int, tp: int) -> int:
     """⌈34·b·s·h / τ⌉ -- the same, nothing of it on two ranks [Korthikanti Table 2]."""
-    return ceil_div(34 * b * s * h, tensor_ranks)
+    return ceil_div(34 * b * s * h, tp)
 
 
 def full_recomputation(b: int, s: int, h: int) -> int:
