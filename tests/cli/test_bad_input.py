@@ -205,6 +205,7 @@ REQUESTS = [
     ("--for vllm", ["recommend", *JOB, "--for", "vllm"], "'vllm'", "--for hf"),
     ("--for in capitals", ["recommend", *JOB, "--for", "HF"], "'HF'", "--for hf"),
     ("--for empty", ["recommend", *JOB, "--for", ""], "''", "--for hf"),
+    ("--timeline of every stage", ["estimate", *JOB, "--timeline"], "every stage", "--stage 2"),
     ("--json and -o -", ["recommend", *JOB, "--json", "-o", "-"], "--json", "keep one"),
     ("--model empty", ["estimate", "--model", ""], "empty", "llama-3.1-8b"),
     ("--model that is not there", ["estimate", "--model", "nope.json"], "nope.json", "config.json"),

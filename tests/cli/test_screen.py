@@ -84,3 +84,15 @@ def test_a_reader_that_leaves_keeps_the_verdict(memory, code):
     shown = f"{sys.executable} -m zeroplan estimate --params 7B --gpus 8 --gpu-mem {memory} | head -1"
     ran = subprocess.run(["bash", "-o", "pipefail", "-c", shown], capture_output=True, text=True, check=False)
     assert (ran.returncode, ran.stderr) == (code, "")
+
+
+@pytest.mark.parametrize("columns", ["60", "80", "140"])
+def test_a_timeline_keeps_to_the_terminal(zeroplan, monkeypatch, columns):
+    """Its fullest column reaches the top row, above the mark that names the peak."""
+    monkeypatch.setenv("COLUMNS", columns)
+    _code, out, _err = zeroplan("estimate", "--model", "gpt2", "--gpus", "8", "--stage", "2", "--timeline", "-q")
+    lines = out.splitlines()
+    assert all(len(line) <= int(columns) for line in lines[1:])
+    rows = [line for line in lines if set(line) & set("░▒█")][:14]
+    mark = next(line for line in lines if "▲" in line).index("▲")
+    assert rows[0][mark] not in (" ", "")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from zeroplan.architectures.timeline import Laid, ran_for
+from zeroplan.architectures.places import ran_for
+from zeroplan.architectures.timeline import Laid
 from zeroplan.autograd.log import BACKWARD, Alive, alive
 from zeroplan.specs.model import AtWork
 

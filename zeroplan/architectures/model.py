@@ -15,6 +15,7 @@ from zeroplan.architectures.kept import saved, with_named_batch, with_names
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
+from zeroplan.architectures.places import places
 from zeroplan.architectures.registry import family
 from zeroplan.architectures.running import run_of
 from zeroplan.architectures.timeline import Laid, Structure, timeline
@@ -107,6 +108,9 @@ class ModelTimelines:
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
     ) -> AtWork:
         return alive_at(self.laid(asked, leaves), backward=backward, at=at, size=size)
+
+    def places(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
+        return places(self.laid(asked, leaves), backward=backward)
 
     def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
         try:

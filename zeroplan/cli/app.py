@@ -44,12 +44,19 @@ def top(
 @app.command()
 @with_options
 def estimate(
-    options: Options, *, json: Json = False, quiet: Quiet = False, accounting: Accounting = "deepspeed"
+    options: Options,
+    *,
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="Draw allocated bytes over a step.", rich_help_panel=OUTPUT)
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    accounting: Accounting = "deepspeed",
 ) -> None:
     """Memory per GPU and traffic of a strategy, or of ZeRO 0-3 side by side."""
     from zeroplan.cli.estimate import run
 
-    raise typer.Exit(run(options, json=json, quiet=quiet, accounting=accounting))
+    raise typer.Exit(run(options, json=json, quiet=quiet, accounting=accounting, timeline=timeline))
 
 
 @app.command()

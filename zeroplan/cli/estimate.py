@@ -6,12 +6,13 @@ import typer
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
+from zeroplan.costs.course import course
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
 from zeroplan.errors import QuantityError, shown
 from zeroplan.fit import fit
 
 
-def run(options: Options, *, json: bool, quiet: bool, accounting: str) -> int:
+def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline: bool) -> int:
     """0 when something fits (or nothing could fail), 1 when nothing does."""
     if accounting not in ACCOUNTINGS:
         raise QuantityError(
@@ -19,6 +20,8 @@ def run(options: Options, *, json: bool, quiet: bool, accounting: str) -> int:
         )
     request = read_request(options)
     jobs = request.jobs()
+    if timeline and len(jobs) > 1:
+        raise QuantityError("--timeline: found every stage, expected one; write --stage, as in --stage 2 --timeline")
     assumed = request.assumed_for(jobs)
     ledgers = [ledger(job, accounting if json else "deepspeed") for job in jobs]
     fits = [fit(job, real) for job, real in zip(jobs, ledgers, strict=True)]
@@ -26,6 +29,8 @@ def run(options: Options, *, json: bool, quiet: bool, accounting: str) -> int:
         from zeroplan.report import machine
 
         objects = [machine.strategy_object(*parts) for parts in zip(jobs, ledgers, fits, strict=True)]
+        if timeline:
+            objects[0]["timeline"] = machine.timeline(course(jobs[0]))
         body = objects[0] if "stage" in request.settled else {"stages": objects}
         typer.echo(machine.dumps({"command": "estimate", **body, "assumed": list(assumed)}))
     else:
@@ -34,5 +39,10 @@ def run(options: Options, *, json: bool, quiet: bool, accounting: str) -> int:
 
         papers = [ledger(job, "paper") for job in jobs]
         estimates = [report.Estimate(*parts) for parts in zip(jobs, papers, ledgers, fits, strict=True)]
-        console.show(report.answer(estimates), *([] if quiet else report.details(estimates, assumed)))
+        parts = [] if quiet else report.details(estimates, assumed)
+        if timeline:
+            from zeroplan.report.timeline import timeline as drawn
+
+            parts = [*drawn(course(jobs[0]), console.console().width), *parts]
+        console.show(report.answer(estimates), *parts)
     return 1 if all(verdict.fits is False for verdict in fits) else 0

@@ -23,12 +23,12 @@ STAGES = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 
 def ledger(job: Job, accounting: str = "deepspeed", *, explained: bool = True) -> Ledger:
     """Everything held and moved by one strategy; `explained`, activations are told apart by what keeps them."""
-    with _uncollected():
+    with uncollected():
         return _counted(job, accounting, explained)
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
+def uncollected() -> Iterator[None]:
     """A replay makes tens of thousands of small tuples, none of them garbage: looking for some takes half the time."""
     enabled = gc.isenabled()
     gc.disable()

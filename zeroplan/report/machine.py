@@ -8,7 +8,8 @@ estimate, and each element of recommend's `plan` and `rejected`:
   backward_peak} (bytes of the model alone over what is held before forward; saved: when forward has returned and only
   the loss is kept); under the paper's accounting memory.gpu.closed_forms[] (activations as Korthikanti and
   ZeRO-Infinity count them); traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
-  fit {capacity, needed, headroom, fits, host, nvme}.
+  fit {capacity, needed, headroom, fits, host, nvme}; with --timeline also timeline[] {phase, place, held, beside,
+  activations, bytes}: moments of a step in order.
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
 `first_forward` and `first_backward` are there when the run's first step needs more than the later ones.
 host and nvme are per node, gpu is per GPU.
@@ -19,6 +20,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from zeroplan.costs.course import Instant
 from zeroplan.fit import Fit, TierFit
 from zeroplan.ledger import Copied, Ledger, Line, Tier, Transfer, less_activations, total
 from zeroplan.levels import Level, levels
@@ -64,6 +66,11 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
         "copies": [_copied(entry) for entry in ledger.copies],
         "fit": {**_fit(verdict.gpu), "fits": verdict.fits, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)},
     }
+
+
+def timeline(course: list[Instant]) -> list[dict[str, Any]]:
+    """`timeline[]`: moments of a step in order, each {phase, place, held, beside, activations, bytes}."""
+    return [{**instant._asdict(), "bytes": instant.bytes} for instant in course]
 
 
 def _level(level: Level) -> dict[str, Any]:

@@ -198,6 +198,9 @@ class Timelines(Protocol):
     ) -> AtWork:
         """The `size` bytes that are alive in a stretch of a pass, at most or at its end."""
 
+    def places(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
+        """Of each stretch of a pass the path of the module at work, empty for the model itself."""
+
     def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
         """The largest moment of a pass, its bytes with the polynomials that they are the values of."""
 

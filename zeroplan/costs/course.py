@@ -1,0 +1,95 @@
+"""The course of a step on one GPU: allocated bytes moment by moment, as the ledger's peaks are the largest of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from zeroplan.costs.deepspeed.alive import END, START, Entry, Passed
+from zeroplan.costs.ledger import STAGES, ledger, uncollected
+from zeroplan.costs.passes import asked, passes, timeline_of
+from zeroplan.formulas.moments import token_ids
+from zeroplan.ledger import Line, Moment, is_activation, total
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import Pass
+
+
+class Instant(NamedTuple):
+    """Bytes in one stretch of a step, at most."""
+
+    phase: str
+    place: str
+    """The module at work, by its path, or what else happens."""
+    held: int
+    """Between steps."""
+    beside: int
+    """DeepSpeed's own beside that: gradients, gathered parameters, copies."""
+    activations: int
+
+    @property
+    def bytes(self) -> int:
+        return self.held + self.beside + self.activations
+
+
+def course(job: Job) -> list[Instant]:
+    """Initialize, the last micro-step of a later optimizer step, and its update, in order."""
+    with uncollected():  # thousands of small tuples
+        return [*_moments(job, ("init",)), *_passes(job), *_moments(job, ("step",))]
+
+
+def _moments(job: Job, phases: Sequence[str]) -> Iterator[Instant]:
+    tier = ledger(job, explained=False).gpu
+    resident = {id(entry) for entry in tier.resident}
+    for moment in tier.moments:
+        if moment.phase in phases:
+            yield _instant(moment, resident)
+
+
+def _instant(moment: Moment, resident: set[int]) -> Instant:
+    held = total(entry for entry in moment.lines if id(entry) in resident)
+    activations = total(entry for entry in moment.lines if is_activation(entry))
+    return Instant(moment.phase, moment.place, held, total(moment.lines) - held - activations, activations)
+
+
+def _passes(job: Job) -> Iterator[Instant]:
+    """Forward and backward, stretch by stretch; only their largest moments where no timeline is."""
+    found = timeline_of(job)
+    if found is None:
+        yield from _moments(job, ("forward", "backward"))
+        return
+    stage = STAGES[job.strategy.stage]
+    working, held, ids = stage.working(job), total(stage.held(job)), token_ids(job.tokens)
+    for phase, model, passed, still in (
+        ("forward", found.forward, working.forward_pass, working.forward),
+        ("backward", found.backward, working.backward_pass, working.loss),
+    ):
+        places = job.model.timeline.places(asked(job), job.leaves, backward=phase == "backward")
+        for at, beside, activations in _along(model, passed, still):
+            yield Instant(phase, places[at] or "loss", held, beside + ids, activations)
+
+
+def _along(model: Pass, passed: Passed | None, still: tuple[Line, ...]) -> Iterator[tuple[int, int, int]]:
+    """Each stretch with DeepSpeed's bytes and the model's, and each of DeepSpeed's events that has more."""
+    if passed is None:
+        yield from ((at, total(still), most) for at, most in enumerate(model.most))
+        return
+    *_earlier, entries = passes(passed.entries)
+    beside, at, before = total(passed.beside), -1, entries[0]
+    for entry in entries:
+        to = _stretch(entry, model, at)
+        for stretch in range(at + 1, to + 1):
+            yield stretch, beside + before.now, model.most[stretch]
+        at, before = max(at, to), entry
+        here = max(at, 0)
+        if entry.most > entry.now:
+            yield here, beside + entry.most, model.now[here]
+
+
+def _stretch(entry: Entry, model: Pass, at: int) -> int:
+    """At whose end DeepSpeed's event falls."""
+    if entry.key == END:
+        return len(model.most) - 1
+    if entry.key == START:
+        return at
+    return model.ready.get(~entry.key, at) if entry.key < 0 else model.visits[entry.key]
+
