@@ -35,6 +35,15 @@ def test_llama_2_7b_at_stage_3_as_flagperf_ran_it(seq, micro_batch, used):
     assert level.evidence == "published"
 
 
+@pytest.mark.parametrize(("kernels", "reserved"), [("transformers", 99), ("liger", 80)])
+def test_llama_3_1_8b_at_stage_2_as_ml_engineering_ran_it(kernels, reserved):
+    """DeepSpeed 0.19.2 on 8 × H200, one sequence of 8,192, no checkpointing: max_memory_reserved, rounded."""
+    one = job("llama-3.1-8b", seq=8192, stage=2, kernels=kernels)
+    level = shown(on("h200", one))["reserved"]
+    assert level.low <= reserved * GiB <= level.high
+    assert level.bytes == pytest.approx(reserved * GiB, rel=0.08)
+
+
 def test_allocated_is_the_peak_that_was_compared_with_runs():
     one = job("gpt2", gpus=2, stage=2)
     found = shown(one)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from zeroplan import levels
+from zeroplan.units import GiB
+
 
 class Constant(NamedTuple):
     value: float
@@ -16,7 +19,7 @@ class Constant(NamedTuple):
 
 
 RESERVED = Constant(
-    1.06, 1.00, 1.25, "reserved / max allocated", "fitted",
+    *levels.RESERVED[:3], "reserved / max allocated", "fitted",
     "torch 2: torchtitan, ml-engineering and FlagPerf rows over their predicted max allocated; 1.05 to 1.08 do as well",
 )  # fmt: skip
 RESERVED_COMPILED = Constant(
@@ -28,7 +31,7 @@ RESERVED_2021 = Constant(
     "torch 1: rows that give both, bigscience logs of 2021: 1.08 (ZeRO-3), 1.13 to 1.24 (Megatron-LM), 1.15 (3D)",
 )  # fmt: skip
 OUTSIDE = Constant(
-    4.0, 1.0, 6.6, "GiB used outside the allocator on a node of several GPUs", "fitted",
+    *(size / GiB for size in levels.BESIDE_RESERVED[:3]), "GiB used outside the allocator, several GPUs a node", "fitted",
     "FlagPerf and ms-swift rows on 8 x A100 or A800: context, NCCL and libraries, and in part unused reserved blocks",
 )  # fmt: skip
 OUTSIDE_V100 = Constant(
