@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from functools import cache
 from typing import NamedTuple
 
@@ -19,6 +20,16 @@ PHASES = ("init", "forward", "backward", "step")
 FIRST = ("first_forward", "first_backward")
 """Of the run's first optimizer step, where it needs more than the later ones."""
 Rule = Callable[..., int]
+
+
+class Detail(IntEnum):
+    """How far activations are told apart."""
+
+    WHOLE = 0
+    KINDS = 1
+    """By what keeps them."""
+    EQUATIONS = 2
+    """And each kind as an equation in the model's sizes."""
 
 
 class Provenance(NamedTuple):
@@ -60,14 +71,16 @@ class Line(NamedTuple):
     symbols: dict[str, int]
     dtype: str = ""
     """As torch names it; empty where several are mixed."""
+    equation: str = ""
+    """In the model's sizes, where bytes were counted operator by operator and their equation was asked for."""
 
     @property
     def formula(self) -> str:
-        return provenance(self.rule).equation
+        return self.equation or provenance(self.rule).equation
 
     @property
     def worked(self) -> str:
-        return worked_out(self.formula, self.symbols)
+        return self.equation or worked_out(self.formula, self.symbols)
 
     @property
     def source(self) -> str:

@@ -11,7 +11,7 @@ from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.costs.ledger import gpu_at_least, ledger
 from zeroplan.costs.time import StepTime, step_time
 from zeroplan.fit import Fit, fit, gpu_fit
-from zeroplan.ledger import Ledger
+from zeroplan.ledger import Detail, Ledger
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE
 from zeroplan.specs.strategy import STAGES, Offload, Strategy
@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
 def evaluate(job: Job, reserve: float) -> Candidate:
     """Count and time one job, keeping `reserve` of each card free."""
     job = with_room(job)
-    counted = ledger(job, explained=False)
+    counted = ledger(job, detail=Detail.WHOLE)
     return Candidate(job, counted, fit(job, counted, reserve=reserve), step_time(job, counted))
 
 

@@ -10,8 +10,8 @@ from tests.autograd.recorded import WIDTHS, Case, name, read
 from zeroplan.architectures.kept import LETTERS, saved, with_names
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import family
+from zeroplan.autograd.equation import JOINT, equation
 from zeroplan.autograd.polynomial import terms, value
-from zeroplan.report.equation import JOINT, equation
 from zeroplan.specs.model import Asked, Saved
 from zeroplan.symbols import SYMBOLS
 

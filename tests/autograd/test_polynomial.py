@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeroplan.arithmetic import round_up
+from zeroplan.autograd.equation import equation
 from zeroplan.autograd.polynomial import Polynomial, named, terms, value
 from zeroplan.autograd.strides import broadcast
-from zeroplan.report.equation import equation
 
 sizes = st.fixed_dictionaries({letter: st.integers(1, 60) for letter in "bsndh"})
 few = settings(max_examples=60, deadline=None, derandomize=True)

@@ -22,7 +22,7 @@ from zeroplan.autograd.polynomial import terms, value
 from zeroplan.costs.closed_forms import counted
 from zeroplan.costs.ledger import ledger
 from zeroplan.formulas import activations, korthikanti, zero_infinity
-from zeroplan.ledger import is_activation, total
+from zeroplan.ledger import Detail, is_activation, total
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Workload
@@ -156,7 +156,7 @@ def test_checkpointing_raises_the_peak_by_a_layer_at_most(model, precision, atte
 @given(keys, precisions, attentions, st.integers(0, 3), st.sampled_from(["none", "full"]))
 def test_lines_by_kind_add_up_to_the_one_line_of_a_ledger_that_nobody_asks(model, precision, attention, stage, checkpointing):
     one = job_of(model, precision=precision, attention=attention, stage=stage, checkpointing=checkpointing, micro_batch=2)
-    told, untold = ledger(one), ledger(one, explained=False)
+    told, untold = ledger(one), ledger(one, detail=Detail.WHOLE)
     for phase in told.gpu.phases:
         lines, summed = told.gpu.worst(phase).lines, untold.gpu.worst(phase).lines
         assert total(lines) == total(summed)

@@ -14,7 +14,7 @@ import pytest
 from tests.verify.recorded import REFUSED, RUNS, job_of, label
 from zeroplan.costs.ledger import ledger
 from zeroplan.errors import ZeroplanError
-from zeroplan.ledger import FIRST, less_activations, total
+from zeroplan.ledger import FIRST, Detail, less_activations, total
 
 PEAK = 0.01
 
@@ -87,7 +87,7 @@ WHOLE = [run for run in RUNS if is_whole(run)]
 
 def misses(run):
     """By how much the peaks of forward and backward are missed, activations included."""
-    tier = ledger(job_of(run["case"]), explained=False).gpu
+    tier = ledger(job_of(run["case"]), detail=Detail.WHOLE).gpu
     for phase in ("forward", "backward"):
         measured = run["peaks"][phase][1]
         yield abs(total(tier.worst(phase).lines) - measured) / measured

@@ -91,6 +91,7 @@ class ModelTimelines:
         self.root, self.executes, self.names = root, executes, names
         self.found = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.laid = lru_cache(maxsize=KEPT_TRACES)(self._laid)
+        self.named = lru_cache(maxsize=1)(self._named)
         self.trace = lru_cache(maxsize=KEPT_TRACES)(self._trace)
         self.structure = lru_cache(maxsize=KEPT_TRACES)(self._structure)
 
@@ -105,23 +106,25 @@ class ModelTimelines:
         return laid.saved, max(laid.forward.levels[0]), max(laid.backward.levels[0])
 
     def alive(
-        self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
-    ) -> AtWork:
-        return alive_at(self.laid(asked, leaves), backward=backward, at=at, size=size)
+        self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
+        named: bool = False,
+    ) -> AtWork:  # fmt: skip
+        laid = self.named(asked, leaves) if named else self.laid(asked, leaves)
+        levels = (laid.backward if backward else laid.forward).level(at)
+        size = next((level for level in levels if level == size), size)  # with its names
+        return alive_at(laid, backward=backward, at=at, size=size)
 
     def places(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
         return places(self.laid(asked, leaves), backward=backward)
 
     def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
         try:
-            root, _sizes = self.names()
-            trace = traced(root, run_of(with_named_batch(asked)))
-            laid = Laid(Structure(root, self.executes(eager=asked.eager, kernels=asked.kernels)), trace)
+            laid = self.laid(asked, DEFAULT_LEAVES)
         except NotImplementedError:
             return None
         most, _now = (laid.backward if backward else laid.forward).levels
         size = max(most)
-        return alive_at(laid, backward=backward, at=most.index(size), size=size)
+        return self.alive(asked, backward=backward, at=most.index(size), size=size, named=True)
 
     def saved(self, asked: Asked) -> Saved | None:
         try:
@@ -137,6 +140,12 @@ class ModelTimelines:
 
     def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
         return Laid(self.structure(leaves, asked.eager, asked.kernels), self.trace(asked))
+
+    def _named(self, asked: Asked, leaves: LeafModules) -> Laid:
+        """Of a tree whose sizes have names."""
+        root, _sizes = self.names()
+        order = self.executes(leaves, eager=asked.eager, kernels=asked.kernels)
+        return Laid(Structure(root, order), traced(root, run_of(with_named_batch(asked))))
 
     def _structure(self, leaves: LeafModules, eager: bool, kernels: str) -> Structure:
         return Structure(self.root, self.executes(leaves, eager=eager, kernels=kernels))

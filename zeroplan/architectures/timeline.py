@@ -136,15 +136,28 @@ class _Laying:
         most: list[int] = []
         now: list[int] = []
         for number, block in enumerate(self.blocks):
-            late = number == len(self.blocks) - 1
-            outside = 0 if late == self.is_backward else self.end
-            offset = self.offsets[block.layer] if block.layer != OUTSIDE else outside
+            offset = self._offset(number)
             own = self.beats[block.ran : block.ran_end]
             most += [beat.most + offset for beat in own]
             now += [beat.now + offset for beat in own]
             if not self.is_backward and block.layer != OUTSIDE:
                 most[block.start] = now[block.start]  # what was before it is the last layer's
         return most, now
+
+    def level(self, at: int) -> tuple[int, int]:
+        """Of one stretch, without working out the others."""
+        number = max(number for number, block in enumerate(self.blocks) if block.start <= at)
+        block, offset = self.blocks[number], self._offset(number)
+        beat = self.beats[block.ran + at - block.start]
+        enters = not self.is_backward and block.layer != OUTSIDE and at == block.start
+        return (beat.now if enters else beat.most) + offset, beat.now + offset
+
+    def _offset(self, number: int) -> int:
+        """What layers keep that did not run before this block's beats."""
+        layer, late = self.blocks[number].layer, number == len(self.blocks) - 1
+        if layer != OUTSIDE:
+            return self.offsets[layer]
+        return 0 if late == self.is_backward else self.end
 
     def laid(self, visits: Sequence[Visit], match: Match, begins: int) -> Pass:
         """The pass over all layers."""

@@ -10,6 +10,7 @@ from zeroplan.costs.course import course
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
 from zeroplan.errors import QuantityError, shown
 from zeroplan.fit import fit
+from zeroplan.ledger import Detail
 
 
 def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline: bool) -> int:
@@ -23,7 +24,8 @@ def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline:
     if timeline and len(jobs) > 1:
         raise QuantityError("--timeline: found every stage, expected one; write --stage, as in --stage 2 --timeline")
     assumed = request.assumed_for(jobs)
-    ledgers = [ledger(job, accounting if json else "deepspeed") for job in jobs]
+    detail = Detail.EQUATIONS if len(jobs) == 1 else Detail.KINDS  # what side by side has no room for is not worked out
+    ledgers = [ledger(job, accounting if json else "deepspeed", detail=detail) for job in jobs]
     fits = [fit(job, real) for job, real in zip(jobs, ledgers, strict=True)]
     if json:
         from zeroplan.report import machine

@@ -11,7 +11,7 @@ from zeroplan.deepspeed.key_cost import costs
 from zeroplan.deepspeed.keys import KEYS, key
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.errors import UnknownNameError
-from zeroplan.ledger import Line, Transfer
+from zeroplan.ledger import Detail, Line, Transfer
 from zeroplan.specs.job import Job
 
 ACTIVATIONS = "activations"
@@ -55,7 +55,7 @@ def named(job: Job) -> list[Line | Transfer]:
     """Every entry of both ledgers of a job."""
     found: list[Line | Transfer] = []
     for accounting in reversed(ACCOUNTINGS):  # the paper first
-        counted = ledger(job, accounting)
+        counted = ledger(job, accounting, detail=Detail.EQUATIONS)
         for tier in (counted.gpu, counted.host, counted.nvme):
             found += [entry for entry, _phases in tier.lines()]
         found += [*counted.traffic, *(entry.line for entry in counted.copies)]

@@ -9,7 +9,7 @@ from zeroplan.costs.deepspeed.alive import END, START, Entry, Passed
 from zeroplan.costs.ledger import STAGES, ledger, uncollected
 from zeroplan.costs.passes import asked, passes, timeline_of
 from zeroplan.formulas.moments import token_ids
-from zeroplan.ledger import Line, Moment, is_activation, total
+from zeroplan.ledger import Detail, Line, Moment, is_activation, total
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Pass
 
@@ -38,7 +38,7 @@ def course(job: Job) -> list[Instant]:
 
 
 def _moments(job: Job, phases: Sequence[str]) -> Iterator[Instant]:
-    tier = ledger(job, explained=False).gpu
+    tier = ledger(job, detail=Detail.WHOLE).gpu
     resident = {id(entry) for entry in tier.resident}
     for moment in tier.moments:
         if moment.phase in phases:

@@ -14,17 +14,17 @@ from zeroplan.costs.deepspeed.swapping import check_buffers
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.deepspeed.working import NOTHING, timeline
 from zeroplan.costs.passes import alone
-from zeroplan.ledger import Ledger, total
+from zeroplan.ledger import Detail, Ledger, total
 from zeroplan.specs.job import Job
 
 ACCOUNTINGS = ("deepspeed", "paper")
 STAGES = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 
 
-def ledger(job: Job, accounting: str = "deepspeed", *, explained: bool = True) -> Ledger:
-    """Everything held and moved by one strategy; `explained`, activations are told apart by what keeps them."""
+def ledger(job: Job, accounting: str = "deepspeed", *, detail: Detail = Detail.KINDS) -> Ledger:
+    """Everything held and moved by one strategy; by `detail`, activations are told apart by what keeps them."""
     with uncollected():
-        return _counted(job, accounting, explained)
+        return _counted(job, accounting, detail)
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def gpu_at_least(job: Job) -> int:
     return total(timeline(job, STAGES[job.strategy.stage].held(job), NOTHING, activations(job)).peak.lines)
 
 
-def _counted(job: Job, accounting: str, explained: bool) -> Ledger:
+def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:
     alive = activations(job)
     if accounting == "paper":
         return paper.ledger(job, alive)
@@ -52,8 +52,8 @@ def _counted(job: Job, accounting: str, explained: bool) -> Ledger:
     if job.strategy.stage == 3:
         check_buffers(job)
     stage = STAGES[job.strategy.stage]
-    gpu = timeline(job, stage.held(job), stage.working(job), alive, explained=explained)
+    gpu = timeline(job, stage.held(job), stage.working(job), alive, detail=detail)
     return Ledger(
         "deepspeed", gpu, host.tier(job), host.nvme(job), traffic=traffic(job), copies=copies(job),
-        activations=alone(job) if explained else None,
+        activations=alone(job) if detail else None,
     )  # fmt: skip

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from zeroplan.autograd.equation import equation
+from zeroplan.autograd.polynomial import Polynomial
 from zeroplan.costs.deepspeed.alive import END, START, Entry
 from zeroplan.formulas import activations as forms
-from zeroplan.ledger import Activations, Line, line
+from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Asked, Pass, Timeline
 
@@ -94,13 +96,20 @@ def _together(entries: Sequence[Entry], activations: Pass) -> Together:
     return best
 
 
-def at_work(job: Job, found: Together, *, backward: bool, explained: bool) -> tuple[str, list[Line]]:
+def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:
     """The module at that moment, and what the model has by kind, the largest first; one line where nobody asks."""
-    if not explained:
+    if not detail:
         return "activations", [line("activations", forms.at_work, size=found.activations)]
     module, kinds = job.model.timeline.alive(
-        asked(job), job.leaves, backward=backward, at=found.at, size=found.activations
+        asked(job), job.leaves, backward=backward, at=found.at, size=found.activations, named=detail == Detail.EQUATIONS
     )
     largest_first = sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0]))
-    lines = [line(name, getattr(forms, name.lower().replace(" ", "_")), size=size) for name, size in largest_first]
+    lines = [
+        line(name, getattr(forms, name.lower().replace(" ", "_")), size=int(size))._replace(equation=_equation(size))
+        for name, size in largest_first
+    ]
     return module or "loss", lines
+
+
+def _equation(size: int) -> str:
+    return equation(size) if isinstance(size, Polynomial) else ""

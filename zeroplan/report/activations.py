@@ -7,11 +7,11 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from zeroplan.autograd.equation import JOINT, equation, letters_of
 from zeroplan.autograd.polynomial import terms
 from zeroplan.costs.closed_forms import Compared, closed_forms, compared, counted, peaks
 from zeroplan.ledger import provenance
 from zeroplan.report.console import heading, table
-from zeroplan.report.equation import JOINT, equation, letters_of
 from zeroplan.report.estimate import title, trust
 from zeroplan.report.machine import unphased
 from zeroplan.sources import SOURCES

@@ -194,9 +194,12 @@ class Timelines(Protocol):
         """Bytes saved when forward has returned, and the peaks of forward and of backward."""
 
     def alive(
-        self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int
-    ) -> AtWork:
-        """The `size` bytes that are alive in a stretch of a pass, at most or at its end."""
+        self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
+        named: bool = False,
+    ) -> AtWork:  # fmt: skip
+        """The `size` bytes that are alive in a stretch of a pass, at most or at its end; `named`, as polynomials in the
+        model's sizes.
+        """
 
     def places(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
         """Of each stretch of a pass the path of the module at work, empty for the model itself."""

@@ -8,7 +8,7 @@ from zeroplan.costs.activations import Activations
 from zeroplan.costs.deepspeed.alive import Passed, as_lines
 from zeroplan.costs.passes import at_work, timeline_of, together
 from zeroplan.formulas import moments
-from zeroplan.ledger import Line, Moment, Tier, line
+from zeroplan.ledger import Detail, Line, Moment, Tier, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Pass
 
@@ -43,7 +43,7 @@ MADE_BY_THE_STEP = ("optimizer states", "norm and flags", "chosen columns")
 NOTHING = Working((), (), (), (), ())
 
 
-def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, explained: bool) -> list[Moment]:
+def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, detail: Detail) -> list[Moment]:
     """Where forward and backward have most alive: all together, and of DeepSpeed's own."""
     found = timeline_of(job)
     if found is None:
@@ -54,13 +54,13 @@ def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activatio
         ]
     return [
         Moment("forward", "parameters", (*held, *working.forward)),
-        _moment(job, "forward", found.forward, held, working.forward, working.forward_pass, explained=explained),
+        _moment(job, "forward", found.forward, held, working.forward, working.forward_pass, detail=detail),
         Moment("backward", "gradients", (*held, *working.backward)),
-        _moment(job, "backward", found.backward, held, working.loss, working.backward_pass, explained=explained),
+        _moment(job, "backward", found.backward, held, working.loss, working.backward_pass, detail=detail),
     ]
 
 
-def _first(job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, explained: bool) -> list[Moment]:
+def _first(job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, detail: Detail) -> list[Moment]:
     """Passes of the run's first step, where it needs more."""
     found, moments_ = timeline_of(job), []
     model = (found.forward, found.backward) if found else (None, None)
@@ -74,23 +74,25 @@ def _first(job: Job, held: tuple[Line, ...], working: Working, alive: Activation
             moments_.append(Moment(phase, "first step", (*held, *lines, *there)))
         else:
             moments_.append(Moment(phase, "first step, parameters", (*held, *lines)))
-            moments_.append(_moment(job, phase, of_model, held, lines, passed, explained=explained))
+            moments_.append(_moment(job, phase, of_model, held, lines, passed, detail=detail))
     return moments_
 
 
 def _moment(
     job: Job, phase: str, model: Pass, held: tuple[Line, ...], still: tuple[Line, ...], passed: Passed | None,
-    *, explained: bool,
+    *, detail: Detail,
 ) -> Moment:  # fmt: skip
     """`still` is what DeepSpeed has alive throughout, where no events of its own are known."""
     found = together(passed.entries if passed else (), model)
     of_deepspeed = (*passed.beside, *as_lines(passed.alive.kinds(found.elements))) if passed else still
-    place, of_model = at_work(job, found, backward=phase.endswith("backward"), explained=explained)
+    place, of_model = at_work(job, found, backward=phase.endswith("backward"), detail=detail)
     return Moment(phase, place, (*held, *of_deepspeed, *of_model))
 
 
-def timeline(job: Job, held: list[Line], working: Working, alive: Activations, *, explained: bool = False) -> Tier:
-    """Residents and moments of one GPU; `explained`, activations are told apart by what keeps them."""
+def timeline(
+    job: Job, held: list[Line], working: Working, alive: Activations, *, detail: Detail = Detail.WHOLE
+) -> Tier:
+    """Residents and moments of one GPU; by `detail`, activations are told apart by what keeps them."""
     trained = (*held, line("token ids", moments.token_ids, "int64", t=job.tokens))
     updated = tuple(entry for entry in trained if entry.name not in working.partitioned)
     unborn = (*working.partitioned, *MADE_BY_THE_STEP)
@@ -98,9 +100,9 @@ def timeline(job: Job, held: list[Line], working: Working, alive: Activations, *
     return Tier(
         tuple(held),
         (
-            *_first(job, started, working, alive, explained=explained),
+            *_first(job, started, working, alive, detail=detail),
             Moment("init", "inside initialize", working.init),
-            *_passes(job, trained, working, alive, explained=explained),
+            *_passes(job, trained, working, alive, detail=detail),
             Moment("step", "begins", (*trained, *working.before_step)),
             Moment("step", "optimizer", (*updated, *working.step)),
             Moment("step", "parameters gathered again", (*trained, *working.gathering)),
