@@ -11,6 +11,7 @@ from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ledger
 from zeroplan.deepspeed.write import TARGETS, ds_config, dumps
 from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.ledger import Detail
 from zeroplan.plan import Plan, label, plan, usual_batch
 from zeroplan.search import Candidate
 
@@ -35,7 +36,8 @@ def run(options: Options, *, json: bool, quiet: bool, output: str | None, target
         assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
     found = plan(job, request.settled, reserve=RESERVE)
     if found.chosen:
-        found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job)))  # line by line
+        detail = Detail.EQUATIONS if json else Detail.KINDS  # line by line
+        found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
     if output is not None and found.chosen:
         from zeroplan.deepspeed.files import write_whole
 

@@ -53,7 +53,10 @@ class Partitioning:
         self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
 
     def run(self, micro_step: MicroStep) -> None:
-        """One micro-step's backward; a gradient is ready between its module's entry and the next event."""
+        """One micro-step's backward; a gradient is ready between its module's entry and the next event.
+
+        What a checkpointed layer runs again comes before: backward of its last module waits for what that saves.
+        """
         execution, alive = self.job.execution, self.alive
         if execution.leaves:
             self._check_leaves()
@@ -70,7 +73,7 @@ class Partitioning:
             event = events[number]
             if event.ready != self.gathered:
                 self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
-            while self.queue and self.queue[0] in self.entered:
+            while event.visit.backward and self.queue and self.queue[0] in self.entered:
                 index = self.queue.popleft()
                 self.entered.discard(index)
                 self._ready(index, waits=index in leaves)

@@ -92,16 +92,22 @@ class Storages:
 
         DeepSpeed waits in an order of addresses; where two gathers end here, this is the most it may hold.
         """
-        for found in [members & self.flying for members, _elements in self.buffers if members & waited]:
-            self.unpack(found)
+        for at, (members, elements) in enumerate(self.buffers):
+            if members & waited:
+                self.buffers[at] = members, elements + self.unpack(members & self.flying)
         self.most = max(self.most, self.held + self.copied)
         self.available |= waited
         self.flying -= waited
         if not self.settings.all_reduce:
             self.leave_buffers(waited)
 
-    def unpack(self, tensors: set[int]) -> None:
-        """Out of their common buffer; what travelled smaller is joined, converted, and goes first."""
+    def unpack(self, tensors: set[int]) -> int:
+        """Out of their common buffer, once; what travelled smaller is joined, converted, and goes first.
+
+        Gives the elements of what codes became, of which the handle has views: it goes with the buffer.
+        """
+        if tensors <= self.available:
+            return 0
         low = tensors & self.joined_low if self.joined_low else set()
         flat = self.settings.flat(sum([self.padded[i] for i in tensors]), alone=not low) if self.settings.low else 0
         self.held += flat
@@ -115,7 +121,7 @@ class Storages:
         self.available |= tensors
         self.joined_low -= low
         self.most = max(self.most, self.held + self.copied)
-        self.held -= flat
+        return flat
 
     def leave_buffers(self, tensors: set[int]) -> None:
         """A receive buffer goes with the last tensor that needs it."""
