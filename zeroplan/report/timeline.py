@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.costs.course import Instant
+from zeroplan.ledger import FIRST, Moment, total
 from zeroplan.report.console import heading
 from zeroplan.units import GiB, gib
 
@@ -24,23 +25,24 @@ SHARES = {"init": 1, "forward": 6, "backward": 9, "step": 3}
 """Of the width; within a pass columns stand for the same number of moments, not of seconds."""
 
 
-def timeline(course: Sequence[Instant], width: int) -> list[RenderableType]:
-    """The step of one GPU, with its peak marked."""
+def timeline(course: Sequence[Instant], peak: Moment, width: int) -> list[RenderableType]:
+    """The step of one GPU, with its fullest moment marked; `peak` is the whole run's."""
     most = max(instant.bytes for instant in course)
     label = len(f"{most / GiB:.1f} ")
     phases = {phase: list(instants) for phase, instants in groupby(course, key=lambda instant: instant.phase)}
     columns = {phase: _columns(phases[phase], share) for phase, share in _widths(phases, width - label).items()}
     drawn = [instant for found in columns.values() for instant in found]
     rows = [_row(row, drawn, most, label) for row in range(ROWS, 0, -1)]
-    peak = max(range(len(drawn)), key=lambda at: drawn[at].bytes)
-    full = drawn[peak]
+    at = max(range(len(drawn)), key=lambda at: drawn[at].bytes)
+    full = drawn[at]
     return [
         "",
         heading("Allocated bytes over a step, per GPU (GiB)"),
         *rows,
         Text(" " * label + "".join(phase[: len(found)].ljust(len(found)) for phase, found in columns.items())),
-        Text(" " * (label + peak) + "▲", style="bold"),
+        Text(" " * (label + at) + "▲", style="bold"),
         Text(f"{' ' * label}{gib(full.bytes)} in {full.phase}, {full.place}", style="bold"),
+        *_first(peak, label),
         Text.assemble(*((f"{glyph} {meaning}   ", colour) for _field, glyph, colour, meaning in KINDS)),
         Text(
             "Init, the last micro-step and the update of a later step. Across: moments in order, not seconds; each "
@@ -48,6 +50,14 @@ def timeline(course: Sequence[Instant], width: int) -> list[RenderableType]:
             style="dim",
         ),
     ]
+
+
+def _first(peak: Moment, label: int) -> list[RenderableType]:
+    """Where the run's first step, which is not drawn, needs more."""
+    if peak.phase not in FIRST:
+        return []
+    where = f"{peak.phase.replace('_', ' ')}, {peak.place}"
+    return [Text(f"{' ' * label}The run's first step needs more: {gib(total(peak.lines))} in {where}", style="bold")]
 
 
 def _widths(phases: dict[str, list[Instant]], width: int) -> dict[str, int]:
