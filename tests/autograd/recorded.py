@@ -12,11 +12,11 @@ from zeroplan.architectures.running import Run, step
 Case = dict[str, Any]
 WIDTHS = {"fp32": 4, "bf16": 2, "fp16": 2}
 COUNTED = ("saved", "forward_peak", "backward_peak")
-FILE = REFERENCES / "activations_torch_2.13.json"
+DRAWN, FROZEN = "activations_torch_2.13.json", "frozen_torch_2.13.json"
 
 
-def read() -> list[Case]:
-    cases: list[Case] = json.loads(FILE.read_text())["measured"]
+def read(name: str = DRAWN) -> list[Case]:
+    cases: list[Case] = json.loads((REFERENCES / name).read_text())["measured"]
     return cases
 
 
@@ -39,7 +39,10 @@ def held(case: Case, **changes: Any) -> dict[str, int]:
     """Our bytes of this case; nothing is left when the step is over."""
     case = {**case, **changes}
     family, config = read_config(dict(case["config"]), "recorded")
-    run = run_of(case)
-    found = step(build_module(family, config), run)
+    run, root = run_of(case), build_module(family, config)
+    run.frozen = frozenset(
+        id(parameter) for name, parameter in root.named_parameters() if any(part in name for part in case.get("freeze", ()))
+    )
+    found = step(root, run)
     assert run.live == 0
     return found

@@ -12,7 +12,7 @@ import random
 
 import pytest
 
-from tests.autograd.recorded import COUNTED, Case, held, name, read
+from tests.autograd.recorded import COUNTED, FROZEN, Case, held, name, read
 
 CASES = read()
 MORE = int(os.environ.get("ZEROPLAN_STEPS", "1"))
@@ -56,3 +56,22 @@ def test_as_torch_measures_now():
     seed = random.randrange(10**6)
     for case in reference.cases(MORE, seed):
         assert held(case) == {counted: case[counted] for counted in COUNTED}, (seed, case)
+
+
+def opens_checkpointed_layers(case: Case) -> bool:
+    """A frozen embedding under checkpointing, where transformers makes its output ask for a gradient."""
+    return case["checkpointing"] and any(part in ("weight", "embed") for part in case["freeze"])
+
+
+FROZEN_CASES = [case for case in read(FROZEN) if not opens_checkpointed_layers(case)]
+
+
+def test_enough_is_frozen():
+    assert len(FROZEN_CASES) >= 80
+    assert len({case["config"]["model_type"] for case in FROZEN_CASES}) == 25
+
+
+@pytest.mark.parametrize("case", FROZEN_CASES, ids=lambda case: f"{name(case)} {' '.join(case['freeze'])}")
+def test_frozen_weights(case: Case):
+    """A product with a weight that does not train keeps no input for it."""
+    assert held(case) == {counted: case[counted] for counted in COUNTED}

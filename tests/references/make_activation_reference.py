@@ -131,8 +131,11 @@ def built(case):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=case["attention"])
     if case["checkpointing"]:
         model.activation_checkpointing_enable()
-    for parameter in model.parameters():
-        parameter.register_post_accumulate_grad_hook(drop_gradient)
+    for name, parameter in model.named_parameters():
+        if any(part in name for part in case.get("freeze", ())):
+            parameter.requires_grad_(False)
+        else:
+            parameter.register_post_accumulate_grad_hook(drop_gradient)
     return model.train(), config.vocab_size
 
 

@@ -8,15 +8,17 @@ from zeroplan.autograd.tensor import Tensor, empty
 
 
 def grouped_product(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
-    """[r, h] by [E, h, f] (torch._grouped_mm): keeps the tokens and where each expert's end."""
-    node = operator("GroupedMmBackward", _grouped_product, (x, weight), (x, weight, offsets), (x.shape, weight.shape))
+    """[r, h] by [E, h, f] (torch._grouped_mm): each kept for the other's gradient, and where each expert's rows end."""
+    kept = (x if weight.node else None, weight if x.node else None, offsets)
+    node = operator("GroupedMmBackward", _grouped_product, (x, weight), kept, (x.shape, weight.shape, weight.strides))
     return result(node, empty(x.memory, (x.shape[0], weight.shape[2]), x.width))
 
 
 def _grouped_product(
-    gradient: Tensor, _x: Tensor, weight: Tensor, _offsets: Tensor, x_shape: Sizes, _weight_shape: Sizes, needs: Needs
-) -> tuple[Tensor | None, ...]:
+    gradient: Tensor, _x: Tensor | None, _weight: Tensor | None, _offsets: Tensor,
+    x_shape: Sizes, weight_shape: Sizes, weight_strides: Sizes, needs: Needs,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The experts' gradient comes whole, and first."""
-    of_weight = empty(gradient.memory, weight.shape, gradient.width, weight.strides) if needs[1] else None
+    of_weight = empty(gradient.memory, weight_shape, gradient.width, weight_strides) if needs[1] else None
     of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
     return of_x, of_weight

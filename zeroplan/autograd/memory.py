@@ -39,7 +39,7 @@ class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
     __slots__ = (
-        "beats", "checkpoint", "layer", "live", "log", "made", "most", "parameters", "phase", "records",
+        "beats", "checkpoint", "frozen", "layer", "live", "log", "made", "most", "parameters", "phase", "records",
         "scope", "sequence", "width", "zero_linear",
     )  # fmt: skip
 
@@ -57,6 +57,8 @@ class Memory:
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
         self.parameters: dict[Shaped, Tensor] = {}
         """By identity."""
+        self.frozen: frozenset[int] = frozenset()
+        """Those that do not train, by identity."""
         self.zero_linear = False
         """Linear layers run as DeepSpeed's own function (stage 3)."""
         self.scope = 0
@@ -73,7 +75,8 @@ class Memory:
         if found is None:
             from zeroplan.autograd.graph import leaf
 
-            found = self.parameters[of] = leaf(self, of)
+            found = leaf(self, of)
+            self.parameters[of] = found = found.detached() if id(of) in self.frozen else found
         return found
 
     def beat(self, kind: str, of: int, given: int = 0) -> None:

@@ -1,0 +1,47 @@
+"""The same steps as make_activation_reference.py with some weights frozen, into frozen_torch_2.13.json.
+
+python -m tests.references.make_frozen_reference
+
+Of each family the first cases, in turn with these names frozen; needs torch and transformers.
+"""
+
+import json
+import warnings
+from itertools import cycle
+from pathlib import Path
+
+from tests.references.make_activation_reference import head, runs
+
+TARGET = Path(__file__).with_name("frozen_torch_2.13.json")
+DRAWN = Path(__file__).with_name("activations_torch_2.13.json")
+CASES_A_FAMILY = 4
+PATTERNS = (("mlp",), ("attn", "attention"), ("embed", "wte", "wpe"), ("weight",), ("proj", "dense", "fc"), ("norm", "ln_"))
+
+
+def cases():
+    seen = {}
+    for case, names in zip(json.loads(DRAWN.read_text())["measured"], cycle(PATTERNS), strict=False):
+        family = case["config"]["model_type"]
+        seen[family] = seen.get(family, 0) + 1
+        if seen[family] <= CASES_A_FAMILY:
+            yield {**{k: v for k, v in case.items() if not k.endswith(("saved", "_peak"))}, "freeze": names}
+
+
+def measured():
+    for case in cases():
+        try:
+            if found := runs(case):
+                yield found
+        except RuntimeError as nothing_to_train:  # every parameter of the model is frozen
+            assert "does not require grad" in str(nothing_to_train)
+
+
+def main():
+    warnings.simplefilter("ignore")
+    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in measured())
+    fields = "".join(f'"{name}": {json.dumps(value)},\n' for name, value in head().items())
+    TARGET.write_text(f'{{\n{fields}"measured": [\n{lines}\n]\n}}\n')
+
+
+if __name__ == "__main__":
+    main()
