@@ -130,7 +130,8 @@ def built(case):
     with torch.device(case["device"]):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=case["attention"])
     if case["checkpointing"]:
-        model.activation_checkpointing_enable()
+        reentrant = {"use_reentrant": case.get("reentrant", False)}
+        model.activation_checkpointing_enable(reentrant, every_n_layers=case.get("every", 1))
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(drop_gradient)
     return model.train(), config.vocab_size

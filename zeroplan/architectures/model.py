@@ -10,7 +10,7 @@ from typing import Any
 
 from zeroplan.architectures.alive import alive_at
 from zeroplan.architectures.config import Config
-from zeroplan.architectures.execution import execution
+from zeroplan.architectures.execution import EVERY_LAYER, execution
 from zeroplan.architectures.kept import saved, with_named_batch, with_names
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module
@@ -19,6 +19,7 @@ from zeroplan.architectures.registry import family
 from zeroplan.architectures.running import run_of
 from zeroplan.architectures.timeline import Laid, Structure, timeline
 from zeroplan.architectures.trace import Trace, traced
+from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import (
     DEFAULT_LEAVES,
     Asked,
@@ -68,14 +69,17 @@ def executes(root: Module, model_type: str) -> Executes:
     """The order in which a training step runs this tree, each answer worked out once."""
 
     @cache
-    def found(paths: frozenset[str], eager: bool, kernels: str) -> Execution:
-        return execution(root, paths, eager=eager, kernels=kernels)
+    def found(paths: frozenset[str], eager: bool, kernels: str, recomputing: Recomputing) -> Execution:
+        return execution(root, paths, eager=eager, kernels=kernels, recomputing=recomputing)
 
     @cache
     def order(
-        leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers"
-    ) -> Execution:
-        return found(leaf_paths(root, model_type, leaves), eager, kernels)
+        leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers",
+        recomputing: Recomputing = PLAIN,
+    ) -> Execution:  # fmt: skip
+        if recomputing == EVERY_LAYER:
+            recomputing = PLAIN  # whose `recomputing` is that of every layer
+        return found(leaf_paths(root, model_type, leaves), eager, kernels, recomputing)
 
     return order
 
@@ -112,7 +116,8 @@ class ModelTimelines:
         try:
             root, _sizes = self.names()
             trace = traced(root, run_of(with_named_batch(asked)))
-            laid = Laid(Structure(root, self.executes(eager=asked.eager, kernels=asked.kernels)), trace)
+            order = self.executes(eager=asked.eager, kernels=asked.kernels, recomputing=asked.recomputing)
+            laid = Laid(Structure(root, order, asked.recomputing), trace)
         except NotImplementedError:
             return None
         most, _now = (laid.backward if backward else laid.forward).levels
@@ -127,15 +132,16 @@ class ModelTimelines:
 
     def _timeline(self, asked: Asked, leaves: LeafModules) -> Timeline | None:
         try:
-            return timeline(self.laid(asked, leaves), recomputes=asked.checkpointing)
+            return timeline(self.laid(asked, leaves), recomputes=asked.recomputing.every > 0)
         except NotImplementedError:
             return None
 
     def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
-        return Laid(self.structure(leaves, asked.eager, asked.kernels), self.trace(asked))
+        return Laid(self.structure(leaves, asked.eager, asked.kernels, asked.recomputing), self.trace(asked))
 
-    def _structure(self, leaves: LeafModules, eager: bool, kernels: str) -> Structure:
-        return Structure(self.root, self.executes(leaves, eager=eager, kernels=kernels))
+    def _structure(self, leaves: LeafModules, eager: bool, kernels: str, recomputing: Recomputing) -> Structure:
+        order = self.executes(leaves, eager=eager, kernels=kernels, recomputing=recomputing)
+        return Structure(self.root, order, recomputing)
 
     def _trace(self, asked: Asked) -> Trace:
         return traced(self.root, run_of(asked))

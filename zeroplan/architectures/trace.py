@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from zeroplan.architectures.alike import representatives
+from zeroplan.architectures.alike import checkpointed_layers, representatives
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.engine import Engine
@@ -33,7 +33,8 @@ class Trace(NamedTuple):
 
 def traced(root: Module, run: Run) -> Trace:
     """Run forward and backward once."""
-    layers = representatives(root)
+    layers = representatives(root, run.recomputing)
+    run.checkpointed = checkpointed_layers(root, run.recomputing)
     ran = {chosen for _layer, chosen in layers}
     run.passed_over = frozenset(layer for layer, _chosen in layers) - ran
     forward: list[Beat] = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zeroplan.autograd.log import BEAT, FORWARD, Log
 
@@ -40,7 +40,7 @@ class Memory:
 
     __slots__ = (
         "beats", "checkpoint", "layer", "live", "log", "made", "most", "parameters", "phase", "records",
-        "scope", "sequence", "width", "zero_linear",
+        "scope", "sequence", "until_loss", "width", "zero_linear",
     )  # fmt: skip
 
     def __init__(self, width: int) -> None:
@@ -55,6 +55,8 @@ class Memory:
         """Of nodes: backward takes the latest first."""
         self.checkpoint: Frame | None = None
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
+        self.until_loss: list[Any] = []
+        """What lives as long as the loss does."""
         self.parameters: dict[Shaped, Tensor] = {}
         """By identity."""
         self.zero_linear = False

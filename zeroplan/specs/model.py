@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+from zeroplan.specs.checkpointing import PLAIN, Recomputing
+
 
 class Tensor(NamedTuple):
     """A trainable tensor, named as transformers names it."""
@@ -48,7 +50,7 @@ class Execution(NamedTuple):
     forward: tuple[Visit, ...]
     backward: tuple[Visit, ...]
     recomputing: tuple[Visit, ...]
-    """Backward with every layer checkpointed: a layer's forward runs again inside it."""
+    """Backward with layers checkpointed, all unless others are asked for: their forward runs again inside it."""
     gradients: tuple[int, ...]
     """Tensors in the order in which their gradients become ready; those that get none are not here."""
     gradients_stage_3: tuple[int, ...]
@@ -96,7 +98,7 @@ class Asked(NamedTuple):
     eager: bool
     kernel: str
     """Of sdpa, as `architectures.running.Run` names them."""
-    checkpointing: bool
+    recomputing: Recomputing
     zero_linear: bool
     """DeepSpeed's own linear function runs (stage 3)."""
     kernels: str = "transformers"
@@ -126,8 +128,9 @@ DEFAULT_LEAVES = LeafModules()
 
 class Executes(Protocol):
     def __call__(
-        self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers"
-    ) -> Execution:
+        self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers",
+        recomputing: Recomputing = PLAIN,
+    ) -> Execution:  # fmt: skip
         """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own."""
 
 
