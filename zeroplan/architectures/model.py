@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
+from zeroplan.architectures.alike import representatives
 from zeroplan.architectures.alive import alive_at
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import EVERY_LAYER, execution
@@ -19,6 +21,7 @@ from zeroplan.architectures.registry import family
 from zeroplan.architectures.running import run_of
 from zeroplan.architectures.timeline import Laid, Structure, timeline
 from zeroplan.architectures.trace import Trace, traced
+from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import (
     DEFAULT_LEAVES,
@@ -26,6 +29,7 @@ from zeroplan.specs.model import (
     AtWork,
     Executes,
     Execution,
+    Flops,
     LeafModules,
     Model,
     Saved,
@@ -123,6 +127,21 @@ class ModelTimelines:
         most, _now = (laid.backward if backward else laid.forward).levels
         size = max(most)
         return alive_at(laid, backward=backward, at=most.index(size), size=size)
+
+    def flops(self, asked: Asked, *, causal: bool = False) -> Flops | None:
+        if asked.kernels != "transformers":
+            return None
+        try:
+            found = self.trace(asked).flops
+        except NotImplementedError:
+            return None
+        times = Counter(chosen for _layer, chosen in representatives(self.root, asked.recomputing))
+        times[0] = 1  # outside of all layers
+        sums: Counter[str] = Counter()
+        for (phase, layer, triangle), count in found.items():
+            pairs = Fraction(asked.seq + 1, 2 * asked.seq) if causal and triangle else 1
+            sums[phase] += times[layer] * int(count * pairs)
+        return Flops(sums[FORWARD], sums[BACKWARD], sums[RECOMPUTING])
 
     def saved(self, asked: Asked) -> Saved | None:
         try:

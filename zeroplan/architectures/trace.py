@@ -6,6 +6,7 @@ depend on how many layers there are, only what the others before it keep.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -29,6 +30,8 @@ class Trace(NamedTuple):
     """Of both passes, one after the other."""
     saved: int
     """Of the layers that ran: live when forward has returned and only the loss is held."""
+    flops: Counter[tuple[str, int, bool]]
+    """As `Memory.flops`."""
 
 
 def traced(root: Module, run: Run) -> Trace:
@@ -47,7 +50,7 @@ def traced(root: Module, run: Run) -> Trace:
     run.look_again()
     Engine().run(loss)
     del loss
-    return Trace(tuple(forward), tuple(backward), kept(forward, ran), run.log, saved)
+    return Trace(tuple(forward), tuple(backward), kept(forward, ran), run.log, saved, run.flops)
 
 
 def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:

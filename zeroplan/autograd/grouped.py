@@ -10,6 +10,7 @@ from zeroplan.autograd.tensor import Tensor, empty
 def grouped_product(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
     """[r, h] by [E, h, f] (torch._grouped_mm): keeps the tokens and where each expert's end."""
     node = operator("GroupedMmBackward", _grouped_product, (x, weight), (x, weight, offsets), (x.shape, weight.shape))
+    x.memory.multiplied(x.elements * weight.shape[2])
     return result(node, empty(x.memory, (x.shape[0], weight.shape[2]), x.width))
 
 
@@ -17,6 +18,7 @@ def _grouped_product(
     gradient: Tensor, _x: Tensor, weight: Tensor, _offsets: Tensor, x_shape: Sizes, _weight_shape: Sizes, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     """The experts' gradient comes whole, and first."""
+    gradient.memory.multiplied(gradient.elements * x_shape[1] * sum(needs))
     of_weight = empty(gradient.memory, weight.shape, gradient.width, weight.strides) if needs[1] else None
     of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
     return of_x, of_weight

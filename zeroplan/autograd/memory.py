@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -39,7 +40,7 @@ class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
     __slots__ = (
-        "beats", "checkpoint", "layer", "live", "log", "made", "most", "parameters", "phase", "records",
+        "beats", "checkpoint", "flops", "layer", "live", "log", "made", "most", "parameters", "phase", "records",
         "scope", "sequence", "until_loss", "width", "zero_linear",
     )  # fmt: skip
 
@@ -66,6 +67,8 @@ class Memory:
         self.layer = 0
         """And the layer that it lies in; 0 outside of all."""
         self.phase = FORWARD
+        self.flops: Counter[tuple[str, int, bool]] = Counter()
+        """Of products: by phase, layer, and whether a causal kernel may leave out half of the pairs of tokens."""
         self.beats: list[Beat] | None = None
         """What happens when, if anyone asks."""
 
@@ -77,6 +80,10 @@ class Memory:
 
             found = self.parameters[of] = leaf(self, of)
         return found
+
+    def multiplied(self, multiplications: int, *, causal: bool = False) -> None:
+        """A product of so many multiplications, each with its addition, runs now."""
+        self.flops[self.phase, self.layer, causal] += 2 * multiplications
 
     def beat(self, kind: str, of: int, given: int = 0) -> None:
         """Something ends here: the most that was live since the last, and what is now, less what is given away."""

@@ -189,6 +189,15 @@ class Saved(NamedTuple):
         return sum(make.layers * make.bytes for make in self.makes) + sum(each.bytes for each in self.rest)
 
 
+class Flops(NamedTuple):
+    """Floating-point operations of one micro-batch's matrix products, 2 for each multiplication and its addition."""
+
+    forward: int
+    backward: int
+    recomputed: int
+    """What checkpointed layers run again in backward; not in `backward`."""
+
+
 class Timelines(Protocol):
     def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         """None for a family whose forward is not written out."""
@@ -203,6 +212,9 @@ class Timelines(Protocol):
 
     def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
         """The largest moment of a pass, its bytes with the polynomials that they are the values of."""
+
+    def flops(self, asked: Asked, *, causal: bool = False) -> Flops | None:
+        """As torch's FlopCounterMode counts, all pairs of tokens; `causal`: fused kernels leave out those ahead."""
 
     def saved(self, asked: Asked) -> Saved | None:
         """What forward keeps for backward, operator by operator; None as for the timeline."""
