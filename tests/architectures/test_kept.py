@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from tests.autograd.recorded import WIDTHS, Case, name, read
+from tests.autograd.recorded import WIDTHS, Case, name, read, recomputing_of
+from tests.conftest import REFERENCES
 from zeroplan.architectures.kept import LETTERS, saved, with_names
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import family
@@ -15,7 +17,7 @@ from zeroplan.autograd.polynomial import terms, value
 from zeroplan.specs.model import Asked, Saved
 from zeroplan.symbols import SYMBOLS
 
-CASES = read()
+CASES = [*read(), *json.loads((REFERENCES / "checkpointing_torch_2.13.json").read_text())["measured"]]
 
 
 def kept_of(case: Case) -> Saved:
@@ -23,7 +25,7 @@ def kept_of(case: Case) -> Saved:
     kernel = "cpu" if case["device"] == "cpu" else case["kernel"] or "flash"
     asked = Asked(
         batch=case["batch"], seq=case["seq"], width=WIDTHS[case["dtype"]], half=False, eager=case["attention"] == "eager",
-        kernel=kernel, checkpointing=case["checkpointing"], zero_linear=False,
+        kernel=kernel, recomputing=recomputing_of(case), zero_linear=False,
     )  # fmt: skip
     return saved(*with_names(config, family(model_type)[1]), asked)
 

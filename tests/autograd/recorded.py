@@ -8,6 +8,7 @@ from typing import Any
 from tests.conftest import REFERENCES
 from zeroplan.architectures.read import build_module, read_config
 from zeroplan.architectures.running import Run, step
+from zeroplan.specs.checkpointing import Recomputing
 
 Case = dict[str, Any]
 WIDTHS = {"fp32": 4, "bf16": 2, "fp16": 2}
@@ -31,8 +32,12 @@ def run_of(case: Case) -> Run:
     """On the meta device softmax reads fp16 by way of a copy in fp32, as on the CPU: `half` is left out."""
     kernel = "cpu" if case["device"] == "cpu" else case["kernel"] or "flash"
     width, attention = WIDTHS[case["dtype"]], case["attention"]
-    batch, seq, checkpointing = case["batch"], case["seq"], case["checkpointing"]
-    return Run(width, batch, seq, attention=attention, kernel=kernel, checkpointing=checkpointing)
+    return Run(width, case["batch"], case["seq"], attention=attention, kernel=kernel, recomputing=recomputing_of(case))
+
+
+def recomputing_of(case: Case) -> Recomputing:
+    """Every layer, where a case does not say which."""
+    return Recomputing(case.get("every", int(case["checkpointing"])), case.get("reentrant", False))
 
 
 def held(case: Case, **changes: Any) -> dict[str, int]:

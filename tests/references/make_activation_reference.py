@@ -130,7 +130,8 @@ def built(case):
     with torch.device(case["device"]):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=case["attention"])
     if case["checkpointing"]:
-        model.activation_checkpointing_enable()
+        reentrant = {"use_reentrant": case.get("reentrant", False)}
+        model.activation_checkpointing_enable(reentrant, every_n_layers=case.get("every", 1))
     for name, parameter in model.named_parameters():
         if any(part in name for part in case.get("freeze", ())):
             parameter.requires_grad_(False)

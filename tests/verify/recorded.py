@@ -1,4 +1,4 @@
-"""Recorded runs of DeepSpeed 0.19.8 (deepspeed_, zenflow_ and liger_0.19.8.json in tests/references) as jobs of ours."""
+"""Recorded runs of DeepSpeed 0.19.8 (deepspeed_, zenflow_, liger_ and recomputing_0.19.8.json in tests/references) as jobs of ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy, Workload
 
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
-RECORDED = [json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in ("deepspeed", "zenflow", "liger")]
+FILES = ("deepspeed", "zenflow", "liger", "recomputing")
+RECORDED = [json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in FILES]
 RUNS: list[dict[str, Any]] = [run for recorded in RECORDED for run in recorded["measured"]]
 REFUSED: list[dict[str, Any]] = [run for recorded in RECORDED for run in recorded["refused"]]
 
@@ -43,4 +44,5 @@ def label(run: dict[str, Any]) -> str:
     zero = case["ds_config"].get("zero_optimization", {})
     offload = "+zenflow" if zero.get("zenflow") else "+offload" if zero.get("offload_optimizer") else ""
     kernels = f"+{case['kernels']}" if "kernels" in case else ""
-    return f"{case['model']['model_type']}-stage{zero.get('stage', 0)}-x{case['world']}{offload}{kernels}"
+    again = f"+{case['checkpointing']}" if case["checkpointing"] not in ("none", "full") else ""
+    return f"{case['model']['model_type']}-stage{zero.get('stage', 0)}-x{case['world']}{offload}{kernels}{again}"

@@ -6,29 +6,38 @@ from collections.abc import Hashable
 from functools import lru_cache
 
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
+from zeroplan.specs.checkpointing import PLAIN, Recomputing
 
 KEPT_TREES = 8
 
 
 @lru_cache(maxsize=KEPT_TREES)
-def layers_of(root: Module) -> list[Module]:
+def layers_of(root: Module) -> list[GradientCheckpointingLayer]:
     """The layers that checkpointing knows, in order."""
     return [module for _path, module in root.named_modules() if isinstance(module, GradientCheckpointingLayer)]
 
 
-@lru_cache(maxsize=KEPT_TREES)
-def representatives(root: Module) -> list[tuple[int, int]]:
+def checkpointed_layers(root: Module, recomputing: Recomputing) -> frozenset[int]:
+    """By identity."""
+    return frozenset(id(layer) for number, layer in enumerate(layers_of(root)) if recomputing.has(number))
+
+
+@lru_cache(maxsize=2 * KEPT_TREES)
+def representatives(root: Module, recomputing: Recomputing = PLAIN) -> list[tuple[int, int]]:
     """Of each layer, in order: itself and the layer that runs for it, by identity.
 
     The first layer of each make and the last of all stand for themselves, the others for the next of their make.
 
-    What layers of one make share (cosines, a mask) goes with the first of them in backward.
+    What layers of one make share (cosines, a mask) goes with the first of them in backward. Where a layer also returns
+    its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then.
     """
     first: set[int] = set()
     found: dict[int, int] = {}
     pairs = []
     layers = layers_of(root)
-    for layer, kind in zip(layers, makes(root), strict=True):
+    if recomputing.every > 1 and any(layer.gives_weights for layer in layers):
+        return [(id(layer), id(layer)) for layer in layers]
+    for layer, kind in zip(layers, makes(root, recomputing), strict=True):
         if kind not in first or layer is layers[-1]:
             first.add(kind)
             pairs.append((id(layer), id(layer)))
@@ -37,10 +46,13 @@ def representatives(root: Module) -> list[tuple[int, int]]:
     return pairs
 
 
-@lru_cache(maxsize=KEPT_TREES)
-def makes(root: Module) -> list[int]:
-    """Of each layer the number of its make."""
+@lru_cache(maxsize=2 * KEPT_TREES)
+def makes(root: Module, recomputing: Recomputing = PLAIN) -> list[int]:
+    """Of each layer the number of its make: one that is checkpointed is not like one that is not."""
     known: dict[Hashable, int] = {}
+    if recomputing.every > 1:
+        kinds = enumerate(makes(root))
+        return [known.setdefault((kind, recomputing.has(number)), len(known)) for number, kind in kinds]
     return [known.setdefault(make(layer), len(known)) for layer in layers_of(root)]
 
 

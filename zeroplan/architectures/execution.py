@@ -13,14 +13,17 @@ from collections.abc import Iterator
 from zeroplan.architectures.alike import first_parameter, layers_of, makes
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.walk import Walk
+from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import Execution, LayerPlace
 
 NO_LEAVES: frozenset[str] = frozenset()
+EVERY_LAYER = Recomputing(1)
 
 
 def execution(
-    root: Module, leaves: frozenset[str] = NO_LEAVES, *, eager: bool = False, kernels: str = "transformers"
-) -> Execution:
+    root: Module, leaves: frozenset[str] = NO_LEAVES, *, eager: bool = False, kernels: str = "transformers",
+    recomputing: Recomputing = PLAIN,
+) -> Execution:  # fmt: skip
     """`leaves`: paths of the modules fetched as a whole. `eager`: with eager attention."""
     walk = Walk(root, leaves, eager=eager, kernels=kernels)
     whole = frozenset(place for path, place in walk.places.items() if path in leaves)
@@ -28,24 +31,25 @@ def execution(
         modules=tuple(walk.places),
         forward=tuple(walk.steps),
         backward=tuple(walk.backward()),
-        recomputing=tuple(walk.recomputing()),
+        recomputing=tuple(walk.recomputing(recomputing if recomputing.every else EVERY_LAYER)),
         gradients=ready(walk.uses),
         gradients_stage_3=ready(walk.uses_stage3()),
         leaves=whole,
         subtrees=subtrees(root, walk) if whole else (),
-        layers=tuple(layers(root, walk)),
+        layers=tuple(layers(root, walk, recomputing)),
     )
 
 
-def layers(root: Module, walk: Walk) -> Iterator[LayerPlace]:
+def layers(root: Module, walk: Walk, recomputing: Recomputing) -> Iterator[LayerPlace]:
     """Layers below a leaf are not visited by themselves."""
     tensors: dict[int, int] = {}
-    for layer, like in zip(layers_of(root), makes(root), strict=True):
+    for layer, like in zip(layers_of(root), makes(root, recomputing), strict=True):
         if id(layer) not in walk.layer_places:
             continue
         if like not in tensors:
             tensors[like] = len({id(parameter) for _name, parameter in layer.named_parameters()})
-        yield LayerPlace(walk.layer_places[id(layer)], walk.index[first_parameter(layer)], tensors[like], like)
+        first = walk.index[first_parameter(layer)]
+        yield LayerPlace(walk.layer_places[id(layer)], first, tensors[like], like)
 
 
 def subtrees(root: Module, walk: Walk) -> tuple[tuple[int, ...], ...]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any
 
-from zeroplan.architectures.alike import layers_of, representatives
+from zeroplan.architectures.alike import checkpointed_layers, layers_of, representatives
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
@@ -54,20 +54,22 @@ def saved(root: Module, sizes: dict[str, int], asked: Asked) -> Saved:
     """What is alive when forward has returned, by the module and operator that keep it."""
     sizes = {"b": asked.batch, "s": asked.seq, "w": asked.width, **sizes}
     run = run_of(with_named_batch(asked))
-    stands_for = representatives(root)
+    stands_for = representatives(root, asked.recomputing)
     run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in stands_for}
-    inputs = _inputs(root) if asked.checkpointing else {}
+    run.checkpointed = checkpointed_layers(root, asked.recomputing)
+    inputs = _inputs(root) if run.checkpointed else {}
     loss = root(run, run.ids())
     inside: dict[int, list[Stored]] = {}
     for storage in sorted(stored(run.log), key=lambda each: (each.kept_at, -each.bytes)):
-        made_in = inputs.get(storage.number, 0) if asked.checkpointing else storage.layer
+        plain = storage.layer not in run.checkpointed  # what a checkpointed one gives is kept by others, or not at all
+        made_in = inputs.get(storage.number, storage.layer if plain else 0)
         inside.setdefault(made_in, []).append(storage)
     paths = _Paths(root)
     rest = tuple(each._replace(part="") for each in paths.kept(inside.get(0, ()), checkpointed=False))
     del loss
     makes: dict[frozenset[tuple[str, int]], KeptByLayer] = {}
     for ran, layers in Counter(ran for _layer, ran in stands_for).items():
-        kept = paths.kept(inside.get(ran, ()), checkpointed=asked.checkpointing)
+        kept = paths.kept(inside.get(ran, ()), checkpointed=ran in run.checkpointed)
         make = KeptByLayer(paths.of[ran], layers, kept)
         like = makes.get(key := frozenset(make.parts.items()))
         makes[key] = like._replace(layers=like.layers + layers) if like else make

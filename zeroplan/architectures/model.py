@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
+from zeroplan.architectures.alike import representatives
 from zeroplan.architectures.alive import alive_at
 from zeroplan.architectures.config import Config
-from zeroplan.architectures.execution import execution
+from zeroplan.architectures.execution import EVERY_LAYER, execution
 from zeroplan.architectures.kept import saved, with_named_batch, with_names
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module
@@ -20,12 +22,15 @@ from zeroplan.architectures.registry import family
 from zeroplan.architectures.running import run_of
 from zeroplan.architectures.timeline import Laid, Structure, timeline
 from zeroplan.architectures.trace import Trace, traced
+from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
+from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import (
     DEFAULT_LEAVES,
     Asked,
     AtWork,
     Executes,
     Execution,
+    Flops,
     LeafModules,
     Model,
     Saved,
@@ -69,14 +74,17 @@ def executes(root: Module, model_type: str) -> Executes:
     """The order in which a training step runs this tree, each answer worked out once."""
 
     @cache
-    def found(paths: frozenset[str], eager: bool, kernels: str) -> Execution:
-        return execution(root, paths, eager=eager, kernels=kernels)
+    def found(paths: frozenset[str], eager: bool, kernels: str, recomputing: Recomputing) -> Execution:
+        return execution(root, paths, eager=eager, kernels=kernels, recomputing=recomputing)
 
     @cache
     def order(
-        leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers"
-    ) -> Execution:
-        return found(leaf_paths(root, model_type, leaves), eager, kernels)
+        leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers",
+        recomputing: Recomputing = PLAIN,
+    ) -> Execution:  # fmt: skip
+        if recomputing == EVERY_LAYER:
+            recomputing = PLAIN  # whose `recomputing` is that of every layer
+        return found(leaf_paths(root, model_type, leaves), eager, kernels, recomputing)
 
     return order
 
@@ -126,6 +134,21 @@ class ModelTimelines:
         size = max(most)
         return self.alive(asked, backward=backward, at=most.index(size), size=size, named=True)
 
+    def flops(self, asked: Asked, *, causal: bool = False) -> Flops | None:
+        if asked.kernels != "transformers":
+            return None
+        try:
+            found = self.trace(asked).flops
+        except NotImplementedError:
+            return None
+        times = Counter(chosen for _layer, chosen in representatives(self.root, asked.recomputing))
+        times[0] = 1  # outside of all layers
+        sums: Counter[str] = Counter()
+        for (phase, layer, triangle), count in found.items():
+            pairs = Fraction(asked.seq + 1, 2 * asked.seq) if causal and triangle else 1
+            sums[phase] += times[layer] * int(count * pairs)
+        return Flops(sums[FORWARD], sums[BACKWARD], sums[RECOMPUTING])
+
     def saved(self, asked: Asked) -> Saved | None:
         try:
             return saved(*self.names(), asked)
@@ -134,21 +157,22 @@ class ModelTimelines:
 
     def _timeline(self, asked: Asked, leaves: LeafModules) -> Timeline | None:
         try:
-            return timeline(self.laid(asked, leaves), recomputes=asked.checkpointing)
+            return timeline(self.laid(asked, leaves), recomputes=asked.recomputing.every > 0)
         except NotImplementedError:
             return None
 
     def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
-        return Laid(self.structure(leaves, asked.eager, asked.kernels), self.trace(asked))
+        return Laid(self.structure(leaves, asked.eager, asked.kernels, asked.recomputing), self.trace(asked))
 
     def _named(self, asked: Asked, leaves: LeafModules) -> Laid:
         """Of a tree whose sizes have names."""
         root, _sizes = self.names()
-        order = self.executes(leaves, eager=asked.eager, kernels=asked.kernels)
-        return Laid(Structure(root, order), traced(root, run_of(with_named_batch(asked))))
+        order = self.executes(leaves, eager=asked.eager, kernels=asked.kernels, recomputing=asked.recomputing)
+        return Laid(Structure(root, order, asked.recomputing), traced(root, run_of(with_named_batch(asked))))
 
-    def _structure(self, leaves: LeafModules, eager: bool, kernels: str) -> Structure:
-        return Structure(self.root, self.executes(leaves, eager=eager, kernels=kernels))
+    def _structure(self, leaves: LeafModules, eager: bool, kernels: str, recomputing: Recomputing) -> Structure:
+        order = self.executes(leaves, eager=eager, kernels=kernels, recomputing=recomputing)
+        return Structure(self.root, order, recomputing)
 
     def _trace(self, asked: Asked) -> Trace:
         return traced(self.root, run_of(asked))

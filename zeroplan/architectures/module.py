@@ -16,6 +16,7 @@ from zeroplan.autograd.activations import activated
 from zeroplan.autograd.checkpoint import checkpointed
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.products import embedded, linear, matrix_product
+from zeroplan.autograd.reentrant import reentrant
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import viewed
 
@@ -171,15 +172,19 @@ class GradientCheckpointingLayer(Module):
             return (inputs[0], run.weights()) if self.gives_weights else inputs[0]
         outer = run.enter(self)
         run.layer = id(self)
-        if run.checkpointing:
-            made = checkpointed(run, partial(self.forward, run), *inputs)
-        else:
-            made = self.forward(run, *inputs)
+        forward = self.checkpointed if id(self) in run.checkpointed else self.forward
+        made = forward(run, *inputs)
         run.leave(self, outer)
         run.layer = 0
         if self.gives_weights and made[1] is not None:
             run.weights = ref(made[1])  # a layer passed over gives them again, as long as they live
         return made
+
+    def checkpointed(self, run: Any, x: Tensor, *rest: Any) -> Any:
+        """Forward through torch.utils.checkpoint, in the one way or the other."""
+        if run.recomputing.reentrant:
+            return reentrant(run, partial(self.forward, run), x, *rest)
+        return checkpointed(run, partial(self.forward, run), x, *rest)
 
 
 class Linear(Unary):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan.architectures.alike import checkpointed_layers
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
+from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import Asked
 
 if TYPE_CHECKING:
@@ -19,16 +21,21 @@ MULTIPROCESSORS = 132
 
 
 class Run(Memory):
-    """What a forward pass is told: sizes of the batch, the attention that runs, and whether layers are checkpointed."""
+    """What a forward pass is told: sizes of the batch, the attention that runs, and which layers are checkpointed."""
 
-    __slots__ = ("attention", "batch", "checkpointing", "half", "kernel", "kernels", "passed_over", "seq", "weights")
+    __slots__ = (
+        "attention", "batch", "checkpointed", "half", "kernel", "kernels", "passed_over", "recomputing", "seq",
+        "weights",
+    )  # fmt: skip
 
     def __init__(
-        self, width: int, batch: int, seq: int, *, attention: str, kernel: str, checkpointing: bool = False,
+        self, width: int, batch: int, seq: int, *, attention: str, kernel: str, recomputing: Recomputing = PLAIN,
         half: bool = False, kernels: str = "transformers",
     ) -> None:  # fmt: skip
         super().__init__(width)
-        self.batch, self.seq, self.checkpointing = batch, seq, checkpointing
+        self.batch, self.seq, self.recomputing = batch, seq, recomputing
+        self.checkpointed: frozenset[int] = frozenset()
+        """Layers that are, by identity."""
         self.attention = attention
         """eager or sdpa."""
         self.kernel = kernel
@@ -95,7 +102,7 @@ def run_of(asked: Asked) -> Run:
     """A run as a job asks for it."""
     run = Run(
         asked.width, asked.batch, asked.seq, attention="eager" if asked.eager else "sdpa", kernel=asked.kernel,
-        checkpointing=asked.checkpointing, half=asked.half, kernels=asked.kernels,
+        recomputing=asked.recomputing, half=asked.half, kernels=asked.kernels,
     )  # fmt: skip
     run.zero_linear = asked.zero_linear
     return run
@@ -111,6 +118,7 @@ class Shared(NamedTuple):
 
 def step(root: Module, run: Run) -> dict[str, int]:
     """Bytes over what is held before forward: saved for backward, and the peaks of forward and of backward."""
+    run.checkpointed = checkpointed_layers(root, run.recomputing)
     loss: Any = root(run, run.ids())
     saved, forward = run.live, run.most
     run.look_again()

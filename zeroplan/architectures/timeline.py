@@ -14,6 +14,7 @@ from zeroplan.architectures.alike import first_parameter, layers_of, representat
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
+from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import Execution, Pass, Timeline, Visit
 
 Match = Callable[[Sequence[Visit]], list[int]]
@@ -36,9 +37,9 @@ class Block(NamedTuple):
 class Structure:
     """Where modules and tensors are; of each layer its first module and tensor, and the layer that runs for it."""
 
-    def __init__(self, root: Module, execution: Execution) -> None:
+    def __init__(self, root: Module, execution: Execution, recomputing: Recomputing = PLAIN) -> None:
         places = {path: place for place, path in enumerate(execution.modules)}
-        self.execution, self.layers = execution, representatives(root)
+        self.execution, self.layers = execution, representatives(root, recomputing)
         self.places: dict[int, int] = {}
         self.paths: dict[int, str] = {}
         self.tensors: dict[int, int] = {}

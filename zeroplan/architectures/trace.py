@@ -6,11 +6,12 @@ depend on how many layers there are, only what the others before it keep.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from zeroplan.architectures.alike import representatives
+from zeroplan.architectures.alike import checkpointed_layers, representatives
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.running import Run
 from zeroplan.autograd.engine import Engine
@@ -29,11 +30,14 @@ class Trace(NamedTuple):
     """Of both passes, one after the other."""
     saved: int
     """Of the layers that ran: live when forward has returned and only the loss is held."""
+    flops: Counter[tuple[str, int, bool]]
+    """As `Memory.flops`."""
 
 
 def traced(root: Module, run: Run) -> Trace:
     """Run forward and backward once."""
-    layers = representatives(root)
+    layers = representatives(root, run.recomputing)
+    run.checkpointed = checkpointed_layers(root, run.recomputing)
     ran = {chosen for _layer, chosen in layers}
     run.passed_over = frozenset(layer for layer, _chosen in layers) - ran
     forward: list[Beat] = []
@@ -46,7 +50,7 @@ def traced(root: Module, run: Run) -> Trace:
     run.look_again()
     Engine().run(loss)
     del loss
-    return Trace(tuple(forward), tuple(backward), kept(forward, ran), run.log, saved)
+    return Trace(tuple(forward), tuple(backward), kept(forward, ran), run.log, saved, run.flops)
 
 
 def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:

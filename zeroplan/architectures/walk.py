@@ -5,11 +5,24 @@ Autograd runs operators in the reverse order of forward, so backward visits modu
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from zeroplan.architectures.alike import layers_of
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
+from zeroplan.specs.checkpointing import Recomputing
 from zeroplan.specs.model import Visit
 
 Moment = tuple[int, int]
 """How far forward has come: the lengths of `Walk.steps` and `Walk.undo`."""
+
+
+class Layer(NamedTuple):
+    """A layer that checkpointing knows: its own forward, and when it has saved its last tensor."""
+
+    start: Moment
+    saved: Moment
+    end: Moment
+    number: int
 
 
 class Walk:
@@ -25,8 +38,9 @@ class Walk:
         self.places: dict[str, int] = {}  # of the modules visited, by path
         self.steps: list[Visit] = []
         self.undo: list[Visit] = []  # what backward does in return, the last first
-        self.layers: list[tuple[Moment, Moment]] = []  # checkpointed: from where to where forward runs again
+        self.layers: list[Layer] = []
         self.layer_places: dict[int, int] = {}  # of those that are visited, by identity
+        self.numbers = {id(layer): number for number, layer in enumerate(layers_of(root))}
         self.saved = self.now()  # the last tensor, so far
         self.uses: list[int] = []
         self.biased: list[int] = []  # where in `uses` a weight and its bias meet the linear function
@@ -81,7 +95,7 @@ class Walk:
         if module.saves_last:
             self.saved = self.now()
         if start:
-            self.layers.append((start, self.saved))
+            self.layers.append(Layer(start, self.saved, self.now(), self.numbers[id(module)]))
 
     def order(self, module: Module) -> tuple[str, ...]:
         found = (self.liger and module.liger_order) or (self.eager and module.eager_order) or module.forward_order
@@ -100,14 +114,21 @@ class Walk:
     def backward(self) -> list[Visit]:
         return self.undone(0, len(self.undo))
 
-    def recomputing(self) -> list[Visit]:
-        """Backward; where a layer's first saved tensor is asked for, its forward runs again, up to the last one."""
+    def recomputing(self, which: Recomputing) -> list[Visit]:
+        """Backward; where a layer's first saved tensor is asked for, its forward runs again, up to the last one.
+
+        A reentrant layer runs again as a whole before any of its own backward.
+        """
         visits: list[Visit] = []
         end = len(self.undo)
-        for (start, undo_start), (saved, undo_saved) in reversed(self.layers):
-            visits += self.undone(undo_saved, end)
-            visits += self.steps[start:saved]
-            visits += self.undone(undo_start, undo_saved)
+        for layer in reversed(self.layers):
+            if not which.has(layer.number):
+                continue
+            start, undo_start = layer.start
+            to, undo_to = layer.end if which.reentrant else layer.saved
+            visits += self.undone(undo_to, end)
+            visits += self.steps[start:to]
+            visits += self.undone(undo_start, undo_to)
             end = undo_start
         return visits + self.undone(0, end)
 

@@ -28,6 +28,7 @@ def fused_attention(kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, mask: Tenso
     """softmax(q·kᵀ)·v without the scores: keeps q, k, v, the output, a log-sum-exp and the random state."""
     node = operator(f"{kernel.capitalize()}AttentionBackward", _BACKWARD[kernel], (q, k, v), (q, k, v))
     made = _out(kernel, q, v)
+    _count(q, k, v, mask, scores=1, values=1)
     keep(node, mask, made, *_extras(kernel, q))
     return result(node, made)
 
@@ -60,13 +61,30 @@ def permuted(x: Tensor, shape: Sizes) -> Tensor:
     return empty(x.memory, (batch, heads, seq, width), x.width, strides)
 
 
-def _like_inputs(_gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_rest: object) -> tuple[Tensor, Tensor, Tensor]:
+def _count(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scores: int, values: int) -> None:
+    """So many products over the width of keys, and over that of values; without a mask the kernel is causal."""
+    pairs = q.elements // q.shape[-1] * k.shape[2]
+    q.memory.multiplied(pairs * (scores * q.shape[-1] + values * v.shape[-1]), causal=mask is None)
+
+
+def _count_backward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
+    """The scores again, then the gradients of values and of probabilities, of queries and of keys."""
+    _count(q, k, v, mask, scores=3, values=2)
+
+
+def _like_inputs(
+    _gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *_rest: object
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients laid out as queries, keys and values."""
+    _count_backward(q, k, v, mask)
     return empty_like(q), empty_like(k), empty_like(v)
 
 
-def _permuted(_gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_rest: object) -> tuple[Tensor, Tensor, Tensor]:
+def _permuted(
+    _gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *_rest: object
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients that lie as [b, s, n, d]."""
+    _count_backward(q, k, v, mask)
     return permuted(q, q.shape), permuted(k, k.shape), permuted(v, v.shape)
 
 

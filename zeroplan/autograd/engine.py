@@ -7,12 +7,13 @@ meet at one output are added out of place, and one that was broadcast is summed.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from zeroplan.autograd.graph import Accumulate, Node, summed_to
 from zeroplan.autograd.iterator import iterated
 from zeroplan.autograd.log import BACKWARD
-from zeroplan.autograd.memory import RAN, READY
+from zeroplan.autograd.memory import RAN, READY, Memory
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
 
@@ -27,15 +28,35 @@ class Engine:
         """How many gradients a parameter's own is the sum of; less those that have come."""
         self.ready: list[tuple[Accumulate, Tensor]] = []
         """Parameters' gradients that are complete: taken when the node that gave the last part is done."""
+        self.source: Accumulate | None = None
+        """What a layer that runs again starts from, and the gradient found for it."""
+        self.found: Tensor | None = None
 
     def run(self, loss: Tensor) -> None:
         """All gradients of the loss's parameters."""
         assert loss.node is not None
-        self._count(loss.node)
         memory = loss.memory
         memory.phase, memory.scope = BACKWARD, loss.node.scope
+        self._count([loss.node])
         whole = empty(memory, loss.shape, loss.width)
         self._give(loss.node, 0, whole)
+        self._drain(memory)
+        memory.until_loss = []
+
+    def inside(self, outputs: Sequence[tuple[Tensor, Tensor]], source: Accumulate) -> Tensor:
+        """Backward from outputs and their gradients, within a node's backward: the gradient of `source`."""
+        memory, self.source = outputs[0][0].memory, source
+        nodes = [output.node for output, _gradient in outputs if output.node]
+        memory.phase, memory.scope = BACKWARD, nodes[0].scope
+        self._count(nodes)
+        for output, gradient in outputs:
+            assert output.node is not None
+            self._give(output.node, output.output, gradient)
+        self._drain(memory)
+        assert self.found is not None
+        return self.found
+
+    def _drain(self, memory: Memory) -> None:
         while self.waiting:
             _sequence, key = heappop(self.waiting)
             node = self.nodes.pop(key)
@@ -54,8 +75,8 @@ class Engine:
             gradient.memory.beat(READY, node.parameter, gradient.storage.bytes)
             del gradient
 
-    def _count(self, root: Node) -> None:
-        seen, waiting = {root}, [root]
+    def _count(self, roots: Sequence[Node]) -> None:
+        seen, waiting = set(roots), list(roots)
         while waiting:
             for edge in waiting.pop().edges:
                 if edge is None:
@@ -102,6 +123,8 @@ class Engine:
             gradient = summed(held[0], gradient)
         if self.uses[node]:
             self.buffers[id(node)] = [gradient]
+        elif node is self.source:
+            self.found = gradient
         else:
             self.ready.append((node, gradient))
 

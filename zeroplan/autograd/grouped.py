@@ -11,6 +11,7 @@ def grouped_product(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
     """[r, h] by [E, h, f] (torch._grouped_mm): each kept for the other's gradient, and where each expert's rows end."""
     kept = (x if weight.node else None, weight if x.node else None, offsets)
     node = operator("GroupedMmBackward", _grouped_product, (x, weight), kept, (x.shape, weight.shape, weight.strides))
+    x.memory.multiplied(x.elements * weight.shape[2])
     return result(node, empty(x.memory, (x.shape[0], weight.shape[2]), x.width))
 
 
@@ -19,6 +20,7 @@ def _grouped_product(
     x_shape: Sizes, weight_shape: Sizes, weight_strides: Sizes, needs: Needs,
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The experts' gradient comes whole, and first."""
+    gradient.memory.multiplied(gradient.elements * x_shape[1] * sum(needs))
     of_weight = empty(gradient.memory, weight_shape, gradient.width, weight_strides) if needs[1] else None
     of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
     return of_x, of_weight

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zeroplan.autograd.log import BEAT, FORWARD, Log
 
@@ -39,8 +40,8 @@ class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
     __slots__ = (
-        "beats", "checkpoint", "frozen", "layer", "live", "log", "made", "most", "parameters", "phase", "records",
-        "scope", "sequence", "width", "zero_linear",
+        "beats", "checkpoint", "flops", "frozen", "layer", "live", "log", "made", "most", "parameters", "phase",
+        "records", "scope", "sequence", "until_loss", "width", "zero_linear",
     )  # fmt: skip
 
     def __init__(self, width: int) -> None:
@@ -55,6 +56,8 @@ class Memory:
         """Of nodes: backward takes the latest first."""
         self.checkpoint: Frame | None = None
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
+        self.until_loss: list[Any] = []
+        """What lives as long as the loss does."""
         self.parameters: dict[Shaped, Tensor] = {}
         """By identity."""
         self.frozen: frozenset[int] = frozenset()
@@ -66,6 +69,8 @@ class Memory:
         self.layer = 0
         """And the layer that it lies in; 0 outside of all."""
         self.phase = FORWARD
+        self.flops: Counter[tuple[str, int, bool]] = Counter()
+        """Of products: by phase, layer, and whether a causal kernel may leave out half of the pairs of tokens."""
         self.beats: list[Beat] | None = None
         """What happens when, if anyone asks."""
 
@@ -78,6 +83,10 @@ class Memory:
             found = leaf(self, of)
             self.parameters[of] = found = found.detached() if id(of) in self.frozen else found
         return found
+
+    def multiplied(self, multiplications: int, *, causal: bool = False) -> None:
+        """A product of so many multiplications, each with its addition, runs now."""
+        self.flops[self.phase, self.layer, causal] += 2 * multiplications
 
     def beat(self, kind: str, of: int, given: int = 0) -> None:
         """Something ends here: the most that was live since the last, and what is now, less what is given away."""

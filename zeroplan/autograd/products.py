@@ -33,6 +33,7 @@ def zero_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     node = operator("LinearFunctionForZeroStage3Backward", _zero_linear, (x, weight, bias))
     contiguous_x = reshaped_plain(x, (x.elements // x.shape[-1], x.shape[-1]))
     made = empty(x.memory, (*x.shape[:-1], weight.shape[0]), x.width)
+    x.memory.multiplied(x.elements * weight.shape[0])
     del contiguous_x
     keep(node, x, weight, bias)
     return result(node, made)
@@ -43,6 +44,7 @@ def _zero_linear(
 ) -> tuple[Tensor | None, ...]:
     """The input's gradient first, then the weight's, then the bias's."""
     flat = (gradient.elements // gradient.shape[-1], gradient.shape[-1])
+    x.memory.multiplied(gradient.elements * x.shape[-1] * sum(needs[:2]))
     of_x = of_weight = of_bias = None
     if needs[0]:
         rows = reshaped_plain(gradient, flat)
@@ -65,6 +67,7 @@ def matrix_product(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
         node = operator("MmBackward", _matrix_product, (x, y), kept, shapes)
     else:
         node = operator("AddmmBackward", _with_bias, (x, y, bias), kept, shapes)
+    x.memory.multiplied(x.elements * y.shape[1])
     return result(node, empty(x.memory, (x.shape[0], y.shape[1]), x.width))
 
 
@@ -72,6 +75,7 @@ def _matrix_product(
     gradient: Tensor, _x: Tensor | None, _y: Tensor | None, x_shape: Sizes, y_shape: Sizes, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     """The second's gradient first; a weight's comes out in the weight's own layout."""
+    gradient.memory.multiplied(gradient.elements * x_shape[1] * sum(needs))
     of_y = as_transposed(empty(gradient.memory, y_shape[::-1], gradient.width)) if needs[1] else None
     of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
     return of_x, of_y
@@ -80,6 +84,7 @@ def _matrix_product(
 def _with_bias(
     gradient: Tensor, _x: Tensor | None, _y: Tensor | None, x_shape: Sizes, y_shape: Sizes, needs: Needs
 ) -> tuple[Tensor | None, ...]:
+    gradient.memory.multiplied(gradient.elements * x_shape[1] * sum(needs[:2]))
     of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
     of_y = as_transposed(empty(gradient.memory, y_shape[::-1], gradient.width)) if needs[1] else None
     return of_x, of_y, gradient if needs[2] else None
@@ -104,6 +109,7 @@ def plain_batched_product(x: Tensor, y: Tensor) -> Tensor:
     """torch.bmm of [r, s, d] and [r, d, t]."""
     kept = (x if y.node else None, y if x.node else None)
     node = operator("BmmBackward", _batched_product, (x, y), kept, (x.shape, y.shape))
+    x.memory.multiplied(x.elements * y.shape[2])
     return result(node, empty(x.memory, (*x.shape[:2], y.shape[2]), x.width))
 
 
@@ -111,6 +117,7 @@ def batched_product_plus(base: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
     """torch.baddbmm: a scaled product, added to a base that needs no gradient."""
     start = empty(x.memory, (*x.shape[:2], y.shape[2]), x.width) if base is None else base
     node = operator("BaddbmmBackward", _batched_product_plus, (x, y), (x, y), (x.shape, y.shape))
+    x.memory.multiplied(x.elements * y.shape[2])
     made = result(node, empty(x.memory, (*x.shape[:2], y.shape[2]), x.width))
     del start
     return made
@@ -120,6 +127,7 @@ def _batched_product_plus(
     gradient: Tensor, _x: Tensor, _y: Tensor, x_shape: Sizes, y_shape: Sizes, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     """Each product is scaled after it."""
+    gradient.memory.multiplied(gradient.elements * x_shape[2] * sum(needs))
 
     def scaled(shape: Sizes) -> Tensor:
         product = empty(gradient.memory, shape, gradient.width)
@@ -138,6 +146,7 @@ def heads_joined(x: Tensor) -> Tensor:
 def _batched_product(
     gradient: Tensor, _x: Tensor | None, _y: Tensor | None, x_shape: Sizes, y_shape: Sizes, needs: Needs
 ) -> tuple[Tensor | None, ...]:
+    gradient.memory.multiplied(gradient.elements * x_shape[2] * sum(needs))
     of_y = empty(gradient.memory, y_shape, gradient.width) if needs[1] else None
     of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
     return of_x, of_y

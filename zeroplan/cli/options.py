@@ -47,8 +47,11 @@ class Options:
                 "adam8bit or muon.", "NAME"),
     ] = None  # fmt: skip
     checkpointing: Annotated[
-        Text, _option("--checkpointing", JOB, "Activation checkpointing.", "none|selective|full")
-    ] = None
+        Text,
+        _option("--checkpointing", JOB, "Activation checkpointing (none): of all layers, of every K-th "
+                "(transformers' activation_checkpointing_enable(every_n_layers=K)), or of attention alone; -reentrant "
+                "behind either: use_reentrant=True.", "none|selective|full|every-K|full-reentrant"),
+    ] = None  # fmt: skip
     attention: Annotated[Text, _option("--attention", JOB, "Attention implementation (sdpa).", "eager|sdpa|flash")] = (
         None
     )

@@ -9,6 +9,7 @@ from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.cli.request_operators import check_kernels, choose_attention
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
+from zeroplan.specs.checkpointing import KINDS, is_checkpointing
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
@@ -16,7 +17,6 @@ from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import (
     ATTENTION,
     BACKENDS,
-    CHECKPOINTING,
     DEVICES,
     KERNELS,
     PRECISIONS,
@@ -34,7 +34,7 @@ DEFAULT_SEQ = 2048
 CHOICES = {
     "precision": PRECISIONS,
     "optimizer": tuple(OPTIMIZERS),
-    "checkpointing": CHECKPOINTING,
+    "checkpointing": KINDS,
     "attention": ATTENTION,
     "kernels": KERNELS,
     "offload_optimizer": DEVICES,
@@ -154,7 +154,7 @@ def _flags(options: Options) -> dict[str, Any]:
         value = getattr(options, name)
         if value is None:
             continue
-        if value not in choices:
+        if value not in choices and not (name == "checkpointing" and is_checkpointing(value)):
             flag = "--" + name.replace("_", "-")
             raise QuantityError(
                 f"{flag}: found {shown(value)}, expected {', '.join(choices)}; write {flag} {nearest(value, choices)}"

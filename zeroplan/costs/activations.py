@@ -28,17 +28,21 @@ def activations(job: Job) -> Activations:
     """What forward keeps, and what the loss and a layer's backward add."""
     shape, tokens, w = job.model.shape, job.tokens, job.strategy.element_bytes
     layer = layer_saved(job)
-    if job.strategy.checkpointing == "full":
-        kept = [line("activations", forms.checkpoints, t=tokens, h=shape.hidden, layers=shape.layers, w=w)]
-    else:
-        kept = [line("activations", forms.layers_saved, layer_bytes=layer, layers=shape.layers)]
+    every = job.strategy.recomputing.every
+    again = -(-shape.layers // every) if every else 0
+    kept = []
+    if again:
+        kept.append(line("checkpoints", forms.checkpoints, t=tokens, h=shape.hidden, layers=again, w=w))
+    if again < shape.layers:
+        kept.append(line("activations", forms.layers_saved, layer_bytes=layer, layers=shape.layers - again))
+    saved = tuple(kept) if every else ()
     kept.append(line("final norm and head input", forms.head_input, t=tokens, h=shape.hidden, w=w))
     inner = line("one layer at work", forms.one_layer, layer_bytes=layer)
     flight = line("activation gradients", forms.layer_gradients, t=tokens, f=width_at_work(job), h=shape.hidden, w=w)
     return Activations(
         forward=(*kept, _logits(job, 10 if w == 2 else 8)),
         loss_backward=(*kept, _logits(job, 12)),
-        layer_backward=(*kept[:1], inner, flight) if job.strategy.checkpointing == "full" else (inner, flight),
+        layer_backward=(*saved, inner, flight),
     )
 
 

@@ -10,9 +10,12 @@ from zeroplan.autograd.polynomial import terms, value
 from zeroplan.costs.passes import alone, asked, runs_as_written
 from zeroplan.formulas import korthikanti, zero_infinity
 from zeroplan.ledger import Line, line
+from zeroplan.specs.checkpointing import PLAIN
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import AtWork, Kept, KeptByLayer, Saved
 
+CHECKPOINTS = "checkpoints"
+"""The part of a checkpointed layer, which is all there is."""
 ONE_BY_ONE = 1
 """Layers from one checkpoint to the next, as transformers checkpoints."""
 HALF, WIDENING = 2, 4
@@ -51,7 +54,7 @@ def of_a_layer(job: Job) -> Line:
     """Korthikanti's row of Table 2 for this job: on one GPU, with its checkpointing."""
     sizes = {"b": job.strategy.micro_batch, "s": job.workload.seq, "h": job.model.shape.hidden}
     name, heads = "a layer's activations", job.model.shape.heads
-    if job.strategy.checkpointing == "full":
+    if job.strategy.recomputing.every == 1:
         return line(name, korthikanti.full_recomputation, **sizes)
     if job.strategy.checkpointing == "selective":
         return line(name, korthikanti.tensor_parallel_selective, **sizes, tp=1)
@@ -70,17 +73,19 @@ def closed_forms(job: Job) -> tuple[Line, ...]:
     )
 
 
-def counted(job: Job, *, checkpointing: bool | None = None) -> Saved | None:
-    """What the operators keep, if it adds up to the timeline's own bytes; None where no timeline is."""
+def counted(job: Job, *, again: bool = False) -> Saved | None:
+    """What the operators keep, if it adds up to the timeline's own bytes; None where no timeline is.
+
+    `again`: what they keep of a layer that runs again, in place of its input.
+    """
     held = alone(job) if runs_as_written(job) else None
     if held is None:
         return None
     wanted = asked(job)._replace(zero_linear=False)
-    if checkpointing is not None:
-        wanted = wanted._replace(checkpointing=checkpointing)
+    if again:
+        return job.model.timeline.saved(wanted._replace(recomputing=PLAIN))
     found = job.model.timeline.saved(wanted)
-    same = found is not None and (wanted.checkpointing != asked(job).checkpointing or found.bytes == held.saved)
-    return found if same else None
+    return found if found is not None and found.bytes == held.saved else None
 
 
 def peaks(job: Job) -> dict[str, AtWork]:
@@ -100,7 +105,7 @@ def compared(job: Job, saved: Saved) -> tuple[Compared, ...]:
 
 
 def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[Part, ...]:
-    if job.strategy.checkpointing == "full":
+    if CHECKPOINTS in make.parts:
         return ()
     b, s, shape = job.strategy.micro_batch, job.workload.seq, job.model.shape
     published = (

@@ -38,7 +38,7 @@ def asked(job: Job) -> Asked:
     return Asked(
         batch=strategy.micro_batch, seq=job.workload.seq, width=strategy.element_bytes,
         half=strategy.dtype == "float16", eager=strategy.attention == "eager",
-        kernel="cpu" if strategy.backend == "cpu" else "cuda", checkpointing=strategy.checkpointing == "full",
+        kernel="cpu" if strategy.backend == "cpu" else "cuda", recomputing=strategy.recomputing,
         zero_linear=strategy.stage == 3 and strategy.memory_efficient_linear, kernels=strategy.kernels,
     )  # fmt: skip
 

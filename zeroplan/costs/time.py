@@ -72,8 +72,9 @@ def _compute(job: Job) -> float:
     psi = active_parameters(job)
     flops = compute.parameter_flops(psi, tokens)
     flops += compute.attention_flops(shape.queries, shape.layers, job.workload.seq, tokens)
-    if job.strategy.checkpointing == "full":
-        flops += compute.recomputation_flops(psi, tokens)
+    if every := job.strategy.recomputing.every:
+        again = -(-shape.layers // every)
+        flops += compute.recomputation_flops(psi, tokens) * again // shape.layers
     return flops / _matmul_rate(job)
 
 

@@ -17,7 +17,7 @@ from zeroplan.deepspeed.refusals import REFUSALS, refuse
 from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
 from zeroplan.deepspeed.refusals_optimizer import check_params
 from zeroplan.deepspeed.refusals_zenflow import REFUSALS as ZENFLOW_REFUSALS
-from zeroplan.deepspeed.uncounted import uncounted
+from zeroplan.deepspeed.uncounted import idle, uncounted
 from zeroplan.deepspeed.values import ANY_CASE, AUTO, DTYPES, checked
 from zeroplan.deepspeed.zenflow import notes as zenflow_notes
 from zeroplan.deepspeed.zenflow import zenflow
@@ -87,7 +87,7 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields: dict[str, Any] = {"stage": checked(zero, "zero_optimization", "stage", place, 0)}
     facts = Facts(config, place)
     _refuse_what_deepspeed_refuses(facts)
-    notes += zenflow_notes(facts)
+    notes += zenflow_notes(facts) + idle(facts)
     if left_out := uncounted(facts):
         fields["uncounted"] = left_out
     fields |= _stated(zero, "zero_optimization", ZERO_FIELDS, place)

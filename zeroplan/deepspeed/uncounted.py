@@ -10,7 +10,6 @@ ZERO = "zero_optimization"
 SWITCHES = (
     f"{ZERO}.offload_optimizer.super_offload", "compile.deepcompile", "hybrid_engine.enabled",
     "expert_parallel.enabled", "data_efficiency.data_routing.enabled", "weight_quantization.enabled",
-    "activation_checkpointing.partition_activations", "activation_checkpointing.cpu_checkpointing",
 )  # fmt: skip
 """They do something when they are true."""
 DEGREES = ("tensor_parallel.autotp_size", "sequence_parallel_size", "pipeline.stages")
@@ -33,6 +32,16 @@ def uncounted(facts: Facts) -> tuple[str, ...]:
     if facts.stated("data_types.keep_in_fp32_modules") not in (None, [], AUTO):
         found.append("data_types.keep_in_fp32_modules")
     return tuple(found)
+
+
+def idle(facts: Facts) -> list[str]:
+    """What a config states that moves nothing in a model of transformers."""
+    if not facts.section("activation_checkpointing"):
+        return []
+    return [
+        "activation_checkpointing does nothing unless the model calls deepspeed.checkpointing.checkpoint, which models "
+        "of transformers do not: what they checkpoint is --checkpointing"
+    ]
 
 
 def _number(value: object) -> float:

@@ -9,6 +9,7 @@ from zeroplan.deepspeed.names import canonical
 from zeroplan.deepspeed.read import AUTO, autos, trainer_fills
 from zeroplan.deepspeed.zenflow import section as zenflow_section
 from zeroplan.errors import ContradictionError
+from zeroplan.specs.checkpointing import Recomputing
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMIZERS
 from zeroplan.specs.strategy import Offload, Strategy
@@ -89,6 +90,12 @@ def dumps(config: dict[str, Any]) -> str:
     return json.dumps(config, indent=2) + "\n"
 
 
+def checkpointing_words(recomputing: Recomputing) -> dict[str, Any]:
+    """gradient_checkpointing_kwargs, where they differ from what transformers does unasked."""
+    words: dict[str, Any] = {"every_n_layers": recomputing.every} if recomputing.every > 1 else {}
+    return words | ({"use_reentrant": True} if recomputing.reentrant else {})
+
+
 def training_arguments(job: Job, given: dict[str, Any] | None = None) -> dict[str, Any]:
     """What must stand in TrainingArguments for `"auto"` to mean this plan.
 
@@ -103,8 +110,10 @@ def training_arguments(job: Job, given: dict[str, Any] | None = None) -> dict[st
     }
     if strategy.precision != "fp32":
         arguments["fp16" if strategy.precision == "fp16" else "bf16"] = True
-    if strategy.checkpointing == "full":  # the Trainer has no selective checkpointing
+    if strategy.recomputing.every:  # the Trainer has no selective checkpointing
         arguments["gradient_checkpointing"] = True
+    if words := checkpointing_words(strategy.recomputing):
+        arguments["gradient_checkpointing_kwargs"] = words
     if OPTIMIZERS[strategy.optimizer].config_type is None:
         arguments["optim"] = OPTIMIZERS[strategy.optimizer].trainer
     if strategy.kernels != "transformers":

@@ -67,9 +67,9 @@ def _totals(job: Job, saved: Saved | None) -> RenderableType:
     of_one = saved.makes[0].bytes if saved is not None else None
     row("Korthikanti: a layer", layer.bytes, of_one, layer.formula)
     row("  all layers", layers.bytes, inside, layers.formula)
-    if job.strategy.checkpointing == "full":
+    if job.strategy.recomputing.every == 1:
         row("ZeRO-Infinity: checkpoints", checkpoints.bytes, inside, checkpoints.formula)
-        again = counted(job, checkpointing=False)
+        again = counted(job, again=True)
         most = max((make.bytes for make in again.makes), default=0) if again else None
         if most is not None:
             row("counted: a layer run again", most, None, "")

@@ -8,8 +8,9 @@ estimate, and each element of recommend's `plan` and `rejected`:
   backward_peak} (bytes of the model alone over what is held before forward; saved: when forward has returned and only
   the loss is kept); under the paper's accounting memory.gpu.closed_forms[] (activations as Korthikanti and
   ZeRO-Infinity count them); traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
-  fit {capacity, needed, headroom, fits, host, nvme}; with --timeline also timeline[] {phase, place, held, beside,
-  activations, bytes}: moments of a step in order.
+  compute (null where no forward is written out) = {flops {forward, backward, recomputed}, flops_causal, convention}:
+  operations of matrix products of one micro-batch on one GPU; fit {capacity, needed, headroom, fits, host, nvme}; with
+  --timeline also timeline[] {phase, place, held, beside, activations, bytes}: moments of a step in order.
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
 `first_forward` and `first_backward` are there when the run's first step needs more than the later ones.
 host and nvme are per node, gpu is per GPU.
@@ -21,6 +22,7 @@ import json
 from typing import Any
 
 from zeroplan.costs.course import Instant
+from zeroplan.costs.operations import operations
 from zeroplan.fit import Fit, TierFit
 from zeroplan.ledger import Copied, Ledger, Line, Tier, Transfer, less_activations, total
 from zeroplan.levels import Level, levels
@@ -62,6 +64,7 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
             "host": _tier(ledger.host),
             "nvme": _tier(ledger.nvme),
         },
+        "compute": _compute(job),
         "traffic": [_transfer(transfer) for transfer in ledger.traffic],
         "copies": [_copied(entry) for entry in ledger.copies],
         "fit": {**_fit(verdict.gpu), "fits": verdict.fits, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)},
@@ -71,6 +74,17 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
 def timeline(course: list[Instant]) -> list[dict[str, Any]]:
     """`timeline[]`: moments of a step in order, each {phase, place, held, beside, activations, bytes}."""
     return [{**instant._asdict(), "bytes": instant.bytes} for instant in course]
+
+
+def _compute(job: Job) -> dict[str, Any] | None:
+    found = operations(job)
+    if found is None:
+        return None
+    convention = (
+        "2·m·n·k a product; backward without what checkpointing runs again; flops: attention over all pairs of tokens, "
+        "as torch's FlopCounterMode counts; flops_causal: fused causal kernels over a token and those before it"
+    )
+    return {"flops": found.flops._asdict(), "flops_causal": found.causal._asdict(), "convention": convention}
 
 
 def _level(level: Level) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from zeroplan.plan import Plan, label
 from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import title, trust
 from zeroplan.search import Candidate
+from zeroplan.specs.checkpointing import Recomputing, recomputing
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 from zeroplan.units import gb, gib, seconds
@@ -63,11 +64,20 @@ def answer(job: Job, plan: Plan) -> Text:
 
 def _checkpointing(kind: str) -> str:
     """ds_config.json has no key that turns checkpointing on; a plan that needs it says who does."""
-    call = "model.gradient_checkpointing_enable()" if kind == "full" else "activation checkpointing of attention"
+    call = _call(recomputing(kind)) if recomputing(kind).every else "activation checkpointing of attention"
     return (
         f"The config has no key for checkpointing: turn it on in the training script ({call}), "
         f"and check the config with --checkpointing {kind}."
     )
+
+
+def _call(recomputing: Recomputing) -> str:
+    """The method of transformers 5; up to version 4 it has one name and knows no every_n_layers."""
+    if recomputing == Recomputing(1):
+        return "model.gradient_checkpointing_enable()"
+    words = ['{"use_reentrant": True}'] * recomputing.reentrant
+    words += [f"every_n_layers={recomputing.every}"] * (recomputing.every > 1)
+    return f"model.activation_checkpointing_enable({', '.join(words)})"
 
 
 def _plan_table(chosen: Candidate) -> Table:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+from zeroplan.specs.checkpointing import PLAIN, Recomputing
+
 
 class Tensor(NamedTuple):
     """A trainable tensor, named as transformers names it."""
@@ -48,7 +50,7 @@ class Execution(NamedTuple):
     forward: tuple[Visit, ...]
     backward: tuple[Visit, ...]
     recomputing: tuple[Visit, ...]
-    """Backward with every layer checkpointed: a layer's forward runs again inside it."""
+    """Backward with layers checkpointed, all unless others are asked for: their forward runs again inside it."""
     gradients: tuple[int, ...]
     """Tensors in the order in which their gradients become ready; those that get none are not here."""
     gradients_stage_3: tuple[int, ...]
@@ -96,7 +98,7 @@ class Asked(NamedTuple):
     eager: bool
     kernel: str
     """Of sdpa, as `architectures.running.Run` names them."""
-    checkpointing: bool
+    recomputing: Recomputing
     zero_linear: bool
     """DeepSpeed's own linear function runs (stage 3)."""
     kernels: str = "transformers"
@@ -126,8 +128,9 @@ DEFAULT_LEAVES = LeafModules()
 
 class Executes(Protocol):
     def __call__(
-        self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers"
-    ) -> Execution:
+        self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers",
+        recomputing: Recomputing = PLAIN,
+    ) -> Execution:  # fmt: skip
         """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own."""
 
 
@@ -186,6 +189,15 @@ class Saved(NamedTuple):
         return sum(make.layers * make.bytes for make in self.makes) + sum(each.bytes for each in self.rest)
 
 
+class Flops(NamedTuple):
+    """Floating-point operations of one micro-batch's matrix products, 2 for each multiplication and its addition."""
+
+    forward: int
+    backward: int
+    recomputed: int
+    """What checkpointed layers run again in backward; not in `backward`."""
+
+
 class Timelines(Protocol):
     def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         """None for a family whose forward is not written out."""
@@ -206,6 +218,9 @@ class Timelines(Protocol):
 
     def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
         """The largest moment of a pass, its bytes with the polynomials that they are the values of."""
+
+    def flops(self, asked: Asked, *, causal: bool = False) -> Flops | None:
+        """As torch's FlopCounterMode counts, all pairs of tokens; `causal`: fused kernels leave out those ahead."""
 
     def saved(self, asked: Asked) -> Saved | None:
         """What forward keeps for backward, operator by operator; None as for the timeline."""

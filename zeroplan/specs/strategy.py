@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
+from zeroplan.specs.checkpointing import Recomputing, recomputing
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 from zeroplan.specs.zenflow import ZenFlow
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
-CHECKPOINTING = ("none", "selective", "full")
 ATTENTION = ("eager", "sdpa", "flash")
 KERNELS = ("transformers", "liger", "liger-loss")
 BACKENDS = ("cuda", "cpu")
@@ -130,6 +130,11 @@ class Strategy(NamedTuple):
         if self.zenflow and not self.selective:
             found.append("zero_optimization.zenflow")
         return (*self.uncounted, *found)
+
+    @property
+    def recomputing(self) -> Recomputing:
+        """Which layers run again in backward."""
+        return recomputing(self.checkpointing)
 
     @property
     def selective(self) -> ZenFlow | None:

@@ -45,7 +45,7 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
     if mode == "cuda" and swaps:
         raise ContradictionError("--cuda runs no offload to NVMe; leave it out to verify that by sizes alone")
     if strategy.checkpointing == "selective" or strategy.attention == "flash":
-        raise ContradictionError("verify runs --checkpointing none or full, and --attention eager or sdpa")
+        raise ContradictionError("verify runs no --checkpointing selective, and --attention eager or sdpa")
     if strategy.kernels != "transformers":
         raise ContradictionError("verify runs no Liger kernels, which need a GPU and Triton; leave --kernels out")
     config, steps = zenflow.looked_at(job, ds_config(job, "deepspeed", given))

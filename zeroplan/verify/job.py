@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from zeroplan.specs.checkpointing import recomputing
+
 NO_DECAY = ("bias", "norm", "ln_", "layernorm")
 
 
@@ -38,8 +40,9 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     for name, parameter in model.named_parameters():
         if any(fnmatch.fnmatch(name, pattern) for pattern in case.get("freeze") or ()):
             parameter.requires_grad_(False)
-    if case.get("checkpointing") == "full":
-        model.gradient_checkpointing_enable()
+    recomputes = recomputing(case.get("checkpointing") or "none")
+    if recomputes.every:
+        model.activation_checkpointing_enable({"use_reentrant": recomputes.reentrant}, every_n_layers=recomputes.every)
     return model.train()
 
 

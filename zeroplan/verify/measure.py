@@ -11,7 +11,8 @@ A case is a dict (JSON):
     mode             "meta" (sizes without bytes, any model), "real" (real tensors on the CPU, small models) or
                      "cuda" (real tensors on this machine's GPU)
     attention        "eager" or "sdpa"
-    checkpointing    "none" or "full" (transformers' gradient_checkpointing_enable)
+    checkpointing    "none", "full", "every-2" (or another number), and with "-reentrant" behind: transformers'
+                     activation_checkpointing_enable with every_n_layers and use_reentrant
     optimizer        null: ds_config's; or {"type": class of torch.optim, ...}, a client optimizer
     zero_init        build the model under deepspeed.zero.Init
     parameter_groups 1, 2 (decay and no decay, as the Trainer) or k (tensor i in group i mod k)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from zeroplan.architectures.attention import attended, split_heads
 from zeroplan.architectures.causal import next_token_loss
@@ -26,6 +26,7 @@ from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, scaled, to
 from zeroplan.autograd.products import batched_product, batched_product_plus, heads_joined
 from zeroplan.autograd.reductions import softmax
+from zeroplan.autograd.reentrant import reentrant
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import chunked, contiguous, reshaped, transposed, viewed
 
@@ -155,6 +156,7 @@ class Block(GradientCheckpointingLayer):
     """Attention across to an encoder runs only beside one."""
 
     transformers_class = "Block"
+    mask_by_position: ClassVar[bool] = True
     forward_order = ("ln_1", "attn", "ln_2", "mlp")
 
     def __init__(self, c: GPTConfig, attn: Module, mlp: Module, crossattention: Module | None = None) -> None:
@@ -177,12 +179,24 @@ class Block(GradientCheckpointingLayer):
         mlp = self.mlp(run, x)
         return add(residual, mlp)
 
+    def checkpointed(self, run: Run, x: Tensor, *rest: Any) -> Any:
+        """The mask is given by position: a checkpoint keeps it until the layer's backward has run."""
+        shared: Shared = rest[0]
+        if not (self.mask_by_position and run.recomputing.reentrant):
+            return super().checkpointed(run, x, shared)
+
+        def forward(x: Tensor, mask: Tensor | None, shared: Shared) -> Tensor:
+            return self.forward(run, x, shared._replace(mask=mask))
+
+        return reentrant(run, forward, x, shared._replace(mask=None), beside=(shared.mask,))
+
 
 class Transformer(Module):
     """Token and position embeddings, the blocks, a final norm."""
 
     transformers_class = "Model"
     takes_gradient = False
+    gives_positions: ClassVar[bool] = True
 
     def __init__(self, c: Config, block: Callable[[], Module]) -> None:
         super().__init__()
@@ -198,7 +212,7 @@ class Transformer(Module):
         positions = run.positions()
         places = self.wpe(run, positions)
         x = add(tokens, places)
-        shared = Shared(positions, run.mask())
+        shared = Shared(positions if self.gives_positions else None, run.mask())
         x = self.drop(run, x)
         for block in self.h.children.values():
             x = block(run, x, shared)

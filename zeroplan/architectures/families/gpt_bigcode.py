@@ -79,15 +79,23 @@ class Attention(Module):
 class MaskedTransformer(Transformer):
     """GPT-2's, with the causal mask of the longest sequence as a buffer."""
 
+    gives_positions = False
+
     def __init__(self, c: GPTBigCodeConfig) -> None:
         super().__init__(c, partial(block, c))
         self.bias = Buffer((c.max_position_embeddings, c.max_position_embeddings), "bool")
 
 
+class KeywordBlock(Block):
+    """GPT-2's, called otherwise."""
+
+    mask_by_position = False
+
+
 def block(c: GPTBigCodeConfig) -> Block:
     """GPT-2's, with plain linear layers."""
     mlp = MLP(c, partial(Linear, bias=True))
-    return Block(c, Attention(c), mlp, Attention(c, cross=True) if c.add_cross_attention else None)
+    return KeywordBlock(c, Attention(c), mlp, Attention(c, cross=True) if c.add_cross_attention else None)
 
 
 def build(c: GPTBigCodeConfig) -> Module:

@@ -191,9 +191,11 @@ class Coordinator(Storages):
         """Whether autograd still holds a tensor's storage when forward releases it.
 
         Forward saves parameters as such, which follow their release, but views of them do not; what checkpointing
-        saves as it recomputes is detached from the parameters, and never follows.
+        saves as it recomputes is detached from the parameters, and never follows, unless it is reentrant.
         """
-        return recomputes or (index in self.settings.viewed and not self.settings.checkpointed)
+        if recomputes:
+            return not self.settings.reentrant or index in self.settings.viewed
+        return index in self.settings.viewed and index not in self.settings.checkpointed
 
     def _finish(self) -> None:
         """End of backward: modules whose exit never fired are released; before the next forward, what flies is."""

@@ -33,7 +33,7 @@ def _decides(strategy: Strategy) -> Hashable:
     return (
         strategy.prefetch_bucket_size, strategy.max_live_parameters, strategy.max_reuse_distance,
         strategy.param_persistence_threshold, strategy.model_persistence_threshold, strategy.leaves,
-        strategy.checkpointing == "full", strategy.attention == "eager", _micro_steps_that_differ(strategy),
+        strategy.recomputing, strategy.attention == "eager", _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential, strategy.sub_group_size,
         decides_groups(strategy), strategy.hpz_partition_size, strategy.low, strategy.quantized_weights,
         strategy.memory_efficient_linear, strategy.kernels,
@@ -78,7 +78,7 @@ def micro_steps(job: Job) -> MicroSteps:
 
 
 def _backward(job: Job) -> tuple[Visit, ...]:
-    return job.execution.recomputing if job.strategy.checkpointing == "full" else job.execution.backward
+    return job.execution.recomputing if job.strategy.recomputing.every else job.execution.backward
 
 
 def _settings(job: Job) -> Settings:
@@ -89,10 +89,16 @@ def _settings(job: Job) -> Settings:
         strategy.max_reuse_distance, _micro_steps_that_differ(strategy), strategy.offload_param is not None,
         strategy.all_reduce_for_fetch, strategy.allgather_sequential, order.leaves, order.subtrees,
         frozenset(index for index, tensor in enumerate(job.model.tensors) if _is_viewed(tensor, strategy)),
-        strategy.checkpointing == "full", frozenset(swapped_parameters(job)), parameter_buffers(job),
+        _checkpointed(job), strategy.recomputing.reentrant, frozenset(swapped_parameters(job)), parameter_buffers(job),
         _low(job), strategy.element_bytes if strategy.quantized_weights else 2,
         strategy.dtype if strategy.quantized_weights else "", secondary_sizes(job), secondary_ranks(job),
     )  # fmt: skip
+
+
+def _checkpointed(job: Job) -> frozenset[int]:
+    recomputing = job.strategy.recomputing
+    layers = [layer for number, layer in enumerate(job.execution.layers) if recomputing.has(number)]
+    return frozenset(index for layer in layers for index in range(layer.tensor, layer.tensor + layer.tensors))
 
 
 def _is_viewed(tensor: Tensor, strategy: Strategy) -> bool:
@@ -187,7 +193,6 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
         now += own
         beside = own * ((len(visit.tensors) > 1 or bool(settings.low)) + settings.from_host)
         most = max(most, now + beside)
-    if not settings.checkpointed:
-        most += sum(padded[index] for index in settings.viewed)
+    most += sum(padded[index] for index in settings.viewed - settings.checkpointed)
     phases = (max(event.most for event in phase) for phase in (steady.forward, steady.backward))
     return not settings.second and most <= min(phases)

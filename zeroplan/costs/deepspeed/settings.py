@@ -27,7 +27,10 @@ class Settings(NamedTuple):
     """All tensors below each module, when there are leaves."""
     viewed: frozenset[int]
     """Tensors of which forward saves views for backward."""
-    checkpointed: bool
+    checkpointed: frozenset[int]
+    """Tensors of layers that run again in backward."""
+    reentrant: bool
+    """They do so under a backward of their own, whose graph saves parameters as forward does without checkpointing."""
     swapped: frozenset[int]
     """Tensors whose partitions live on NVMe, and the buffers between NVMe and the GPU."""
     swap_buffers: int

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from zeroplan.deepspeed.keys.key import Key
 
+IDLE = "Costs nothing in a model of transformers, which never calls deepspeed.checkpointing.checkpoint."
+
 KEYS: tuple[Key, ...] = (
     Key(
         path="activation_checkpointing",
@@ -11,7 +13,7 @@ KEYS: tuple[Key, ...] = (
         default={},
         meaning=(
             "Read only by models that call deepspeed.checkpointing (Megatron's do, Transformers' do "
-            "not); unknown keys inside are ignored."
+            f"not); unknown keys inside are ignored. {IDLE}"
         ),
         place="runtime/activation_checkpointing/config.py:45",
         moves_bytes=True,
@@ -20,7 +22,10 @@ KEYS: tuple[Key, ...] = (
         path="activation_checkpointing.partition_activations",
         kind="boolean",
         default=False,
-        meaning="Divides saved activations over the tensor-parallel ranks.",
+        meaning=(
+            "Divides a checkpoint, the input of a layer, over the tensor-parallel ranks: w·T·h bytes a layer become "
+            f"w·T·h over their number, gathered again in backward; alone, a rank keeps a copy of the whole. {IDLE}"
+        ),
         place="runtime/activation_checkpointing/config.py:27",
         moves_bytes=True,
     ),
@@ -28,7 +33,10 @@ KEYS: tuple[Key, ...] = (
         path="activation_checkpointing.cpu_checkpointing",
         kind="boolean",
         default=False,
-        meaning="Moves saved activations to the host.",
+        meaning=(
+            "Moves checkpoints to the host: w·T·h bytes a layer leave the GPU in forward and come back in backward. "
+            f"{IDLE}"
+        ),
         place="runtime/activation_checkpointing/config.py:42",
         moves_bytes=True,
     ),
@@ -36,7 +44,10 @@ KEYS: tuple[Key, ...] = (
         path="activation_checkpointing.contiguous_memory_optimization",
         kind="boolean",
         default=False,
-        meaning="Copies saved activations into one buffer made beforehand; needs partition_activations.",
+        meaning=(
+            "Copies checkpoints into buffers made with the first, as many as number_checkpoints says: the same bytes, "
+            f"all of them from then on; needs partition_activations. {IDLE}"
+        ),
         place="runtime/activation_checkpointing/config.py:33",
         moves_bytes=True,
     ),
@@ -44,7 +55,7 @@ KEYS: tuple[Key, ...] = (
         path="activation_checkpointing.number_checkpoints",
         kind="integer|null",
         default=None,
-        meaning="Checkpoints per forward, from which the size of that buffer follows.",
+        meaning=f"Checkpoints per forward: how many of those buffers there are. {IDLE}",
         place="runtime/activation_checkpointing/config.py:30",
         unit="checkpoints",
         moves_bytes=True,
@@ -53,14 +64,14 @@ KEYS: tuple[Key, ...] = (
         path="activation_checkpointing.synchronize_checkpoint_boundary",
         kind="boolean",
         default=False,
-        meaning="Waits for the device at each checkpoint.",
+        meaning=f"Waits for the device at each checkpoint: no bytes, but time. {IDLE}",
         place="runtime/activation_checkpointing/config.py:36",
     ),
     Key(
         path="activation_checkpointing.profile",
         kind="boolean",
         default=False,
-        meaning="Times forward and backward of each checkpoint.",
+        meaning=f"Times forward and backward of each checkpoint. {IDLE}",
         place="runtime/activation_checkpointing/config.py:39",
     ),
 )

@@ -1,0 +1,71 @@
+"""Checkpointing with reentrance: one autograd function whose backward runs the layer again, and a backward in it.
+
+torch/utils/checkpoint.py, CheckpointFunction: forward builds no graph and keeps the layer's input. Its backward runs
+the whole layer on the input without its history, then autograd from the outputs made anew. Arguments by keyword lie in
+the function's own context, which lives as long as the graph: until the loss goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from zeroplan.autograd.engine import Engine
+from zeroplan.autograd.graph import Accumulate, keep, operator, results
+from zeroplan.autograd.log import RECOMPUTING
+from zeroplan.autograd.memory import LEAVE, RAN, Memory
+from zeroplan.autograd.strides import Sizes
+from zeroplan.autograd.tensor import Tensor, empty
+
+
+class Input(Accumulate):
+    """A layer's input without its history: its gradient is handed on."""
+
+    __slots__ = ()
+
+    def __init__(self, x: Tensor) -> None:
+        super().__init__(0, x.shape, x.width)
+
+
+def reentrant(
+    memory: Memory, layer: Callable[..., Any], x: Tensor, *rest: Any, beside: tuple[Tensor | None, ...] = ()
+) -> Any:
+    """The layer's result, one tensor or several; tensors `beside` x are given by position, `rest` by keyword."""
+    again = _Again(layer, rest)
+    node = operator("CheckpointFunctionBackward", again, (x,))
+    keep(node, x, *beside)
+    with memory.no_grad():
+        made = layer(x, *beside, *rest)
+    again.shapes = [(each.shape, each.width) for each in results(node, _tensors(made))]
+    memory.until_loss.append(again)
+    return made
+
+
+class _Again:
+    """The function's context and backward."""
+
+    def __init__(self, layer: Callable[..., Any], rest: tuple[Any, ...]) -> None:
+        self.layer, self.rest = layer, rest
+        self.shapes: list[tuple[Sizes, int]] = []
+        """Of the outputs, with the bytes of an element."""
+
+    def __call__(self, gradients: Any, x: Tensor, *others: Any) -> Tensor:
+        """The gradient of x; outputs that nobody used get zeros for theirs."""
+        memory, source = x.memory, Input(x)
+        scope, phase, of = memory.scope, memory.phase, memory.layer
+        memory.beat(RAN, scope)
+        each = gradients if isinstance(gradients, list) else [gradients]
+        given = [found or empty(memory, *like) for found, like in zip(each, self.shapes, strict=True)]
+        inner = x.detached()
+        inner.node = source
+        memory.phase = RECOMPUTING
+        *beside, _needs = others
+        outputs = _tensors(self.layer(inner, *beside, *self.rest))
+        memory.beat(LEAVE, memory.scope)
+        found = Engine().inside(list(zip(outputs, given, strict=True)), source)
+        memory.scope, memory.phase, memory.layer = scope, phase, of
+        return found
+
+
+def _tensors(made: Any) -> tuple[Tensor, ...]:
+    return tuple(each for each in made if each is not None) if isinstance(made, tuple) else (made,)
