@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.graph import Needs, operator, result
+from zeroplan.autograd.graph import Needs, operator, product, result
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty
 
@@ -10,8 +10,9 @@ from zeroplan.autograd.tensor import Tensor, empty
 def grouped_product(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
     """[r, h] by [E, h, f] (torch._grouped_mm): keeps the tokens and where each expert's end."""
     node = operator("GroupedMmBackward", _grouped_product, (x, weight), (x, weight, offsets), (x.shape, weight.shape))
-    x.memory.multiplied(x.elements * weight.shape[2])
-    return result(node, empty(x.memory, (x.shape[0], weight.shape[2]), x.width))
+    shape = (x.shape[0], weight.shape[2])
+    (made,) = product(x.memory, x.elements * weight.shape[2], lambda: (empty(x.memory, shape, x.width),))
+    return result(node, made)
 
 
 def _grouped_product(
