@@ -37,7 +37,7 @@ def run_of(case: Case) -> Run:
 
 def recomputing_of(case: Case) -> Recomputing:
     """Every layer, where a case does not say which."""
-    return Recomputing(case.get("every", int(case["checkpointing"])), case.get("reentrant", False))
+    return Recomputing(case.get("every", int(case["checkpointing"])), case.get("reentrant", False), case.get("keeps_products", False))
 
 
 def held(case: Case, **changes: Any) -> dict[str, int]:

@@ -12,7 +12,7 @@ import random
 
 import pytest
 
-from tests.autograd.recorded import COUNTED, Case, held, name
+from tests.autograd.recorded import COUNTED, Case, held, name, recomputing_of
 from tests.conftest import REFERENCES
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
@@ -24,14 +24,17 @@ MORE = int(os.environ.get("ZEROPLAN_STEPS", "1"))
 
 
 def label(case: Case) -> str:
-    return f"{name(case)} every {case['every']}{' reentrant' * case['reentrant']}"
+    return f"{name(case)} every {case['every']}{' reentrant' * case['reentrant']}{' products' * case['keeps_products']}"
 
 
 def test_enough_of_both_is_recorded():
     assert len({case["config"]["model_type"] for case in CASES}) == 25
-    assert sum(case["every"] > 1 for case in CASES) >= 100
-    assert sum(case["reentrant"] for case in CASES) >= 100
-    assert {(case["every"] > 1, case["reentrant"]) for case in CASES} == {(True, False), (True, True), (False, True)}
+    assert sum(case["every"] > 1 for case in CASES) >= 80
+    assert sum(case["reentrant"] for case in CASES) >= 80
+    assert sum(case["keeps_products"] for case in CASES) >= 40
+    ways = {(case["every"] > 1, case["reentrant"], case["keeps_products"]) for case in CASES}
+    whole = {(True, False, False), (True, True, False), (False, True, False)}
+    assert ways == whole | {(True, False, True), (False, False, True)}
 
 
 @pytest.mark.parametrize("case", CASES, ids=label)
@@ -47,7 +50,7 @@ def test_a_few_layers_stand_for_the_others(case: Case):
         batch=case["batch"], seq=case["seq"], width=4 if case["dtype"] == "fp32" else 2, half=False,
         eager=case["attention"] == "eager", zero_linear=False,
         kernel="cpu" if case["device"] == "cpu" else case["kernel"] or "flash",
-        recomputing=Recomputing(case["every"], case["reentrant"]),
+        recomputing=recomputing_of(case),
     )  # fmt: skip
     model = model_of(family, config, name="case", source="case")
     assert model.timeline.alone(asked) == tuple(case[counted] for counted in COUNTED)
@@ -68,6 +71,8 @@ def test_as_torch_measures_now():
 def test_names():
     assert recomputing("none") == recomputing("selective") == Recomputing(0)
     assert recomputing("full") == Recomputing(1)
+    assert recomputing("deepspeed") == Recomputing(1, reentrant=True)
+    assert recomputing("selective-products") == Recomputing(1, keeps_products=True)
     assert recomputing("every-12-reentrant") == Recomputing(12, reentrant=True)
     assert [is_checkpointing(kind) for kind in ("every-2", "full-reentrant", "every-10")] == [True] * 3
     refused = ("every-1", "every-0", "every-", "selective-reentrant", "every-2-", "FULL", "every-02")

@@ -3,7 +3,8 @@
 python -m tests.references.make_checkpointing_reference [CASES_A_FAMILY [SEED]]
 
 As make_activation_reference measures: `every`-th layer, the first among them, through torch.utils.checkpoint with
-use_reentrant as `reentrant` says, which is what activation_checkpointing_enable(..., every_n_layers=every) does.
+use_reentrant as `reentrant` says, which is what activation_checkpointing_enable(..., every_n_layers=every) does; with
+`keeps_products`, context_fn keeps the results of products and fused attention.
 """
 
 import json
@@ -18,7 +19,8 @@ from tests.references.make_activation_reference import head, runs
 
 TARGET = Path(__file__).with_name("checkpointing_torch_2.13.json")
 LAYERS = ("num_hidden_layers", "n_layer")
-WAYS = [(every, reentrant) for every in (2, 3, 4) for reentrant in (False, True)] + [(1, True)] * 3
+WAYS = [(every, reentrant, False) for every in (2, 3, 4) for reentrant in (False, True)] + [(1, True, False)] * 3
+KEEPING = [(1, False, True), (1, False, True), (2, False, True)]
 
 
 def drawn(family, seed):
@@ -28,8 +30,8 @@ def drawn(family, seed):
         for name in LAYERS:
             if name in case["config"]:
                 case["config"][name] = r.randint(2, 8)
-        every, reentrant = r.choice(WAYS)
-        yield {**case, "checkpointing": True, "every": every, "reentrant": reentrant}
+        every, reentrant, keeps = r.choice(WAYS + KEEPING)
+        yield {**case, "checkpointing": True, "every": every, "reentrant": reentrant, "keeps_products": keeps}
 
 
 def cases(number, seed):

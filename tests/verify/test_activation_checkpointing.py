@@ -12,6 +12,7 @@ import pytest
 
 from tests.verify.recorded import RUNS
 from zeroplan.deepspeed.read import read_config
+from zeroplan.specs.strategy import Strategy
 
 BLOCK = "activation_checkpointing"
 WITH = [run for run in RUNS if BLOCK in run["case"]["ds_config"]]
@@ -43,4 +44,6 @@ def test_a_config_with_it_says_so():
     assert [note for note in with_block.notes if "deepspeed.checkpointing.checkpoint" in note]
     without = read_config(base, "a config")
     assert without.notes == ()
-    assert with_block.fields == without.fields
+    assert with_block.fields == without.fields | {"uncounted": (f"{BLOCK}.partition_activations",)}
+    assert Strategy(**with_block.fields).not_counted == ()
+    assert Strategy(**with_block.fields, checkpointing="deepspeed").not_counted == with_block.fields["uncounted"]

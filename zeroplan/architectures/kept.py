@@ -61,8 +61,8 @@ def saved(root: Module, sizes: dict[str, int], asked: Asked) -> Saved:
     loss = root(run, run.ids())
     inside: dict[int, list[Stored]] = {}
     for storage in sorted(stored(run.log), key=lambda each: (each.kept_at, -each.bytes)):
-        plain = storage.layer not in run.checkpointed  # what a checkpointed one gives is kept by others, or not at all
-        made_in = inputs.get(storage.number, storage.layer if plain else 0)
+        own = asked.recomputing.keeps_products or storage.layer not in run.checkpointed  # else others keep it
+        made_in = inputs.get(storage.number, storage.layer if own else 0)
         inside.setdefault(made_in, []).append(storage)
     paths = _Paths(root)
     rest = tuple(each._replace(part="") for each in paths.kept(inside.get(0, ()), checkpointed=False))

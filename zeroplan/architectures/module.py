@@ -184,7 +184,9 @@ class GradientCheckpointingLayer(Module):
         """Forward through torch.utils.checkpoint, in the one way or the other."""
         if run.recomputing.reentrant:
             return reentrant(run, partial(self.forward, run), x, *rest)
-        return checkpointed(run, partial(self.forward, run), x, *rest)
+        return checkpointed(
+            run, partial(self.forward, run), x, *rest, keeps_products=run.recomputing.keeps_products
+        )
 
 
 class Linear(Unary):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, scaled, to
-from zeroplan.autograd.graph import keep, operator, result
+from zeroplan.autograd.graph import keep, operator, product, result
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.products import batched_product
 from zeroplan.autograd.reductions import softmax
@@ -27,9 +27,11 @@ TILE = 32
 def fused_attention(kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
     """softmax(q·kᵀ)·v without the scores: keeps q, k, v, the output, a log-sum-exp and the random state."""
     node = operator(f"{kernel.capitalize()}AttentionBackward", _BACKWARD[kernel], (q, k, v), (q, k, v))
-    made = _out(kernel, q, v)
-    _count(q, k, v, mask, scores=1, values=1)
-    keep(node, mask, made, *_extras(kernel, q))
+    multiplications = _multiplications(q, k, v, scores=1, values=1)
+    made, *extras = product(
+        q.memory, multiplications, lambda: (_out(kernel, q, v), *_extras(kernel, q)), causal=mask is None
+    )
+    keep(node, mask, made, *extras)
     return result(node, made)
 
 
@@ -61,15 +63,18 @@ def permuted(x: Tensor, shape: Sizes) -> Tensor:
     return empty(x.memory, (batch, heads, seq, width), x.width, strides)
 
 
-def _count(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, scores: int, values: int) -> None:
-    """So many products over the width of keys, and over that of values; without a mask the kernel is causal."""
+def _multiplications(q: Tensor, k: Tensor, v: Tensor, *, scores: int, values: int) -> int:
+    """So many products over the width of keys, and over that of values, for every pair of tokens."""
     pairs = q.elements // q.shape[-1] * k.shape[2]
-    q.memory.multiplied(pairs * (scores * q.shape[-1] + values * v.shape[-1]), causal=mask is None)
+    return pairs * (scores * q.shape[-1] + values * v.shape[-1])
 
 
 def _count_backward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
-    """The scores again, then the gradients of values and of probabilities, of queries and of keys."""
-    _count(q, k, v, mask, scores=3, values=2)
+    """The scores again, then the gradients of values and of probabilities, of queries and of keys.
+
+    Without a mask the kernel is causal.
+    """
+    q.memory.multiplied(_multiplications(q, k, v, scores=3, values=2), causal=mask is None)
 
 
 def _like_inputs(

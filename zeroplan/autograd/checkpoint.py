@@ -6,6 +6,7 @@ tensors; the second run fills them and stops as soon as the last one is full.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -32,11 +33,23 @@ class Full(Exception):  # noqa: N818 (not an error: nothing more is needed)
 class Frame:
     """One checkpointed call."""
 
-    def __init__(self, memory: Memory, run: Callable[[], Any]) -> None:
-        self.memory, self.run = memory, run
+    def __init__(self, memory: Memory, run: Callable[[], Any], *, keeps_products: bool = False) -> None:
+        self.memory, self.run, self.keeps_products = memory, run, keeps_products
+        self.products: deque[tuple[Tensor, ...]] = deque()
+        """Results of products and fused attention, which the second run takes in place of computing them."""
         self.places: list[ReferenceType[Place]] = []
         self.filled = -1
         """Places that the second run has filled; -1 before it."""
+
+    def product(self, made: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+        """The results of a product: made, or as forward kept them (create_selective_checkpoint_contexts)."""
+        if not self.keeps_products:
+            return made()
+        if self.filled >= 0:
+            return self.products.popleft()
+        found = made()
+        self.products.append(tuple([each.detached() for each in found]))
+        return found
 
     def pack(self, tensor: Tensor) -> Place | Tensor:
         """In forward a place; in the second run the tensor itself, which fills the next place."""
@@ -78,10 +91,12 @@ class Frame:
         self.places = []
 
 
-def checkpointed(memory: Memory, layer: Callable[..., Any], *inputs: Any) -> Any:
-    """The layer's result; its graph keeps the layer's inputs and nothing else."""
+def checkpointed(
+    memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False
+) -> Any:
+    """The layer's result; its graph keeps the layer's inputs and nothing else, unless it keeps products."""
     before = memory.checkpoint
-    memory.checkpoint = Frame(memory, partial(layer, *inputs))
+    memory.checkpoint = Frame(memory, partial(layer, *inputs), keeps_products=keeps_products)
     try:
         return layer(*inputs)
     finally:

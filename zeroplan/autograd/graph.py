@@ -86,6 +86,18 @@ def keep(node: Node | None, *tensors: Tensor | None) -> None:
             node.saved.append(checkpoint.pack(tensor.detached()))
 
 
+def product(
+    memory: Memory, multiplications: int, made: Callable[[], tuple[Tensor, ...]], *, causal: bool = False
+) -> tuple[Tensor, ...]:
+    """What a product gives, once it has multiplied; a checkpoint may have kept it."""
+
+    def run() -> tuple[Tensor, ...]:
+        memory.multiplied(multiplications, causal=causal)
+        return made()
+
+    return run() if memory.checkpoint is None else memory.checkpoint.product(run)
+
+
 def result(node: Node | None, made: Tensor, *, keeps: bool = False) -> Tensor:
     """`made` as the operator's result, kept for backward too if `keeps`."""
     if node is not None:

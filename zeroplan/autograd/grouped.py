@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.graph import Needs, operator, result
+from zeroplan.autograd.graph import Needs, operator, product, result
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty
 
@@ -11,8 +11,9 @@ def grouped_product(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
     """[r, h] by [E, h, f] (torch._grouped_mm): each kept for the other's gradient, and where each expert's rows end."""
     kept = (x if weight.node else None, weight if x.node else None, offsets)
     node = operator("GroupedMmBackward", _grouped_product, (x, weight), kept, (x.shape, weight.shape, weight.strides))
-    x.memory.multiplied(x.elements * weight.shape[2])
-    return result(node, empty(x.memory, (x.shape[0], weight.shape[2]), x.width))
+    shape = (x.shape[0], weight.shape[2])
+    (made,) = product(x.memory, x.elements * weight.shape[2], lambda: (empty(x.memory, shape, x.width),))
+    return result(node, made)
 
 
 def _grouped_product(

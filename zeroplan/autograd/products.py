@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from zeroplan.autograd.graph import Needs, keep, operator, result
+from zeroplan.autograd.graph import Needs, keep, operator, product, result
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
 from zeroplan.autograd.views import expanded, reshaped, reshaped_plain, transposed, viewed
@@ -32,8 +32,7 @@ def zero_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     """x·Wᵀ + b as DeepSpeed's stage 3 runs it (runtime/zero/linear.py): keeps x and the weight once it has run."""
     node = operator("LinearFunctionForZeroStage3Backward", _zero_linear, (x, weight, bias))
     contiguous_x = reshaped_plain(x, (x.elements // x.shape[-1], x.shape[-1]))
-    made = empty(x.memory, (*x.shape[:-1], weight.shape[0]), x.width)
-    x.memory.multiplied(x.elements * weight.shape[0])
+    made = _product(x, x.elements * weight.shape[0], (*x.shape[:-1], weight.shape[0]))
     del contiguous_x
     keep(node, x, weight, bias)
     return result(node, made)
@@ -67,8 +66,7 @@ def matrix_product(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
         node = operator("MmBackward", _matrix_product, (x, y), kept, shapes)
     else:
         node = operator("AddmmBackward", _with_bias, (x, y, bias), kept, shapes)
-    x.memory.multiplied(x.elements * y.shape[1])
-    return result(node, empty(x.memory, (x.shape[0], y.shape[1]), x.width))
+    return result(node, _product(x, x.elements * y.shape[1], (x.shape[0], y.shape[1])))
 
 
 def _matrix_product(
@@ -90,6 +88,11 @@ def _with_bias(
     return of_x, of_y, gradient if needs[2] else None
 
 
+def _product(x: Tensor, multiplications: int, shape: Sizes) -> Tensor:
+    """A product's result, in the dtype of x."""
+    return product(x.memory, multiplications, lambda: (empty(x.memory, shape, x.width),))[0]
+
+
 def as_transposed(x: Tensor) -> Tensor:
     """A matrix seen with its dimensions swapped, without a graph."""
     return x.seen_as(x.shape[::-1], x.strides[::-1])
@@ -109,16 +112,14 @@ def plain_batched_product(x: Tensor, y: Tensor) -> Tensor:
     """torch.bmm of [r, s, d] and [r, d, t]."""
     kept = (x if y.node else None, y if x.node else None)
     node = operator("BmmBackward", _batched_product, (x, y), kept, (x.shape, y.shape))
-    x.memory.multiplied(x.elements * y.shape[2])
-    return result(node, empty(x.memory, (*x.shape[:2], y.shape[2]), x.width))
+    return result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))
 
 
 def batched_product_plus(base: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
     """torch.baddbmm: a scaled product, added to a base that needs no gradient."""
     start = empty(x.memory, (*x.shape[:2], y.shape[2]), x.width) if base is None else base
     node = operator("BaddbmmBackward", _batched_product_plus, (x, y), (x, y), (x.shape, y.shape))
-    x.memory.multiplied(x.elements * y.shape[2])
-    made = result(node, empty(x.memory, (*x.shape[:2], y.shape[2]), x.width))
+    made = result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))
     del start
     return made
 

@@ -49,8 +49,11 @@ class Options:
     checkpointing: Annotated[
         Text,
         _option("--checkpointing", JOB, "Activation checkpointing (none): of all layers, of every K-th "
-                "(transformers' activation_checkpointing_enable(every_n_layers=K)), or of attention alone; -reentrant "
-                "behind either: use_reentrant=True.", "none|selective|full|every-K|full-reentrant"),
+                "(transformers' activation_checkpointing_enable(every_n_layers=K)), or of attention alone (selective, "
+                "Korthikanti's closed form); -reentrant behind full or every-K: use_reentrant=True; "
+                "selective-products: torch's create_selective_checkpoint_contexts, which keeps what products and "
+                "fused attention give; deepspeed: deepspeed.checkpointing.checkpoint, not configured.",
+                "none|selective|selective-products|full|every-K|full-reentrant|deepspeed"),
     ] = None  # fmt: skip
     attention: Annotated[Text, _option("--attention", JOB, "Attention implementation (sdpa).", "eager|sdpa|flash")] = (
         None

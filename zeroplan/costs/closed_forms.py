@@ -54,7 +54,7 @@ def of_a_layer(job: Job) -> Line:
     """Korthikanti's row of Table 2 for this job: on one GPU, with its checkpointing."""
     sizes = {"b": job.strategy.micro_batch, "s": job.workload.seq, "h": job.model.shape.hidden}
     name, heads = "a layer's activations", job.model.shape.heads
-    if job.strategy.recomputing.every == 1:
+    if job.strategy.recomputing.every == 1 and not job.strategy.recomputing.keeps_products:
         return line(name, korthikanti.full_recomputation, **sizes)
     if job.strategy.checkpointing == "selective":
         return line(name, korthikanti.tensor_parallel_selective, **sizes, tp=1)

@@ -72,7 +72,8 @@ def _compute(job: Job) -> float:
     psi = active_parameters(job)
     flops = compute.parameter_flops(psi, tokens)
     flops += compute.attention_flops(shape.queries, shape.layers, job.workload.seq, tokens)
-    if every := job.strategy.recomputing.every:
+    every = job.strategy.recomputing.every
+    if every and not job.strategy.recomputing.keeps_products:
         again = -(-shape.layers // every)
         flops += compute.recomputation_flops(psi, tokens) * again // shape.layers
     return flops / _matmul_rate(job)

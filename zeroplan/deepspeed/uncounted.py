@@ -10,6 +10,7 @@ ZERO = "zero_optimization"
 SWITCHES = (
     f"{ZERO}.offload_optimizer.super_offload", "compile.deepcompile", "hybrid_engine.enabled",
     "expert_parallel.enabled", "data_efficiency.data_routing.enabled", "weight_quantization.enabled",
+    "activation_checkpointing.partition_activations", "activation_checkpointing.cpu_checkpointing",
 )  # fmt: skip
 """They do something when they are true."""
 DEGREES = ("tensor_parallel.autotp_size", "sequence_parallel_size", "pipeline.stages")
@@ -40,7 +41,7 @@ def idle(facts: Facts) -> list[str]:
         return []
     return [
         "activation_checkpointing does nothing unless the model calls deepspeed.checkpointing.checkpoint, which models "
-        "of transformers do not: what they checkpoint is --checkpointing"
+        "of transformers do not of themselves (--checkpointing deepspeed: as if they did)"
     ]
 
 

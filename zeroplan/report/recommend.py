@@ -15,7 +15,7 @@ from zeroplan.plan import Plan, label
 from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import title, trust
 from zeroplan.search import Candidate
-from zeroplan.specs.checkpointing import Recomputing, recomputing
+from zeroplan.specs.checkpointing import DEEPSPEED, Recomputing, recomputing
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 from zeroplan.units import gb, gib, seconds
@@ -65,6 +65,8 @@ def answer(job: Job, plan: Plan) -> Text:
 def _checkpointing(kind: str) -> str:
     """ds_config.json has no key that turns checkpointing on; a plan that needs it says who does."""
     call = _call(recomputing(kind)) if recomputing(kind).every else "activation checkpointing of attention"
+    if kind == DEEPSPEED:
+        call = "model._set_gradient_checkpointing(gradient_checkpointing_func=deepspeed.checkpointing.checkpoint)"
     return (
         f"The config has no key for checkpointing: turn it on in the training script ({call}), "
         f"and check the config with --checkpointing {kind}."
@@ -76,6 +78,8 @@ def _call(recomputing: Recomputing) -> str:
     if recomputing == Recomputing(1):
         return "model.gradient_checkpointing_enable()"
     words = ['{"use_reentrant": True}'] * recomputing.reentrant
+    if recomputing.keeps_products:
+        words = ['{"use_reentrant": False, "context_fn": partial(create_selective_checkpoint_contexts, [...])}']
     words += [f"every_n_layers={recomputing.every}"] * (recomputing.every > 1)
     return f"model.activation_checkpointing_enable({', '.join(words)})"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from zeroplan.specs.checkpointing import Recomputing, recomputing
+from zeroplan.specs.checkpointing import DEEPSPEED, Recomputing, recomputing
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 from zeroplan.specs.zenflow import ZenFlow
 
@@ -129,7 +129,8 @@ class Strategy(NamedTuple):
                 found.append("what Muon reads from NVMe in the step, and writes back")
         if self.zenflow and not self.selective:
             found.append("zero_optimization.zenflow")
-        return (*self.uncounted, *found)
+        idle = "" if self.checkpointing == DEEPSPEED else "activation_checkpointing."
+        return (*(path for path in self.uncounted if not idle or not path.startswith(idle)), *found)
 
     @property
     def recomputing(self) -> Recomputing:

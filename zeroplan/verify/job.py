@@ -8,11 +8,13 @@ Only the child process imports this module (it needs torch and transformers).
 from __future__ import annotations
 
 import fnmatch
+import functools
 from typing import Any
 
 import torch
+from torch.utils import checkpoint
 
-from zeroplan.specs.checkpointing import recomputing
+from zeroplan.specs.checkpointing import DEEPSPEED, KEPT, Recomputing, recomputing
 
 NO_DECAY = ("bias", "norm", "ln_", "layernorm")
 
@@ -41,9 +43,22 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
         if any(fnmatch.fnmatch(name, pattern) for pattern in case.get("freeze") or ()):
             parameter.requires_grad_(False)
     recomputes = recomputing(case.get("checkpointing") or "none")
-    if recomputes.every:
-        model.activation_checkpointing_enable({"use_reentrant": recomputes.reentrant}, every_n_layers=recomputes.every)
+    if case.get("checkpointing") == DEEPSPEED:
+        from deepspeed import checkpointing
+
+        model._set_gradient_checkpointing(gradient_checkpointing_func=checkpointing.checkpoint)
+    elif recomputes.every:
+        model.activation_checkpointing_enable(words(recomputes), every_n_layers=recomputes.every)
     return model.train()
+
+
+def words(recomputes: Recomputing) -> dict[str, Any]:
+    """What torch.utils.checkpoint.checkpoint is told."""
+    if not recomputes.keeps_products:
+        return {"use_reentrant": recomputes.reentrant}
+    operators = [getattr(torch.ops.aten, name).default for name in KEPT]
+    contexts = functools.partial(checkpoint.create_selective_checkpoint_contexts, operators)
+    return {"use_reentrant": False, "context_fn": contexts}
 
 
 def groups(model: torch.nn.Module, count: int) -> list[dict[str, Any]]:
