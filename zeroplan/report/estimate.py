@@ -11,7 +11,7 @@ from rich.text import Text
 from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, Line, is_activation, total
 from zeroplan.levels import levels
-from zeroplan.report.console import heading, table
+from zeroplan.report.console import assumptions, heading, table
 from zeroplan.sources import DEEPSPEED, LIGER, TRANSFORMERS
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
@@ -68,9 +68,7 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[Rendera
     if len(estimates) == 1:
         parts += ["", heading("Every line, per GPU"), _lines_table(estimates[0])]
         parts += [*_traffic(estimates[0]), *_copies(estimates[0])]
-    if assumed:
-        parts += ["", Text("assumed: " + "; ".join(assumed), style="dim")]
-    return parts
+    return [*parts, "", *assumptions(assumed)] if assumed else parts
 
 
 def answer(estimates: list[Estimate]) -> Text:
