@@ -68,3 +68,26 @@ def test_the_context_is_the_presets():
 
 def test_other_cards_are_assumed():
     assert shown(on("h100-80gb", job("gpt2", stage=1)))["nvidia-smi"].evidence == "assumed"
+
+
+@pytest.mark.parametrize(
+    ("card", "names"),
+    [
+        ("mi300x", ["HIP context", "RCCL buffers"]),
+        ("gaudi2", ["device context", "HCCL buffers"]),
+        ("t4", ["CUDA context", "NCCL buffers"]),
+    ],
+)
+def test_other_makers_have_no_cuda(card, names):
+    assert [entry.name for entry in outside(on(card, job("gpt2", gpus=2)))] == names
+
+
+def test_what_is_not_counted_was_not_measured():
+    """Activations in fp8 are counted as in bf16."""
+    assert shown(job("llama-3.2-1b", stage=3, precision="fp8"))["allocated"].evidence == "assumed"
+
+
+def test_what_flattening_leaves_is_in_the_reason():
+    """GPT-2 in bf16: 2 bytes of each of its 124,439,808 parameters are 0.23 GiB."""
+    assert "leaves 0.23 GiB" in shown(job("gpt2", gpus=2, stage=2))["reserved"].reason
+    assert "leaves" not in shown(job("gpt2", gpus=2, stage=3))["reserved"].reason

@@ -61,4 +61,6 @@ def test_texts_carry_their_unit():
     assert seconds(0.0214) == "21 ms"
     assert seconds(1.5) == "1.50 s"
     assert count(6_738_415_616) == "6.74B"
-    assert count(999_999_999_999) == "1000B"
+    assert count(999_999_999_999) == "1T"
+    assert (count(999_885_952), count(999_400_000)) == ("1B", "999M")
+    assert count(10**15) == "1000T"

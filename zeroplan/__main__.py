@@ -27,7 +27,9 @@ def main() -> None:
     except click.exceptions.Abort:
         code = _fail("interrupted", 130)
     except click.ClickException as error:
-        code = _fail(f"{error.format_message()} Write zeroplan -h for what there is.", BAD_INPUT)
+        suggested = "Did you mean" in error.message  # by typer; click 8.4 says it once more
+        said = error.message if suggested else error.format_message()
+        code = _fail(f"{said} Write zeroplan -h for what there is.", BAD_INPUT)
     except BrokenPipeError:  # the reader has enough
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
         code = 0

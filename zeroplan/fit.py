@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from zeroplan.formulas.outside import communicator, context
 from zeroplan.ledger import Ledger, Line, line, total
+from zeroplan.specs.cluster import NVIDIA
 from zeroplan.specs.job import Job
 from zeroplan.units import GiB, gib
 
@@ -13,6 +14,8 @@ USUAL_CONTEXT = GiB // 2
 """For a card without a preset; see formulas/outside.py."""
 OF_TWO, OF_MORE = 544 << 20, 688 << 20
 """NCCL's buffers, by ranks; see formulas/outside.py."""
+NAMES = {NVIDIA: ("CUDA", "NCCL"), "AMD": ("HIP", "RCCL"), "Intel": ("device", "HCCL")}
+"""Of contexts and of collectives' libraries, by the card's maker."""
 PLACES = {"gpu": "GPU memory", "host": "host memory per node", "nvme": "NVMe per node"}
 
 
@@ -76,9 +79,9 @@ def gpu_fit(job: Job, peak: int, reserve: float) -> TierFit:
 
 
 def outside(job: Job) -> tuple[Line, ...]:
-    """CUDA context, and NCCL's buffers where there is more than one rank."""
-    gpu = job.cluster.gpu
-    found = [line("CUDA context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT)]
+    """CUDA context, and NCCL's buffers where there is more than one rank, or what other makers have in their place."""
+    gpu, (runtime, collectives) = job.cluster.gpu, NAMES[job.cluster.maker]
+    found = [line(f"{runtime} context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT)]
     if job.ranks > 1:
-        found.append(line("NCCL buffers", communicator, size=OF_TWO if job.ranks == 2 else OF_MORE))
+        found.append(line(f"{collectives} buffers", communicator, size=OF_TWO if job.ranks == 2 else OF_MORE))
     return tuple(found)

@@ -11,7 +11,7 @@ from zeroplan.fit import outside
 from zeroplan.formulas.versions import left_by_flattening
 from zeroplan.ledger import Ledger, total
 from zeroplan.specs.job import Job
-from zeroplan.units import GiB
+from zeroplan.units import GiB, gib
 
 
 class Range(NamedTuple):
@@ -27,8 +27,8 @@ class Range(NamedTuple):
 
 RESERVED = Range(
     1.06, 1.00, 1.25, "published",
-    "× the peak: torch 2 keeps freed blocks; reserved over allocated in published runs of torchtitan, ml-engineering "
-    "and FlagPerf. Two runs of 2021 reached 1.31",
+    "the peak × 1.00 to 1.25, likely 1.06: torch 2 keeps freed blocks; reserved over allocated in published runs of "
+    "torchtitan, ml-engineering and FlagPerf. Two runs of 2021 reached 1.31",
 )  # fmt: skip
 BESIDE_RESERVED = Range(
     4.0 * GiB, 1.0 * GiB, 6.6 * GiB, "published",
@@ -55,12 +55,14 @@ def levels(job: Job, ledger: Ledger) -> tuple[Level, Level, Level]:
     """torch.cuda.max_memory_allocated, max_memory_reserved, and what nvidia-smi shows."""
     peak = total(ledger.gpu.peak.lines)
     factor, beside = RESERVED, beside_reserved(job)
-    with_cached = peak + left_by_initialize(job, peak)
+    counted, left = _counted(job, ledger), left_by_initialize(job, peak)
+    with_cached = peak + left
+    reason = factor.reason + f". Flattening the model as built leaves {gib(left)} cached beside it" * (left > 0)
     reserved, low = max(int(peak * factor.likely), with_cached), int(peak * factor.low)
     high = int(max(peak * factor.high, with_cached * factor.likely))
     return (
-        Level("allocated", peak, peak, peak, _counted(ledger), "every tensor, each rounded up to 512 B on the card"),
-        Level("reserved", reserved, low, high, factor.evidence, factor.reason),
+        Level("allocated", peak, peak, peak, counted, "every tensor, each rounded up to 512 B on the card"),
+        Level("reserved", reserved, low, high, factor.evidence, reason),
         Level(
             "nvidia-smi", reserved + int(beside.likely), low + int(beside.low), high + int(beside.high),
             beside.evidence, beside.reason,
@@ -91,6 +93,6 @@ def beside_reserved(job: Job) -> Range:
     return found if known else found._replace(evidence="assumed", reason=f"{found.reason}; other cards are unknown")
 
 
-def _counted(ledger: Ledger) -> str:
-    """The whole peak was compared with runs where the model's own timeline is in it."""
-    return "measured" if ledger.activations else "assumed"
+def _counted(job: Job, ledger: Ledger) -> str:
+    """The whole peak was compared with runs where the model's own timeline is in it, and nothing is left out."""
+    return "measured" if ledger.activations and not job.strategy.not_counted else "assumed"

@@ -66,3 +66,4 @@ SYMBOLS: dict[str, Symbol] = {
     "tensors": Symbol("t", "tensors", "how many of them"),
     "size": Symbol("S", "bytes", "bytes of the line itself"),
 }
+BY_LETTER = {symbol.letter: symbol for symbol in SYMBOLS.values()}

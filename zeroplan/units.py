@@ -105,7 +105,7 @@ def seconds(value: float) -> str:
 def count(value: int) -> str:
     """A count for people: 6.74 B, 350 M, 1,234."""
     for factor, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M")):
-        if value >= factor:
+        if value >= 0.9995 * factor:  # as three digits show it, 999.9M is 1B
             return f"{value / factor:.3g}{letter}" if value < 999.5 * factor else f"{value / factor:.0f}{letter}"
     return f"{value:,}"
 

@@ -699,3 +699,9 @@ def test_any_ds_config(zero_section, rest):
 def test_any_hostfile(text):
     Path("hosts").write_text(text, encoding="utf-8")
     assert_answered(*run("estimate", "--quiet", "--params", "7B", "--hostfile", "hosts"))
+
+
+def test_a_mistyped_command_is_suggested_once(zeroplan):
+    ran = zeroplan("estimat")
+    assert ran.code == 2
+    assert ran.err.count("'estimate'") == 1

@@ -82,3 +82,18 @@ def test_activations_for_a_program(zeroplan, checkpointing):
     assert layers + sum(each["bytes"] for each in counted["rest"]) == counted["saved"] == held["saved"]
     for make in counted["layers"]:
         assert sum(each["bytes"] for each in make["kept"]) == make["bytes"]
+
+
+def test_activations_are_counted_once(zeroplan):
+    """The closed form of families that are not written out gave another number for the same layer."""
+    assert not zeroplan("explain", "activations", "--model", "gpt2", "--gpus", "1", "--json").json["entries"]
+    assert zeroplan("explain", "activations", "--model", "bert-base", "--gpus", "1", "--json").json["entries"]
+
+
+def test_the_letters_of_an_equation_are_explained(zeroplan):
+    """GPT-2 keeps two results of gelu_new in each of 12 layers for products: 24·w·T·f."""
+    out = zeroplan("explain", "products", "--model", "gpt2", "--gpus", "1", "--stage", "0").out
+    assert "24·w·T·f" in out
+    for letter, meaning in (("w", "bytes of one element"), ("T", "tokens of one micro-batch"), ("f", "width of the MLP")):
+        assert f"  {letter}  {meaning}" in out
+    assert "bytes of the line itself" not in out

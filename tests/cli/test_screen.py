@@ -96,3 +96,11 @@ def test_a_timeline_keeps_to_the_terminal(zeroplan, monkeypatch, columns):
     rows = [line for line in lines if set(line) & set("░▒█")][:14]
     mark = next(line for line in lines if "▲" in line).index("▲")
     assert rows[0][mark] not in (" ", "")
+
+
+def test_a_timeline_says_what_it_does_not_draw(zeroplan):
+    """Of BERT only the largest moments are known; the first step of DeepSeek-V3 needs more than a later one."""
+    typed = "estimate", "--gpus", "64x8", "--stage", "3", "--timeline", "-q", "--model"
+    out = {name: " ".join(zeroplan(*typed, name).out.split()) for name in ("bert-base", "deepseek-v3", "gpt2")}
+    assert [name for name, text in out.items() if "closed forms here" in text] == ["bert-base"]
+    assert [name for name, text in out.items() if "first step, which is not drawn" in text] == ["deepseek-v3"]

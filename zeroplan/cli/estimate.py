@@ -45,6 +45,6 @@ def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline:
         if timeline:
             from zeroplan.report.timeline import timeline as drawn
 
-            parts = [*drawn(course(jobs[0]), ledgers[0].gpu.peak, console.console().width), *parts]
+            parts = [*drawn(course(jobs[0]), ledgers[0], console.console().width), *parts]
         console.show(report.answer(estimates), *parts)
     return 1 if all(verdict.fits is False for verdict in fits) else 0

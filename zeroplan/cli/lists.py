@@ -30,7 +30,7 @@ def gpus(*, json: bool) -> int:
             "gpu": name, "title": card.title, "memory": int(card.memory.value), "shown": gib(card.memory.value),
             "sustained matmul": matmul, "evidence": card.memory.evidence,
         })  # fmt: skip
-    return _listed("gpus", ["gpu", "title", "shown", "sustained matmul", "evidence"], rows, json=json)
+    return _listed("gpus", ["gpu", "shown", "evidence", "sustained matmul", "title"], rows, json=json)
 
 
 def clusters(*, json: bool) -> int:
@@ -87,6 +87,9 @@ def _listed(command: str, columns: list[str], rows: list[dict[str, Any]], *, jso
     from zeroplan.report import console
 
     grid = console.table(columns)
+    if "title" in columns:
+        grid.columns[-1].justify = "left"
+        grid.columns[-1].no_wrap = False
     for row in rows:
         grid.add_row(*(str(row[column]) for column in columns))
     console.show(console.heading(f"{len(rows)} {command}"), grid)

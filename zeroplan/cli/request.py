@@ -260,7 +260,8 @@ def _batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str, 
     micro, accum = settled.get("micro_batch"), settled.get("grad_accum")
     divisor = gpus * (micro or 1) * (accum or 1)
     if total % divisor or (micro and accum and total != divisor):
-        parts = f"{gpus} GPUs × micro-batch {micro or '?'} × accumulation {accum or '?'}"
+        known = {"micro-batch": micro, "accumulation": accum}
+        parts = " × ".join([f"{gpus} GPUs", *(f"{name} {count}" for name, count in known.items() if count)])
         possible = divisor if micro and accum else max(divisor, round(total / divisor) * divisor)
         expected = f"{divisor}" if micro and accum else f"a multiple of {divisor}"
         raise ContradictionError(f"{said_by}: found {total}, expected {expected} ({parts}); write {said_by} {possible}")

@@ -10,17 +10,15 @@ from rich.text import Text
 from zeroplan.autograd.equation import JOINT, equation, letters_of
 from zeroplan.autograd.polynomial import terms
 from zeroplan.costs.closed_forms import Compared, closed_forms, compared, counted, peaks
-from zeroplan.ledger import provenance
+from zeroplan.ledger import Line, provenance
 from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import title, trust
 from zeroplan.report.machine import unphased
 from zeroplan.sources import SOURCES
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import AtWork, Kept, Saved
-from zeroplan.symbols import SYMBOLS
+from zeroplan.symbols import BY_LETTER, SYMBOLS
 from zeroplan.units import gib
-
-LETTERS = {symbol.letter: symbol for symbol in SYMBOLS.values()}
 
 
 def screen(job: Job) -> list[Any]:
@@ -106,7 +104,7 @@ def _kept(kept: tuple[Kept, ...]) -> RenderableType:
         grid.columns[index].justify = "left"
         grid.columns[index].no_wrap = False
     for each in kept:
-        grid.add_row(each.module, each.operator, equation(each.bytes), f"{each.bytes:,}")
+        grid.add_row(each.module, each.operator or "(a result)", equation(each.bytes), f"{each.bytes:,}")
     return grid
 
 
@@ -131,20 +129,26 @@ def symbols_of(saved: Saved) -> dict[str, int]:
             for name, exponent in product.items():
                 size = size * values[name] if exponent > 0 else size // values[name]
             values.setdefault(letter, size)
-    return {letter: values[letter] for letter in LETTERS if letter in used and letter in values}
+    return {letter: values[letter] for letter in BY_LETTER if letter in used and letter in values}
+
+
+def _shown(job: Job) -> tuple[Line, ...]:
+    """The closed forms on the screen: ZeRO-Infinity's are of checkpoints."""
+    found = closed_forms(job)
+    return found if job.strategy.checkpointing == "full" else found[:2]
 
 
 def _where(job: Job, sizes: dict[str, int]) -> list[RenderableType]:
     """The letters of all equations on the screen."""
-    published = {SYMBOLS[name].letter: size for entry in closed_forms(job) for name, size in entry.symbols.items()}
+    published = {SYMBOLS[name].letter: size for entry in _shown(job) for name, size in entry.symbols.items()}
     return [
-        Text(f"  {letter} = {size:,}  {LETTERS[letter].meaning} [{LETTERS[letter].unit}]")
+        Text(f"  {letter} = {size:,}  {BY_LETTER[letter].meaning} [{BY_LETTER[letter].unit}]")
         for letter, size in (published | sizes).items()
     ]
 
 
 def _sources(job: Job) -> list[RenderableType]:
-    named = dict.fromkeys(provenance(entry.rule).source for entry in closed_forms(job))
+    named = dict.fromkeys(provenance(entry.rule).source for entry in _shown(job))
     return [Text(f"  source: {SOURCES[name].title} ({SOURCES[name].address})") for name in named]
 
 

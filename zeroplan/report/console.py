@@ -40,6 +40,11 @@ def heading(text: str) -> Text:
     return Text(text, style="bold")
 
 
+def assumptions(what: tuple[str, ...]) -> list[RenderableType]:
+    """What nobody stated, below everything else; nothing where all was."""
+    return [Text("assumed: " + "; ".join(what), style="dim")] if what else []
+
+
 def table(columns: list[str]) -> Table:
     """A plain table: first column to the left, numbers to the right and never cut."""
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=any(columns))

@@ -11,8 +11,9 @@ from rich.text import Text
 from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, Line, is_activation, total
 from zeroplan.levels import levels
-from zeroplan.report.console import heading, table
+from zeroplan.report.console import assumptions, heading, table
 from zeroplan.sources import DEEPSPEED, LIGER, TRANSFORMERS
+from zeroplan.specs.cluster import NVIDIA
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.units import between, count, gb, gib
@@ -68,9 +69,7 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[Rendera
     if len(estimates) == 1:
         parts += ["", heading("Every line, per GPU"), _lines_table(estimates[0])]
         parts += [*_traffic(estimates[0]), *_copies(estimates[0])]
-    if assumed:
-        parts += ["", Text("assumed: " + "; ".join(assumed), style="dim")]
-    return parts
+    return [*parts, "", *assumptions(assumed)] if assumed else parts
 
 
 def answer(estimates: list[Estimate]) -> Text:
@@ -137,7 +136,8 @@ def _need_table(estimates: list[Estimate]) -> Table:
 def _add_levels(grid: Table, estimates: list[Estimate]) -> None:
     """What other instruments would show, from the least to the most that published runs did."""
     found = [levels(e.job, e.real) for e in estimates]
-    for index, label in ((1, "reserved by PyTorch"), (2, "nvidia-smi")):
+    used = "nvidia-smi" if estimates[0].job.cluster.maker == NVIDIA else "used on the card"
+    for index, label in ((1, "reserved by PyTorch"), (2, used)):
         grid.add_row(label, *(between(each[index].low, each[index].high) for each in found), style="dim")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -15,13 +16,13 @@ from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import title
 from zeroplan.sources import SOURCES
 from zeroplan.specs.job import Job
-from zeroplan.symbols import SYMBOLS
+from zeroplan.symbols import BY_LETTER, SYMBOLS, Symbol
 from zeroplan.units import gb, gib
 
 Found = list[tuple[Job, Line | Transfer]]
 
 
-def screen(found: Found, keys: list[Key], costs: dict[str, list[Row]], job: Job, assumed: tuple[str, ...]) -> list[Any]:
+def screen(found: Found, keys: list[Key], costs: dict[str, list[Row]], job: Job) -> list[Any]:
     """Each formula once, with what it gives at each stage; then the keys of that name, and what they cost."""
     parts: list[Any] = []
     for rule in dict.fromkeys(entry.rule for _job, entry in found):
@@ -31,8 +32,6 @@ def screen(found: Found, keys: list[Key], costs: dict[str, list[Row]], job: Job,
         parts += _key(known)
         if rows := costs.get(known.path):
             parts += _costs(job, known, rows)
-    if assumed and (found or any(costs.values())):
-        parts.append(Text("assumed: " + "; ".join(assumed), style="dim"))
     return parts
 
 
@@ -41,7 +40,7 @@ def _formula(group: Found) -> list[RenderableType]:
     origin = provenance(first.rule)
     source = SOURCES[origin.source]
     parts: list[RenderableType] = [
-        heading(f"{first.name} = {origin.equation}"),
+        heading(first.name if _equations(group) else f"{first.name} = {origin.equation}"),
         Text(f"  {origin.meaning}"),
     ]
     grid = table(["", "at", "worked out", "bytes", ""])
@@ -52,14 +51,25 @@ def _formula(group: Found) -> list[RenderableType]:
         size = gb(entry.bytes) if source.kind == "paper" else gib(entry.bytes)
         grid.add_row("", f"ZeRO-{job.strategy.stage}", entry.worked, f"{entry.bytes:,}", size)
     parts.append(grid)
-    for name in first.symbols:
-        symbol = SYMBOLS[name]
-        parts.append(Text(f"  {symbol.letter}  {symbol.meaning}{f' [{symbol.unit}]' if symbol.unit else ''}"))
+    parts += [Text(f"  {one.letter}  {one.meaning}{f' [{one.unit}]' if one.unit else ''}") for one in _symbols(group)]
     parts.append(Text(f"  source: {origin.cited} ({source.address})"))
     parts.append(Text(f"  evidence: {source.kind}"))
     if origin.note:
         parts.append(Text(f"  note: {origin.note}"))
     return [*parts, ""]
+
+
+def _equations(group: Found) -> list[str]:
+    """In the model's sizes, one for each model and stage, where bytes were counted operator by operator."""
+    return [entry.equation for _job, entry in group if isinstance(entry, Line) and entry.equation]
+
+
+def _symbols(group: Found) -> list[Symbol]:
+    """The letters that the formula, or each line's own equation, is written in."""
+    if not (equations := _equations(group)):
+        return [SYMBOLS[name] for name in group[0][1].symbols]
+    used = {letter for equation in equations for letter in re.findall(r"[^\W\d]+", equation)}
+    return [symbol for letter, symbol in BY_LETTER.items() if letter in used]
 
 
 def _distinct(group: Found) -> Found:
@@ -112,7 +122,7 @@ def _costs(job: Job, known: Key, rows: list[Row]) -> list[RenderableType]:
         else:
             same += [f"{name} {first}"] * (not first.startswith("0 "))
     what = f"  for {title(job.model)} on {job.ranks} GPUs, ZeRO-{rows[0].stage}, per step (peaks less activations):"
-    alike = [Text(f"  alike: {', '.join(same)}", style="dim")] if same else []
+    alike = [Text(f"  alike: {'; '.join(same)}", style="dim")] if same else []
     return [Text(what), grid, *alike, *stops, ""]
 
 

@@ -12,7 +12,7 @@ from zeroplan.deepspeed.write import training_arguments
 from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import Plan, label
-from zeroplan.report.console import heading, table
+from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.estimate import title, trust
 from zeroplan.search import Candidate
 from zeroplan.specs.checkpointing import DEEPSPEED, Recomputing, recomputing
@@ -46,9 +46,7 @@ def details(
     if plan.chosen:
         hint = "Write the config: add -o ds_config.json (--for deepspeed for every value)."
         parts.append(Text(f"Written: {written}." if written else hint))
-    if assumed:
-        parts.append(Text("assumed: " + "; ".join(assumed), style="dim"))
-    return parts
+    return parts + assumptions(assumed)
 
 
 def answer(job: Job, plan: Plan) -> Text:

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.costs.course import Instant
-from zeroplan.ledger import FIRST, Moment, total
+from zeroplan.ledger import FIRST, Ledger, total
 from zeroplan.report.console import heading
 from zeroplan.units import GiB, gib
 
@@ -25,39 +25,45 @@ SHARES = {"init": 1, "forward": 6, "backward": 9, "step": 3}
 """Of the width; within a pass columns stand for the same number of moments, not of seconds."""
 
 
-def timeline(course: Sequence[Instant], peak: Moment, width: int) -> list[RenderableType]:
-    """The step of one GPU, with its fullest moment marked; `peak` is the whole run's."""
+def timeline(course: Sequence[Instant], counted: Ledger, width: int) -> list[RenderableType]:
+    """The step of one GPU, with its peak marked."""
     most = max(instant.bytes for instant in course)
-    label = len(f"{most / GiB:.1f} ")
+    label = len(_axis(most))
     phases = {phase: list(instants) for phase, instants in groupby(course, key=lambda instant: instant.phase)}
     columns = {phase: _columns(phases[phase], share) for phase, share in _widths(phases, width - label).items()}
     drawn = [instant for found in columns.values() for instant in found]
     rows = [_row(row, drawn, most, label) for row in range(ROWS, 0, -1)]
-    at = max(range(len(drawn)), key=lambda at: drawn[at].bytes)
-    full = drawn[at]
+    peak = max(range(len(drawn)), key=lambda at: drawn[at].bytes)
+    full = drawn[peak]
     return [
         "",
         heading("Allocated bytes over a step, per GPU (GiB)"),
         *rows,
         Text(" " * label + "".join(phase[: len(found)].ljust(len(found)) for phase, found in columns.items())),
-        Text(" " * (label + at) + "▲", style="bold"),
+        Text(" " * (label + peak) + "▲", style="bold"),
         Text(f"{' ' * label}{gib(full.bytes)} in {full.phase}, {full.place}", style="bold"),
-        *_first(peak, label),
         Text.assemble(*((f"{glyph} {meaning}   ", colour) for _field, glyph, colour, meaning in KINDS)),
-        Text(
-            "Init, the last micro-step and the update of a later step. Across: moments in order, not seconds; each "
-            "column shows the fullest of its own.",
-            style="dim",
-        ),
+        Text(" ".join(_notes(counted)), style="dim"),
     ]
 
 
-def _first(peak: Moment, label: int) -> list[RenderableType]:
-    """Where the run's first step, which is not drawn, needs more."""
-    if peak.phase not in FIRST:
-        return []
-    where = f"{peak.phase.replace('_', ' ')}, {peak.place}"
-    return [Text(f"{' ' * label}The run's first step needs more: {gib(total(peak.lines))} in {where}", style="bold")]
+def _notes(counted: Ledger) -> list[str]:
+    """What is drawn, and what is not."""
+    found = [
+        "Init, the last micro-step and the update of a later step.",
+        "Across: moments in order, not seconds; each column shows the fullest of its own.",
+    ]
+    peak = counted.gpu.peak
+    if peak.phase in FIRST:
+        most = f"{gib(total(peak.lines))} in {peak.phase.replace('_', ' ')}, {peak.place}"
+        found.append(f"The run's first step, which is not drawn, needs more: {most}.")
+    if counted.activations is None:
+        found.append("Activations are closed forms here: forward and backward are known at their largest moments only.")
+    return found
+
+
+def _axis(size: float) -> str:
+    return f"{size / GiB:,.1f} "
 
 
 def _widths(phases: dict[str, list[Instant]], width: int) -> dict[str, int]:
@@ -78,7 +84,7 @@ def _columns(instants: Sequence[Instant], count: int) -> list[Instant]:
 def _row(row: int, drawn: Sequence[Instant], most: int, label: int) -> Text:
     """One line of cells, counted from the bottom, with the bytes at its top where there is room."""
     named = row in (ROWS, ROWS // 2, 1)
-    text = Text(f"{most * row / ROWS / GiB:.1f} ".rjust(label) if named else " " * label, style="dim")
+    text = Text(_axis(most * row / ROWS).rjust(label) if named else " " * label, style="dim")
     for instant in drawn:
         text.append(*_cell(instant, (row - 1) * most / ROWS, most / ROWS))
     return text

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+NVIDIA = "NVIDIA"
+
 
 class Figure(NamedTuple):
     """A number of a preset with where it comes from. Bytes, bytes/s, FLOP/s or a plain count."""
@@ -34,6 +36,10 @@ class Gpu(NamedTuple):
     stands_for_class: bool = False
     """Only the memory was asked for (`--gpu-mem 80`): this card stands for all of that class."""
 
+    @property
+    def maker(self) -> str:
+        return self.title.split()[0]
+
 
 class Cluster(NamedTuple):
     nodes: int = 1
@@ -52,3 +58,8 @@ class Cluster(NamedTuple):
     @property
     def gpus(self) -> int:
         return self.nodes * self.gpus_per_node
+
+    @property
+    def maker(self) -> str:
+        """Of its cards; NVIDIA where nothing was said."""
+        return self.gpu.maker if self.gpu else NVIDIA
