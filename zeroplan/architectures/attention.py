@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zeroplan.architectures.running import BOOL, Run
+from zeroplan.architectures.running import BOOL, LONG, MULTIPROCESSORS, Run
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd import liger
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.copying import padded
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, multiply, negated, scaled, tanh, to
+from zeroplan.autograd.flash import Flash, flash_attention
 from zeroplan.autograd.products import batched_product
 from zeroplan.autograd.reductions import joined, softmax
 from zeroplan.autograd.strides import row_major
@@ -104,9 +105,12 @@ def repeated(x: Tensor, times: int) -> Tensor:
 
 
 def attended(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, softcap: bool = False
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, softcap: bool = False,
+    local: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """The values that each query attends to, [b, s, n, d], and under eager attention the weights."""
+    if run.flash:
+        return attended_by_flash(run, q, k, v, dropout=dropout, softcap=softcap, local=local), None
     times = q.shape[1] // k.shape[1]
     if run.attention == "eager":
         return attended_eagerly(run, q, k, v, mask, times, dropout=dropout, softcap=softcap)
@@ -115,6 +119,48 @@ def attended(
         k, v = repeated(k, times), repeated(v, times)
     made = scaled_dot_product(run, q, k, v, mask, dropout=dropout, grouped=native and times > 1)
     return contiguous(transposed(made, 1, 2)), None
+
+
+def attended_by_flash(
+    run: Run, q: Tensor, k: Tensor, v: Tensor, *, dropout: float, softcap: bool, local: bool
+) -> Tensor:
+    """The flash-attention package as transformers calls it (integrations/flash_attention.py)."""
+    q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
+    width, value = q.shape[-1], v.shape[-1]
+    if value != width:
+        v = padded(v, width)
+    made = by_flash(run, q, k, v, dropout=dropout, softcap=softcap, local=local)
+    return made if value == width else sliced(made, -1, value)
+
+
+def by_flash(
+    run: Run, q: Tensor, k: Tensor, v: Tensor, *, dropout: float = 0.0, softcap: bool = False, local: bool = False,
+    positions: bool = True,
+) -> Tensor:
+    """_flash_attention_forward of [b, s, n, d]; where it gets positions, it looks whether one row holds several texts.
+
+    The third version has no dropout.
+    """
+    if positions and run.batch == 1:
+        look_for_packing(run)
+    how = Flash(run.flash, MULTIPROCESSORS, dropout if run.flash == 2 else 0.0, softcap, local)
+    return flash_attention(q, k, v, how)
+
+
+def look_for_packing(run: Run) -> None:
+    """modeling_flash_attention_utils.py, _is_packed_sequence."""
+
+    def numbers(*shape: int) -> Tensor:
+        return empty(run, shape, LONG)
+
+    counted, least = numbers(run.seq), numbers()
+    expected = numbers(run.seq)
+    del counted, least
+    difference = numbers(1, run.seq)
+    size = numbers(1, run.seq)
+    del difference, expected
+    total = numbers()
+    del size, total
 
 
 def scaled_dot_product(

@@ -59,7 +59,7 @@ def model_of(
             for path, b in root.named_buffers()
         ),
         timeline=ModelTimelines(root, order, lambda: with_names(config, build)),
-        source=source, config=dict(content or {}), has_sdpa=config.has_sdpa,
+        source=source, config=dict(content or {}), has_sdpa=config.has_sdpa, no_flash=config.no_flash,
         tied=tuple(p.elements for _path, p in root.named_parameters() for _use in range(uses[id(p)] - 1)),
     )  # fmt: skip
 
@@ -68,14 +68,15 @@ def executes(root: Module, model_type: str) -> Executes:
     """The order in which a training step runs this tree, each answer worked out once."""
 
     @cache
-    def found(paths: frozenset[str], eager: bool, kernels: str) -> Execution:
-        return execution(root, paths, eager=eager, kernels=kernels)
+    def found(paths: frozenset[str], eager: bool, flash: bool, kernels: str) -> Execution:
+        return execution(root, paths, eager=eager, flash=flash, kernels=kernels)
 
     @cache
     def order(
-        leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers"
-    ) -> Execution:
-        return found(leaf_paths(root, model_type, leaves), eager, kernels)
+        leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
+        kernels: str = "transformers",
+    ) -> Execution:  # fmt: skip
+        return found(leaf_paths(root, model_type, leaves), eager, flash, kernels)
 
     return order
 
@@ -112,7 +113,8 @@ class ModelTimelines:
         try:
             root, _sizes = self.names()
             trace = traced(root, run_of(with_named_batch(asked)))
-            laid = Laid(Structure(root, self.executes(eager=asked.eager, kernels=asked.kernels)), trace)
+            order = self.executes(eager=asked.eager, flash=asked.flash, kernels=asked.kernels)
+            laid = Laid(Structure(root, order), trace)
         except NotImplementedError:
             return None
         most, _now = (laid.backward if backward else laid.forward).levels
@@ -132,10 +134,10 @@ class ModelTimelines:
             return None
 
     def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
-        return Laid(self.structure(leaves, asked.eager, asked.kernels), self.trace(asked))
+        return Laid(self.structure(leaves, asked.eager, asked.flash, asked.kernels), self.trace(asked))
 
-    def _structure(self, leaves: LeafModules, eager: bool, kernels: str) -> Structure:
-        return Structure(self.root, self.executes(leaves, eager=eager, kernels=kernels))
+    def _structure(self, leaves: LeafModules, eager: bool, flash: bool, kernels: str) -> Structure:
+        return Structure(self.root, self.executes(leaves, eager=eager, flash=flash, kernels=kernels))
 
     def _trace(self, asked: Asked) -> Trace:
         return traced(self.root, run_of(asked))

@@ -61,6 +61,8 @@ class Module:
     is not named never runs in training. None: own parameters, then modules, as registered."""
     eager_order: tuple[str, ...] | None = None
     """`forward_order` under eager attention, where that differs."""
+    flash_order: tuple[str, ...] | None = None
+    """`forward_order` with the flash-attention package, where that differs."""
     liger_order: tuple[str, ...] | None = None
     """`forward_order` under Liger's kernels, where that differs."""
     fuses: ClassVar[str] = ""

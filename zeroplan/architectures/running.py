@@ -17,6 +17,9 @@ BOOL, FLOAT, LONG = 1, 4, 8
 MULTIPROCESSORS = 132
 """Of an H100 or H200. An A100 has 108: a norm's backward then makes 96·h bytes less for a moment."""
 
+FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
+"""Versions of the flash-attention package by the name that transformers has for them."""
+
 
 class Run(Memory):
     """What a forward pass is told: sizes of the batch, the attention that runs, and whether layers are checkpointed."""
@@ -30,7 +33,7 @@ class Run(Memory):
         super().__init__(width)
         self.batch, self.seq, self.checkpointing = batch, seq, checkpointing
         self.attention = attention
-        """eager or sdpa."""
+        """eager, sdpa, flash_attention_2 or flash_attention_3."""
         self.kernel = kernel
         """Of sdpa: cpu, flash, efficient, cudnn or math; all but the first are CUDA's."""
         self.half = half
@@ -58,6 +61,11 @@ class Run(Memory):
         return self.kernel == "cpu"
 
     @property
+    def flash(self) -> int:
+        """The version of the flash-attention package that runs; 0: none."""
+        return FLASH.get(self.attention, 0)
+
+    @property
     def liger(self) -> bool:
         """Liger's norms, rotary positions, MLPs and experts run."""
         return self.kernels == "liger"
@@ -81,7 +89,12 @@ class Run(Memory):
         return empty(self, (1, self.seq), LONG)
 
     def mask(self, window: int | None = None, *, always: bool = False) -> Tensor | None:
-        """The causal mask: numbers for eager attention; for the fused kernels nothing, or bits if a window bites."""
+        """The causal mask: numbers for eager attention; for the fused kernels nothing, or bits if a window bites.
+
+        The flash-attention package is told of a window in numbers.
+        """
+        if self.flash:
+            return None
         if self.attention != "eager" and not always and (window is None or self.seq < window):
             return None
         bits = empty(self, (1, 1, self.seq, self.seq), BOOL)
@@ -94,7 +107,7 @@ class Run(Memory):
 def run_of(asked: Asked) -> Run:
     """A run as a job asks for it."""
     run = Run(
-        asked.width, asked.batch, asked.seq, attention="eager" if asked.eager else "sdpa", kernel=asked.kernel,
+        asked.width, asked.batch, asked.seq, attention=asked.attention, kernel=asked.kernel,
         checkpointing=asked.checkpointing, half=asked.half, kernels=asked.kernels,
     )  # fmt: skip
     run.zero_linear = asked.zero_linear
@@ -107,6 +120,8 @@ class Shared(NamedTuple):
     positions: Tensor | None
     mask: Tensor | None
     rope: tuple[Tensor, Tensor] | None = None
+    local: bool = False
+    """A query sees fewer keys than the sequence has."""
 
 
 def step(root: Module, run: Run) -> dict[str, int]:

@@ -49,9 +49,12 @@ class Options:
     checkpointing: Annotated[
         Text, _option("--checkpointing", JOB, "Activation checkpointing.", "none|selective|full")
     ] = None
-    attention: Annotated[Text, _option("--attention", JOB, "Attention implementation (sdpa).", "eager|sdpa|flash")] = (
-        None
-    )
+    attention: Annotated[
+        Text,
+        _option("--attention", JOB, "Attention: transformers' own, torch's kernels (sdpa, default), or those of the "
+                "flash-attention package; flash is short for flash_attention_2.",
+                "eager|sdpa|flash_attention_2|flash_attention_3"),
+    ] = None  # fmt: skip
     kernels: Annotated[
         Text,
         _option("--kernels", JOB, "Operators of the model: transformers' own (default), Liger's (use_liger_kernel), or "

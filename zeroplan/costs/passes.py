@@ -35,7 +35,7 @@ def asked(job: Job) -> Asked:
     strategy = job.strategy
     return Asked(
         batch=strategy.micro_batch, seq=job.workload.seq, width=strategy.element_bytes,
-        half=strategy.dtype == "float16", eager=strategy.attention == "eager",
+        half=strategy.dtype == "float16", attention=strategy.attention,
         kernel="cpu" if strategy.backend == "cpu" else "cuda", checkpointing=strategy.checkpointing == "full",
         zero_linear=strategy.stage == 3 and strategy.memory_efficient_linear, kernels=strategy.kernels,
     )  # fmt: skip

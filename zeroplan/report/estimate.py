@@ -12,7 +12,7 @@ from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, Line, is_activation, total
 from zeroplan.levels import levels
 from zeroplan.report.console import heading, table
-from zeroplan.sources import DEEPSPEED, LIGER, TRANSFORMERS
+from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER, TRANSFORMERS
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.units import between, count, gb, gib
@@ -34,6 +34,13 @@ COMPARED_BUT_LIGER = (
     "are not in it."
 )
 
+COMPARED_BUT_FLASH = (
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED}: what a GPU and the host hold between steps, and traffic; and of "
+    f"transformers {TRANSFORMERS} and flash-attn {FLASH_ATTN}'s Python, without DeepSpeed: activations. flash-attn's "
+    "kernels ran in none, for they need a GPU: what they make for themselves is as its source says, and the "
+    "allocator's fragments are not in it."
+)
+
 
 def trust(job: Job, *, whole: bool = True) -> list[RenderableType]:
     """How far the numbers hold: what runs have confirmed, and what of the config is not in them."""
@@ -45,6 +52,8 @@ def trust(job: Job, *, whole: bool = True) -> list[RenderableType]:
 
 
 def _compared(job: Job) -> str:
+    if job.strategy.flash:
+        return COMPARED_BUT_FLASH
     return COMPARED if job.strategy.kernels == "transformers" else COMPARED_BUT_LIGER
 
 

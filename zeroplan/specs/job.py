@@ -38,7 +38,9 @@ class Job(NamedTuple):
     def execution(self) -> Execution:
         """The order in which a step runs the model."""
         strategy = self.strategy
-        return self.model.execution(self.leaves, eager=strategy.attention == "eager", kernels=strategy.kernels)
+        return self.model.execution(
+            self.leaves, eager=strategy.attention == "eager", flash=strategy.flash, kernels=strategy.kernels
+        )
 
     def at(self, **changes: Any) -> Job:
         """The same job under a changed strategy."""

@@ -93,7 +93,8 @@ class Asked(NamedTuple):
     """Bytes of an element of the parameters."""
     half: bool
     """They are fp16."""
-    eager: bool
+    attention: str
+    """eager, sdpa, flash_attention_2 or flash_attention_3."""
     kernel: str
     """Of sdpa, as `architectures.running.Run` names them."""
     checkpointing: bool
@@ -101,6 +102,14 @@ class Asked(NamedTuple):
     """DeepSpeed's own linear function runs (stage 3)."""
     kernels: str = "transformers"
     """Or Liger's, as `Strategy.kernels` says."""
+
+    @property
+    def eager(self) -> bool:
+        return self.attention == "eager"
+
+    @property
+    def flash(self) -> bool:
+        return self.attention.startswith("flash")
 
 
 class LeafModules(NamedTuple):
@@ -126,9 +135,13 @@ DEFAULT_LEAVES = LeafModules()
 
 class Executes(Protocol):
     def __call__(
-        self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers"
-    ) -> Execution:
-        """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own."""
+        self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
+        kernels: str = "transformers",
+    ) -> Execution:  # fmt: skip
+        """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own.
+
+        `flash`: with the flash-attention package, which in GPT-J leaves out such a dropout.
+        """
 
 
 class AtWork(NamedTuple):
@@ -261,6 +274,8 @@ class Model(NamedTuple):
     inferred: bool = False
     has_sdpa: bool = True
     """transformers runs its attention through torch's fused kernels, unless told otherwise."""
+    no_flash: str = ""
+    """Why transformers does not run it with the flash-attention package; empty where it does."""
     tied: tuple[int, ...] = ()
     """Elements of each parameter that a module makes for itself and loses when it is tied to another's."""
 

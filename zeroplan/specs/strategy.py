@@ -10,7 +10,7 @@ from zeroplan.specs.zenflow import ZenFlow
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
 CHECKPOINTING = ("none", "selective", "full")
-ATTENTION = ("eager", "sdpa", "flash")
+ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3")
 KERNELS = ("transformers", "liger", "liger-loss")
 BACKENDS = ("cuda", "cpu")
 STAGES = (0, 1, 2, 3)
@@ -117,8 +117,6 @@ class Strategy(NamedTuple):
         found = ["what ZeRO++'s CUDA kernels need in memory for themselves"] if quantizes else []
         if self.autocast:
             found.append("activations under torch_autocast, which are counted as in fp32")
-        if self.attention == "flash":
-            found.append("the flash-attention package, which is counted as torch's flash kernel")
         if self.kernels != "transformers" and self.checkpointing == "selective":
             found.append("Liger's kernels under selective checkpointing, whose closed forms are without them")
         if self.precision == "fp8":
@@ -130,6 +128,11 @@ class Strategy(NamedTuple):
         if self.zenflow and not self.selective:
             found.append("zero_optimization.zenflow")
         return (*self.uncounted, *found)
+
+    @property
+    def flash(self) -> bool:
+        """Attention is the flash-attention package's."""
+        return self.attention.startswith("flash")
 
     @property
     def selective(self) -> ZenFlow | None:

@@ -66,6 +66,10 @@ class GptOssConfig(MoEConfig):
         if self.rope_parameters is None:
             self.rope_parameters = yarn()
 
+    @property
+    def no_flash(self) -> str:
+        return "which transformers runs by a kernel of its hub instead, for its sinks"
+
     def windows(self) -> dict[str, int | None]:
         return {"full_attention": None, "sliding_attention": self.sliding_window}
 
