@@ -32,7 +32,10 @@ def run_of(case: Case) -> Run:
     kernel = "cpu" if case["device"] == "cpu" else case["kernel"] or "flash"
     width, attention = WIDTHS[case["dtype"]], case["attention"]
     batch, seq, checkpointing = case["batch"], case["seq"], case["checkpointing"]
-    return Run(width, batch, seq, attention=attention, kernel=kernel, checkpointing=checkpointing)
+    return Run(
+        width, batch, seq, attention=attention, kernel=kernel, checkpointing=checkpointing,
+        low=WIDTHS[case["autocast"]] if case.get("autocast") else 0,
+    )
 
 
 def held(case: Case, **changes: Any) -> dict[str, int]:

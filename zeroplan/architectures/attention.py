@@ -8,6 +8,7 @@ from zeroplan.architectures.running import BOOL, LONG, MULTIPROCESSORS, Run
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd import liger
 from zeroplan.autograd.attention import fused_attention, plain_attention
+from zeroplan.autograd.autocast import lowered_all
 from zeroplan.autograd.copying import padded
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, multiply, negated, scaled, tanh, to
@@ -171,6 +172,7 @@ def scaled_dot_product(
     The memory-efficient kernel wants rows of a multiple of 8 elements, and gets a copy of a mask that has others
     (ATen/native/transformers/attention.cpp: convert_boolean_attn_mask, preprocess_mask).
     """
+    q, k, v = lowered_all(q, k, v)
     if mask is not None and mask.width == BOOL:
         mask = empty(run, mask.shape, q.width)
     kernel = run.kernel

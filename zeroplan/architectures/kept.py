@@ -15,7 +15,7 @@ from zeroplan.architectures.alike import layers_of, representatives
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
-from zeroplan.architectures.running import Run, run_of
+from zeroplan.architectures.running import Run, forward, run_of
 from zeroplan.autograd.log import Stored, stored
 from zeroplan.autograd.polynomial import named, terms
 from zeroplan.autograd.tensor import Tensor
@@ -57,7 +57,7 @@ def saved(root: Module, sizes: dict[str, int], asked: Asked) -> Saved:
     stands_for = representatives(root)
     run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in stands_for}
     inputs = _inputs(root) if asked.checkpointing else {}
-    loss = root(run, run.ids())
+    loss = forward(root, run)
     inside: dict[int, list[Stored]] = {}
     for storage in sorted(stored(run.log), key=lambda each: (each.kept_at, -each.bytes)):
         made_in = inputs.get(storage.number, 0) if asked.checkpointing else storage.layer

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 from zeroplan.autograd.activations import activated
+from zeroplan.autograd.autocast import under
 from zeroplan.autograd.checkpoint import checkpointed
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.products import embedded, linear, matrix_product
@@ -174,7 +175,7 @@ class GradientCheckpointingLayer(Module):
         outer = run.enter(self)
         run.layer = id(self)
         if run.checkpointing:
-            made = checkpointed(run, partial(self.forward, run), *inputs)
+            made = checkpointed(run, partial(under, run, run.autocast, self.forward, run), *inputs)
         else:
             made = self.forward(run, *inputs)
         run.leave(self, outer)

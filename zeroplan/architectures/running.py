@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan.autograd.autocast import autocasting
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
@@ -24,11 +25,13 @@ FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
 class Run(Memory):
     """What a forward pass is told: sizes of the batch, the attention that runs, and whether layers are checkpointed."""
 
-    __slots__ = ("attention", "batch", "checkpointing", "half", "kernel", "kernels", "passed_over", "seq", "weights")
+    __slots__ = (
+        "attention", "batch", "checkpointing", "half", "kernel", "kernels", "low", "passed_over", "seq", "weights",
+    )  # fmt: skip
 
     def __init__(
         self, width: int, batch: int, seq: int, *, attention: str, kernel: str, checkpointing: bool = False,
-        half: bool = False, kernels: str = "transformers",
+        half: bool = False, kernels: str = "transformers", low: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(width)
         self.batch, self.seq, self.checkpointing = batch, seq, checkpointing
@@ -38,6 +41,8 @@ class Run(Memory):
         """Of sdpa: cpu, flash, efficient, cudnn or math; all but the first are CUDA's."""
         self.half = half
         """Parameters are fp16: CUDA's softmax reads it without a copy in fp32."""
+        self.low = low
+        """Bytes of an element of what forward computes in under torch.autocast; 0: without it."""
         self.kernels = kernels
         """transformers, liger or liger-loss."""
         self.passed_over: frozenset[int] = frozenset()
@@ -124,11 +129,18 @@ class Shared(NamedTuple):
     """A query sees fewer keys than the sequence has."""
 
 
+def forward(root: Module, run: Run) -> Tensor:
+    """The loss; torch.autocast is left when it is there."""
+    with autocasting(run, run.low):
+        loss: Tensor = root(run, run.ids())
+    return loss
+
+
 def step(root: Module, run: Run) -> dict[str, int]:
     """Bytes over what is held before forward: saved for backward, and the peaks of forward and of backward."""
-    loss: Any = root(run, run.ids())
-    saved, forward = run.live, run.most
+    loss: Any = forward(root, run)
+    saved, peak = run.live, run.most
     run.look_again()
     Engine().run(loss)
     del loss
-    return {"saved": saved, "forward_peak": forward, "backward_peak": run.most}
+    return {"saved": saved, "forward_peak": peak, "backward_peak": run.most}

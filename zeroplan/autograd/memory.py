@@ -39,8 +39,8 @@ class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
     __slots__ = (
-        "beats", "checkpoint", "layer", "live", "log", "made", "most", "parameters", "phase", "records",
-        "scope", "sequence", "width", "zero_linear",
+        "autocast", "beats", "casts", "checkpoint", "layer", "live", "log", "made", "most", "parameters", "phase",
+        "records", "scope", "sequence", "width", "zero_linear",
     )  # fmt: skip
 
     def __init__(self, width: int) -> None:
@@ -57,6 +57,10 @@ class Memory:
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
         self.parameters: dict[Shaped, Tensor] = {}
         """By identity."""
+        self.autocast = 0
+        """Bytes of an element of what torch.autocast computes in; 0: it is off."""
+        self.casts: dict[int, Tensor] = {}
+        """Parameters in that dtype, while it is on."""
         self.zero_linear = False
         """Linear layers run as DeepSpeed's own function (stage 3)."""
         self.scope = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from zeroplan.autograd.autocast import lowered_all
 from zeroplan.autograd.graph import Needs, keep, operator, result
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
@@ -12,7 +13,13 @@ from zeroplan.autograd.views import expanded, reshaped, reshaped_plain, transpos
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """torch.nn.functional.linear, or what DeepSpeed's stage 3 puts in its place."""
-    return zero_linear(x, weight, bias) if x.memory.zero_linear else torch_linear(x, weight, bias)
+    if x.memory.zero_linear:
+        return zero_linear(x, weight, bias)
+    if bias is None:
+        x, weight = lowered_all(x, weight)
+    else:
+        x, weight, bias = lowered_all(x, weight, bias)
+    return torch_linear(x, weight, bias)
 
 
 def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -60,6 +67,10 @@ def _zero_linear(
 
 def matrix_product(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
     """x·y (+ b), each kept for the other's gradient."""
+    if bias is None:
+        x, y = lowered_all(x, y)
+    else:
+        bias, x, y = lowered_all(bias, x, y)
     kept, shapes = (x if y.node else None, y if x.node else None), (x.shape, y.shape)
     if bias is None:
         node = operator("MmBackward", _matrix_product, (x, y), kept, shapes)
@@ -92,6 +103,7 @@ def as_transposed(x: Tensor) -> Tensor:
 
 def batched_product(x: Tensor, y: Tensor) -> Tensor:
     """torch.matmul of [b, n, s, d] and [b, n, d, t]: one product a head."""
+    x, y = lowered_all(x, y)
     batch = x.shape[:-2]
     flat = prod(batch)
     left = reshaped(expanded(x, (*batch, *x.shape[-2:])), (flat, *x.shape[-2:]))
@@ -102,6 +114,7 @@ def batched_product(x: Tensor, y: Tensor) -> Tensor:
 
 def plain_batched_product(x: Tensor, y: Tensor) -> Tensor:
     """torch.bmm of [r, s, d] and [r, d, t]."""
+    x, y = lowered_all(x, y)
     kept = (x if y.node else None, y if x.node else None)
     node = operator("BmmBackward", _batched_product, (x, y), kept, (x.shape, y.shape))
     return result(node, empty(x.memory, (*x.shape[:2], y.shape[2]), x.width))
@@ -109,6 +122,7 @@ def plain_batched_product(x: Tensor, y: Tensor) -> Tensor:
 
 def batched_product_plus(base: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
     """torch.baddbmm: a scaled product, added to a base that needs no gradient."""
+    x, y = lowered_all(x, y)
     start = empty(x.memory, (*x.shape[:2], y.shape[2]), x.width) if base is None else base
     node = operator("BaddbmmBackward", _batched_product_plus, (x, y), (x, y), (x.shape, y.shape))
     made = result(node, empty(x.memory, (*x.shape[:2], y.shape[2]), x.width))
