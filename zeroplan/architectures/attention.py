@@ -59,7 +59,15 @@ def positioned(
 
 
 def turned(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
-    """Queries and keys with their positions in them, in the dtype they had."""
+    """Queries and keys with their positions in them."""
+    cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
+    turned_q = rotated(q, cosines, sines)
+    turned_k = rotated(k, cosines, sines)
+    return turned_q, turned_k
+
+
+def turned_and_cast(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+    """As `turned`, and then back in the dtype they had."""
     cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
     turned_q = rotated(q, cosines, sines)
     turned_k = rotated(k, cosines, sines)

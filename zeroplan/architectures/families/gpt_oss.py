@@ -135,7 +135,7 @@ def attended_with_sinks(
     logits = subtracted(logits, largest(logits))
     probabilities = softmax(logits, logits.width)
     scores = sliced(probabilities, -1, weights.shape[-1])
-    weights = dropped(scores, dropout, on_cpu=run.on_cpu)
+    weights = to(dropped(scores, dropout, on_cpu=run.on_cpu), values.width)
     made = batched_product(weights, values)
     return contiguous(transposed(made, 1, 2)), weights
 

@@ -60,6 +60,7 @@ class Attention(Module):
     transformers_class = "Attention"
     eager_returns = 1
     takes_gradient = False
+    turns = staticmethod(turned)
 
     def __init__(self, c: Config, *, qkv_bias: bool, o_bias: bool) -> None:
         super().__init__()
@@ -85,7 +86,7 @@ class Attention(Module):
     def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
-        q, k = positioned(run, q, k, shared.rope, turned)
+        q, k = positioned(run, q, k, shared.rope, self.turns)
         made, weights = attended(
             run, q, k, v, shared.mask, dropout=self.dropout, softcap=self.softcap, local=shared.local
         )
