@@ -150,6 +150,8 @@ def by_flash(
 
     The third version has no dropout.
     """
+    if run.autocast and q.width != run.autocast:
+        q, k, v = to(q, run.autocast), to(k, run.autocast), to(v, run.autocast)
     if positions and run.batch == 1:
         look_for_packing(run)
     how = Flash(run.flash, MULTIPROCESSORS, dropout if run.flash == 2 else 0.0, softcap, local)

@@ -114,6 +114,7 @@ def run_of(asked: Asked) -> Run:
     run = Run(
         asked.width, asked.batch, asked.seq, attention=asked.attention, kernel=asked.kernel,
         checkpointing=asked.checkpointing, half=asked.half, kernels=asked.kernels,
+        low=asked.low,
     )  # fmt: skip
     run.zero_linear = asked.zero_linear
     return run

@@ -36,19 +36,26 @@ def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 
 def zero_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x·Wᵀ + b as DeepSpeed's stage 3 runs it (runtime/zero/linear.py): keeps x and the weight once it has run."""
-    node = operator("LinearFunctionForZeroStage3Backward", _zero_linear, (x, weight, bias))
-    contiguous_x = reshaped_plain(x, (x.elements // x.shape[-1], x.shape[-1]))
-    made = empty(x.memory, (*x.shape[:-1], weight.shape[0]), x.width)
-    del contiguous_x
+    """x·Wᵀ + b as DeepSpeed's stage 3 runs it (runtime/zero/linear.py): keeps x and the weight once it has run.
+
+    Under torch.autocast copies in 16 bit live as long as the product: x is kept as it came.
+    """
+    low = x.memory.autocast
+    node = operator("LinearFunctionForZeroStage3Backward", _zero_linear, (x, weight, bias), (), (low,))
+    narrow = empty_like(x, low) if low and x.width != low else x
+    narrow_weight = empty(x.memory, weight.shape, low) if low else weight
+    contiguous_x = reshaped_plain(narrow, (x.elements // x.shape[-1], x.shape[-1]))
+    made = empty(x.memory, (*x.shape[:-1], weight.shape[0]), low or x.width)
+    del contiguous_x, narrow, narrow_weight
     keep(node, x, weight, bias)
     return result(node, made)
 
 
 def _zero_linear(
-    gradient: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, needs: Needs
+    gradient: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, low: int, needs: Needs
 ) -> tuple[Tensor | None, ...]:
-    """The input's gradient first, then the weight's, then the bias's."""
+    """The input's gradient first, then the weight's, then the bias's; autocast has the weight's copy meanwhile."""
+    narrow_weight = empty(x.memory, weight.shape, low) if low and needs[0] else None
     flat = (gradient.elements // gradient.shape[-1], gradient.shape[-1])
     of_x = of_weight = of_bias = None
     if needs[0]:
@@ -57,11 +64,13 @@ def _zero_linear(
         del rows
     if needs[1]:
         rows = reshaped_plain(gradient, flat)
-        inputs = reshaped_plain(x, (flat[0], x.shape[-1]))
+        narrow = empty_like(x, low) if low and x.width != low else x
+        inputs = reshaped_plain(narrow, (flat[0], x.shape[-1]))
         of_weight = empty(x.memory, weight.shape, gradient.width)
-        del rows, inputs
+        del rows, inputs, narrow
     if bias is not None and needs[2]:
-        of_bias = empty(x.memory, bias.shape, gradient.width)
+        of_bias = empty(x.memory, bias.shape, bias.width if low else gradient.width)
+    del narrow_weight
     return of_x, of_weight, of_bias
 
 

@@ -34,7 +34,7 @@ def check_flash(settled: dict[str, Any], model: Model) -> None:
     instead = f"write --attention {'sdpa' if model.has_sdpa else 'eager'}"
     if model.no_flash:
         raise ContradictionError(f"--attention: found {attention} for {model.family}, {model.no_flash}; {instead}")
-    if settled.get("precision") == "fp32":
+    if settled.get("precision") == "fp32" and not settled.get("autocast"):
         raise ContradictionError(
             f"--attention: found {attention} with fp32 weights, which flash-attn does not compute in, expected bf16 or "
             f"fp16; write --precision bf16"

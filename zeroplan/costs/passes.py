@@ -38,6 +38,7 @@ def asked(job: Job) -> Asked:
         half=strategy.dtype == "float16", attention=strategy.attention,
         kernel="cpu" if strategy.backend == "cpu" else "cuda", checkpointing=strategy.checkpointing == "full",
         zero_linear=strategy.stage == 3 and strategy.memory_efficient_linear, kernels=strategy.kernels,
+        low=2 if strategy.autocast else 0,
     )  # fmt: skip
 
 

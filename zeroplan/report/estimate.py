@@ -34,6 +34,11 @@ COMPARED_BUT_LIGER = (
     "are not in it."
 )
 
+COMPARED_BUT_AUTOCAST = (
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED}: what a GPU and the host hold between steps, and traffic; and of "
+    f"transformers {TRANSFORMERS} under torch's own autocast, without DeepSpeed: activations. No run on a GPU yet: "
+    "what kernels take for themselves is not in it."
+)
 COMPARED_BUT_FLASH = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED}: what a GPU and the host hold between steps, and traffic; and of "
     f"transformers {TRANSFORMERS} and flash-attn {FLASH_ATTN}'s Python, without DeepSpeed: activations. flash-attn's "
@@ -52,6 +57,8 @@ def trust(job: Job, *, whole: bool = True) -> list[RenderableType]:
 
 
 def _compared(job: Job) -> str:
+    if job.strategy.autocast:
+        return COMPARED_BUT_AUTOCAST
     if job.strategy.flash:
         return COMPARED_BUT_FLASH
     return COMPARED if job.strategy.kernels == "transformers" else COMPARED_BUT_LIGER

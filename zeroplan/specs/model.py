@@ -102,6 +102,8 @@ class Asked(NamedTuple):
     """DeepSpeed's own linear function runs (stage 3)."""
     kernels: str = "transformers"
     """Or Liger's, as `Strategy.kernels` says."""
+    low: int = 0
+    """Bytes of an element of what torch.autocast computes in; 0: without it."""
 
     @property
     def eager(self) -> bool:
