@@ -152,7 +152,9 @@ def ways_out(job: Job, settled: dict[str, Any], *, reserve: float) -> tuple[WayO
     for name, text in _LOOSENED.items():
         if settled.get(name) not in (None, "full") or (name in settled and settled[name] is None):
             free = {key: value for key, value in settled.items() if key != name}
-            other = job.at(attention="sdpa" if job.model.has_sdpa else "flash")
+            if name == "attention" and not job.model.has_sdpa and job.model.no_flash:
+                continue
+            other = job.at(attention="sdpa" if job.model.has_sdpa else "flash_attention_2")
             attempt(text(settled[name]), other if name == "attention" else job, free)
     _shorter(job, settled, attempt)
     _more_gpus(job, settled, attempt)
@@ -164,7 +166,9 @@ _LOOSENED: dict[str, Callable[[Any], str]] = {
     "stage": lambda value: f"another stage than {value} (leave --stage out)",
     "offload_optimizer": lambda _value: "the optimizer offloaded (leave --offload-optimizer out)",
     "micro_batch": lambda value: f"a smaller micro-batch than {value} (leave --micro-batch out)",
-    "attention": lambda value: f"fused attention instead of {value} (--attention sdpa, or flash where it is not there)",
+    "attention": lambda value: (
+        f"fused attention instead of {value} (--attention sdpa, or flash_attention_2 where it is not there)"
+    ),
 }
 
 

@@ -18,6 +18,7 @@ class Source(NamedTuple):
 DEEPSPEED = "0.19.8"
 TRANSFORMERS = "5.23.0"
 LIGER = "0.8.5"
+FLASH_ATTN = "2.8.3"
 
 SOURCES: dict[str, Source] = {
     "ZeRO": Source(
@@ -52,6 +53,10 @@ SOURCES: dict[str, Source] = {
     "Liger": Source(
         f"liger-kernel {LIGER}, source; its kernels ran in no run",
         f"https://github.com/linkedin/Liger-Kernel/tree/v{LIGER}/src/liger_kernel", "code",
+    ),
+    "flash-attn": Source(
+        f"flash-attn {FLASH_ATTN}, source; its kernels ran in no run",
+        f"https://github.com/Dao-AILab/flash-attention/tree/v{FLASH_ATTN}", "code",
     ),
     "zeroplan": Source("zeroplan's own rule, not compared with a measurement yet", "README.md", "assumed"),
 }  # fmt: skip

@@ -24,7 +24,7 @@ def kept_of(case: Case) -> Saved:
     model_type, config = read_config(dict(case["config"]), "recorded")
     kernel = "cpu" if case["device"] == "cpu" else case["kernel"] or "flash"
     asked = Asked(
-        batch=case["batch"], seq=case["seq"], width=WIDTHS[case["dtype"]], half=False, eager=case["attention"] == "eager",
+        batch=case["batch"], seq=case["seq"], width=WIDTHS[case["dtype"]], half=False, attention=case["attention"],
         kernel=kernel, recomputing=recomputing_of(case), zero_linear=False,
     )  # fmt: skip
     return saved(*with_names(config, family(model_type)[1]), asked)

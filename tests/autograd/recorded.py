@@ -32,7 +32,10 @@ def run_of(case: Case) -> Run:
     """On the meta device softmax reads fp16 by way of a copy in fp32, as on the CPU: `half` is left out."""
     kernel = "cpu" if case["device"] == "cpu" else case["kernel"] or "flash"
     width, attention = WIDTHS[case["dtype"]], case["attention"]
-    return Run(width, case["batch"], case["seq"], attention=attention, kernel=kernel, recomputing=recomputing_of(case))
+    return Run(
+        width, case["batch"], case["seq"], attention=attention, kernel=kernel, recomputing=recomputing_of(case),
+        low=WIDTHS[case["autocast"]] if case.get("autocast") else 0,
+    )  # fmt: skip
 
 
 def recomputing_of(case: Case) -> Recomputing:

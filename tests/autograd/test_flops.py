@@ -20,7 +20,7 @@ def counted(case: Case, *, causal: bool = False, **changes: object) -> Flops:
     family, config = read_config(dict(case["config"]), "recorded")
     asked = Asked(
         batch=case["batch"], seq=case["seq"], width=4 if case["dtype"] == "fp32" else 2, half=False,
-        eager=case["attention"] == "eager", zero_linear=False,
+        attention=case["attention"], zero_linear=False,
         kernel="cpu" if case["device"] == "cpu" else case["kernel"] or "flash", recomputing=recomputing_of(case),
     )  # fmt: skip
     found = model_of(family, config, name="case", source="case").timeline.flops(asked._replace(**changes), causal=causal)

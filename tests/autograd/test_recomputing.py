@@ -48,7 +48,7 @@ def test_a_few_layers_stand_for_the_others(case: Case):
     family, config = read_config(dict(case["config"]), "recorded")
     asked = Asked(
         batch=case["batch"], seq=case["seq"], width=4 if case["dtype"] == "fp32" else 2, half=False,
-        eager=case["attention"] == "eager", zero_linear=False,
+        attention=case["attention"], zero_linear=False,
         kernel="cpu" if case["device"] == "cpu" else case["kernel"] or "flash",
         recomputing=recomputing_of(case),
     )  # fmt: skip

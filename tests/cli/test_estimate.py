@@ -203,3 +203,33 @@ def test_liger_says_where_its_numbers_come_from(zeroplan):
     assert "logits and loss" not in lines
     _code, out, _error = zeroplan(*typed, "--checkpointing", "selective")
     assert "Liger's kernels under selective checkpointing" in " ".join(out.split())
+
+
+FLASH = ("--gpus", "8", "--stage", "2", "--attention", "flash_attention_2")
+
+
+@pytest.mark.parametrize(
+    ("typed", "reason"),
+    [
+        (("--model", "llama-3.1-8b", "--precision", "fp32"), "with fp32 weights"),
+        (("--model", "llama-3.1-8b", "--backend", "cpu"), "expected a GPU"),
+        (("--model", "bloom"), "transformers has no flash attention"),
+        (("--model", "gpt-oss-20b"), "for its sinks"),
+    ],
+)
+def test_flash_attention_is_refused_where_it_does_not_run(zeroplan, typed, reason):
+    code, _out, error = zeroplan("estimate", *typed, *FLASH)
+    assert code == 2
+    assert reason in error
+    assert len(error.strip().splitlines()) == 1
+
+
+def test_flash_attention_says_where_its_numbers_come_from(zeroplan):
+    typed = ("estimate", "--model", "llama-3.1-8b", *FLASH)
+    _code, out, _error = zeroplan(*typed)
+    assert "kernels ran in none" in " ".join(out.split())
+    assert "Not counted" not in out
+    _code, out, _error = zeroplan(*typed, "--json")
+    lines = {line["name"]: line for line in json.loads(out)["memory"]["gpu"]["lines"]}
+    assert lines["flash attention"]["source"].startswith("flash-attn 2.8.3")
+    assert lines["flash attention"]["evidence"] == "code"

@@ -34,7 +34,7 @@ jobs = st.builds(
     micro_batch=st.integers(1, 4),
     grad_accum=st.integers(1, 3),
     checkpointing=st.sampled_from(["none", "selective", "full"]),
-    attention=st.sampled_from(["eager", "sdpa", "flash"]),
+    attention=st.sampled_from(["eager", "sdpa", "flash_attention_2"]),
     parameter_groups=st.sampled_from([1, 2, 3]),
     round_robin_gradients=st.booleans(),
     reduce_bucket_size=st.sampled_from([5_000_000, 500_000_000]),
@@ -104,7 +104,7 @@ def test_activations_grow_with_the_micro_batch(one):
     assert total(ledger(twice).gpu.peak.lines) >= total(ledger(one).gpu.peak.lines)
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "flash"])
+@pytest.mark.parametrize("attention", ["sdpa", "flash_attention_2", "flash_attention_3"])
 def test_fused_attention_is_linear_in_the_sequence_and_eager_is_not(attention):
     def saved(seq: int, kind: str) -> int:
         return ledger(job("llama-3.2-1b", seq=seq, attention=kind, stage=2)).activations.saved

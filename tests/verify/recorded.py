@@ -1,4 +1,4 @@
-"""Recorded runs of DeepSpeed 0.19.8 (deepspeed_, zenflow_, liger_ and recomputing_0.19.8.json in tests/references) as jobs of ours."""
+"""Recorded runs of DeepSpeed 0.19.8 (NAME_0.19.8.json in tests/references) as jobs of ours."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy, Workload
 
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
-FILES = ("deepspeed", "zenflow", "liger", "recomputing")
-RECORDED = [json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in FILES]
+NAMES = ("deepspeed", "zenflow", "liger", "recomputing", "flash_attn")
+RECORDED = [json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in NAMES]
 RUNS: list[dict[str, Any]] = [run for recorded in RECORDED for run in recorded["measured"]]
 REFUSED: list[dict[str, Any]] = [run for recorded in RECORDED for run in recorded["refused"]]
 

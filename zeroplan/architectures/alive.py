@@ -6,6 +6,7 @@ from collections import Counter
 
 from zeroplan.architectures.places import ran_for
 from zeroplan.architectures.timeline import Laid
+from zeroplan.autograd.flash import WORKSPACE
 from zeroplan.autograd.log import BACKWARD, Alive, alive
 from zeroplan.specs.model import AtWork
 
@@ -13,6 +14,7 @@ LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "a
 PRODUCTS, DROPOUT, EXPERTS, LOSS = "products", "dropout", "experts", "logits and loss"
 LIGER_NORMS, LIGER_MLPS, LIGER_EXPERTS = "Liger norms", "Liger MLPs", "Liger experts"
 LIGER_ROPE, LIGER_LOSS = "Liger rotary positions", "Liger loss"
+FLASH, FLASH_INSIDE = "flash attention", "flash attention inside its kernel"
 AT_WORK, GRADIENTS = "at work", "gradients of activations"
 KEEPS = {
     "Mm": LINEAR, "Addmm": LINEAR, "LinearFunctionForZeroStage3": LINEAR, "Clone": LINEAR,
@@ -25,6 +27,7 @@ KEEPS = {
     "GroupedMm": EXPERTS, "Index": EXPERTS, "Topk": EXPERTS, "Gather": EXPERTS, "Div": EXPERTS, "MaskedFill": EXPERTS,
     "LogSoftmax": LOSS, "NllLoss": LOSS,
     "LigerRMSNormFunction": LIGER_NORMS, "LigerSiLUMulFunction": LIGER_MLPS, "LigerFusedMoEFunction": LIGER_EXPERTS,
+    "FlashAttnFunc": FLASH, WORKSPACE: FLASH_INSIDE,
     "LigerRopeFunction": LIGER_ROPE, "LigerFusedLinearCrossEntropyFunction": LIGER_LOSS,
 }  # fmt: skip
 """Operators by what they belong to."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from zeroplan.architectures.running import BOOL, Run
+from zeroplan.architectures.running import BOOL, LONG, MULTIPROCESSORS, Run
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd import liger
 from zeroplan.autograd.attention import fused_attention, plain_attention
+from zeroplan.autograd.autocast import lowered_all
 from zeroplan.autograd.copying import padded
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, multiply, negated, scaled, tanh, to
+from zeroplan.autograd.flash import Flash, flash_attention
 from zeroplan.autograd.products import batched_product
 from zeroplan.autograd.reductions import joined, softmax
 from zeroplan.autograd.strides import row_major
@@ -57,7 +59,15 @@ def positioned(
 
 
 def turned(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
-    """Queries and keys with their positions in them, in the dtype they had."""
+    """Queries and keys with their positions in them."""
+    cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
+    turned_q = rotated(q, cosines, sines)
+    turned_k = rotated(k, cosines, sines)
+    return turned_q, turned_k
+
+
+def turned_and_cast(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+    """As `turned`, and then back in the dtype they had."""
     cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
     turned_q = rotated(q, cosines, sines)
     turned_k = rotated(k, cosines, sines)
@@ -104,9 +114,12 @@ def repeated(x: Tensor, times: int) -> Tensor:
 
 
 def attended(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, softcap: bool = False
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, softcap: bool = False,
+    local: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """The values that each query attends to, [b, s, n, d], and under eager attention the weights."""
+    if run.flash:
+        return attended_by_flash(run, q, k, v, dropout=dropout, softcap=softcap, local=local), None
     times = q.shape[1] // k.shape[1]
     if run.attention == "eager":
         return attended_eagerly(run, q, k, v, mask, times, dropout=dropout, softcap=softcap)
@@ -117,6 +130,50 @@ def attended(
     return contiguous(transposed(made, 1, 2)), None
 
 
+def attended_by_flash(
+    run: Run, q: Tensor, k: Tensor, v: Tensor, *, dropout: float, softcap: bool, local: bool
+) -> Tensor:
+    """The flash-attention package as transformers calls it (integrations/flash_attention.py)."""
+    q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
+    width, value = q.shape[-1], v.shape[-1]
+    if value != width:
+        v = padded(v, width)
+    made = by_flash(run, q, k, v, dropout=dropout, softcap=softcap, local=local)
+    return made if value == width else sliced(made, -1, value)
+
+
+def by_flash(
+    run: Run, q: Tensor, k: Tensor, v: Tensor, *, dropout: float = 0.0, softcap: bool = False, local: bool = False,
+    positions: bool = True,
+) -> Tensor:
+    """_flash_attention_forward of [b, s, n, d]; where it gets positions, it looks whether one row holds several texts.
+
+    The third version has no dropout.
+    """
+    if run.autocast and q.width != run.autocast:
+        q, k, v = to(q, run.autocast), to(k, run.autocast), to(v, run.autocast)
+    if positions and run.batch == 1:
+        look_for_packing(run)
+    how = Flash(run.flash, MULTIPROCESSORS, dropout if run.flash == 2 else 0.0, softcap, local)
+    return flash_attention(q, k, v, how)
+
+
+def look_for_packing(run: Run) -> None:
+    """modeling_flash_attention_utils.py, _is_packed_sequence."""
+
+    def numbers(*shape: int) -> Tensor:
+        return empty(run, shape, LONG)
+
+    counted, least = numbers(run.seq), numbers()
+    expected = numbers(run.seq)
+    del counted, least
+    difference = numbers(1, run.seq)
+    size = numbers(1, run.seq)
+    del difference, expected
+    total = numbers()
+    del size, total
+
+
 def scaled_dot_product(
     run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, grouped: bool = False
 ) -> Tensor:
@@ -125,6 +182,7 @@ def scaled_dot_product(
     The memory-efficient kernel wants rows of a multiple of 8 elements, and gets a copy of a mask that has others
     (ATen/native/transformers/attention.cpp: convert_boolean_attn_mask, preprocess_mask).
     """
+    q, k, v = lowered_all(q, k, v)
     if mask is not None and mask.width == BOOL:
         mask = empty(run, mask.shape, q.width)
     kernel = run.kernel

@@ -63,6 +63,11 @@ class Config:
             self.layer_types = [FORMER_TYPES.get(kind, kind) for kind in self.layer_types]
 
     @property
+    def no_flash(self) -> str:
+        """Why transformers does not run it with the flash-attention package; empty where it does."""
+        return ""
+
+    @property
     def kv_heads(self) -> int:
         assert self.num_key_value_heads is not None
         return self.num_key_value_heads

@@ -21,11 +21,11 @@ EVERY_LAYER = Recomputing(1)
 
 
 def execution(
-    root: Module, leaves: frozenset[str] = NO_LEAVES, *, eager: bool = False, kernels: str = "transformers",
-    recomputing: Recomputing = PLAIN,
+    root: Module, leaves: frozenset[str] = NO_LEAVES, *, eager: bool = False, flash: bool = False,
+    kernels: str = "transformers", recomputing: Recomputing = PLAIN,
 ) -> Execution:  # fmt: skip
-    """`leaves`: paths of the modules fetched as a whole. `eager`: with eager attention."""
-    walk = Walk(root, leaves, eager=eager, kernels=kernels)
+    """`leaves`: paths of the modules fetched as a whole. `eager`, `flash`: with that attention."""
+    walk = Walk(root, leaves, eager=eager, flash=flash, kernels=kernels)
     whole = frozenset(place for path, place in walk.places.items() if path in leaves)
     return Execution(
         modules=tuple(walk.places),

@@ -15,7 +15,7 @@ from zeroplan.architectures.alike import checkpointed_layers, layers_of, represe
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
-from zeroplan.architectures.running import Run, run_of
+from zeroplan.architectures.running import Run, forward, run_of
 from zeroplan.autograd.log import Stored, stored
 from zeroplan.autograd.polynomial import named, terms
 from zeroplan.autograd.tensor import Tensor
@@ -58,7 +58,7 @@ def saved(root: Module, sizes: dict[str, int], asked: Asked) -> Saved:
     run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in stands_for}
     run.checkpointed = checkpointed_layers(root, asked.recomputing)
     inputs = _inputs(root) if run.checkpointed else {}
-    loss = root(run, run.ids())
+    loss = forward(root, run)
     inside: dict[int, list[Stored]] = {}
     for storage in sorted(stored(run.log), key=lambda each: (each.kept_at, -each.bytes)):
         own = asked.recomputing.keeps_products or storage.layer not in run.checkpointed  # else others keep it

@@ -65,7 +65,7 @@ def model_of(
             for path, b in root.named_buffers()
         ),
         timeline=ModelTimelines(root, order, lambda: with_names(config, build)),
-        source=source, config=dict(content or {}), has_sdpa=config.has_sdpa,
+        source=source, config=dict(content or {}), has_sdpa=config.has_sdpa, no_flash=config.no_flash,
         tied=tuple(p.elements for _path, p in root.named_parameters() for _use in range(uses[id(p)] - 1)),
     )  # fmt: skip
 
@@ -74,17 +74,17 @@ def executes(root: Module, model_type: str) -> Executes:
     """The order in which a training step runs this tree, each answer worked out once."""
 
     @cache
-    def found(paths: frozenset[str], eager: bool, kernels: str, recomputing: Recomputing) -> Execution:
-        return execution(root, paths, eager=eager, kernels=kernels, recomputing=recomputing)
+    def found(paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing) -> Execution:
+        return execution(root, paths, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
 
     @cache
     def order(
-        leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers",
-        recomputing: Recomputing = PLAIN,
+        leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
+        kernels: str = "transformers", recomputing: Recomputing = PLAIN,
     ) -> Execution:  # fmt: skip
         if recomputing == EVERY_LAYER:
             recomputing = PLAIN  # whose `recomputing` is that of every layer
-        return found(leaf_paths(root, model_type, leaves), eager, kernels, recomputing)
+        return found(leaf_paths(root, model_type, leaves), eager, flash, kernels, recomputing)
 
     return order
 
@@ -135,7 +135,7 @@ class ModelTimelines:
         return self.alive(asked, backward=backward, at=most.index(size), size=size, named=True)
 
     def flops(self, asked: Asked, *, causal: bool = False) -> Flops | None:
-        if asked.kernels != "transformers":
+        if asked.kernels != "transformers" or asked.flash:
             return None
         try:
             found = self.trace(asked).flops
@@ -162,20 +162,29 @@ class ModelTimelines:
             return None
 
     def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
-        return Laid(self.structure(leaves, asked.eager, asked.kernels, asked.recomputing), self.trace(asked))
+        return Laid(self.structure(leaves, *_how(asked)), self.trace(asked))
 
     def _named(self, asked: Asked, leaves: LeafModules) -> Laid:
         """Of a tree whose sizes have names."""
         root, _sizes = self.names()
-        order = self.executes(leaves, eager=asked.eager, kernels=asked.kernels, recomputing=asked.recomputing)
+        order = self._order(leaves, *_how(asked))
         return Laid(Structure(root, order, asked.recomputing), traced(root, run_of(with_named_batch(asked))))
 
-    def _structure(self, leaves: LeafModules, eager: bool, kernels: str, recomputing: Recomputing) -> Structure:
-        order = self.executes(leaves, eager=eager, kernels=kernels, recomputing=recomputing)
-        return Structure(self.root, order, recomputing)
+    def _structure(self, leaves: LeafModules, *how: Any) -> Structure:
+        return Structure(self.root, self._order(leaves, *how), how[-1])
+
+    def _order(
+        self, leaves: LeafModules, eager: bool, flash: bool, kernels: str, recomputing: Recomputing
+    ) -> Execution:
+        return self.executes(leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
 
     def _trace(self, asked: Asked) -> Trace:
         return traced(self.root, run_of(asked))
+
+
+def _how(asked: Asked) -> tuple[bool, bool, str, Recomputing]:
+    """What decides the order of execution, beside leaf modules."""
+    return asked.eager, asked.flash, asked.kernels, asked.recomputing
 
 
 def shape_of(config: Config, root: Module) -> Shape:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
 from zeroplan.autograd.activations import activated
+from zeroplan.autograd.autocast import under
 from zeroplan.autograd.checkpoint import checkpointed
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.products import embedded, linear, matrix_product
@@ -62,6 +63,8 @@ class Module:
     is not named never runs in training. None: own parameters, then modules, as registered."""
     eager_order: tuple[str, ...] | None = None
     """`forward_order` under eager attention, where that differs."""
+    flash_order: tuple[str, ...] | None = None
+    """`forward_order` with the flash-attention package, where that differs."""
     liger_order: tuple[str, ...] | None = None
     """`forward_order` under Liger's kernels, where that differs."""
     fuses: ClassVar[str] = ""
@@ -182,11 +185,10 @@ class GradientCheckpointingLayer(Module):
 
     def checkpointed(self, run: Any, x: Tensor, *rest: Any) -> Any:
         """Forward through torch.utils.checkpoint, in the one way or the other."""
+        forward = partial(under, run, run.autocast, self.forward, run)
         if run.recomputing.reentrant:
-            return reentrant(run, partial(self.forward, run), x, *rest)
-        return checkpointed(
-            run, partial(self.forward, run), x, *rest, keeps_products=run.recomputing.keeps_products
-        )
+            return reentrant(run, forward, x, *rest)
+        return checkpointed(run, forward, x, *rest, keeps_products=run.recomputing.keeps_products)
 
 
 class Linear(Unary):

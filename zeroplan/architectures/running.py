@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.architectures.alike import checkpointed_layers
+from zeroplan.autograd.autocast import autocasting
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
@@ -19,29 +20,34 @@ BOOL, FLOAT, LONG = 1, 4, 8
 MULTIPROCESSORS = 132
 """Of an H100 or H200. An A100 has 108: a norm's backward then makes 96·h bytes less for a moment."""
 
+FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
+"""Versions of the flash-attention package by the name that transformers has for them."""
+
 
 class Run(Memory):
     """What a forward pass is told: sizes of the batch, the attention that runs, and which layers are checkpointed."""
 
     __slots__ = (
-        "attention", "batch", "checkpointed", "half", "kernel", "kernels", "passed_over", "recomputing", "seq",
+        "attention", "batch", "checkpointed", "half", "kernel", "kernels", "low", "passed_over", "recomputing", "seq",
         "weights",
     )  # fmt: skip
 
     def __init__(
         self, width: int, batch: int, seq: int, *, attention: str, kernel: str, recomputing: Recomputing = PLAIN,
-        half: bool = False, kernels: str = "transformers",
+        half: bool = False, kernels: str = "transformers", low: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(width)
         self.batch, self.seq, self.recomputing = batch, seq, recomputing
         self.checkpointed: frozenset[int] = frozenset()
         """Layers that are, by identity."""
         self.attention = attention
-        """eager or sdpa."""
+        """eager, sdpa, flash_attention_2 or flash_attention_3."""
         self.kernel = kernel
         """Of sdpa: cpu, flash, efficient, cudnn or math; all but the first are CUDA's."""
         self.half = half
         """Parameters are fp16: CUDA's softmax reads it without a copy in fp32."""
+        self.low = low
+        """Bytes of an element of what forward computes in under torch.autocast; 0: without it."""
         self.kernels = kernels
         """transformers, liger or liger-loss."""
         self.passed_over: frozenset[int] = frozenset()
@@ -63,6 +69,11 @@ class Run(Memory):
     @property
     def on_cpu(self) -> bool:
         return self.kernel == "cpu"
+
+    @property
+    def flash(self) -> int:
+        """The version of the flash-attention package that runs; 0: none."""
+        return FLASH.get(self.attention, 0)
 
     @property
     def liger(self) -> bool:
@@ -88,7 +99,12 @@ class Run(Memory):
         return empty(self, (1, self.seq), LONG)
 
     def mask(self, window: int | None = None, *, always: bool = False) -> Tensor | None:
-        """The causal mask: numbers for eager attention; for the fused kernels nothing, or bits if a window bites."""
+        """The causal mask: numbers for eager attention; for the fused kernels nothing, or bits if a window bites.
+
+        The flash-attention package is told of a window in numbers.
+        """
+        if self.flash:
+            return None
         if self.attention != "eager" and not always and (window is None or self.seq < window):
             return None
         bits = empty(self, (1, 1, self.seq, self.seq), BOOL)
@@ -101,8 +117,8 @@ class Run(Memory):
 def run_of(asked: Asked) -> Run:
     """A run as a job asks for it."""
     run = Run(
-        asked.width, asked.batch, asked.seq, attention="eager" if asked.eager else "sdpa", kernel=asked.kernel,
-        recomputing=asked.recomputing, half=asked.half, kernels=asked.kernels,
+        asked.width, asked.batch, asked.seq, attention=asked.attention, kernel=asked.kernel,
+        recomputing=asked.recomputing, half=asked.half, kernels=asked.kernels, low=asked.low,
     )  # fmt: skip
     run.zero_linear = asked.zero_linear
     return run
@@ -114,14 +130,23 @@ class Shared(NamedTuple):
     positions: Tensor | None
     mask: Tensor | None
     rope: tuple[Tensor, Tensor] | None = None
+    local: bool = False
+    """A query sees fewer keys than the sequence has."""
+
+
+def forward(root: Module, run: Run) -> Tensor:
+    """The loss; torch.autocast is left when it is there."""
+    with autocasting(run, run.low):
+        loss: Tensor = root(run, run.ids())
+    return loss
 
 
 def step(root: Module, run: Run) -> dict[str, int]:
     """Bytes over what is held before forward: saved for backward, and the peaks of forward and of backward."""
     run.checkpointed = checkpointed_layers(root, run.recomputing)
-    loss: Any = root(run, run.ids())
-    saved, forward = run.live, run.most
+    loss: Any = forward(root, run)
+    saved, peak = run.live, run.most
     run.look_again()
     Engine().run(loss)
     del loss
-    return {"saved": saved, "forward_peak": forward, "backward_peak": run.most}
+    return {"saved": saved, "forward_peak": peak, "backward_peak": run.most}

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from zeroplan.architectures.alike import checkpointed_layers, representatives
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import forward as forward_of
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import Log
 from zeroplan.autograd.memory import ENTER, LEAVE, Beat
@@ -43,7 +44,7 @@ def traced(root: Module, run: Run) -> Trace:
     forward: list[Beat] = []
     backward: list[Beat] = []
     run.beats = forward
-    loss = root(run, run.ids())
+    loss = forward_of(root, run)
     saved = run.live
     run.beat("loss", 0)
     run.beats = backward

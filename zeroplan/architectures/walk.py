@@ -31,8 +31,8 @@ class Walk:
     Below a module whose path is in `leaves` nothing has hooks.
     """
 
-    def __init__(self, root: Module, leaves: frozenset[str], *, eager: bool, kernels: str) -> None:
-        self.leaves, self.eager = leaves, eager
+    def __init__(self, root: Module, leaves: frozenset[str], *, eager: bool, flash: bool, kernels: str) -> None:
+        self.leaves, self.eager, self.flash = leaves, eager, flash
         self.liger, self.fuses_loss = kernels == "liger", kernels != "transformers"
         self.index: dict[int, int] = {}  # of parameters, by identity
         self.places: dict[str, int] = {}  # of the modules visited, by path
@@ -98,7 +98,8 @@ class Walk:
             self.layers.append(Layer(start, self.saved, self.now(), self.numbers[id(module)]))
 
     def order(self, module: Module) -> tuple[str, ...]:
-        found = (self.liger and module.liger_order) or (self.eager and module.eager_order) or module.forward_order
+        asked = ((self.liger, module.liger_order), (self.eager, module.eager_order), (self.flash, module.flash_order))
+        found = next((order for runs, order in asked if runs and order), module.forward_order)
         return found or (*module.parameters, *module.children)
 
     def own(self, module: Module) -> tuple[int, ...]:

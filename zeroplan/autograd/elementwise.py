@@ -9,6 +9,8 @@ from zeroplan.autograd.graph import Needs, operator, result
 from zeroplan.autograd.iterator import iterated
 from zeroplan.autograd.tensor import Tensor, empty_like
 
+FLOAT = 4
+
 
 def add(x: Tensor, y: Tensor) -> Tensor:
     """`x + y`: keeps nothing, and its gradient is that of both."""
@@ -75,7 +77,13 @@ def _to(gradient: Tensor, width: int, _needs: Needs) -> Tensor:
 
 def power(x: Tensor) -> Tensor:
     """`x ** 2`, `x ** 3`: keeps x."""
+    x = _widened(x)
     return result(operator("PowBackward", _power, (x,), (x,)), iterated((x,), x.width))
+
+
+def _widened(x: Tensor) -> Tensor:
+    """What torch.autocast does before a power or a root (autograd/autocast.py)."""
+    return to(x, FLOAT) if x.memory.autocast else x
 
 
 def _power(gradient: Tensor, x: Tensor, _needs: Needs) -> Tensor:
@@ -87,6 +95,7 @@ def _power(gradient: Tensor, x: Tensor, _needs: Needs) -> Tensor:
 
 def reciprocal_root(x: Tensor) -> Tensor:
     """`1 / sqrt(x)`: keeps its result."""
+    x = _widened(x)
     return result(operator("RsqrtBackward", _reciprocal_root, (x,)), iterated((x,), x.width), keeps=True)
 
 

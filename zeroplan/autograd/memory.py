@@ -40,8 +40,8 @@ class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
     __slots__ = (
-        "beats", "checkpoint", "flops", "frozen", "layer", "live", "log", "made", "most", "parameters", "phase",
-        "records", "scope", "sequence", "until_loss", "width", "zero_linear",
+        "autocast", "beats", "casts", "checkpoint", "flops", "frozen", "layer", "live", "log", "made", "most",
+        "parameters", "phase", "records", "scope", "sequence", "until_loss", "width", "zero_linear",
     )  # fmt: skip
 
     def __init__(self, width: int) -> None:
@@ -62,6 +62,10 @@ class Memory:
         """By identity."""
         self.frozen: frozenset[int] = frozenset()
         """Those that do not train, by identity."""
+        self.autocast = 0
+        """Bytes of an element of what torch.autocast computes in; 0: it is off."""
+        self.casts: dict[int, Tensor] = {}
+        """Parameters in that dtype, while it is on."""
         self.zero_linear = False
         """Linear layers run as DeepSpeed's own function (stage 3)."""
         self.scope = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from zeroplan.autograd.autocast import widened
 from zeroplan.autograd.graph import Needs, keep, operator, result
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
@@ -10,6 +11,7 @@ FLOAT = 4
 
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, on_cpu: bool) -> Tensor:
     """Keeps its input, and mean and 1/deviation of each row: in fp32 on CUDA, in the input's dtype on the CPU."""
+    x = widened(x)
     node = operator("NativeLayerNormBackward", _layer_norm, (x, weight, bias), (x,))
     made = empty_like(x)
     rows = (*x.shape[:-1], 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+from zeroplan.autograd.autocast import lowered_all
 from zeroplan.autograd.graph import Needs, keep, operator, product, result
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
@@ -12,7 +13,13 @@ from zeroplan.autograd.views import expanded, reshaped, reshaped_plain, transpos
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """torch.nn.functional.linear, or what DeepSpeed's stage 3 puts in its place."""
-    return zero_linear(x, weight, bias) if x.memory.zero_linear else torch_linear(x, weight, bias)
+    if x.memory.zero_linear:
+        return zero_linear(x, weight, bias)
+    if bias is None:
+        x, weight = lowered_all(x, weight)
+    else:
+        x, weight, bias = lowered_all(x, weight, bias)
+    return torch_linear(x, weight, bias)
 
 
 def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -29,19 +36,26 @@ def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
 
 def zero_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x·Wᵀ + b as DeepSpeed's stage 3 runs it (runtime/zero/linear.py): keeps x and the weight once it has run."""
-    node = operator("LinearFunctionForZeroStage3Backward", _zero_linear, (x, weight, bias))
-    contiguous_x = reshaped_plain(x, (x.elements // x.shape[-1], x.shape[-1]))
-    made = _product(x, x.elements * weight.shape[0], (*x.shape[:-1], weight.shape[0]))
-    del contiguous_x
+    """x·Wᵀ + b as DeepSpeed's stage 3 runs it (runtime/zero/linear.py): keeps x and the weight once it has run.
+
+    Under torch.autocast copies in 16 bit live as long as the product: x is kept as it came.
+    """
+    low = x.memory.autocast
+    node = operator("LinearFunctionForZeroStage3Backward", _zero_linear, (x, weight, bias), (), (low,))
+    narrow = empty_like(x, low) if low and x.width != low else x
+    narrow_weight = empty(x.memory, weight.shape, low) if low else weight
+    contiguous_x = reshaped_plain(narrow, (x.elements // x.shape[-1], x.shape[-1]))
+    made = _product(x, x.elements * weight.shape[0], (*x.shape[:-1], weight.shape[0]), low)
+    del contiguous_x, narrow, narrow_weight
     keep(node, x, weight, bias)
     return result(node, made)
 
 
 def _zero_linear(
-    gradient: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, needs: Needs
+    gradient: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, low: int, needs: Needs
 ) -> tuple[Tensor | None, ...]:
-    """The input's gradient first, then the weight's, then the bias's."""
+    """The input's gradient first, then the weight's, then the bias's; autocast has the weight's copy meanwhile."""
+    narrow_weight = empty(x.memory, weight.shape, low) if low and needs[0] else None
     flat = (gradient.elements // gradient.shape[-1], gradient.shape[-1])
     x.memory.multiplied(gradient.elements * x.shape[-1] * sum(needs[:2]))
     of_x = of_weight = of_bias = None
@@ -51,16 +65,22 @@ def _zero_linear(
         del rows
     if needs[1]:
         rows = reshaped_plain(gradient, flat)
-        inputs = reshaped_plain(x, (flat[0], x.shape[-1]))
+        narrow = empty_like(x, low) if low and x.width != low else x
+        inputs = reshaped_plain(narrow, (flat[0], x.shape[-1]))
         of_weight = empty(x.memory, weight.shape, gradient.width)
-        del rows, inputs
+        del rows, inputs, narrow
     if bias is not None and needs[2]:
-        of_bias = empty(x.memory, bias.shape, gradient.width)
+        of_bias = empty(x.memory, bias.shape, bias.width if low else gradient.width)
+    del narrow_weight
     return of_x, of_weight, of_bias
 
 
 def matrix_product(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
     """x·y (+ b), each kept for the other's gradient."""
+    if bias is None:
+        x, y = lowered_all(x, y)
+    else:
+        bias, x, y = lowered_all(bias, x, y)
     kept, shapes = (x if y.node else None, y if x.node else None), (x.shape, y.shape)
     if bias is None:
         node = operator("MmBackward", _matrix_product, (x, y), kept, shapes)
@@ -88,9 +108,9 @@ def _with_bias(
     return of_x, of_y, gradient if needs[2] else None
 
 
-def _product(x: Tensor, multiplications: int, shape: Sizes) -> Tensor:
-    """A product's result, in the dtype of x."""
-    return product(x.memory, multiplications, lambda: (empty(x.memory, shape, x.width),))[0]
+def _product(x: Tensor, multiplications: int, shape: Sizes, low: int = 0) -> Tensor:
+    """A product's result, in the dtype of x or of autocast."""
+    return product(x.memory, multiplications, lambda: (empty(x.memory, shape, low or x.width),))[0]
 
 
 def as_transposed(x: Tensor) -> Tensor:
@@ -100,6 +120,7 @@ def as_transposed(x: Tensor) -> Tensor:
 
 def batched_product(x: Tensor, y: Tensor) -> Tensor:
     """torch.matmul of [b, n, s, d] and [b, n, d, t]: one product a head."""
+    x, y = lowered_all(x, y)
     batch = x.shape[:-2]
     flat = prod(batch)
     left = reshaped(expanded(x, (*batch, *x.shape[-2:])), (flat, *x.shape[-2:]))
@@ -110,6 +131,7 @@ def batched_product(x: Tensor, y: Tensor) -> Tensor:
 
 def plain_batched_product(x: Tensor, y: Tensor) -> Tensor:
     """torch.bmm of [r, s, d] and [r, d, t]."""
+    x, y = lowered_all(x, y)
     kept = (x if y.node else None, y if x.node else None)
     node = operator("BmmBackward", _batched_product, (x, y), kept, (x.shape, y.shape))
     return result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))
@@ -117,6 +139,7 @@ def plain_batched_product(x: Tensor, y: Tensor) -> Tensor:
 
 def batched_product_plus(base: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
     """torch.baddbmm: a scaled product, added to a base that needs no gradient."""
+    x, y = lowered_all(x, y)
     start = empty(x.memory, (*x.shape[:2], y.shape[2]), x.width) if base is None else base
     node = operator("BaddbmmBackward", _batched_product_plus, (x, y), (x, y), (x.shape, y.shape))
     made = result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))

@@ -8,6 +8,8 @@ from zeroplan.autograd.iterator import iterated
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
+FLOAT = 4
+
 
 def mean(x: Tensor) -> Tensor:
     """The mean over the last dimension, which stays with one element."""
@@ -47,7 +49,7 @@ def joined(parts: tuple[Tensor, ...], at: int) -> Tensor:
     sizes = tuple(part.shape[at] for part in parts)
     shape = (*first.shape[:at], sum(sizes), *first.shape[at + 1 :])
     node = operator("CatBackward", _joined, parts, (), (sizes, at))
-    return result(node, empty(first.memory, shape, first.width))
+    return result(node, empty(first.memory, shape, max(part.width for part in parts)))
 
 
 def _joined(gradient: Tensor, sizes: Sizes, at: int, needs: Needs) -> tuple[Tensor | None, ...]:
@@ -61,7 +63,8 @@ def total(x: Tensor, at: int, *, stays: bool = False) -> Tensor:
     """The sum over one dimension, which goes or stays with one element."""
     at %= len(x.shape)
     shape = (*x.shape[:at], *((1,) if stays else ()), *x.shape[at + 1 :])
-    return result(operator("SumBackward", _total, (x,), (), (x.shape, at, stays)), empty(x.memory, shape, x.width))
+    width = FLOAT if x.memory.autocast else x.width
+    return result(operator("SumBackward", _total, (x,), (), (x.shape, at, stays)), empty(x.memory, shape, width))
 
 
 def _total(gradient: Tensor, shape: Sizes, at: int, stays: bool, _needs: Needs) -> Tensor:

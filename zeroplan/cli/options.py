@@ -55,9 +55,12 @@ class Options:
                 "fused attention give; deepspeed: deepspeed.checkpointing.checkpoint, not configured.",
                 "none|selective|selective-products|full|every-K|full-reentrant|deepspeed"),
     ] = None  # fmt: skip
-    attention: Annotated[Text, _option("--attention", JOB, "Attention implementation (sdpa).", "eager|sdpa|flash")] = (
-        None
-    )
+    attention: Annotated[
+        Text,
+        _option("--attention", JOB, "Attention: transformers' own, torch's kernels (sdpa, default), or those of the "
+                "flash-attention package; flash is short for flash_attention_2.",
+                "eager|sdpa|flash_attention_2|flash_attention_3"),
+    ] = None  # fmt: skip
     kernels: Annotated[
         Text,
         _option("--kernels", JOB, "Operators of the model: transformers' own (default), Liger's (use_liger_kernel), or "

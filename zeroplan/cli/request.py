@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.request_cluster import read_cluster
-from zeroplan.cli.request_operators import check_kernels, choose_attention
+from zeroplan.cli.request_operators import check_flash, check_kernels, choose_attention
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
 from zeroplan.specs.checkpointing import KINDS, is_checkpointing
@@ -35,7 +35,7 @@ CHOICES = {
     "precision": PRECISIONS,
     "optimizer": tuple(OPTIMIZERS),
     "checkpointing": KINDS,
-    "attention": ATTENTION,
+    "attention": (*ATTENTION, "flash"),
     "kernels": KERNELS,
     "offload_optimizer": DEVICES,
     "offload_param": DEVICES,
@@ -110,6 +110,7 @@ def read_request(options: Options, *, default_params: str | None = None, default
         assumed.append(f"sequence {DEFAULT_SEQ} (--seq)")
     _check_seq(model, seq, assumed)
     choose_attention(settled, model, assumed)
+    check_flash(settled, model)
     check_kernels(settled, model)
     for name, value in DEFAULTS.items():
         if name not in settled:

@@ -37,9 +37,10 @@ def asked(job: Job) -> Asked:
     strategy = job.strategy
     return Asked(
         batch=strategy.micro_batch, seq=job.workload.seq, width=strategy.element_bytes,
-        half=strategy.dtype == "float16", eager=strategy.attention == "eager",
+        half=strategy.dtype == "float16", attention=strategy.attention,
         kernel="cpu" if strategy.backend == "cpu" else "cuda", recomputing=strategy.recomputing,
         zero_linear=strategy.stage == 3 and strategy.memory_efficient_linear, kernels=strategy.kernels,
+        low=2 if strategy.autocast else 0,
     )  # fmt: skip
 
 

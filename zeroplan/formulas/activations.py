@@ -147,6 +147,20 @@ def liger_loss(size: int) -> int:
     return size
 
 
+def flash_attention(size: int) -> int:
+    """S -- queries, keys, values, the output and a log-sum-exp of each row in fp32 [flash-attn
+    flash_attn_interface.py].
+    """
+    return size
+
+
+def flash_attention_inside_its_kernel(size: int) -> int:
+    """S -- sums of gradients in fp32, and keys' and values' gradients for every query head, while the kernel runs
+    [flash-attn flash_api.cpp].
+    """
+    return size
+
+
 def at_work(size: int) -> int:
     """S -- what operators have made and nothing keeps for backward: residual stream, logits, temporaries [transformers
     models].

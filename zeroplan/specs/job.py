@@ -39,7 +39,8 @@ class Job(NamedTuple):
         """The order in which a step runs the model."""
         strategy = self.strategy
         return self.model.execution(
-            self.leaves, eager=strategy.attention == "eager", kernels=strategy.kernels, recomputing=strategy.recomputing
+            self.leaves, eager=strategy.attention == "eager", flash=strategy.flash, kernels=strategy.kernels,
+            recomputing=strategy.recomputing,
         )
 
     def at(self, **changes: Any) -> Job:

@@ -95,7 +95,8 @@ class Asked(NamedTuple):
     """Bytes of an element of the parameters."""
     half: bool
     """They are fp16."""
-    eager: bool
+    attention: str
+    """eager, sdpa, flash_attention_2 or flash_attention_3."""
     kernel: str
     """Of sdpa, as `architectures.running.Run` names them."""
     recomputing: Recomputing
@@ -103,6 +104,16 @@ class Asked(NamedTuple):
     """DeepSpeed's own linear function runs (stage 3)."""
     kernels: str = "transformers"
     """Or Liger's, as `Strategy.kernels` says."""
+    low: int = 0
+    """Bytes of an element of what torch.autocast computes in; 0: without it."""
+
+    @property
+    def eager(self) -> bool:
+        return self.attention == "eager"
+
+    @property
+    def flash(self) -> bool:
+        return self.attention.startswith("flash")
 
 
 class LeafModules(NamedTuple):
@@ -128,10 +139,13 @@ DEFAULT_LEAVES = LeafModules()
 
 class Executes(Protocol):
     def __call__(
-        self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, kernels: str = "transformers",
-        recomputing: Recomputing = PLAIN,
+        self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
+        kernels: str = "transformers", recomputing: Recomputing = PLAIN,
     ) -> Execution:  # fmt: skip
-        """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own."""
+        """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own.
+
+        `flash`: with the flash-attention package, which in GPT-J leaves out such a dropout.
+        """
 
 
 class AtWork(NamedTuple):
@@ -282,6 +296,8 @@ class Model(NamedTuple):
     inferred: bool = False
     has_sdpa: bool = True
     """transformers runs its attention through torch's fused kernels, unless told otherwise."""
+    no_flash: str = ""
+    """Why transformers does not run it with the flash-attention package; empty where it does."""
     tied: tuple[int, ...] = ()
     """Elements of each parameter that a module makes for itself and loses when it is tied to another's."""
 

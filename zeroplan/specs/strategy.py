@@ -10,7 +10,7 @@ from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 from zeroplan.specs.zenflow import ZenFlow
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
-ATTENTION = ("eager", "sdpa", "flash")
+ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3")
 KERNELS = ("transformers", "liger", "liger-loss")
 BACKENDS = ("cuda", "cpu")
 STAGES = (0, 1, 2, 3)
@@ -115,10 +115,10 @@ class Strategy(NamedTuple):
         """What DeepSpeed does, or holds for a while, that no formula here counts."""
         quantizes = self.stage == 3 and (self.quantized_weights or self.quantized_gradients)
         found = ["what ZeRO++'s CUDA kernels need in memory for themselves"] if quantizes else []
-        if self.autocast:
-            found.append("activations under torch_autocast, which are counted as in fp32")
-        if self.attention == "flash":
-            found.append("the flash-attention package, which is counted as torch's flash kernel")
+        if self.autocast and self.stage == 3:
+            found.append("activations under torch_autocast at stage 3, which are compared with no run")
+        if self.autocast and self.kernels != "transformers":
+            found.append("Liger's kernels under torch_autocast, which cast what they are given by themselves")
         if self.kernels != "transformers" and self.checkpointing == "selective":
             found.append("Liger's kernels under selective checkpointing, whose closed forms are without them")
         if self.precision == "fp8":
@@ -136,6 +136,11 @@ class Strategy(NamedTuple):
     def recomputing(self) -> Recomputing:
         """Which layers run again in backward."""
         return recomputing(self.checkpointing)
+
+    @property
+    def flash(self) -> bool:
+        """Attention is the flash-attention package's."""
+        return self.attention.startswith("flash")
 
     @property
     def selective(self) -> ZenFlow | None:

@@ -27,7 +27,7 @@ def compare(job: Job, ledger: Ledger, measured: dict[str, Any]) -> list[Compared
     """One row for each line, collective and phase."""
     return [
         *_held(ledger, measured), *_host(ledger, measured), *_files(ledger, measured), *_traffic(job, ledger, measured),
-        *_copies(ledger, measured), *_activations(ledger, measured), *_whole_peaks(job, ledger, measured),
+        *_copies(ledger, measured), *_activations(job, ledger, measured), *_whole_peaks(job, ledger, measured),
         *_peaks(job, ledger, measured),
         *_first_step(ledger, measured), *_card(ledger, measured),
     ]  # fmt: skip
@@ -116,10 +116,10 @@ def _copies(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
     yield from _rows("copies of a step", "bytes", predicted, found)
 
 
-def _activations(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
-    """The model alone, without DeepSpeed: what forward saves for backward, and both peaks."""
+def _activations(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+    """The model alone, without DeepSpeed: what forward saves for backward, and both peaks; that run casts nothing."""
     found = measured.get("activations")
-    if found and ledger.activations:
+    if found and ledger.activations and not job.strategy.autocast:
         for name, predicted in ledger.activations._asdict().items():
             yield Compared("activations", name.replace("_", " "), "bytes", predicted, found[name], 0.0)
 

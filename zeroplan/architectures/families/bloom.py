@@ -56,6 +56,10 @@ class BloomConfig(Config):
         self.intermediate_size = 4 * self.hidden_size
         self.hidden_act = "gelu_pytorch_tanh"  # BLOOM's own gelu is the tanh approximation
 
+    @property
+    def no_flash(self) -> str:
+        return "for which transformers has no flash attention (ValueError)"
+
 
 class Attention(Module):
     """A dropout that is a function, not a module, ends it."""

@@ -18,7 +18,17 @@ from zeroplan.autograd.inplace import divided_in_place
 from zeroplan.autograd.products import linear
 from zeroplan.autograd.reductions import joined, softmax, total
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import every_second, expanded, reshaped, sliced, split, transposed, unsqueezed, viewed
+from zeroplan.autograd.views import (
+    contiguous,
+    every_second,
+    expanded,
+    reshaped,
+    sliced,
+    split,
+    transposed,
+    unsqueezed,
+    viewed,
+)
 
 
 @dataclass(kw_only=True)
@@ -152,7 +162,7 @@ class LatentAttention(Module):
         q = joined((q_passed, q_turned), -1)
         k, v = self.expanded(run, latent, k_turned)
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = reshaped(made, (batch, seq, -1))
+        made = contiguous(reshaped(made, (batch, seq, -1)))
         return self.o_proj(run, made), weights
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import scaled_dot_product, turned
+from zeroplan.architectures.attention import by_flash, scaled_dot_product, turned
 from zeroplan.architectures.families.bloom import dropped_and_added
 from zeroplan.architectures.families.gpt2 import CausalLM
 from zeroplan.architectures.module import (
@@ -70,6 +70,10 @@ class FalconConfig(RotaryConfig):
         if self.num_ln_in_parallel_attn is None and self.new_decoder_architecture:
             self.num_ln_in_parallel_attn = 2
         self.head_dim = self.hidden_size // max(self.num_attention_heads, 1)
+
+    @property
+    def no_flash(self) -> str:
+        return "whose ALiBi transformers refuses with flash attention (ValueError)" if self.alibi else ""
 
     @property
     def kv_heads(self) -> int:
@@ -139,6 +143,10 @@ class Attention(Module):
         if alibi is None:
             assert shared.rope is not None
             q, k = turned(q, k, shared.rope)
+        if run.flash:
+            q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
+            made = by_flash(run, q, k, v, dropout=self.dropout)
+            return self.dense(run, reshaped(made, (*x.shape[:2], -1))), None
         if run.attention != "eager":
             made = scaled_dot_product(run, q, k, v, shared.mask, dropout=self.dropout if alibi is not None else 0.0)
             made = reshaped(transposed(made, 1, 2), (*x.shape[:2], -1))

@@ -15,7 +15,7 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import reshaped, split, transposed, unsqueezed, viewed
+from zeroplan.autograd.views import contiguous, reshaped, split, transposed, unsqueezed, viewed
 from zeroplan.errors import SpecError
 
 
@@ -71,7 +71,7 @@ class Attention(Module):
             q, k, v = split(transposed(fused, 1, 2), (self.head_width,) * 3, 3)
             del fused
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = reshaped(made, (*x.shape[:-1], -1))
+        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
         made = self.c_proj(run, made)
         return self.resid_dropout(run, made), weights
 

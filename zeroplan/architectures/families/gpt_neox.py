@@ -22,7 +22,7 @@ from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import chunked, reshaped
+from zeroplan.autograd.views import chunked, contiguous, reshaped
 
 
 @dataclass(kw_only=True)
@@ -79,7 +79,7 @@ class Attention(Module):
         q, k, v = chunked(fused, 3, -1)
         q, k = turned_in_turn(q, k, shared.rope)
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = reshaped(made, (*x.shape[:-1], -1))
+        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
         return self.dense(run, made), weights
 
 

@@ -66,6 +66,10 @@ class GptOssConfig(MoEConfig):
         if self.rope_parameters is None:
             self.rope_parameters = yarn()
 
+    @property
+    def no_flash(self) -> str:
+        return "which transformers runs by a kernel of its hub instead, for its sinks"
+
     def windows(self) -> dict[str, int | None]:
         return {"full_attention": None, "sliding_attention": self.sliding_window}
 
@@ -131,7 +135,7 @@ def attended_with_sinks(
     logits = subtracted(logits, largest(logits))
     probabilities = softmax(logits, logits.width)
     scores = sliced(probabilities, -1, weights.shape[-1])
-    weights = dropped(scores, dropout, on_cpu=run.on_cpu)
+    weights = to(dropped(scores, dropout, on_cpu=run.on_cpu), values.width)
     made = batched_product(weights, values)
     return contiguous(transposed(made, 1, 2)), weights
 

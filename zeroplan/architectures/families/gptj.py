@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import split_rotary
+from zeroplan.architectures.attention import by_flash, split_rotary
 from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig
 from zeroplan.architectures.module import (
     Activation,
@@ -51,6 +51,7 @@ class Attention(Module):
     transformers_class = "Attention"
     returns = 2
     forward_order = ("q_proj", "k_proj", "v_proj", "attn_dropout", "out_proj", "resid_dropout")
+    flash_order = ("q_proj", "k_proj", "v_proj", "out_proj", "resid_dropout")
     takes_gradient = False
 
     def __init__(self, c: GPTJConfig) -> None:
@@ -62,7 +63,7 @@ class Attention(Module):
         self.q_proj = Linear(c.hidden_size, c.hidden_size, bias=False)
         self.out_proj = Linear(c.hidden_size, c.hidden_size, bias=False)
         self.embed_positions = Buffer((c.max_position_embeddings, (c.rotary_dim + 1) // 2 * 2), "float32")
-        self.head_width = c.head_width
+        self.head_width, self.dropout = c.head_width, c.attention_dropout
 
     def heads(self, x: Tensor) -> Tensor:
         return viewed(x, (*x.shape[:-1], -1, self.head_width))
@@ -87,9 +88,14 @@ class Attention(Module):
         q = joined((q_turned, q_passed), -1)
         k = transposed(k, 1, 2)
         q = transposed(q, 1, 2)
-        made, weights = self.attended(run, q, k, v, shared.mask)
-        made = contiguous(transposed(made, 1, 2))
-        made = viewed(made, (*x.shape[:-1], -1))
+        if run.flash:
+            k, q, v = contiguous(transposed(k, 1, 2)), contiguous(transposed(q, 1, 2)), contiguous(transposed(v, 1, 2))
+            weights = by_flash(run, q, k, v, dropout=self.dropout, positions=False)
+            made = reshaped(weights, (*x.shape[:-1], -1))
+        else:
+            made, weights = self.attended(run, q, k, v, shared.mask)
+            made = contiguous(transposed(made, 1, 2))
+            made = viewed(made, (*x.shape[:-1], -1))
         made = self.out_proj(run, made)
         made = self.resid_dropout(run, made)
         del table

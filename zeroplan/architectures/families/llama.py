@@ -24,7 +24,7 @@ from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add, multiply
 from zeroplan.autograd.liger import gated
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import reshaped
+from zeroplan.autograd.views import contiguous, reshaped
 
 
 @dataclass(kw_only=True)
@@ -60,6 +60,7 @@ class Attention(Module):
     transformers_class = "Attention"
     eager_returns = 1
     takes_gradient = False
+    turns = staticmethod(turned)
 
     def __init__(self, c: Config, *, qkv_bias: bool, o_bias: bool) -> None:
         super().__init__()
@@ -85,9 +86,11 @@ class Attention(Module):
     def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
-        q, k = positioned(run, q, k, shared.rope, turned)
-        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout, softcap=self.softcap)
-        made = reshaped(made, (*x.shape[:-1], -1))
+        q, k = positioned(run, q, k, shared.rope, self.turns)
+        made, weights = attended(
+            run, q, k, v, shared.mask, dropout=self.dropout, softcap=self.softcap, local=shared.local
+        )
+        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
         return self.o_proj(run, made), weights
 
 
@@ -166,7 +169,9 @@ class Decoder(Module):
         ropes = {kind: self.rotary_emb(run, embedded, positions, kind) for kind in self.rotary_emb.widths}
         x = embedded
         for kind, layer in zip(self.kinds, self.layers.children.values(), strict=True):
-            shared = Shared(positions, masks[kind], ropes[kind if kind in ropes else ""])
+            window = self.windows[kind]
+            local = window is not None and run.seq > window
+            shared = Shared(positions, masks[kind], ropes[kind if kind in ropes else ""], local)
             x = layer(run, x, shared)
         return self.norm(run, x)
 

@@ -15,7 +15,7 @@ from zeroplan.architectures.running import FLOAT, LONG, Run, Shared
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, scaled, shifted
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import reshaped, viewed
+from zeroplan.autograd.views import contiguous, reshaped, viewed
 
 POSITION_OFFSET = 2
 
@@ -87,7 +87,7 @@ class Attention(Module):
         k = split_heads(k, self.head_width)
         v = split_heads(v, self.head_width)
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = reshaped(made, (*x.shape[:-1], -1))
+        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
         return self.out_proj(run, made), weights
 
 

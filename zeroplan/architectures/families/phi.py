@@ -23,7 +23,7 @@ from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.reductions import joined
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import reshaped
+from zeroplan.autograd.views import contiguous, reshaped
 
 
 @dataclass(kw_only=True)
@@ -90,7 +90,7 @@ class Attention(Module):
         q = joined((q_turned, q_passed), -1)
         k = joined((k_turned, k_passed), -1)
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = reshaped(made, (*x.shape[:-1], -1))
+        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
         return self.dense(run, made), weights
 
 

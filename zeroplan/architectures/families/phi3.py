@@ -13,7 +13,7 @@ from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add, multiply
 from zeroplan.autograd.liger import gated
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import chunked, reshaped, sliced
+from zeroplan.autograd.views import chunked, contiguous, reshaped, sliced
 from zeroplan.errors import SpecError, shown
 
 
@@ -95,7 +95,7 @@ class Attention(Module):
         q, k, v = split_heads(q, width), split_heads(k, width), split_heads(v, width)
         q, k = positioned(run, q, k, shared.rope, turned_in_part)
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = reshaped(made, (*x.shape[:-1], -1))
+        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
         return self.o_proj(run, made), weights
 
 

@@ -33,7 +33,7 @@ def _decides(strategy: Strategy) -> Hashable:
     return (
         strategy.prefetch_bucket_size, strategy.max_live_parameters, strategy.max_reuse_distance,
         strategy.param_persistence_threshold, strategy.model_persistence_threshold, strategy.leaves,
-        strategy.recomputing, strategy.attention == "eager", _micro_steps_that_differ(strategy),
+        strategy.recomputing, strategy.attention == "eager", strategy.flash, _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential, strategy.sub_group_size,
         decides_groups(strategy), strategy.hpz_partition_size, strategy.low, strategy.quantized_weights,
         strategy.memory_efficient_linear, strategy.kernels,

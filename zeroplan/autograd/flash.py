@@ -1,0 +1,133 @@
+"""The flash-attention package: what its functions keep, and what its kernels make for themselves (flash-attn 2.8.3).
+
+Queries, keys and values are [b, s, n, d]. What is around a kernel is the package's Python (flash_attn_interface.py);
+what is made inside, read in csrc/flash_attn/flash_api.cpp and hopper/flash_api.cpp, no run of ours has seen: a kernel's
+own tensors are logged as kept by WORKSPACE. torch's own flash kernel, which sdpa chooses, is the second version with
+the same tensors inside; those are not counted there (autograd/attention.py).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zeroplan.arithmetic import round_up
+from zeroplan.autograd.copying import padded
+from zeroplan.autograd.graph import Needs, keep, operator, result
+from zeroplan.autograd.log import KEPT
+from zeroplan.autograd.strides import Sizes
+from zeroplan.autograd.tensor import Tensor, empty, empty_like
+
+FLOAT, INT, LONG = 4, 4, 8
+WORKSPACE = "FlashAttnWorkspace"
+HEAD_ROW = 8
+"""Elements: a head's width is a multiple of this."""
+WIDEST_HEAD = 256
+Three = tuple[Tensor, Tensor, Tensor]
+
+
+class Flash(NamedTuple):
+    """How the package is called."""
+
+    version: int
+    multiprocessors: int
+    dropout: float = 0.0
+    softcap: bool = False
+    local: bool = False
+    """A window shorter than the sequence."""
+
+
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, how: Flash) -> Tensor:
+    """FlashAttnFunc: keeps q, k, v (with heads filled up), the output, a log-sum-exp, and in 2 the random state."""
+    node = operator("FlashAttnFuncBackward", _flash_attention, (q, k, v), (), (how, q.shape[-1]))
+    width = q.shape[-1]
+    if how.version == 2 and width % HEAD_ROW:
+        with q.memory.no_grad():
+            full = round_up(width, HEAD_ROW)
+            q, k, v = padded(q, full), padded(k, full), padded(v, full)
+    batch, seq, heads, _width = q.shape
+    made = empty_like(q) if how.version == 2 else empty(q.memory, q.shape, q.width)
+    sums = empty(q.memory, (batch, heads, seq), FLOAT)
+    parts = _in_parts(q, how) if how.version == 2 else (workspace(q, (1,), INT),)
+    keep(node, q, k, v, made, sums, empty(q.memory, (2,), LONG) if how.version == 2 else None)
+    del parts
+    return result(node, first_of(made, width))
+
+
+def first_of(x: Tensor, width: int) -> Tensor:
+    """The first elements of each head, without a graph or a copy."""
+    return x.seen_as((*x.shape[:-1], width), x.strides)
+
+
+def workspace(like: Tensor, shape: Sizes, width: int) -> Tensor:
+    """A kernel's own tensor."""
+    made = empty(like.memory, shape, width)
+    assert made.storage is not None
+    like.memory.log.append((KEPT, made.storage.number, WORKSPACE, like.memory.scope, 0))
+    return made
+
+
+def _in_parts(q: Tensor, how: Flash) -> tuple[Tensor, ...]:
+    """Where a small batch leaves multiprocessors idle, keys go in parts, each with an output in fp32."""
+    batch, seq, heads, width = q.shape
+    block = 256 if width <= 64 else 128 if width <= 128 else 64
+    parts = splits(batch * heads * -(-seq // 64), 2 * how.multiprocessors, -(-seq // block))
+    if how.dropout or parts == 1:
+        return ()
+    shape = (parts, batch, heads, seq)
+    return workspace(q, shape, FLOAT), workspace(q, (*shape, rounded_width(width)), FLOAT)
+
+
+def splits(blocks: int, slots: int, key_blocks: int) -> int:
+    """In how many parts keys go: the fewest whose waves are filled 0.85 times as well as the best (flash_api.cpp)."""
+    if 5 * blocks >= 4 * slots:
+        return 1
+    filled = {}
+    for parts in range(1, min(128, slots, key_blocks) + 1):
+        if parts == 1 or -(-key_blocks // parts) != -(-key_blocks // (parts - 1)):
+            waves = -(-blocks * parts // slots)
+            filled[parts] = blocks * parts / slots / waves
+    return next(parts for parts, each in filled.items() if each >= 0.85 * max(filled.values()))
+
+
+def rounded_width(width: int) -> int:
+    """Of a head in the second version's kernels."""
+    return round_up(width, 32 if width <= 128 else 64)
+
+
+def _flash_attention(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, _out: Tensor, _sums: Tensor, _state: Tensor | None,
+    how: Flash, width: int, _needs: Needs,
+) -> Three:  # fmt: skip
+    """Gradients laid out as q, k and v; of heads that were filled up, a view."""
+    made = (empty_like(q), empty_like(k), empty_like(v))
+    if width != q.shape[-1]:
+        gradient = empty(q.memory, q.shape, gradient.width)
+    inside = _second(q, k) if how.version == 2 else _third(q, k, how)
+    del inside
+    of_q, of_k, of_v = made
+    return first_of(of_q, width), first_of(of_k, width), first_of(of_v, width)
+
+
+def _second(q: Tensor, k: Tensor) -> tuple[Tensor, ...]:
+    """mha_bwd of csrc/flash_attn/flash_api.cpp: softmax_d, dq_accum, and with fewer key heads dk and dv for all."""
+    batch, seq, heads, width = q.shape
+    rows = round_up(seq, 128)
+    sums = workspace(q, (batch, heads, rows), FLOAT)
+    of_q = workspace(q, (batch, rows, heads, rounded_width(width)), FLOAT)
+    if k.shape[2] == heads:
+        return sums, of_q
+    shape = (batch, k.shape[1], heads, width)
+    return sums, of_q, workspace(q, shape, q.width), workspace(q, shape, q.width)
+
+
+def _third(q: Tensor, k: Tensor, how: Flash) -> tuple[Tensor, ...]:
+    """mha_bwd of hopper/flash_api.cpp on compute capability 9: sums of gradients in fp32, and a semaphore a block."""
+    batch, seq, heads, width = q.shape
+    wide = next(each for each in (64, 96, 128, 192, 256) if width <= each)
+    block = 64 if wide > 64 else 96 if how.softcap and not how.local else 128
+    rows, keys = round_up(seq, block), round_up(k.shape[1], 128 if wide <= 128 else 96 if wide <= 192 else 80)
+    shape = (batch, heads, rows)
+    made = [workspace(q, shape, FLOAT), workspace(q, shape, FLOAT), workspace(q, (*shape, wide), FLOAT)]
+    if k.shape[2] != heads:
+        made += [workspace(q, (batch, k.shape[2], keys, wide), FLOAT) for _which in "kv"]
+    return (*made, workspace(q, (rows // block, batch, heads), INT))
