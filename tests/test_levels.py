@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.jobs import job
-from zeroplan.catalog.hardware import gpu
+from zeroplan.catalog.hardware import gpu, gpu_of_class
 from zeroplan.costs.ledger import ledger
 from zeroplan.fit import outside
 from zeroplan.ledger import total
@@ -91,3 +91,11 @@ def test_what_flattening_leaves_is_in_the_reason():
     """GPT-2 in bf16: 2 bytes of each of its 124,439,808 parameters are 0.23 GiB."""
     assert "leaves 0.23 GiB" in shown(job("gpt2", gpus=2, stage=2))["reserved"].reason
     assert "leaves" not in shown(job("gpt2", gpus=2, stage=3))["reserved"].reason
+
+
+def test_a_size_alone_names_no_card():
+    """`--gpu-mem 80` counts with an A100, but may be any card of 80 GB."""
+    one = job("gpt2", stage=1)
+    of_size = one._replace(cluster=one.cluster._replace(gpu=gpu_of_class(80)))
+    assert shown(on("a100-80gb", one))["nvidia-smi"].evidence == "published"
+    assert shown(of_size)["nvidia-smi"].evidence == "assumed"

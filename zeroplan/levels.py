@@ -34,7 +34,8 @@ BESIDE_RESERVED = Range(
     4.0 * GiB, 1.0 * GiB, 6.6 * GiB, "published",
     "context, NCCL, libraries and blocks that nothing uses, on 8 × A100 or A800 (FlagPerf, ms-swift)",
 )  # fmt: skip
-MEASURED_ON = ("a100", "a800")
+MEASURED_ON = "a100"
+"""Presets of the cards that this was read on; there is none of the A800."""
 LARGEST_CONTEXT = int(1.1 * GiB)
 """On a V100: the largest that was read on one card."""
 
@@ -88,7 +89,8 @@ def beside_reserved(job: Job) -> Range:
     if job.ranks == 1:
         most = max(here, LARGEST_CONTEXT)
         return Range(here, here, most, "assumed", "CUDA context and libraries, 0.5 to 1.1 GiB where they were read")
-    known = job.cluster.gpu is not None and job.cluster.gpu.name.startswith(MEASURED_ON)
+    card = job.cluster.gpu
+    known = card is not None and not card.stands_for_class and card.name.startswith(MEASURED_ON)
     found = BESIDE_RESERVED._replace(likely=max(BESIDE_RESERVED.likely, here), low=max(BESIDE_RESERVED.low, here))
     return found if known else found._replace(evidence="assumed", reason=f"{found.reason}; other cards are unknown")
 

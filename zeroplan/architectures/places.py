@@ -9,6 +9,17 @@ from zeroplan.architectures.timeline import OUTSIDE, Laid, Structure
 from zeroplan.autograd.memory import ENTER, READY, Beat
 
 
+class Ran(NamedTuple):
+    stretch: int
+    offset: int
+    there: list[int]
+    """The layers that stand for those that have run forward and not yet backward, each as often as it does."""
+    ran: list[int]
+    """Those of them that are in the trace by themselves."""
+    module: str
+    """The path of the module at work, empty for the model itself."""
+
+
 def ran_for(laid: Laid, *, backward: bool, at: int) -> Ran:
     """The stretch of the trace that stands for one of the full pass, and which layers it lacks."""
     structure = laid.structure
@@ -25,17 +36,6 @@ def ran_for(laid: Laid, *, backward: bool, at: int) -> Ran:
     stretch = block.ran + at - block.start
     module = _module(structure, _enders(laying.beats)[stretch], block.layer)
     return Ran(stretch, offset, there, ran, module)
-
-
-class Ran(NamedTuple):
-    stretch: int
-    offset: int
-    there: list[int]
-    """The layers that stand for those that have run forward and not yet backward, each as often as it does."""
-    ran: list[int]
-    """Those of them that are in the trace by themselves."""
-    module: str
-    """The path of the module at work, empty for the model itself."""
 
 
 def places(laid: Laid, *, backward: bool) -> list[str]:

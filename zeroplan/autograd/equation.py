@@ -18,7 +18,7 @@ ORDER = ["κ", "ν", "n", "E", "b", "T", "s", "q", "k", "h", "f", "e", "es", "d"
 
 
 def equation(size: int) -> str:
-    """The sum with the largest powers of the sequence first; empty for a plain number."""
+    """The sum with the largest powers of the sequence first; a plain number is itself, and 0 is empty."""
     groups: dict[tuple[tuple[str, int], ...], dict[int, Fraction]] = {}
     for powers, factor in terms(size).items():
         joined = _joined(powers)

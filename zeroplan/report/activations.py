@@ -37,8 +37,8 @@ def screen(job: Job) -> list[Any]:
         if one.parts:
             parts += ["", heading(f"A layer beside Korthikanti's ({one.make.path}, {one.make.layers} of its make)")]
             parts += [_parts(one), *_reasons(one)]
-    for one in compared(job, saved):
-        parts += ["", heading(f"A layer, operator by operator ({one.make.path})"), _kept(one.make.kept)]
+    for make in saved.makes:
+        parts += ["", heading(f"A layer, operator by operator ({make.path})"), _kept(make.kept)]
     parts += ["", heading("Outside of the layers, and shared by them"), _kept(saved.rest)]
     for phase, at in peaks(job).items():
         parts += ["", heading(f"The largest moment of {phase} ({at.module or 'loss'}), DeepSpeed aside"), _kinds(at)]

@@ -91,8 +91,7 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[Rendera
 def answer(estimates: list[Estimate]) -> Text:
     """The one sentence the reader came for."""
     job = estimates[0].job
-    gpus = f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
-    what = f"{title(job.model)} on {gpus}: "
+    what = f"{title(job.model)} on {gpus(job)}: "
     capacity = estimates[0].fit.gpu.capacity
     if capacity is None:
         needs = ", ".join(f"{_name(e)} {gib(e.fit.gpu.needed)}" for e in estimates)
@@ -110,6 +109,11 @@ def answer(estimates: list[Estimate]) -> Text:
 def title(model: Model) -> str:
     """The model as a sentence names it."""
     return model.name if model.inferred else f"{model.name} ({count(model.parameters)} parameters)"
+
+
+def gpus(job: Job) -> str:
+    """How many, as a sentence says it."""
+    return f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
 
 
 def _name(estimate: Estimate) -> str:

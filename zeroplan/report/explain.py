@@ -13,8 +13,8 @@ from zeroplan.deepspeed.key_cost import UNCOUNTED, Row, differ
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.ledger import Ledger, Line, Transfer, less_activations, provenance, total
 from zeroplan.report.console import heading, table
-from zeroplan.report.estimate import title
-from zeroplan.sources import SOURCES
+from zeroplan.report.estimate import gpus, title
+from zeroplan.sources import DEEPSPEED, SOURCES
 from zeroplan.specs.job import Job
 from zeroplan.symbols import BY_LETTER, SYMBOLS, Symbol
 from zeroplan.units import gb, gib
@@ -101,7 +101,7 @@ def _key(known: Key) -> list[RenderableType]:
         parts.append(Text(f"  also written {', '.join(known.aliases)}"))
     if known.deprecated:
         parts.append(Text(f"  deprecated: write {known.deprecated}"))
-    return [*parts, Text(f"  source: DeepSpeed 0.19.8 {known.place}"), ""]
+    return [*parts, Text(f"  source: DeepSpeed {DEEPSPEED} {known.place}"), ""]
 
 
 def _costs(job: Job, known: Key, rows: list[Row]) -> list[RenderableType]:
@@ -121,7 +121,7 @@ def _costs(job: Job, known: Key, rows: list[Row]) -> list[RenderableType]:
             grid.add_row(name, *shown)
         else:
             same += [f"{name} {first}"] * (not first.startswith("0 "))
-    what = f"  for {title(job.model)} on {job.ranks} GPUs, ZeRO-{rows[0].stage}, per step (peaks less activations):"
+    what = f"  for {title(job.model)} on {gpus(job)}, ZeRO-{rows[0].stage}, per step (peaks less activations):"
     alike = [Text(f"  alike: {'; '.join(same)}", style="dim")] if same else []
     return [Text(what), grid, *alike, *stops, ""]
 

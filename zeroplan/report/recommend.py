@@ -13,7 +13,7 @@ from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import Plan, label
 from zeroplan.report.console import assumptions, heading, table
-from zeroplan.report.estimate import title, trust
+from zeroplan.report.estimate import gpus, title, trust
 from zeroplan.search import Candidate
 from zeroplan.specs.checkpointing import DEEPSPEED, Recomputing, recomputing
 from zeroplan.specs.job import Job
@@ -50,8 +50,7 @@ def details(
 
 
 def answer(job: Job, plan: Plan) -> Text:
-    gpus = f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
-    what = f"{title(job.model)} on {gpus}"
+    what = f"{title(job.model)} on {gpus(job)}"
     if plan.chosen is None:
         nearest = plan.rejected[0]
         return Text(f"{what}: nothing fits. Nearest: {label(nearest.candidate)} {nearest.reason}.", style="bold red")
@@ -91,7 +90,7 @@ def _plan_table(chosen: Candidate) -> Table:
     where = chosen.ledger.gpu.peak.phase.replace("first_", "the first step's ")
     rows = [
         ("ZeRO stage", str(strategy.stage)),
-        ("batch", f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {job.ranks} GPUs"
+        ("batch", f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {gpus(job)}"
          f" = {sequences} sequences of {job.workload.seq} tokens a step"),
         ("checkpointing", strategy.checkpointing),
         ("offload", _offload(chosen)),

@@ -77,10 +77,6 @@ class Reducing:
         return self.strategy.accumulation if self.strategy.stage == 1 else self.strategy.dtype
 
     @property
-    def has_hooks(self) -> bool:
-        return self.strategy.stage == 2 or self.strategy.overlaps or self.strategy.contiguous or self._converts
-
-    @property
     def _converts(self) -> bool:
         return self.gradient_dtype != self.strategy.dtype
 

@@ -1,8 +1,6 @@
-"""What DeepSpeed 0.19.8 no longer knows. A removed key is refused even when it is {} or false."""
+"""What DeepSpeed 0.19.8 no longer knows (runtime/config.py:81). A removed key is refused even if it is {} or false."""
 
 from __future__ import annotations
-
-REMOVED_AT = "runtime/config.py:81"
 
 REMOVED_KEYS: dict[str, str] = {
     "nebula": "delete it; see checkpoint.writer for faster checkpoints",
