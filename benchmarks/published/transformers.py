@@ -93,7 +93,7 @@ def job_of(row: Row, one: Shape) -> tuple[Job, list[str]]:
     choices: dict[str, Any] = {
         "stage": row.stage, "micro_batch": row.micro_batch, "grad_accum": row.accumulation,
         "precision": precision[0] if precision else "bf16", "optimizer": row.optimizer,
-        "checkpointing": row.checkpointing, "attention": "eager" if "eager" in row.lower("attention_impl") else "sdpa",
+        "checkpointing": row.checkpointing, "attention": _attention(row),
         "zero_init": partitioned if row.stage == 3 else None,
         "memory_efficient_linear": partitioned or row.stage < 3,
         **_sizes(row),
@@ -108,6 +108,15 @@ def job_of(row: Row, one: Shape) -> tuple[Job, list[str]]:
     cluster = Cluster(nodes=max(1, gpus // 8), gpus_per_node=min(8, gpus))
     seq = row.tokens // row.micro_batch
     return Job(model_for(row, one), cluster, Workload(seq), Strategy(**choices)), assumed
+
+
+def _attention(row: Row) -> str:
+    """As transformers names it."""
+    stated = row.lower("attention_impl")
+    package = re.search(r"flash[-_ ]?att(?:entio)?n[-_ ]?([23])", stated)
+    if package and "16" in row.lower("precision"):
+        return f"flash_attention_{package[1]}"
+    return "eager" if "eager" in stated else "sdpa"
 
 
 def _sizes(row: Row) -> dict[str, int]:

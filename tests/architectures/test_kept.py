@@ -14,7 +14,8 @@ from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import family
 from zeroplan.autograd.equation import JOINT, equation
 from zeroplan.autograd.polynomial import terms, value
-from zeroplan.specs.model import Asked, Saved
+from zeroplan.specs.account import Saved
+from zeroplan.specs.model import Asked
 from zeroplan.symbols import SYMBOLS
 
 CASES = [*read(), *json.loads((REFERENCES / "checkpointing_torch_2.13.json").read_text())["measured"]]

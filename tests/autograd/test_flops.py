@@ -11,7 +11,8 @@ from tests.autograd.recorded import Case, name, recomputing_of
 from tests.conftest import REFERENCES
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
-from zeroplan.specs.model import Asked, Flops
+from zeroplan.specs.account import Flops
+from zeroplan.specs.model import Asked
 
 CASES: list[Case] = json.loads((REFERENCES / "flops_torch_2.13.json").read_text())["measured"]
 

@@ -8,7 +8,7 @@ from zeroplan.architectures.places import ran_for
 from zeroplan.architectures.timeline import Laid
 from zeroplan.autograd.flash import WORKSPACE
 from zeroplan.autograd.log import BACKWARD, Alive, alive
-from zeroplan.specs.model import AtWork
+from zeroplan.specs.account import AtWork
 
 LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
 PRODUCTS, DROPOUT, EXPERTS, LOSS = "products", "dropout", "experts", "logits and loss"

@@ -19,7 +19,8 @@ from zeroplan.architectures.running import Run, forward, run_of
 from zeroplan.autograd.log import Stored, stored
 from zeroplan.autograd.polynomial import named, terms
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.specs.model import Asked, Kept, KeptByLayer, Saved
+from zeroplan.specs.account import Kept, KeptByLayer, Saved
+from zeroplan.specs.model import Asked
 
 LETTERS = {
     "hidden_size": "h", "intermediate_size": "f", "num_attention_heads": "n", "num_key_value_heads": "ν",

@@ -23,17 +23,15 @@ from zeroplan.architectures.running import run_of
 from zeroplan.architectures.timeline import Laid, Structure, timeline
 from zeroplan.architectures.trace import Trace, traced
 from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
+from zeroplan.specs.account import AtWork, Flops, Saved
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import (
     DEFAULT_LEAVES,
     Asked,
-    AtWork,
     Executes,
     Execution,
-    Flops,
     LeafModules,
     Model,
-    Saved,
     Shape,
     Tensor,
     Timeline,

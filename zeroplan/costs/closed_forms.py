@@ -10,9 +10,9 @@ from zeroplan.autograd.polynomial import terms, value
 from zeroplan.costs.passes import alone, asked, runs_as_written
 from zeroplan.formulas import korthikanti, zero_infinity
 from zeroplan.ledger import Line, line
+from zeroplan.specs.account import AtWork, Kept, KeptByLayer, Saved
 from zeroplan.specs.checkpointing import PLAIN
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import AtWork, Kept, KeptByLayer, Saved
 
 CHECKPOINTS = "checkpoints"
 """The part of a checkpointed layer, which is all there is."""

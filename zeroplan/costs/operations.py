@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.costs.passes import asked, runs_as_written
+from zeroplan.specs.account import Flops
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Flops
 
 
 class Operations(NamedTuple):

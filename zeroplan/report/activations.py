@@ -15,8 +15,8 @@ from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import title, trust
 from zeroplan.report.machine import unphased
 from zeroplan.sources import SOURCES
+from zeroplan.specs.account import AtWork, Kept, Saved
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import AtWork, Kept, Saved
 from zeroplan.symbols import BY_LETTER, SYMBOLS
 from zeroplan.units import gib
 

@@ -1,0 +1,69 @@
+"""What a model's operators keep, have at work and compute: accounts of one micro-batch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class AtWork(NamedTuple):
+    """One moment of a pass."""
+
+    module: str
+    """The path of the module at work, empty for the model itself."""
+    kinds: dict[str, int]
+    """Bytes alive, by what keeps them."""
+
+
+class Kept(NamedTuple):
+    """What an operator of one module keeps for backward."""
+
+    part: str
+    """Of a layer: attention, scores (whatever a pair of tokens or a softmax's row has), mlp, norms or dropout."""
+    module: str
+    """Its path, in the layer or in the model."""
+    operator: str
+    bytes: int
+    """With the polynomial that it is the value of."""
+
+
+class KeptByLayer(NamedTuple):
+    """What each of some layers of one make keeps."""
+
+    path: str
+    """Of the first."""
+    layers: int
+    kept: tuple[Kept, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(each.bytes for each in self.kept)
+
+    @property
+    def parts(self) -> dict[str, int]:
+        """Bytes by part of the layer."""
+        found: dict[str, int] = {}
+        for each in self.kept:
+            found[each.part] = found.get(each.part, 0) + each.bytes
+        return found
+
+
+class Saved(NamedTuple):
+    """All that is alive when forward has returned and only the loss is held."""
+
+    makes: tuple[KeptByLayer, ...]
+    rest: tuple[Kept, ...]
+    sizes: dict[str, int]
+    """The sizes that the polynomials are in, by letter."""
+
+    @property
+    def bytes(self) -> int:
+        return sum(make.layers * make.bytes for make in self.makes) + sum(each.bytes for each in self.rest)
+
+
+class Flops(NamedTuple):
+    """Floating-point operations of one micro-batch's matrix products, 2 for each multiplication and its addition."""
+
+    forward: int
+    backward: int
+    recomputed: int
+    """What checkpointed layers run again in backward; not in `backward`."""
