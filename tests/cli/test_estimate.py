@@ -233,3 +233,10 @@ def test_flash_attention_says_where_its_numbers_come_from(zeroplan):
     lines = {line["name"]: line for line in json.loads(out)["memory"]["gpu"]["lines"]}
     assert lines["flash attention"]["source"].startswith("flash-attn 2.8.3")
     assert lines["flash attention"]["evidence"] == "code"
+
+
+@pytest.mark.parametrize(("options", "said"), [([], True), (["--checkpointing", "full"], False)])
+def test_experts_that_stay_gathered_are_named_with_the_way_out(zeroplan, options, said):
+    """Recorded runs of Mixtral: its grouped products keep views of gathered weights (tests/verify)."""
+    _code, out, _err = zeroplan("estimate", "--model", "mixtral-8x7b", "--gpus", "8", "--stage", "3", *options)
+    assert ("--checkpointing full only those of the layer at work" in " ".join(out.split())) is said

@@ -48,6 +48,12 @@ COMPARED_BUT_FLASH = (
 )
 
 
+EXPERTS_STAY = (
+    "Experts' products keep views of the weights that stage 3 gathers, so every layer's experts stay gathered from "
+    "forward to backward; with --checkpointing full only those of the layer at work do."
+)
+
+
 def trust(job: Job, *, whole: bool = True) -> list[RenderableType]:
     """How far the numbers hold: what runs have confirmed, and what of the config is not in them."""
     found: list[RenderableType] = [Text(_compared(job) if whole else COMPARED_IN_PART, style="dim")]
@@ -167,7 +173,22 @@ def _peak(estimates: list[Estimate]) -> list[RenderableType]:
         return []
     peak = estimates[0].real.gpu.peak
     largest = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in peak.largest)
-    return [Text(f"Largest at the peak ({peak.phase.replace('_', ' ')}, {peak.place}): {largest}.")]
+    found: list[RenderableType] = [
+        Text(f"Largest at the peak ({peak.phase.replace('_', ' ')}, {peak.place}): {largest}.")
+    ]
+    if _experts_stay_gathered(estimates[0]):
+        found.append(Text(EXPERTS_STAY, style="yellow"))
+    return found
+
+
+def _experts_stay_gathered(estimate: Estimate) -> bool:
+    """Grouped products save views of their weights, whose storage then outlives DeepSpeed's release in forward."""
+    strategy = estimate.job.strategy
+    first = estimate.real.gpu.peak.largest[0].name
+    return (
+        strategy.stage == 3 and strategy.checkpointing == "none" and estimate.job.model.shape.experts > 0
+        and first == "gathered parameters"
+    )  # fmt: skip
 
 
 def _verdict(estimate: Estimate) -> Text:
