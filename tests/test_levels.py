@@ -9,7 +9,7 @@ from zeroplan.catalog.hardware import gpu, gpu_of_class
 from zeroplan.costs.ledger import ledger
 from zeroplan.fit import outside
 from zeroplan.ledger import total
-from zeroplan.levels import levels
+from zeroplan.levels import levels, shown_by
 from zeroplan.units import GiB
 
 
@@ -99,3 +99,8 @@ def test_a_size_alone_names_no_card():
     of_size = one._replace(cluster=one.cluster._replace(gpu=gpu_of_class(80)))
     assert shown(on("a100-80gb", one))["nvidia-smi"].evidence == "published"
     assert shown(of_size)["nvidia-smi"].evidence == "assumed"
+
+
+def test_the_cpu_backend_has_no_card():
+    one = job("gpt2", stage=2, backend="cpu")
+    assert (outside(one), shown_by(one, ledger(one))) == ((), ())

@@ -79,7 +79,12 @@ def gpu_fit(job: Job, peak: int, reserve: float) -> TierFit:
 
 
 def outside(job: Job) -> tuple[Line, ...]:
-    """CUDA context, and NCCL's buffers where there is more than one rank, or what other makers have in their place."""
+    """CUDA context, and NCCL's buffers where there is more than one rank, or what other makers have in their place.
+
+    Nothing on the CPU backend, which has no card.
+    """
+    if job.strategy.backend == "cpu":
+        return ()
     gpu, (runtime, collectives) = job.cluster.gpu, NAMES[job.cluster.maker]
     found = [line(f"{runtime} context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT)]
     if job.ranks > 1:

@@ -71,6 +71,11 @@ def levels(job: Job, ledger: Ledger) -> tuple[Level, Level, Level]:
     )  # fmt: skip
 
 
+def shown_by(job: Job, ledger: Ledger) -> tuple[Level, ...]:
+    """The levels of a card; none on the CPU backend, which has no card."""
+    return () if job.strategy.backend == "cpu" else levels(job, ledger)
+
+
 def left_by_initialize(job: Job, peak: int) -> int:
     """Blocks of the model as built, which stages 1 and 2 flatten on the card: they stay reserved where there is room.
 

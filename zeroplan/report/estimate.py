@@ -10,7 +10,7 @@ from rich.text import Text
 
 from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, Line, is_activation, total
-from zeroplan.levels import levels
+from zeroplan.levels import shown_by
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER, TRANSFORMERS
 from zeroplan.specs.cluster import NVIDIA
@@ -161,7 +161,9 @@ def _need_table(estimates: list[Estimate]) -> Table:
 
 def _add_levels(grid: Table, estimates: list[Estimate]) -> None:
     """What other instruments would show, from the least to the most that published runs did."""
-    found = [levels(e.job, e.real) for e in estimates]
+    found = [shown_by(e.job, e.real) for e in estimates]
+    if not all(found):
+        return
     used = "nvidia-smi" if estimates[0].job.cluster.maker == NVIDIA else "used on the card"
     for index, label in ((1, "reserved by PyTorch"), (2, used)):
         grid.add_row(label, *(between(each[index].low, each[index].high) for each in found), style="dim")

@@ -25,7 +25,7 @@ from zeroplan.costs.course import Instant
 from zeroplan.costs.operations import operations
 from zeroplan.fit import Fit, TierFit
 from zeroplan.ledger import Copied, Ledger, Line, Tier, Transfer, less_activations, total
-from zeroplan.levels import Level, levels
+from zeroplan.levels import Level, shown_by
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Strategy
@@ -59,7 +59,7 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
                 "activations": ledger.activations._asdict() if ledger.activations else None,
                 **({"closed_forms": [unphased(entry) for entry in ledger.closed_forms]} if ledger.closed_forms else {}),
                 "outside": [unphased(entry) for entry in verdict.outside],
-                "levels": {level.name: _level(level) for level in levels(job, ledger)},
+                "levels": {level.name: _level(level) for level in shown_by(job, ledger)},
             },
             "host": _tier(ledger.host),
             "nvme": _tier(ledger.nvme),
