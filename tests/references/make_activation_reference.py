@@ -153,32 +153,39 @@ def built(case):
 
 def measured(case):
     """The case with bytes saved for backward, and at most in forward and in backward."""
+    model, vocabulary = built(case)
+    ids = token_ids(case, vocabulary)
+    with cuda_operators(case["kernel"]) if case["device"] == "meta" else nullcontext():
+        return {**case, **stepped(model, ids, case["device"], lambda: model(input_ids=ids, labels=ids).loss)}
+
+
+def token_ids(case, vocabulary):
     import torch
 
-    model, vocabulary = built(case)
-    shape, device = (case["batch"], case["seq"]), case["device"]
-    ids = torch.zeros(shape, dtype=torch.int64, device=device)
-    if device == "cpu":
-        ids.random_(0, vocabulary)
+    ids = torch.zeros((case["batch"], case["seq"]), dtype=torch.int64, device=case["device"])
+    return ids.random_(0, vocabulary) if case["device"] == "cpu" else ids
+
+
+def stepped(model, ids, device, forward):
+    """Bytes saved for backward, and at most in forward and in backward, of one step; `forward` gives the loss."""
     live = watched()(device, [*model.parameters(), *model.buffers(), ids])
-    with cuda_operators(case["kernel"]) if device == "meta" else nullcontext():
-        gc.collect()
-        gc.disable()  # only what nothing refers to any more is freed
-        try:
-            with live:
-                loss = model(input_ids=ids, labels=ids).loss
-                saved, forward = live.live, live.peak
-                live.peak = live.live
-                loss.backward()
-        finally:
-            gc.enable()
-    return {**case, "saved": saved, "forward_peak": forward, "backward_peak": live.peak}
+    gc.collect()
+    gc.disable()  # only what nothing refers to any more is freed
+    try:
+        with live:
+            loss = forward()
+            saved, most = live.live, live.peak
+            live.peak = live.live
+            loss.backward()
+    finally:
+        gc.enable()
+    return {"saved": saved, "forward_peak": most, "backward_peak": live.peak}
 
 
-def runs(case):
+def runs(case, measure=measured):
     """Whether transformers takes the config."""
     try:
-        return measured(case)
+        return measure(case)
     except Exception as refusal:
         if type(refusal).__name__ == "StrictDataclassClassValidationError" or MUTATED in str(refusal):
             return None
@@ -204,10 +211,15 @@ def head():
 
 
 def main(number="16", seed="1"):
+    write(TARGET, head(), cases(int(number), int(seed)))
+
+
+def write(target, head, measured):
+    """The fields of `head`, then a line for each measured case."""
     warnings.simplefilter("ignore")
-    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases(int(number), int(seed)))
-    fields = "".join(f'"{name}": {json.dumps(value)},\n' for name, value in head().items())
-    TARGET.write_text(f'{{\n{fields}"measured": [\n{lines}\n]\n}}\n')
+    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in measured)
+    fields = "".join(f'"{name}": {json.dumps(value)},\n' for name, value in head.items())
+    target.write_text(f'{{\n{fields}"measured": [\n{lines}\n]\n}}\n')
 
 
 if __name__ == "__main__":

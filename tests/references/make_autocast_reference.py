@@ -100,34 +100,23 @@ def measured(case):
     with install():
         model = moved(activations.built({**case, "device": "meta"})[0])
         ids = torch.zeros((case["batch"], case["seq"]), dtype=torch.int64, device=DEVICE)
-        live = activations.watched()(DEVICE, [*model.parameters(), *model.buffers(), ids])
+
+        def forward():
+            with torch.autocast(DEVICE, dtype=dtype):
+                return model(input_ids=ids, labels=ids).loss
+
         with activations.cuda_operators(case["kernel"]):
             F.scaled_dot_product_attention = attention_in_half(F.scaled_dot_product_attention)
-            gc.collect()
-            gc.disable()
-            try:
-                with live:
-                    with torch.autocast(DEVICE, dtype=dtype):
-                        loss = model(input_ids=ids, labels=ids).loss
-                    saved, forward = live.live, live.peak
-                    live.peak = live.live
-                    loss.backward()
-            finally:
-                gc.enable()
-    return {**case, "saved": saved, "forward_peak": forward, "backward_peak": live.peak}
+            return {**case, **activations.stepped(model, ids, DEVICE, forward)}
 
 
 def runs(case):
     """Whether transformers takes the config, and such a device every operator (not falcon's index by a list)."""
     try:
-        return measured(case)
+        return activations.runs(case, measured)
     except NotImplementedError:
         assert case["config"]["model_type"] == "falcon"
         return None
-    except Exception as refusal:
-        if type(refusal).__name__ == "StrictDataclassClassValidationError":
-            return None
-        raise
 
 
 def under_autocast(family, seed):
@@ -154,10 +143,7 @@ def head():
 
 
 def main(number="4", seed="1"):
-    warnings.simplefilter("ignore")
-    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases(int(number), int(seed)))
-    fields = "".join(f'"{name}": {json.dumps(value)},\n' for name, value in head().items())
-    TARGET.write_text(f'{{\n{fields}"measured": [\n{lines}\n]\n}}\n')
+    activations.write(TARGET, head(), cases(int(number), int(seed)))
 
 
 if __name__ == "__main__":

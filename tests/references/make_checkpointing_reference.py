@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from tests.references.activation_draws import FAMILIES, drawn_cases
-from tests.references.make_activation_reference import head, runs
+from tests.references.make_activation_reference import head, runs, write
 
 TARGET = Path(__file__).with_name("checkpointing_torch_2.13.json")
 LAYERS = ("num_hidden_layers", "n_layer")
@@ -40,10 +40,7 @@ def cases(number, seed):
 
 
 def main(number="4", seed="1"):
-    warnings.simplefilter("ignore")
-    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases(int(number), int(seed)))
-    fields = "".join(f'"{name}": {json.dumps(value)},\n' for name, value in head().items())
-    TARGET.write_text(f'{{\n{fields}"measured": [\n{lines}\n]\n}}\n')
+    write(TARGET, head(), cases(int(number), int(seed)))
 
 
 if __name__ == "__main__":

@@ -211,9 +211,7 @@ def head():
 def main(folder, number="4", seed="1"):
     warnings.simplefilter("ignore")
     install(folder)
-    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases(int(number), int(seed)))
-    fields = "".join(f'"{name}": {json.dumps(value)},\n' for name, value in head().items())
-    TARGET.write_text(f'{{\n{fields}"measured": [\n{lines}\n]\n}}\n')
+    activations.write(TARGET, head(), cases(int(number), int(seed)))
 
 
 if __name__ == "__main__":

@@ -12,11 +12,12 @@ import random
 import sys
 import warnings
 from contextlib import nullcontext
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from tests.references.activation_draws import FAMILIES
-from tests.references.make_activation_reference import MUTATED, built, cuda_operators, head, watched
+from tests.references.make_activation_reference import built, cuda_operators, head, runs, token_ids, watched, write
 from tests.references.make_checkpointing_reference import drawn
 
 TARGET = Path(__file__).with_name("flops_torch_2.13.json")
@@ -46,13 +47,8 @@ def counter():
 
 def counted(case):
     """The case with what forward and backward multiply and add, what runs again included in backward."""
-    import torch
-
     model, vocabulary = built(case)
-    shape, device = (case["batch"], case["seq"]), case["device"]
-    ids = torch.zeros(shape, dtype=torch.int64, device=device)
-    if device == "cpu":
-        ids.random_(0, vocabulary)
+    ids, device = token_ids(case, vocabulary), case["device"]
     live = watched()(device, [*model.parameters(), *model.buffers(), ids])
     with cuda_operators(case["kernel"]) if device == "meta" else nullcontext(), counter() as both:
         with live:
@@ -60,15 +56,6 @@ def counted(case):
             forward = both.get_total_flops()
             loss.backward()
     return {**case, "forward": forward, "backward": both.get_total_flops() - forward}
-
-
-def runs(case):
-    try:
-        return counted(case)
-    except Exception as refusal:
-        if type(refusal).__name__ == "StrictDataclassClassValidationError" or MUTATED in str(refusal):
-            return None
-        raise
 
 
 def also_plain(family, seed):
@@ -81,16 +68,13 @@ def also_plain(family, seed):
 
 def cases(number, seed):
     for family in FAMILIES:
-        yield from islice(filter(None, map(runs, also_plain(family, seed))), number)
+        yield from islice(filter(None, map(partial(runs, measure=counted), also_plain(family, seed))), number)
 
 
 def main(number="4", seed="1"):
-    warnings.simplefilter("ignore")
-    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases(int(number), int(seed)))
     texts = {"forward": "operations of forward", "backward": "of backward, with what checkpointed layers run again"}
     known = {name: value for name, value in head().items() if name in ("versions", "date")}
-    fields = "".join(f'"{name}": {json.dumps(value)},\n' for name, value in (known | texts).items())
-    TARGET.write_text(f'{{\n{fields}"measured": [\n{lines}\n]\n}}\n')
+    write(TARGET, known | texts, cases(int(number), int(seed)))
 
 
 if __name__ == "__main__":

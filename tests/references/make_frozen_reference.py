@@ -10,7 +10,7 @@ import warnings
 from itertools import cycle
 from pathlib import Path
 
-from tests.references.make_activation_reference import head, runs
+from tests.references.make_activation_reference import head, runs, write
 
 TARGET = Path(__file__).with_name("frozen_torch_2.13.json")
 DRAWN = Path(__file__).with_name("activations_torch_2.13.json")
@@ -37,10 +37,7 @@ def measured():
 
 
 def main():
-    warnings.simplefilter("ignore")
-    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in measured())
-    fields = "".join(f'"{name}": {json.dumps(value)},\n' for name, value in head().items())
-    TARGET.write_text(f'{{\n{fields}"measured": [\n{lines}\n]\n}}\n')
+    write(TARGET, head(), measured())
 
 
 if __name__ == "__main__":

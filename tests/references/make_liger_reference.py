@@ -16,12 +16,13 @@ import sys
 import types
 import warnings
 from datetime import date
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from unittest import mock
 
 from tests.references.activation_draws import drawn_cases
-from tests.references.make_activation_reference import cuda_operators, drop_gradient, watched
+from tests.references.make_activation_reference import cuda_operators, drop_gradient, runs, stepped, token_ids, write
 from tests.references.make_activation_reference import built as built_by_transformers
 
 VERSION = "0.8.5"
@@ -141,39 +142,13 @@ class Patched:
 
 def measured(case):
     """The case with bytes saved for backward, and at most in forward and in backward."""
-    import torch
-
     monkey_patch = liger()
     model, vocabulary = built_by_transformers(case)
     with Patched(case["config"]["model_type"]):
         monkey_patch._apply_liger_kernel_to_instance(model=model, **KERNELS[case["kernels"]])
-        shape, device = (case["batch"], case["seq"]), case["device"]
-        ids = torch.zeros(shape, dtype=torch.int64, device=device)
-        if device == "cpu":
-            ids.random_(0, vocabulary)
-        live = watched()(device, [*model.parameters(), *model.buffers(), ids])
+        ids = token_ids(case, vocabulary)
         with cuda_operators(case["kernel"]):
-            gc.collect()
-            gc.disable()
-            try:
-                with live:
-                    loss = model(input_ids=ids, labels=ids).loss
-                    saved, forward = live.live, live.peak
-                    live.peak = live.live
-                    loss.backward()
-            finally:
-                gc.enable()
-    return {**case, "saved": saved, "forward_peak": forward, "backward_peak": live.peak}
-
-
-def runs(case):
-    """Whether transformers takes the config."""
-    try:
-        return measured(case)
-    except Exception as refusal:
-        if type(refusal).__name__ == "StrictDataclassClassValidationError":
-            return None
-        raise
+            return {**case, **stepped(model, ids, case["device"], lambda: model(input_ids=ids, labels=ids).loss)}
 
 
 def on_cuda(family, seed):
@@ -185,7 +160,7 @@ def on_cuda(family, seed):
 
 def cases(number, seed):
     for family in FAMILIES:
-        yield from islice(filter(None, map(runs, on_cuda(family, seed))), number)
+        yield from islice(filter(None, map(partial(runs, measure=measured), on_cuda(family, seed))), number)
 
 
 def head():
@@ -200,10 +175,7 @@ def head():
 
 
 def main(number="8", seed="1"):
-    warnings.simplefilter("ignore")
-    lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case in cases(int(number), int(seed)))
-    fields = "".join(f'"{name}": {json.dumps(value)},\n' for name, value in head().items())
-    TARGET.write_text(f'{{\n{fields}"measured": [\n{lines}\n]\n}}\n')
+    write(TARGET, head(), cases(int(number), int(seed)))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.alive import END, START, Entry, Passed
+from zeroplan.costs.deepspeed.alive import Passed
 from zeroplan.costs.ledger import STAGES, ledger, uncollected
-from zeroplan.costs.passes import asked, passes, timeline_of
+from zeroplan.costs.passes import asked, passes, stretch_of, timeline_of
 from zeroplan.formulas.moments import token_ids
 from zeroplan.ledger import Detail, Line, Moment, is_activation, total
 from zeroplan.specs.job import Job
@@ -76,20 +76,10 @@ def _along(model: Pass, passed: Passed | None, still: tuple[Line, ...]) -> Itera
     *_earlier, entries = passes(passed.entries)
     beside, at, before = total(passed.beside), -1, entries[0]
     for entry in entries:
-        to = _stretch(entry, model, at)
+        to = stretch_of(entry.key, model, at)
         for stretch in range(at + 1, to + 1):
             yield stretch, beside + before.now, model.most[stretch]
         at, before = max(at, to), entry
         here = max(at, 0)
         if entry.most > entry.now:
             yield here, beside + entry.most, model.now[here]
-
-
-def _stretch(entry: Entry, model: Pass, at: int) -> int:
-    """At whose end DeepSpeed's event falls."""
-    if entry.key == END:
-        return len(model.most) - 1
-    if entry.key == START:
-        return at
-    return model.ready.get(~entry.key, at) if entry.key < 0 else model.visits[entry.key]
-

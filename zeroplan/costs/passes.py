@@ -74,18 +74,12 @@ def passes(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
 
 
 def _together(entries: Sequence[Entry], activations: Pass) -> Together:
-    most, now, visits, ready, beside = activations
+    most, now, beside = activations.most, activations.now, activations.start
     at = -1
     before = entries[0]
     best = Together(0, (), 0, 0)
     for entry in entries:
-        key = entry.key
-        if key == END:
-            to = len(most) - 1
-        elif key == START:
-            to = at
-        else:
-            to = ready.get(~key, at) if key < 0 else visits[key]
+        to = stretch_of(entry.key, activations, at)
         if to > at:
             stretch = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
             if stretch + before.now > best.bytes:
@@ -95,6 +89,15 @@ def _together(entries: Sequence[Entry], activations: Pass) -> Together:
             best = Together(entry.most + beside, entry.at_most, beside, at)
         before = entry
     return best
+
+
+def stretch_of(key: int, activations: Pass, at: int) -> int:
+    """The stretch at whose end DeepSpeed's event falls; `at`: the one that was reached, where nothing tells."""
+    if key == END:
+        return len(activations.most) - 1
+    if key == START:
+        return at
+    return activations.ready.get(~key, at) if key < 0 else activations.visits[key]
 
 
 def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:
