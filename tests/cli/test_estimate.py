@@ -240,3 +240,9 @@ def test_experts_that_stay_gathered_are_named_with_the_way_out(zeroplan, options
     """Recorded runs of Mixtral: its grouped products keep views of gathered weights (tests/verify)."""
     _code, out, _err = zeroplan("estimate", "--model", "mixtral-8x7b", "--gpus", "8", "--stage", "3", *options)
     assert ("--checkpointing full only those of the layer at work" in " ".join(out.split())) is said
+
+
+def test_flash_attention_beside_liger_is_said_to_be_compared_with_no_run(zeroplan):
+    typed = ("estimate", "--model", "llama-3.2-1b", "--stage", "2", "--attention", "flash_attention_2")
+    assert "compared with no run" not in " ".join(zeroplan(*typed)[1].split())
+    assert "beside Liger's kernels, which is compared with no run" in " ".join(zeroplan(*typed, "--kernels", "liger")[1].split())

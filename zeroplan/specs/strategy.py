@@ -119,6 +119,8 @@ class Strategy(NamedTuple):
             found.append("activations under torch_autocast at stage 3, which are compared with no run")
         if self.autocast and self.kernels != "transformers":
             found.append("Liger's kernels under torch_autocast, which cast what they are given by themselves")
+        if self.flash and (self.autocast or self.kernels != "transformers"):
+            found.append("flash-attention under torch_autocast or beside Liger's kernels, which is compared with no run")
         if self.kernels != "transformers" and self.checkpointing == "selective":
             found.append("Liger's kernels under selective checkpointing, whose closed forms are without them")
         if self.precision == "fp8":
