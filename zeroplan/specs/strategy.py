@@ -120,7 +120,7 @@ class Strategy(NamedTuple):
         if self.autocast and self.kernels != "transformers":
             found.append("Liger's kernels under torch_autocast, which cast what they are given by themselves")
         if self.flash and (self.autocast or self.kernels != "transformers"):
-            found.append("flash-attention under torch_autocast or beside Liger's kernels, which is compared with no run")
+            found.append("flash-attention under autocast or beside Liger's kernels, which is compared with no run")
         if self.kernels != "transformers" and self.checkpointing == "selective":
             found.append("Liger's kernels under selective checkpointing, whose closed forms are without them")
         if self.precision == "fp8":
