@@ -19,11 +19,12 @@ from zeroplan.architectures.module import Linear, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
 from zeroplan.architectures.places import places
 from zeroplan.architectures.registry import family
+from zeroplan.architectures.rope import RotaryConfig
 from zeroplan.architectures.running import run_of
 from zeroplan.architectures.timeline import Laid, Structure, timeline
 from zeroplan.architectures.trace import Trace, traced
 from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
-from zeroplan.specs.account import AtWork, Flops, Saved
+from zeroplan.specs.account import Again, AtWork, Flops, Saved
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import (
     DEFAULT_LEAVES,
@@ -147,6 +148,25 @@ class ModelTimelines:
             sums[phase] += times[layer] * int(count * pairs)
         return Flops(sums[FORWARD], sums[BACKWARD], sums[RECOMPUTING])
 
+    def again(self, asked: Asked) -> Again | None:
+        if not asked.recomputing.every:
+            return Again(0.0, 0.0)
+        try:
+            found = self.trace(asked).flops
+        except NotImplementedError:
+            return None
+        layers = representatives(self.root, asked.recomputing)
+        times = Counter(chosen for _layer, chosen in layers)
+        sums: Counter[tuple[str, bool]] = Counter()
+        for (phase, layer, causal), count in found.items():
+            sums[phase, causal] += times[layer] * count
+        products, attention = (
+            sums[RECOMPUTING, causal] / sums[FORWARD, causal] if sums[FORWARD, causal] else None
+            for causal in (False, True)
+        )
+        share = sum(asked.recomputing.has(number) for number in range(len(layers))) / len(layers)
+        return Again(products or 0.0, share if attention is None else attention)
+
     def saved(self, asked: Asked) -> Saved | None:
         try:
             return saved(*self.names(), asked)
@@ -217,7 +237,16 @@ def shape_of(config: Config, root: Module) -> Shape:
         dense_layers=getattr(config, "first_k_dense_replace", 0) or 0 if moe else 0,
         dense_ffn=config.ffn if moe else 0,
         shared_ffn=shared,
+        windows=tuple(filter(None, _windows(config))),
     )
+
+
+def _windows(config: Config) -> list[int | None]:
+    """How far back each layer sees; nothing for families without positions of their own."""
+    if not isinstance(config, RotaryConfig):
+        return []
+    widths = config.windows()
+    return [widths[kind] for kind in config.kinds()]
 
 
 def last_layer(root: Module) -> Module:

@@ -9,6 +9,9 @@ from zeroplan.errors import QuantityError
 from zeroplan.specs.cluster import Cluster, Figure, Gpu
 from zeroplan.units import read_bytes, read_rate
 
+LINKS = ("intra_node", "inter_node", "all_reduce", "effective_inter_node", "nvme_read", "nvme_write")
+PLAIN = {"host_adam": "/s", "hop": "s", "crossing": "s"}
+"""Figures of a cluster that are neither bytes nor rates of bytes, with their units."""
 UNITS = {"memory_bandwidth": "B/s", "sustained_matmul": "FLOP/s", "link": "B/s", "host_link": "B/s"}
 
 
@@ -30,6 +33,10 @@ def gpu(name: str) -> Gpu:
         sustained_matmul=rates.get("sustained_matmul"),
         link=rates.get("link"),
         host_link=rates.get("host_link"),
+        attention={
+            kernel: _rate(entry, f"{found}.attention.{kernel}", "FLOP/s")
+            for kernel, entry in content.get("attention", {}).items()
+        },
     )
 
 
@@ -54,6 +61,10 @@ def cluster(name: str) -> Cluster:
     found, content = presets.load("cluster", name, "`zeroplan clusters` lists them")
     card = gpu(content["gpu"])
     sizes = {key: int(_size(content[key], f"{found}.{key}").value) for key in ("host_memory", "nvme") if key in content}
+    figures: dict[str, Any] = {
+        **{key: _rate(content[key], f"{found}.{key}", "B/s") for key in LINKS if key in content},
+        **{key: _plain(content[key], f"{found}.{key}", unit) for key, unit in PLAIN.items() if key in content},
+    }
     return Cluster(
         name=found,
         gpus_per_node=content["gpus_per_node"],
@@ -61,9 +72,7 @@ def cluster(name: str) -> Cluster:
         capacity=int(card.memory.value),
         host_memory=sizes.get("host_memory"),
         nvme=sizes.get("nvme"),
-        intra_node=_rate(content["intra_node"], f"{found}.intra_node", "B/s"),
-        inter_node=_rate(content["inter_node"], f"{found}.inter_node", "B/s") if "inter_node" in content else None,
-    )
+    )._replace(**figures)
 
 
 def _size(entry: dict[str, Any], what: str) -> Figure:
@@ -72,6 +81,14 @@ def _size(entry: dict[str, Any], what: str) -> Figure:
 
 def _rate(entry: dict[str, Any], what: str, unit: str) -> Figure:
     return _figure(entry, read_rate(str(entry["value"]), what, unit))
+
+
+def _plain(entry: dict[str, Any], what: str, unit: str) -> Figure:
+    """A number with its unit, written as in "3.4e-6 s"."""
+    number, _, written = str(entry["value"]).partition(" ")
+    if written != unit:
+        raise QuantityError(f"{what}: found {entry['value']}, expected a number and the unit {unit}")
+    return _figure(entry, float(number))
 
 
 def _figure(entry: dict[str, Any], value: float) -> Figure:

@@ -67,3 +67,14 @@ class Flops(NamedTuple):
     backward: int
     recomputed: int
     """What checkpointed layers run again in backward; not in `backward`."""
+
+
+class Again(NamedTuple):
+    """What runs again in backward, as shares of what all layers run in forward.
+
+    A checkpointed layer stops when all that backward needs is there again: mostly before its last product.
+    """
+
+    products: float
+    attention: float
+    """Of fused attention."""

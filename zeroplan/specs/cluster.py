@@ -18,6 +18,12 @@ class Figure(NamedTuple):
     """What carries it: 'NVLink4', 'PCIe4 x16'."""
 
 
+USUAL_NETWORK = Figure(25e9, "judgement: 200 Gb/s between nodes", "2026-11-22", "assumed")
+NETWORK_REACHED = 0.98
+"""Of the cards' nominal rate, for messages without end: 32 B200 all-reduce 16 GiB at 381.8 of 400 GB/s, and less the
+smaller the message, as fitted to that sweep (stas00/ml-engineering network/README.md)."""
+
+
 class Gpu(NamedTuple):
     name: str
     title: str
@@ -33,6 +39,8 @@ class Gpu(NamedTuple):
     host_link: Figure | None = None
     context: Figure | None = None
     """Bytes one process takes outside PyTorch's allocator."""
+    attention: dict[str, Figure] = {}  # noqa: RUF012 (a tuple's default, never changed)
+    """FLOP/s of attention kernels, forward and backward together, by name; of the pairs of tokens they compute."""
     stands_for_class: bool = False
     """Only the memory was asked for (`--gpu-mem 80`): this card stands for all of that class."""
 
@@ -52,12 +60,36 @@ class Cluster(NamedTuple):
     nvme: int | None = None
     """Bytes of one node's local disks."""
     intra_node: Figure | None = None
+    """Bytes/s that one rank of a ring inside a node sends."""
     inter_node: Figure | None = None
+    """Bytes/s of one node's network cards."""
+    all_reduce: Figure | None = None
+    """Bytes/s as `intra_node`, of an all-reduce over a whole node whose switch adds up (NVLink SHARP)."""
+    effective_inter_node: Figure | None = None
+    """Bytes/s of one node that the engine reaches, where that is less than its cards have."""
+    hop: Figure | None = None
+    """Seconds of one hop of a ring inside a node; `crossing`: between nodes."""
+    crossing: Figure | None = None
+    host_adam: Figure | None = None
+    """Parameters/s that DeepSpeedCPUAdam updates on one node."""
+    nvme_read: Figure | None = None
+    """Bytes/s of one node's disks; `nvme_write` likewise."""
+    nvme_write: Figure | None = None
     name: str = ""
 
     @property
     def gpus(self) -> int:
         return self.nodes * self.gpus_per_node
+
+    @property
+    def network(self) -> Figure:
+        """Bytes/s between nodes that large messages reach, of one node."""
+        if self.effective_inter_node:
+            return self.effective_inter_node
+        if self.inter_node is None:
+            return USUAL_NETWORK
+        source = f"{NETWORK_REACHED} of {self.inter_node.source}"
+        return self.inter_node._replace(value=NETWORK_REACHED * self.inter_node.value, source=source)
 
     @property
     def maker(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from zeroplan.specs.account import AtWork, Flops, Saved
+from zeroplan.specs.account import Again, AtWork, Flops, Saved
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 
 
@@ -173,6 +173,9 @@ class Timelines(Protocol):
     def flops(self, asked: Asked, *, causal: bool = False) -> Flops | None:
         """As torch's FlopCounterMode counts, all pairs of tokens; `causal`: fused kernels leave out those ahead."""
 
+    def again(self, asked: Asked) -> Again | None:
+        """What of forward checkpointed layers run again in backward."""
+
     def saved(self, asked: Asked) -> Saved | None:
         """What forward keeps for backward, operator by operator; None as for the timeline."""
 
@@ -203,6 +206,8 @@ class Shape(NamedTuple):
     dense_ffn: int = 0
     """Their width; and of the shared expert where there is one, `shared_ffn`."""
     shared_ffn: int = 0
+    windows: tuple[int, ...] = ()
+    """Tokens that a layer sees back, of each layer that does not see all."""
 
     @property
     def queries(self) -> int:
