@@ -7,7 +7,7 @@ the values it was given, so whoever asks why can read equation, symbols and sour
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import cache
 from typing import NamedTuple
@@ -46,7 +46,7 @@ class Provenance(NamedTuple):
 
 
 @cache
-def provenance(rule: Rule) -> Provenance:
+def provenance(rule: Callable[..., float]) -> Provenance:
     """Equation, meaning and source of a formula, read from its docstring."""
     first, _, rest = (rule.__doc__ or "").strip().partition("\n\n")
     match = re.fullmatch(r"(.+?) -- (.+) \[(\S+?)(?: (.+))?\]\.", " ".join(first.split()))
@@ -55,11 +55,15 @@ def provenance(rule: Rule) -> Provenance:
     return Provenance(match[1], match[2], match[3], match[4] or "", " ".join(rest.split()))
 
 
-def worked_out(equation: str, symbols: dict[str, int]) -> str:
+def worked_out(equation: str, symbols: Mapping[str, float]) -> str:
     """The equation with values in place of its letters."""
-    values = {SYMBOLS[name].letter: f"{value:,}" for name, value in symbols.items()}
+    values = {SYMBOLS[name].letter: _figures(value) for name, value in symbols.items()}
     letters = "|".join(map(re.escape, values))
     return re.sub(rf"(?<!\w)({letters})(?!\w)", lambda found: values[found[0]], equation) if letters else equation
+
+
+def _figures(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 class Line(NamedTuple):

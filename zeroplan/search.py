@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
+from zeroplan.clock import StepTime
 from zeroplan.costs.deepspeed import muon
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.costs.ledger import gpu_at_least, ledger
-from zeroplan.costs.time import StepTime, step_time
+from zeroplan.costs.timing import step_time
 from zeroplan.fit import Fit, fit, gpu_fit
 from zeroplan.ledger import Detail, Ledger
 from zeroplan.specs.job import Job

@@ -48,6 +48,14 @@ SOURCES: dict[str, Source] = {
     "published": Source(
         "published measurements, fitted to those of one source", "tests/references/published/memory.csv", "published"
     ),
+    "throughput": Source(
+        "published training throughput, one fit for all sources", "tests/references/published/throughput.csv",
+        "published",
+    ),
+    "NCCL-tests": Source(
+        "all_reduce sweeps of 8 A100, 8 H200, 8 and 32 B200, stas00/ml-engineering network/README.md",
+        "https://github.com/stas00/ml-engineering/tree/744d01e18/network", "published",
+    ),
     "torch": Source("PyTorch 2.13, source", "https://github.com/pytorch/pytorch/tree/v2.13.0", "code"),
     "NCCL": Source("NVIDIA/nccl", "https://github.com/NVIDIA/nccl/issues/964", "published"),
     "Liger": Source(

@@ -1,0 +1,126 @@
+"""Seconds that a GPU computes for one micro-batch: forward, backward, and what checkpointing runs again."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zeroplan.clock import COMPUTE, Term, term
+from zeroplan.costs.passes import asked, runs_as_written
+from zeroplan.costs.timing.rates import Rates, rates
+from zeroplan.costs.timing.work import Work, work
+from zeroplan.formulas import roofline
+from zeroplan.specs.account import Again
+from zeroplan.specs.job import Job
+from zeroplan.specs.software import Software
+
+BACKWARD_PRODUCTS = 2.0
+"""Of forward's: one for the gradient of each operand."""
+BACKWARD_ATTENTION = 2.5
+"""Five products of fused attention against two: the scores are computed again."""
+BACKWARD_SCORES = 2.0
+BACKWARD_ELEMENTS = 1.5
+PRODUCTS, ATTENTION = "matrix products", "attention"
+LOSS_FORWARD = 1 / 3
+"""Of the loss's bytes, those of forward."""
+
+
+class Pass(NamedTuple):
+    """Terms of one pass over one micro-batch."""
+
+    terms: tuple[Term, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(entry.seconds for entry in self.terms)
+
+
+class Computing(NamedTuple):
+    forward: Pass
+    backward: Pass
+    """With what runs again."""
+
+
+def computing(job: Job, software: Software) -> Computing:
+    """Of one micro-batch."""
+    found, at = work(job), rates(job.cluster.gpu, job.strategy.precision, job.strategy.attention)
+    layers = _layers(found, at, software)
+    forward = _pass("forward", found, at, software, layers)
+    backward = _pass("backward", found, at, software, _layers(found, at, software, backward=True))
+    return Computing(forward, Pass((*backward.terms, *_again(job, layers))))
+
+
+def shares_again(job: Job) -> Again:
+    """What checkpointing runs again: products and attention as the model's trace says, else whole layers."""
+    whole = layers_again(job)
+    found = job.model.timeline.again(asked(job)) if whole and runs_as_written(job) else None
+    return found or Again(whole, whole)
+
+
+def layers_again(job: Job) -> float:
+    """The share of layers that are checkpointed."""
+    every, count = job.strategy.recomputing.every, job.model.shape.layers
+    return -(-count // every) / count if every else 0.0
+
+
+def _again(job: Job, layers: tuple[Term, ...]) -> list[Term]:
+    """Of the layers' terms in forward what runs again in backward."""
+    found = shares_again(job)
+    shares = {PRODUCTS: found.products, ATTENTION: found.attention}
+    return [
+        entry._replace(
+            name=entry.name.replace("forward", "recomputation"), seconds=share * entry.seconds,
+            times=share * entry.times,
+        )
+        for entry in layers
+        for share in [shares.get(entry.name.partition(",")[0], layers_again(job))]
+        if share
+    ]  # fmt: skip
+
+
+def _layers(found: Work, at: Rates, software: Software, *, backward: bool = False) -> tuple[Term, ...]:
+    way = "backward" if backward else "forward"
+    products = BACKWARD_PRODUCTS if backward else 1.0
+    terms = [
+        _products(f"{PRODUCTS}, {way}", at, products, found.layers.flops, found.layers.touched),
+        term(COMPUTE, f"element-wise operators, {way}", roofline.streamed, at.memory, software.passes,
+             times=BACKWARD_ELEMENTS if backward else 1.0, touched=software.passes.value * found.elements,
+             bandwidth=at.memory.value),
+    ]  # fmt: skip
+    if found.scores:
+        factor = BACKWARD_SCORES if backward else 1.0
+        terms += [
+            _products(f"{ATTENTION}, {way}", at, products, found.attention, 0.0),
+            term(COMPUTE, f"attention's scores, {way}", roofline.streamed, at.memory, times=factor,
+                 touched=found.scores, bandwidth=at.memory.value),
+        ]  # fmt: skip
+    else:
+        factor = BACKWARD_ATTENTION if backward else 1.0
+        terms.append(
+            term(COMPUTE, f"{ATTENTION}, {way}", roofline.attention, at.attention, times=factor, flops=found.attention,
+                 rate=at.attention.value)
+        )  # fmt: skip
+    return tuple(terms)
+
+
+def _products(name: str, at: Rates, times: float, flops: float, touched: float) -> Term:
+    return term(COMPUTE, name, roofline.products, at.products, at.memory, times=times, flops=flops,
+                rate=at.products.value, touched=touched, bandwidth=at.memory.value)  # fmt: skip
+
+
+def _pass(way: str, found: Work, at: Rates, software: Software, layers: tuple[Term, ...]) -> Pass:
+    """The layers, the head and the loss; the pass is not shorter than starting its kernels takes."""
+    products, share, starts = 1.0, LOSS_FORWARD, 1
+    if way == "backward":
+        products, share, starts = BACKWARD_PRODUCTS, 1 - LOSS_FORWARD, 2
+    head = _products(f"logits, {way}", at, products, found.head.flops, found.head.touched)
+    loss = term(
+        COMPUTE, f"loss, {way}", roofline.streamed, at.memory, software.logit_bytes,
+        touched=share * software.logit_bytes.value * found.logits, bandwidth=at.memory.value,
+    )  # fmt: skip
+    terms = (*layers, head, loss)
+    symbols = {"kernels": float(starts * found.kernels), "start": at.start.value}
+    waiting = roofline.launches(**symbols) - sum(entry.seconds for entry in terms)
+    if waiting <= 0:
+        return Pass(terms)
+    idle = term(COMPUTE, f"waiting for kernels to start, {way}", roofline.launches, at.start, **symbols)
+    return Pass((*terms, idle._replace(seconds=waiting, times=waiting / idle.seconds)))

@@ -1,0 +1,53 @@
+"""Seconds of collectives over a cluster's links, each call by its size."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zeroplan.costs.timing.rates import link
+from zeroplan.formulas import network
+from zeroplan.ledger import Transfer
+from zeroplan.specs.cluster import Cluster, Figure
+
+HOP = Figure(
+    3.4e-6, "48 us over the 14 hops of an all-reduce of 8 A100, 33 us of 8 H200, as fitted to their sweeps",
+    "2026-11-22", "published",
+)  # fmt: skip
+CROSSING = Figure(
+    6e-6, "370 us over the 62 hops of an all-reduce of 32 B200 in 4 nodes, as fitted to their sweep", "2026-11-22",
+    "published",
+)  # fmt: skip
+LEVEL = Figure(
+    80e-6, "the same 370 us, had they been a tree's: two levels up and down, 8 GPUs in a chain", "2026-11-22", "assumed"
+)
+
+
+class Call(NamedTuple):
+    """One call of a collective, all calls of its kind taken as equal in size."""
+
+    seconds: float
+    link: Figure
+    symbols: dict[str, float]
+
+
+def call(cluster: Cluster, transfer: Transfer) -> Call:
+    """Seconds of one call; NCCL takes the ring, or for an all-reduce the tree where that is sooner there."""
+    kind, ranks, inside = transfer.collective, transfer.ranks, min(transfer.ranks, cluster.gpus_per_node)
+    speed, wire = link(cluster, ranks, kind), transfer.wire_bytes / transfer.calls
+    waits, filling = latency(cluster, kind, ranks), latency(cluster, kind, inside)
+    symbols = {"wire": wire, "link": speed.value, "latency": waits, "filling": filling}
+    return Call(network.piped(**symbols), speed, symbols)
+
+
+def latency(cluster: Cluster, collective: str, ranks: int) -> float:
+    """Seconds until a first piece has been everywhere."""
+    passes = 2 if collective == "all_reduce" else 1
+    hop = (cluster.hop or HOP).value
+    if ranks <= cluster.gpus_per_node:
+        return network.ring_latency(passes * (ranks - 1), hop)
+    crossing = (cluster.crossing or CROSSING).value
+    ring = network.ring_latency(passes * (ranks - 1), crossing)
+    if collective != "all_reduce":
+        return ring
+    nodes = ranks / cluster.gpus_per_node
+    return min(ring, network.tree_latency(cluster.gpus_per_node - 1, hop, nodes, LEVEL.value))

@@ -1,0 +1,58 @@
+"""Where in a step each of the ledger's collectives runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from zeroplan.formulas import volume
+from zeroplan.ledger import Transfer
+from zeroplan.specs.job import Job
+
+FORWARD, BACKWARD, UPDATE = "forward", "backward", "after the step"
+MICRO_STEP = "micro_step"
+
+
+class Sent(NamedTuple):
+    """Calls of one collective in one phase: of every micro-step, or of the last alone."""
+
+    phase: str
+    transfer: Transfer
+    calls: float
+    last: bool = False
+
+
+def phases(job: Job, traffic: Iterable[Transfer]) -> Iterator[Sent]:
+    """Gathers of stage 3 fall into forward and backward, reductions into backward, the rest after the step.
+
+    Those of stage 1 come in the last micro-step's backward; at stage 0 the engine waits until backward is over.
+    """
+    for entry in traffic:
+        if _gathers(job, entry):
+            yield from _split(job, entry)
+        elif entry.when == MICRO_STEP:
+            yield Sent(BACKWARD, entry, entry.calls)
+        elif job.strategy.stage and "reduce" in entry.collective and entry.rule is volume.replayed:
+            yield Sent(BACKWARD, entry, entry.calls, last=True)
+        else:
+            yield Sent(UPDATE, entry, entry.calls)
+
+
+def _gathers(job: Job, entry: Transfer) -> bool:
+    """Whether these are stage 3's gathers for modules: every micro-step's, or with secondary partitions the step's."""
+    joined = entry.collective == "all_reduce" and job.strategy.all_reduce_for_fetch
+    gathers = entry.collective == "all_gather" or joined
+    secondary = job.strategy.hpz_partition_size > 1 and entry.bytes > job.model.parameters
+    return job.strategy.stage == 3 and gathers and entry.rule is volume.replayed and (
+        entry.when == MICRO_STEP or secondary
+    )  # fmt: skip
+
+
+def _split(job: Job, entry: Transfer) -> Iterator[Sent]:
+    """All parameters once in forward, what is beyond that in backward; of the step's an even share each micro-step."""
+    times = 1 if entry.when == MICRO_STEP else job.strategy.micro_steps
+    calls = entry.calls / times
+    first = min(1.0, times * job.model.parameters * job.strategy.element_bytes / max(entry.bytes, 1))
+    yield Sent(FORWARD, entry, first * calls)
+    if first < 1:
+        yield Sent(BACKWARD, entry, (1 - first) * calls)

@@ -1,0 +1,91 @@
+"""The rates that a job's step runs at: of its card from the preset, of a card nobody named by judgement."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zeroplan.specs.cluster import Cluster, Figure, Gpu
+from zeroplan.specs.software import judged
+
+MEMORY_REACHED = 0.8
+"""Of the datasheet's bandwidth: what ai-dynamo/aiconfigurator corrects by, for thirteen cards alike."""
+ATTENTION_SHARE = 0.5
+"""Of the sustained matmul rate that flash attention reaches, forward and backward together; 0.74 on A100 and 0.48 on
+H100 as fitted."""
+EMULATED = 0.8
+"""Of the peak in fp32 that matrix products sustain: torch does not use TF32 unless it is told to."""
+FP8_GAIN = 1.6
+"""fp8 products over those in bf16, their casts included."""
+NO_CARD = judged(100e12, "no card was named: a rate between those of a V100 and an A100")
+NO_MEMORY = judged(1e12, "no card was named")
+START = judged(5e-6, "from one kernel's start to the next one's in PyTorch, run eagerly")
+HOST_ADAM = Figure(
+    4.2e9, "ZeRO-Offload Table 4: 4B parameters in 1.03 s on a DGX-2; hosts differ 25-fold", "2026-11-22", "assumed"
+)
+LINK_SHARE = 0.8
+"""Of a link's nominal rate that large messages reach."""
+USUAL_LINK, USUAL_HOST_LINK = judged(12e9, "a card on PCIe 3 x16"), judged(12e9, "PCIe 3 x16")
+NVME = judged(3e9, "one NVMe drive")
+
+
+class Rates(NamedTuple):
+    """Of one GPU: FLOP/s, FLOP/s, bytes/s, and seconds from one kernel to the next."""
+
+    products: Figure
+    attention: Figure
+    memory: Figure
+    start: Figure
+
+
+def rates(gpu: Gpu | None, precision: str, attention: str) -> Rates:
+    """Of a card in a precision, with the attention that runs."""
+    if gpu is None:
+        return Rates(NO_CARD, _less(NO_CARD, ATTENTION_SHARE, "flash attention"), NO_MEMORY, START)
+    products = _products(gpu, precision)
+    memory = NO_MEMORY
+    if gpu.memory_bandwidth:
+        memory = _less(gpu.memory_bandwidth, MEMORY_REACHED, "of the datasheet's", "published")
+    return Rates(products, _attention(gpu, attention, _products(gpu, "bf16")), memory, START)
+
+
+def _less(figure: Figure, share: float, what: str, evidence: str = "assumed") -> Figure:
+    """A share of a figure: no better founded than what says so."""
+    return figure._replace(value=share * figure.value, source=f"{share:g} {what}: {figure.source}", evidence=evidence)
+
+
+def _products(gpu: Gpu, precision: str) -> Figure:
+    sustained = gpu.sustained_matmul
+    if precision == "fp32":
+        return _less(gpu.peak["fp32"], EMULATED, "of the fp32 peak") if "fp32" in gpu.peak else NO_CARD
+    if sustained is None:
+        return NO_CARD
+    if precision == "fp8" and "fp8" in gpu.peak:
+        return _less(sustained, FP8_GAIN, "times the 16-bit rate")
+    return sustained
+
+
+def _attention(gpu: Gpu, kernel: str, products: Figure) -> Figure:
+    """Of the kernel; sdpa runs flash attention 2."""
+    known = gpu.attention.get("flash_attention_2" if kernel == "sdpa" else kernel)
+    return known or _less(products, ATTENTION_SHARE, "of the matmul rate")
+
+
+def link(cluster: Cluster, ranks: int, collective: str = "") -> Figure:
+    """Bytes/s that one rank of a ring of `ranks` sends; all-reduce is faster where the switch adds up."""
+    gpu = cluster.gpu
+    stated = _less(gpu.link, LINK_SHARE, "of the link") if gpu and gpu.link else USUAL_LINK
+    inside = cluster.intra_node or stated
+    if ranks <= cluster.gpus_per_node:
+        whole_node = ranks == cluster.gpus_per_node and collective == "all_reduce"
+        return cluster.all_reduce if whole_node and cluster.all_reduce else inside
+    network = cluster.network
+    return inside if inside.value <= network.value else network
+
+
+def host_link(cluster: Cluster) -> Figure:
+    gpu = cluster.gpu
+    return _less(gpu.host_link, LINK_SHARE, "of the host link") if gpu and gpu.host_link else USUAL_HOST_LINK
+
+
+def host_adam(cluster: Cluster) -> Figure:
+    return cluster.host_adam or HOST_ADAM

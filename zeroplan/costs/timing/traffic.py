@@ -1,0 +1,64 @@
+"""What of the traffic shows: beside forward and backward where DeepSpeed overlaps, else all of it."""
+
+from __future__ import annotations
+
+from zeroplan.clock import COMMUNICATION, Term, term
+from zeroplan.costs.timing.computing import Computing
+from zeroplan.costs.timing.network import call
+from zeroplan.costs.timing.phases import BACKWARD, FORWARD, UPDATE, Sent, phases
+from zeroplan.costs.timing.rates import rates
+from zeroplan.formulas import network, roofline
+from zeroplan.ledger import Ledger
+from zeroplan.specs.cluster import Figure
+from zeroplan.specs.job import Job
+from zeroplan.specs.software import Software
+
+MEMORY_PER_BYTE = 3.5
+"""Bytes of a card's memory that a collective reads and writes for one byte on the wire, which compute has not."""
+
+
+def communication(job: Job, ledger: Ledger, found: Computing, software: Software) -> list[Term]:
+    """Seconds of a step that each collective adds."""
+    strategy, sent = job.strategy, list(phases(job, ledger.traffic))
+    share = software.shown_at_stage_3 if strategy.stage == 3 else software.shown
+    shown = share if strategy.overlaps and strategy.stage else None
+    terms: list[Term] = []
+    for phase, work in ((FORWARD, found.forward.seconds), (BACKWARD, found.backward.seconds)):
+        here = [entry for entry in sent if entry.phase == phase]
+        every = [entry for entry in here if not entry.last]
+        alike = strategy.micro_steps if every == here else strategy.micro_steps - 1
+        terms += exposed(job, every, work, shown, alike)
+        if every != here:
+            terms += exposed(job, here, work, shown, 1)
+    return _joined([*terms, *exposed(job, [entry for entry in sent if entry.phase == UPDATE], 0.0, None, 1)])
+
+
+def exposed(job: Job, sent: list[Sent], work: float, shown: Figure | None, times: int) -> list[Term]:
+    """Of all collectives beside this much work what shows, shared out by their seconds; None: nothing is hidden."""
+    calls = [(entry, call(job.cluster, entry.transfer)) for entry in sent]
+    traffic = sum(entry.calls * one.seconds for entry, one in calls)
+    if not traffic or not times:
+        return []
+    visible = traffic
+    if shown:
+        memory = rates(job.cluster.gpu, job.strategy.precision, job.strategy.attention).memory
+        wire = sum(entry.calls * one.symbols["wire"] for entry, one in calls)
+        slowed = roofline.streamed(MEMORY_PER_BYTE * wire, memory.value)
+        visible = roofline.together(work + slowed, traffic, shown.value) + slowed
+    return [
+        term(
+            COMMUNICATION, f"{entry.transfer.collective}, {entry.phase}", network.piped, one.link,
+            *([shown] if shown else []), times=times * entry.calls * visible / traffic, **one.symbols,
+        )
+        for entry, one in calls
+    ]  # fmt: skip
+
+
+def _joined(terms: list[Term]) -> list[Term]:
+    """Terms of one name and size of call as one."""
+    found: dict[tuple[str, float], Term] = {}
+    for entry in terms:
+        key = (entry.name, entry.symbols["wire"])
+        before = found.get(key, entry._replace(seconds=0.0, times=0.0))
+        found[key] = before._replace(seconds=before.seconds + entry.seconds, times=before.times + entry.times)
+    return list(found.values())

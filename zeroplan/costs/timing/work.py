@@ -1,0 +1,129 @@
+"""What one micro-batch makes a GPU do in a forward pass, from the model's tensors. FLOP and bytes are floats."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import lru_cache
+from typing import NamedTuple
+
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import Model, Tensor
+
+NORM_BYTES, MLP_BYTES, GATE_BYTES = 30, 6, 6
+"""Read and written per token and layer, in 16 bits, by element-wise operators fused by hand: of hidden, of the MLP's
+width, and of that once more where it is gated."""
+SCORE_BYTES = 16
+"""Read and written per score by eager attention: the product, its mask, softmax in fp32, dropout."""
+KERNELS = 14
+"""Of a layer's forward beside those of its products and attention."""
+
+
+class Matrix(NamedTuple):
+    """A weight that tokens are multiplied with."""
+
+    rows: int
+    columns: int
+    experts: int
+    """How many of it a token is routed among; 0: all tokens meet it."""
+
+
+class Products(NamedTuple):
+    """Matrix products of one pass."""
+
+    flops: float = 0.0
+    touched: float = 0.0
+    """Bytes of operands and results."""
+    number: int = 0
+
+
+class Work(NamedTuple):
+    """Of a forward pass over one micro-batch on one GPU."""
+
+    layers: Products
+    head: Products
+    attention: float
+    """FLOP of scores and values over the pairs of tokens that the kernel computes."""
+    scores: float
+    """Bytes that eager attention reads and writes for its scores."""
+    elements: float
+    """Bytes of element-wise operators fused by hand."""
+    logits: int
+    kernels: int
+
+
+class Matrices(NamedTuple):
+    """How often each matrix is there, in the layers and in the head."""
+
+    layers: tuple[tuple[Matrix, int], ...]
+    head: tuple[tuple[Matrix, int], ...]
+
+
+@lru_cache(maxsize=64)
+def matrices(model: Model) -> Matrices:
+    """All weights but look-up tables; a table that is also the head counts as the head's."""
+    layers: Counter[Matrix] = Counter()
+    head: Counter[Matrix] = Counter()
+    for tensor in model.tensors:
+        if len(tensor.shape) < 2 or tensor.name.endswith("bias"):
+            continue
+        if any(part.isdecimal() for part in tensor.name.split(".")):
+            layers[_matrix(tensor, model)] += 1
+        elif tensor.linear:
+            head[_matrix(tensor, model)] += 1
+    return Matrices(tuple(layers.items()), tuple(head.items()))
+
+
+def _matrix(tensor: Tensor, model: Model) -> Matrix:
+    *experts, rows, columns = tensor.shape
+    routed = ".experts." in tensor.name and bool(model.shape.experts)
+    return Matrix(rows, columns, (experts[0] if experts else model.shape.experts) if routed else 0)
+
+
+def multiplied(found: tuple[tuple[Matrix, int], ...], tokens: int, top: int, width: int) -> Products:
+    """Tokens times each matrix; of experts each sees its share of the tokens, and all are read."""
+    flops = touched = number = 0
+    for matrix, times in found:
+        rows, size = tokens * (top if matrix.experts else 1), matrix.rows * matrix.columns
+        flops += times * 2 * rows * size
+        touched += times * width * (rows * (matrix.rows + matrix.columns) + (matrix.experts or 1) * size)
+        number += times
+    return Products(float(flops), float(touched), number)
+
+
+def work(job: Job) -> Work:
+    """Of the job's micro-batch: products from its tensors, the rest from the widths of its layers."""
+    shape, tokens, width = job.model.shape, job.tokens, job.strategy.element_bytes
+    found, top = matrices(job.model), max(1, shape.experts_per_token)
+    layers = multiplied(found.layers, tokens, top, width)
+    seen = pairs(job)
+    ffn = shape.ffn * top + shape.shared_ffn if shape.experts else shape.ffn
+    element = NORM_BYTES * shape.hidden + (MLP_BYTES + GATE_BYTES * shape.gated) * ffn
+    return Work(
+        layers=layers,
+        head=multiplied(found.head, tokens, top, width),
+        attention=2.0 * seen * shape.heads * (shape.head_width + shape.value_width),
+        scores=float(SCORE_BYTES * seen * shape.heads) if job.strategy.attention == "eager" else 0.0,
+        elements=tokens * shape.layers * element * width / 2,
+        logits=tokens * shape.vocab,
+        kernels=layers.number + KERNELS * shape.layers,
+    )
+
+
+def pairs(job: Job) -> float:
+    """Pairs of tokens whose score is computed, over all layers.
+
+    Eager attention computes those ahead too, and so does torch's where a window is narrower than the sequence: it is
+    given a mask then.
+    """
+    shape, seq, batch = job.model.shape, job.workload.seq, job.strategy.micro_batch
+    everything, causal = float(seq * seq), seq * (seq + 1) / 2
+    if job.strategy.attention == "eager":
+        return batch * shape.layers * everything
+    narrow = [window for window in shape.windows if window < seq]
+    slid = sum(_within(seq, window) if job.strategy.flash else everything for window in narrow)
+    return batch * ((shape.layers - len(narrow)) * causal + slid)
+
+
+def _within(seq: int, window: int) -> float:
+    """Pairs of a token and itself or one of the `window` - 1 before it."""
+    return seq * window - window * (window - 1) / 2
