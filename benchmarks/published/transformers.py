@@ -131,8 +131,8 @@ def _sizes(row: Row) -> dict[str, int]:
     return {name: size for name, size in stated.items() if size is not None}
 
 
-def model_for(row: Row, one: Shape) -> Model:
-    """The family that the model's name says, with the row's widths."""
+def model_for(row: Row, one: Shape, **others: Any) -> Model:
+    """The family that the model's name says, with the row's widths, and other fields of its config."""
     name = row.lower("model")
     named = (family for pattern, family in FAMILIES if re.search(pattern, name))
     family = next(named, "llama" if one.gated else "gpt2")
@@ -153,6 +153,8 @@ def model_for(row: Row, one: Shape) -> Model:
         fields |= {"ffn_dim": one.ffn, "word_embed_proj_dim": one.hidden, "max_position_embeddings": 2048}
     elif family == "bloom":
         fields |= {"n_layer": one.layers, "n_head": one.heads}
+    if family == "gpt2":
+        fields |= others
     try:
         config = config_class(family, "row")(**known_fields(fields, "row"))
         config.validate("row")

@@ -1,0 +1,1 @@
+"""Published throughput: rows as zeroplan's jobs, on the clusters and with the software that their columns say."""
