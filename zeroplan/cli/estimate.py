@@ -8,6 +8,7 @@ from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
 from zeroplan.costs.course import course
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
+from zeroplan.costs.timing.speed import speed
 from zeroplan.errors import QuantityError, shown
 from zeroplan.fit import fit
 from zeroplan.ledger import Detail
@@ -27,10 +28,12 @@ def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline:
     detail = Detail.EQUATIONS if len(jobs) == 1 else Detail.KINDS  # what side by side has no room for is not worked out
     ledgers = [ledger(job, accounting if json else "deepspeed", detail=detail) for job in jobs]
     fits = [fit(job, real) for job, real in zip(jobs, ledgers, strict=True)]
+    timed = jobs[0].cluster.gpu is not None and jobs[0].strategy.backend != "cpu" and ledgers[0].accounting != "paper"
+    speeds = [speed(job, real) if timed else None for job, real in zip(jobs, ledgers, strict=True)]
     if json:
         from zeroplan.report import machine
 
-        objects = [machine.strategy_object(*parts) for parts in zip(jobs, ledgers, fits, strict=True)]
+        objects = [machine.strategy_object(*parts) for parts in zip(jobs, ledgers, fits, speeds, strict=True)]
         if timeline:
             objects[0]["timeline"] = machine.timeline(course(jobs[0]))
         body = objects[0] if "stage" in request.settled else {"stages": objects}
@@ -40,7 +43,7 @@ def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline:
         from zeroplan.report import estimate as report
 
         papers = [ledger(job, "paper") for job in jobs]
-        estimates = [report.Estimate(*parts) for parts in zip(jobs, papers, ledgers, fits, strict=True)]
+        estimates = [report.Estimate(*parts) for parts in zip(jobs, papers, ledgers, fits, speeds, strict=True)]
         parts = [] if quiet else report.details(estimates, assumed)
         if timeline:
             from zeroplan.report.timeline import timeline as drawn

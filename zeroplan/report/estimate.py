@@ -8,9 +8,11 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from zeroplan.clock import Speed
 from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, Line, is_activation, total
 from zeroplan.levels import shown_by
+from zeroplan.report import speed as step
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER, TRANSFORMERS
 from zeroplan.specs.cluster import NVIDIA
@@ -78,6 +80,8 @@ class Estimate(NamedTuple):
     paper: Ledger
     real: Ledger
     fit: Fit
+    speed: Speed | None = None
+    """None where no card is named."""
 
 
 def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[RenderableType]:
@@ -87,6 +91,7 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[Rendera
         heading("Model states by the ZeRO paper, per GPU (GB = 10⁹ bytes)"), _paper_table(estimates), "",
         heading(f"What DeepSpeed {DEEPSPEED} needs, per GPU (GiB = 2³⁰ bytes)"), _need_table(estimates),
         *_peak(estimates), *trust(estimates[0].job, whole=estimates[0].real.activations is not None),
+        *_step(estimates),
     ]  # fmt: skip
     if len(estimates) == 1:
         parts += ["", heading("Every line, per GPU"), _lines_table(estimates[0])]
@@ -109,7 +114,8 @@ def answer(estimates: list[Estimate]) -> Text:
         names = _listed([f"{_name(e)} ({gib(e.fit.gpu.needed)})" for e in fitting])
         clauses.append(f"{names} fit{'s' if len(fitting) == 1 else ''} in {gib(capacity)}")
     clauses += [f"{_name(e)} {e.fit.shortage}" for e in failing]
-    return Text(what + "; ".join(clauses) + ".", style="bold green" if fitting else "bold red")
+    took = f" {step.answer(estimates[0].speed)}" if len(estimates) == 1 and estimates[0].speed and fitting else ""
+    return Text(f"{what}{'; '.join(clauses)}.{took}", style="bold green" if fitting else "bold red")
 
 
 def title(model: Model) -> str:
@@ -120,6 +126,14 @@ def title(model: Model) -> str:
 def gpus(job: Job) -> str:
     """How many, as a sentence says it."""
     return f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
+
+
+def _step(estimates: list[Estimate]) -> list[RenderableType]:
+    """How long it takes, where a card is named."""
+    speeds = [entry.speed for entry in estimates if entry.speed]
+    if len(estimates) == 1:
+        return step.alone(estimates[0].job, speeds[0]) if speeds else []
+    return step.side_by_side([_name(entry) for entry in estimates], speeds) if speeds else []
 
 
 def _name(estimate: Estimate) -> str:

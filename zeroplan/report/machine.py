@@ -9,8 +9,12 @@ estimate, and each element of recommend's `plan` and `rejected`:
   the loss is kept); under the paper's accounting memory.gpu.closed_forms[] (activations as Korthikanti and
   ZeRO-Infinity count them); traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
   compute (null where no forward is written out) = {flops {forward, backward, recomputed}, flops_causal, convention}:
-  operations of matrix products of one micro-batch on one GPU; fit {capacity, needed, headroom, fits, host, nvme}; with
-  --timeline also timeline[] {phase, place, held, beside, activations, bytes}: moments of a step in order.
+  operations of matrix products of one micro-batch on one GPU; time (null where no card is named) = {step, interval
+  {low, high, reason}, tokens, tokens_per_s_per_gpu, utilisation[] {convention, value}, groups {compute, communication,
+  offload, optimizer}, terms[] {group, name, seconds, times, formula, symbols, source, evidence, figures[]}}: seconds
+  of one optimizer step, a term's `seconds` those of all its `times` together; fit {capacity, needed, headroom, fits,
+  host, nvme}; with --timeline also timeline[] {phase, place, held, beside, activations, bytes}: moments of a step in
+  order.
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
 `first_forward` and `first_backward` are there when the run's first step needs more than the later ones.
 host and nvme are per node, gpu is per GPU.
@@ -21,6 +25,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from zeroplan.clock import GROUPS, Speed, Term
 from zeroplan.costs.course import Instant
 from zeroplan.costs.operations import operations
 from zeroplan.fit import Fit, TierFit
@@ -29,6 +34,7 @@ from zeroplan.levels import Level, shown_by
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Strategy
+from zeroplan.symbols import SYMBOLS
 
 SCHEMA_VERSION = 1
 
@@ -37,7 +43,7 @@ def dumps(content: dict[str, Any]) -> str:
     return json.dumps({"schema_version": SCHEMA_VERSION, **content}, indent=2)
 
 
-def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
+def strategy_object(job: Job, ledger: Ledger, verdict: Fit, speed: Speed | None = None) -> dict[str, Any]:
     """Everything about one strategy."""
     cluster = job.cluster
     return {
@@ -65,6 +71,7 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit) -> dict[str, Any]:
             "nvme": _tier(ledger.nvme),
         },
         "compute": _compute(job),
+        "time": _time(speed) if speed else None,
         "traffic": [_transfer(transfer) for transfer in ledger.traffic],
         "copies": [_copied(entry) for entry in ledger.copies],
         "fit": {**_fit(verdict.gpu), "fits": verdict.fits, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)},
@@ -85,6 +92,34 @@ def _compute(job: Job) -> dict[str, Any] | None:
         "as torch's FlopCounterMode counts; flops_causal: fused causal kernels over a token and those before it"
     )
     return {"flops": found.flops._asdict(), "flops_causal": found.causal._asdict(), "convention": convention}
+
+
+def _time(speed: Speed) -> dict[str, Any]:
+    step, interval = speed.step, speed.interval
+    return {
+        "step": step.total,
+        "interval": interval._asdict(),
+        "tokens": speed.tokens,
+        "tokens_per_s_per_gpu": speed.tokens_per_gpu,
+        "utilisation": [used._asdict() for used in speed.utilisation],
+        "groups": {group: step.of(group) for group in GROUPS},
+        "terms": [_term(entry) for entry in step.terms],
+    }
+
+
+def _term(entry: Term) -> dict[str, Any]:
+    provenance = entry.provenance
+    return {
+        "group": entry.group,
+        "name": entry.name,
+        "seconds": entry.seconds,
+        "times": entry.times,
+        "formula": provenance.equation,
+        "symbols": {SYMBOLS[name].letter: value for name, value in entry.symbols.items()},
+        "source": provenance.cited,
+        "evidence": entry.evidence,
+        "figures": [figure._asdict() for figure in entry.figures],
+    }
 
 
 def _level(level: Level) -> dict[str, Any]:

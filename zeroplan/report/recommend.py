@@ -8,6 +8,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from zeroplan.clock import GROUPS
+from zeroplan.costs.timing.speed import speed_of
 from zeroplan.deepspeed.write import training_arguments
 from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
@@ -104,10 +106,22 @@ def _plan_table(chosen: Candidate) -> Table:
             rows.append((PLACES[key], f"{gib(tier.needed)}, {_room(tier)}"))
     sent = sum(t.wire_bytes * t.times(strategy.micro_steps) for t in chosen.ledger.traffic)
     rows.append(("sent per GPU", f"{gb(sent)} a step"))
-    rows.append(("step", f"about {seconds(chosen.time.total)}: a rough clock for ranking, compared with no run yet"))
+    rows += _step(chosen)
     for name, value in rows:
         grid.add_row(name, value)
     return grid
+
+
+def _step(chosen: Candidate) -> list[tuple[str, str]]:
+    found = speed_of(chosen.job, chosen.time)
+    low, high = seconds(found.interval.low), seconds(found.interval.high)
+    parts = ", ".join(f"{group} {seconds(chosen.time.of(group))}" for group in GROUPS if chosen.time.of(group))
+    card = "" if chosen.job.cluster.gpu else "; no card is named, and rates are guessed"
+    used = f", MFU {found.utilisation[0].value:.0%} (PaLM)" if found.utilisation else ""
+    return [
+        ("step", f"{seconds(chosen.time.total)}, from {low} to {high}: {parts}{card}"),
+        ("tokens/s", f"{found.tokens_per_gpu:,.0f} per GPU{used}"),
+    ]
 
 
 def _buckets(strategy: Strategy) -> str:

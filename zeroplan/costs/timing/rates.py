@@ -20,8 +20,9 @@ NO_CARD = judged(100e12, "no card was named: a rate between those of a V100 and 
 NO_MEMORY = judged(1e12, "no card was named")
 START = judged(5e-6, "from one kernel's start to the next one's in PyTorch, run eagerly")
 HOST_ADAM = Figure(
-    4.2e9, "ZeRO-Offload Table 4: 4B parameters in 1.03 s on a DGX-2; hosts differ 25-fold", "2026-11-22", "assumed"
-)
+    1.5e9, "the middle of seven published hosts, from 0.4 to 10 billion parameters/s; --cluster or a measurement tells",
+    "2026-11-22", "assumed",
+)  # fmt: skip
 LINK_SHARE = 0.8
 """Of a link's nominal rate that large messages reach."""
 USUAL_LINK, USUAL_HOST_LINK = judged(12e9, "a card on PCIe 3 x16"), judged(12e9, "PCIe 3 x16")

@@ -13,7 +13,7 @@ SPREADS: dict[tuple[str, bool], tuple[float, float]] = {
     ("attention", True): (0.88, 1.12), ("attention", False): (0.70, 1.40),
     (COMPUTE, True): (0.70, 1.40), (COMPUTE, False): (0.60, 1.60),
     (COMMUNICATION, True): (0.70, 1.40), (COMMUNICATION, False): (0.50, 2.00),
-    ("optimizer on the CPU", True): (0.85, 1.15), ("optimizer on the CPU", False): (1 / 3, 3.00),
+    ("optimizer on the CPU", True): (0.85, 1.15), ("optimizer on the CPU", False): (0.25, 4.00),
     (OFFLOAD, True): (0.80, 1.30), (OFFLOAD, False): (0.60, 2.00),
     (OPTIMIZER, True): (0.80, 1.30), (OPTIMIZER, False): (0.60, 1.60),
 }  # fmt: skip
@@ -27,7 +27,7 @@ def interval(step: StepTime) -> Interval:
     above: dict[str, float] = {}
     worst: dict[str, Term] = {}
     for entry in step.terms:
-        name = entry.name.partition(",")[0] if entry.group == COMPUTE else entry.group
+        name = entry.name.partition(",")[0] if entry.group in (COMPUTE, OFFLOAD) else entry.group
         low, high = _spread(entry)
         below[name] = below.get(name, 0.0) + (1 - low) * entry.seconds
         above[name] = above.get(name, 0.0) + (high - 1) * entry.seconds

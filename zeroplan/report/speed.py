@@ -1,0 +1,110 @@
+"""How long a step takes, on the screen: the step and its interval, tokens per second, utilisation, where time goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from zeroplan.clock import GROUPS, Speed
+from zeroplan.report.console import heading, table
+from zeroplan.specs.job import Job
+from zeroplan.units import seconds
+
+BAR = 30
+"""Columns of the longest bar."""
+LEAST = 0.005
+"""Of the step, under which a term is not drawn."""
+NAMES = {
+    "MFU": "6·Ψ + 12·L·q·s FLOP a token: PaLM's convention, attention over all pairs",
+    "MFU, causal": "6·Ψ + 6·L·q·s FLOP a token: attention over a token and those before it",
+    "HFU": "the products and attention that run, those of checkpointing again",
+}
+"""Of the conventions, in the order in which `Speed.utilisation` has them."""
+
+
+def answer(speed: Speed) -> str:
+    """A clause for the answer."""
+    return f"A step takes about {seconds(speed.step.total)}, {speed.tokens_per_gpu:,.0f} tokens/s per GPU."
+
+
+def side_by_side(names: Sequence[str], speeds: Sequence[Speed]) -> list[RenderableType]:
+    """Of several strategies."""
+    grid = table(["", *names])
+    grid.add_row("step", *(seconds(one.step.total) for one in speeds), style="bold")
+    grid.add_row("  from", *(seconds(one.interval.low) for one in speeds), style="dim")
+    grid.add_row("  to", *(seconds(one.interval.high) for one in speeds), style="dim")
+    for group in GROUPS:
+        if any(one.step.of(group) for one in speeds):
+            grid.add_row(f"  {group}", *(seconds(one.step.of(group)) for one in speeds))
+    grid.add_row("tokens/s per GPU", *(f"{one.tokens_per_gpu:,.0f}" for one in speeds))
+    for index, name in enumerate(NAMES):
+        if all(one.utilisation for one in speeds):
+            grid.add_row(name, *(f"{one.utilisation[index].value:.1%}" for one in speeds))
+    return ["", heading("How long an optimizer step takes"), grid, _reason(speeds[0])]
+
+
+def alone(job: Job, speed: Speed) -> list[RenderableType]:
+    """Of one strategy: where the time goes, and every term with its formula."""
+    batch = f"micro-batch {job.strategy.micro_batch} × accumulation {job.strategy.micro_steps} × {job.ranks} GPUs"
+    title = f"How long an optimizer step takes ({batch} × {job.workload.seq:,} tokens = {speed.tokens:,} tokens)"
+    return [
+        "", heading(title), _summary(speed), _reason(speed), "", heading("Where the time goes"), _bars(speed), "",
+        heading("Every term of the step"), _terms(speed),
+    ]  # fmt: skip
+
+
+def _summary(speed: Speed) -> Table:
+    grid = table(["", ""])
+    grid.columns[1].justify = "left"
+    grid.columns[1].no_wrap = False
+    low, high = seconds(speed.interval.low), seconds(speed.interval.high)
+    grid.add_row("step", f"{seconds(speed.step.total)}, from {low} to {high}", style="bold")
+    grid.add_row("tokens/s", f"{speed.tokens_per_gpu:,.0f} per GPU, {speed.tokens_per_gpu * speed.gpus:,.0f} in all")
+    for (name, convention), used in zip(NAMES.items(), speed.utilisation, strict=False):
+        grid.add_row(name, f"{used.value:.1%}: {convention}")
+    return grid
+
+
+def _reason(speed: Speed) -> Text:
+    return Text(
+        f"Nine in ten published steps lie in such an interval. Its width: {speed.interval.reason}. "
+        "No step was measured by this project.",
+        style="dim",
+    )
+
+
+def _bars(speed: Speed) -> Table:
+    """Groups of terms, and of each the terms that are long enough to draw, the longest first."""
+    grid = table(["", "", "", ""])
+    grid.columns[3].justify = "left"
+    whole = speed.step.total
+    for group in GROUPS:
+        spent = speed.step.of(group)
+        if not spent:
+            continue
+        grid.add_row(group, seconds(spent), f"{spent / whole:.0%}", _bar(spent / whole), style="bold")
+        own = sorted((one for one in speed.step.terms if one.group == group), key=lambda one: -one.seconds)
+        for entry in own:
+            if entry.seconds > LEAST * whole:
+                share = entry.seconds / whole
+                grid.add_row(f"  {entry.name}", seconds(entry.seconds), f"{share:.0%}", _bar(share))
+    return grid
+
+
+def _bar(share: float) -> str:
+    return "█" * max(1, round(BAR * share))
+
+
+def _terms(speed: Speed) -> Table:
+    grid = table(["", "in all", "times", "formula", "evidence"])
+    for index in (3, 4):
+        grid.columns[index].justify = "left"
+        grid.columns[index].no_wrap = False
+    for entry in speed.step.terms:
+        grid.add_row(
+            entry.name, seconds(entry.seconds), f"{entry.times:,.4g}", entry.provenance.equation, entry.evidence
+        )
+    return grid
