@@ -102,6 +102,11 @@ def seconds(value: float) -> str:
     return f"{value * 1e3:.2g} ms"
 
 
+def rate(value: float) -> str:
+    """Bytes/s for people: 363 GB/s, 3.1 GB/s."""
+    return f"{value / GB:.3g} GB/s"
+
+
 def count(value: int) -> str:
     """A count for people: 6.74 B, 350 M, 1,234."""
     for factor, letter in ((10**12, "T"), (10**9, "B"), (10**6, "M")):

@@ -33,6 +33,7 @@ def gpu(name: str) -> Gpu:
         sustained_matmul=rates.get("sustained_matmul"),
         link=rates.get("link"),
         host_link=rates.get("host_link"),
+        usual_node=content.get("usual_node", ""),
         attention={
             kernel: _rate(entry, f"{found}.attention.{kernel}", "FLOP/s")
             for kernel, entry in content.get("attention", {}).items()

@@ -85,6 +85,15 @@ def recommend(
 
 @app.command()
 @with_options
+def compare(options: Options, *, json: Json = False, quiet: Quiet = False) -> None:
+    """Strategies or GPU counts side by side: give several values, as in --gpus 8,64,512 or --stage 1,2,3."""
+    from zeroplan.cli.compare import run
+
+    raise typer.Exit(run(options, json=json, quiet=quiet))
+
+
+@app.command()
+@with_options
 def explain(
     options: Options,
     *,

@@ -7,7 +7,7 @@ import re
 from zeroplan.cli.options import Options
 from zeroplan.errors import ContradictionError, QuantityError, shown
 from zeroplan.specs.cluster import Cluster
-from zeroplan.units import gib, read_bytes, read_integer
+from zeroplan.units import gib, rate, read_bytes, read_integer
 
 USUAL_NODE = 8
 LARGEST_CLUSTER = 1_000_000
@@ -27,7 +27,7 @@ def read_cluster(options: Options, assumed: list[str], default_gpus: int) -> Clu
             f"--gpus: found {typed}, {cluster.gpus:,} GPUs, expected at most {LARGEST_CLUSTER:,}; "
             "write --gpus 8 or --gpus 4x8"
         )
-    cluster = _card(options, cluster, assumed)
+    cluster = _linked(_card(options, cluster, assumed), assumed)
     if options.host_mem is not None:
         size = _size(options.host_mem, "--host-mem", "GiB", "512GiB", assumed)
         cluster = cluster._replace(host_memory=size)
@@ -110,6 +110,22 @@ def _card(options: Options, cluster: Cluster, assumed: list[str]) -> Cluster:
         )
         return cluster._replace(gpu=card, capacity=int(card.memory.value))
     return cluster._replace(capacity=read_bytes(options.gpu_mem, "--gpu-mem"))
+
+
+def _linked(cluster: Cluster, assumed: list[str]) -> Cluster:
+    """Of a card whose node nobody named, the links of the node it usually comes in."""
+    if cluster.name or cluster.gpus == 1 or cluster.gpu is None or not cluster.gpu.usual_node:
+        return cluster
+    from zeroplan.catalog.hardware import cluster as preset
+
+    usual = preset(cluster.gpu.usual_node)
+    found = cluster.linked_as(usual)
+    if found.intra_node:
+        links = f"{rate(found.intra_node.value)} between GPUs"
+        if found.nodes > 1 and found.inter_node:
+            links += f", {rate(found.inter_node.value)} between nodes"
+        assumed.append(f"links of {usual.name}: {links} (--cluster)")
+    return found
 
 
 def _size(text: str, flag: str, bare_unit: str, example: str, assumed: list[str]) -> int:

@@ -71,11 +71,16 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit, speed: Speed | None 
             "nvme": _tier(ledger.nvme),
         },
         "compute": _compute(job),
-        "time": _time(speed) if speed else None,
+        "time": time_object(speed) if speed else None,
         "traffic": [_transfer(transfer) for transfer in ledger.traffic],
         "copies": [_copied(entry) for entry in ledger.copies],
-        "fit": {**_fit(verdict.gpu), "fits": verdict.fits, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)},
+        "fit": fit_object(verdict),
     }
+
+
+def fit_object(verdict: Fit) -> dict[str, Any]:
+    """Needed against capacity, tier by tier."""
+    return {**_fit(verdict.gpu), "fits": verdict.fits, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)}
 
 
 def timeline(course: list[Instant]) -> list[dict[str, Any]]:
@@ -94,7 +99,8 @@ def _compute(job: Job) -> dict[str, Any] | None:
     return {"flops": found.flops._asdict(), "flops_causal": found.causal._asdict(), "convention": convention}
 
 
-def _time(speed: Speed) -> dict[str, Any]:
+def time_object(speed: Speed) -> dict[str, Any]:
+    """Seconds of a step, and where they go."""
     step, interval = speed.step, speed.interval
     return {
         "step": step.total,

@@ -41,6 +41,8 @@ class Gpu(NamedTuple):
     """Bytes one process takes outside PyTorch's allocator."""
     attention: dict[str, Figure] = {}  # noqa: RUF012 (a tuple's default, never changed)
     """FLOP/s of attention kernels, forward and backward together, by name; of the pairs of tokens they compute."""
+    usual_node: str = ""
+    """The node preset that stands for its links where none is named."""
     stands_for_class: bool = False
     """Only the memory was asked for (`--gpu-mem 80`): this card stands for all of that class."""
 
@@ -76,6 +78,13 @@ class Cluster(NamedTuple):
     """Bytes/s of one node's disks; `nvme_write` likewise."""
     nvme_write: Figure | None = None
     name: str = ""
+
+    def linked_as(self, other: Cluster) -> Cluster:
+        """With the links, inside nodes and between them, that another cluster has."""
+        return self._replace(
+            intra_node=other.intra_node, inter_node=other.inter_node, all_reduce=other.all_reduce,
+            effective_inter_node=other.effective_inter_node, hop=other.hop, crossing=other.crossing,
+        )  # fmt: skip
 
     @property
     def gpus(self) -> int:

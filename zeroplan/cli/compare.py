@@ -1,0 +1,91 @@
+"""`zeroplan compare`: options that hold lists are tried in every combination, side by side."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import typer
+
+from zeroplan.cli.options import Options
+from zeroplan.cli.request import read_request
+from zeroplan.costs.ledger import ledger
+from zeroplan.costs.timing.speed import speed
+from zeroplan.errors import ContradictionError, QuantityError, ZeroplanError
+from zeroplan.fit import fit
+from zeroplan.ledger import Detail
+from zeroplan.report.compare import Compared, Failed
+from zeroplan.specs.job import Job
+
+LISTS = (
+    "gpus", "gpu", "cluster", "config", "stage", "seq", "micro_batch", "grad_accum", "global_batch", "precision",
+    "optimizer", "checkpointing", "attention", "kernels", "offload_optimizer", "offload_param",
+)  # fmt: skip
+"""Options that may hold several values, separated by commas."""
+SCALING = "1,2,4,8,16,32,64,128,256,512"
+"""GPUs that are compared when nothing else is."""
+MOST = 64
+"""Combinations in one table."""
+
+
+def run(options: Options, *, json: bool, quiet: bool) -> int:
+    """0 when something fits, 1 when nothing does."""
+    lists = {name: getattr(options, name).split(",") for name in LISTS if "," in (getattr(options, name) or "")}
+    if not lists and options.gpus is None:
+        lists = {"gpus": SCALING.split(",")}
+    if not lists:
+        raise ContradictionError(
+            "nothing to compare: write several values behind an option, as in --gpus 8,64,512 or --stage 1,2,3"
+        )
+    combinations = [dict(zip(lists, values, strict=True)) for values in product(*lists.values())]
+    if len(combinations) > MOST:
+        raise QuantityError(f"compare: found {len(combinations)} combinations, expected at most {MOST}; write fewer")
+    rows = [row for changed in combinations for row in _rows(options, changed, alone="gpus" in lists)]
+    found = [row for row in rows if isinstance(row, Compared)]
+    if not found:
+        raise ContradictionError(rows[0].reason if isinstance(rows[0], Failed) else "nothing to compare")
+    if json:
+        from zeroplan.report import machine
+
+        typer.echo(machine.dumps({"command": "compare", "rows": [_machine(row) for row in rows]}))
+    else:
+        from zeroplan.report import compare, console
+
+        console.show(compare.answer(found), *([] if quiet else compare.details(rows)))
+    return 0 if any(row.fit.fits is not False for row in found) else 1
+
+
+def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> list[Compared | Failed]:
+    """Of one combination every stage that is asked for; `alone`: the fastest of those that fit."""
+    tried = Options(**{name: changed.get(name, getattr(options, name)) for name in Options.__annotations__})
+    try:
+        request = read_request(tried, default_gpus=8)
+        if request.cluster.gpu is None:
+            raise ContradictionError("no card: write --gpu h100-80gb, --gpu-mem 80 or --cluster dgx-h100")
+        found = [_timed(changed, job) for job in request.jobs()]
+    except ZeroplanError as error:
+        if not str(error).startswith("--global-batch"):  # which not every number of GPUs divides
+            raise
+        return [Failed(changed, str(error))]
+    if not alone or len(found) == 1:
+        return list(found)
+    fitting = [row for row in found if row.fit.fits is not False]
+    if not fitting:
+        return [min(found, key=lambda row: row.fit.gpu.needed)]
+    return [min(fitting, key=lambda row: row.speed.step.total)]
+
+
+def _timed(changed: dict[str, str], job: Job) -> Compared:
+    counted = ledger(job, detail=Detail.WHOLE)
+    return Compared(changed, job, fit(job, counted), speed(job, counted))
+
+
+def _machine(row: Compared | Failed) -> dict[str, Any]:
+    from zeroplan.report import machine
+
+    if isinstance(row, Failed):
+        return {"changed": row.changed, "reason": row.reason}
+    return {
+        "changed": row.changed, "stage": row.job.strategy.stage, "gpus": row.job.ranks,
+        "fit": machine.fit_object(row.fit), "time": machine.time_object(row.speed),
+    }  # fmt: skip

@@ -1,0 +1,102 @@
+"""The screen of `zeroplan compare`: one row for each combination, and how throughput scales with GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from zeroplan.clock import COMMUNICATION, OFFLOAD, Speed
+from zeroplan.fit import Fit
+from zeroplan.report.console import heading, table
+from zeroplan.report.estimate import gpus, title
+from zeroplan.specs.job import Job
+from zeroplan.units import gib, seconds
+
+BAR = 30
+
+
+class Compared(NamedTuple):
+    changed: dict[str, str]
+    """What was written for the options that hold lists."""
+    job: Job
+    fit: Fit
+    speed: Speed
+
+    @property
+    def name(self) -> str:
+        """What is particular of it, as a sentence says it."""
+        others = [f"{_flag(name)} {value}" for name, value in self.changed.items() if name not in ("gpus", "stage")]
+        return ", ".join([gpus(self.job), f"ZeRO-{self.job.strategy.stage}", *others])
+
+
+class Failed(NamedTuple):
+    """A combination that cannot run."""
+
+    changed: dict[str, str]
+    reason: str
+
+
+def answer(rows: Sequence[Compared]) -> Text:
+    """Which of them makes most of a GPU, among those that fit."""
+    what = title(rows[0].job.model)
+    fitting = [row for row in rows if row.fit.fits is not False]
+    if not fitting:
+        least = min(rows, key=lambda row: row.fit.gpu.needed)
+        return Text(f"{what}: nothing fits. Nearest: {least.name} {least.fit.shortage}.", style="bold red")
+    best = max(fitting, key=lambda row: row.speed.tokens_per_gpu)
+    rate = f"{best.speed.tokens_per_gpu:,.0f} tokens/s per GPU"
+    return Text(f"{what}: most per GPU with {best.name}: {rate}.", style="bold green")
+
+
+def details(rows: Sequence[Compared | Failed]) -> list[RenderableType]:
+    found = [row for row in rows if isinstance(row, Compared)]
+    names = [name for name in (rows[0].changed if rows else {}) if name != "stage"]
+    offloads = any(row.speed.step.offload for row in found)
+    columns = ["ZeRO", "needed", "step", "tokens/s/GPU", "MFU", "traffic", *["offload"] * offloads]
+    grid = table([*map(_flag, names), *columns])
+    for row in found:
+        step = row.speed.step
+        used = row.speed.utilisation
+        grid.add_row(
+            *(row.changed[name] for name in names), str(row.job.strategy.stage), _needed(row), seconds(step.total),
+            f"{row.speed.tokens_per_gpu:,.0f}", f"{used[0].value:.0%}" if used else "",
+            f"{step.of(COMMUNICATION) / step.total:.0%}",
+            *[f"{step.of(OFFLOAD) / step.total:.0%}"] * offloads,
+        )  # fmt: skip
+    parts: list[RenderableType] = ["", grid]
+    parts.append(Text("MFU: PaLM's convention. traffic: the share of the step that communication adds.", style="dim"))
+    parts += [
+        Text(f"{', '.join(row.changed.values())}: {row.reason}", style="yellow")
+        for row in rows if isinstance(row, Failed)
+    ]  # fmt: skip
+    return parts + scaling(found)
+
+
+def scaling(rows: Sequence[Compared]) -> list[RenderableType]:
+    """Throughput of one GPU by their number, against that of the fewest that fit."""
+    fitting = [row for row in rows if row.fit.fits is not False]
+    if set(rows[0].changed) != {"gpus"} or len(fitting) < 2:
+        return []
+    first = fitting[0].speed.tokens_per_gpu
+    most = max(row.speed.tokens_per_gpu for row in fitting)
+    grid = table(["GPUs", "tokens/s in all", "of linear", ""])
+    grid.columns[3].justify = "left"
+    for row in rows:
+        each = row.speed.tokens_per_gpu
+        if row.fit.fits is False:
+            grid.add_row(str(row.job.ranks), "does not fit", "", "")
+            continue
+        bar = "█" * max(1, round(BAR * each / most))
+        grid.add_row(str(row.job.ranks), f"{each * row.job.ranks:,.0f}", f"{each / first:.0%}", bar)
+    return ["", heading(f"Scaling, against {gpus(fitting[0].job)}"), grid]
+
+
+def _needed(row: Compared) -> Text:
+    return Text(gib(row.fit.gpu.needed), style="red" if row.fit.fits is False else "green")
+
+
+def _flag(name: str) -> str:
+    return name.replace("_", "-")
