@@ -6,8 +6,9 @@ Rows stand in tests/references/published/throughput.csv. The cluster, the softwa
 depend on what its columns say, never on its id. Promised of the core rows (full training, quality A, data parallel,
 16 bits, nothing left open): mean absolute error at most 6 %, nine in ten within 12 %, the mean of the sources' means at
 most 8 %, no source of three or more rows biased by more than 6 % and none of fewer off by more than 20 %; of fp8 rows a
-mean of 10 %, of offload rows 12 % where the host's rate is known; nine rows inside a tolerance of their own; nine in
-ten of all inside the interval that is printed with the prediction.
+mean of 10 %, of offload rows 12 % where the host's rate is known, of tensor-, pipeline- and context-parallel rows 12 %;
+nine rows inside a tolerance of their own; nine in ten of all data-parallel rows inside the interval that is printed with
+the prediction.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from benchmarks.published.timing.measures import (
     by,
     compare,
     is_full,
+    is_parallel,
     mean_of_sources,
     measure,
     reasons,
@@ -39,7 +41,7 @@ from benchmarks.published.timing.measures import (
 from zeroplan.costs.timing.spread import interval
 
 MEAN, NINE_IN_TEN, OF_SOURCES, BIAS, FEW = 0.06, 0.12, 0.08, 0.06, 0.20
-MEANS = {"fp8, data-parallel": 0.10, "offload": 0.12}
+MEANS = {"fp8, data-parallel": 0.10, "offload": 0.12, "tensor, pipeline or context parallel": 0.12}
 SEVERAL = 3
 """Rows from which on a source's bias says something."""
 INSIDE = 0.9
@@ -172,7 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             texts += [table(f"Quality A, full training: {kind}", chosen), worst(chosen)]
             promised += _bounds(kind, chosen, left_out=asked.held_out)
     if full.compared:
-        promised.append(intervals(full.compared))
+        promised.append(intervals([one for one in full.compared if not is_parallel(one.row)]))
     others = compare(row for row in rows if row.column("trainable") == "full" and not is_full(row))
     if others.compared:
         texts += [table("No bound promised: quality B", others.compared), worst(others.compared, 5)]

@@ -31,15 +31,17 @@ def test_the_core_rows(compared: tuple[Compared, ...]):
     assert [str(bound) for bound in benchmark.core_bounds(core) if not bound.kept] == []
 
 
-@pytest.mark.parametrize(("kind", "count", "mean"), [("fp8, data-parallel", 11, 0.10), ("offload", 21, 0.12)])
-def test_rows_in_fp8_and_with_offload(compared: tuple[Compared, ...], kind: str, count: int, mean: float):
+@pytest.mark.parametrize(("kind", "count", "mean"), [
+    ("fp8, data-parallel", 11, 0.10), ("offload", 21, 0.12), ("tensor, pipeline or context parallel", 54, 0.12),
+])  # fmt: skip
+def test_rows_in_fp8_with_offload_and_split_over_ranks(compared: tuple[Compared, ...], kind: str, count: int, mean: float):
     found = measures.measure(one.error for one in of(compared, kind))
     assert found.rows == count
     assert found.mean <= mean
 
 
 def test_nine_in_ten_are_inside_the_printed_interval(compared: tuple[Compared, ...]):
-    assert benchmark.intervals(compared).kept
+    assert benchmark.intervals([one for one in compared if not measures.is_parallel(one.row)]).kept
 
 
 def test_acceptance_rows(rows: list[Row]):

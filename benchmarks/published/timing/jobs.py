@@ -46,16 +46,25 @@ class Timed(NamedTuple):
     ledger: Ledger
     software: Software
 
+    row: Row | None = None
+    """Where the model is split over ranks (parallel.py)."""
+
     @property
     def time(self) -> StepTime:
+        if self.row is not None:
+            from benchmarks.published.timing.parallel import parallel_step
+
+            return parallel_step(self.row, self)
         return step_time(self.job, self.ledger, self.software)
 
 
 def timed(row: Row) -> Timed:
     """Raises `UncomputableError` with the reason."""
-    if any(row.degree(kind) > 1 for kind in ("tp", "pp", "cp", "sp", "ep")):
-        raise UncomputableError("tensor, pipeline or context parallelism")
     framework = row.lower("framework")
+    if any(row.degree(kind) > 1 for kind in ("sp", "ep")):
+        raise UncomputableError("expert parallelism, or sequences split by Ulysses")
+    if any(row.degree(kind) > 1 for kind in ("tp", "pp", "cp")):
+        return _split_over_ranks(row)
     for pattern, reason in engines.OTHER_JOB:
         if re.search(pattern, " ".join(map(row.lower, ("framework", "notes", "seq", "what_was_measured")))):
             raise UncomputableError(reason)
@@ -111,6 +120,27 @@ def _fully_sharded(row: Row) -> Timed:
     return Timed(
         job, Ledger("published", Tier(), traffic=traffic), COMPILED if compiled else COMPOSER if composer else FSDP
     )
+
+
+def _split_over_ranks(row: Row) -> Timed:
+    """torchtitan splits the local batch again by the pipeline; a scale for each row costs what fp8's products gain."""
+    framework, pipelined = row.lower("framework"), row.pp > 1
+    size = row.micro_batch
+    if "torchtitan" in framework and pipelined:
+        size = max(1, size // row.pp)
+    precision = "fp8" if re.search(r"fp8|float8(?! rowwise)", row.lower("precision")) else "bf16"
+    kind = row.checkpointing
+    if kind == "full":
+        kind = "full-reentrant" if re.search(r"megatron|deepspeed", framework) else "full"
+    elif kind == "selective":
+        kind = "none" if "megatron" in framework else "every-2"  # Megatron's runs the core of attention again
+    strategy = Strategy(
+        stage=min(row.stage, 3), precision=precision, micro_batch=size, grad_accum=row.accumulation,
+        attention=_attention(row), checkpointing=kind, memory_efficient_linear=False,
+    )  # fmt: skip
+    job = Job(transformers.model_for(row, shape(row)), cluster_of(row), Workload(row.seq), strategy)
+    software = COMPILED if "compile" in framework else MEGATRON
+    return Timed(job, Ledger("published", Tier()), software, row)
 
 
 def _checkpointing(row: Row) -> str:

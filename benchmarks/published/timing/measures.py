@@ -90,6 +90,7 @@ KINDS: dict[str, Callable[[Row], bool]] = {
     "core": is_core,
     "fp8, data-parallel": lambda row: is_full(row) and is_fp8(row) and not is_parallel(row),
     "offload": lambda row: is_full(row) and offloads(row) and not is_parallel(row),
+    "tensor, pipeline or context parallel": lambda row: is_full(row) and is_parallel(row),
 }
 """The groups of rows that something is promised for."""
 
