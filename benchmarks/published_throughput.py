@@ -7,8 +7,8 @@ depend on what its columns say, never on its id. Promised of the core rows (full
 16 bits, nothing left open): mean absolute error at most 6 %, nine in ten within 12 %, the mean of the sources' means at
 most 8 %, no source of three or more rows biased by more than 6 % and none of fewer off by more than 20 %; of fp8 rows a
 mean of 10 %, of offload rows 12 % where the host's rate is known, of tensor-, pipeline- and context-parallel rows 12 %;
-nine rows inside a tolerance of their own; nine in ten of all data-parallel rows inside the interval that is printed with
-the prediction.
+nine rows inside a tolerance of their own; nine in ten of all data-parallel rows inside the interval printed with the
+prediction.
 """
 
 from __future__ import annotations

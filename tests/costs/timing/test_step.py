@@ -178,3 +178,16 @@ def test_fp32_runs_at_its_own_peak_and_fp8_faster_than_16_bits():
     fp32, bf16, fp8 = (rates(card, precision, "sdpa").products.value for precision in ("fp32", "bf16", "fp8"))
     assert fp32 == pytest.approx(0.8 * 67e12)
     assert bf16 < fp8 < 2 * bf16
+
+
+def test_buckets_cost_at_both_ends():
+    """Small ones by their latency, a large one because the last has no backward left to hide behind."""
+    slow = hardware.cluster("p4d.24xlarge")._replace(nodes=2)
+
+    def shows(cluster: Cluster, bucket: int, micro_batch: int) -> float:
+        asked_for: dict[str, Any] = {"reduce_bucket_size": bucket, "overlap_comm": True, "micro_batch": micro_batch}
+        return timed(job(cluster=cluster, **asked_for)).exposed_communication
+
+    assert shows(slow, 500_000, 2) > 1.1 * shows(slow, 500_000_000, 2)
+    fast = hardware.cluster("dgx-h100")
+    assert shows(fast, 500_000_000, 8) > shows(fast, 200_000_000, 8)

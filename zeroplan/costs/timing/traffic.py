@@ -34,7 +34,11 @@ def communication(job: Job, ledger: Ledger, found: Computing, software: Software
 
 
 def exposed(job: Job, sent: list[Sent], work: float, shown: Figure | None, times: int) -> list[Term]:
-    """Of all collectives beside this much work what shows, shared out by their seconds; None: nothing is hidden."""
+    """Of all collectives beside this much work what shows, shared out by their seconds; None: nothing is hidden.
+
+    The last bucket's reduction has no backward left to hide behind, the first module's gather nothing before it: one
+    call of each is alone. So large buckets show as whole, and small ones by their latency.
+    """
     calls = [(entry, call(job.cluster, entry.transfer)) for entry in sent]
     traffic = sum(entry.calls * one.seconds for entry, one in calls)
     if not traffic or not times:
@@ -44,7 +48,8 @@ def exposed(job: Job, sent: list[Sent], work: float, shown: Figure | None, times
         memory = rates(job.cluster.gpu, job.strategy.precision, job.strategy.attention).memory
         wire = sum(entry.calls * one.symbols["wire"] for entry, one in calls)
         slowed = roofline.streamed(MEMORY_PER_BYTE * wire, memory.value)
-        visible = roofline.together(work + slowed, traffic, shown.value) + slowed
+        alone = sum(min(1.0, entry.calls) * one.seconds for entry, one in calls)
+        visible = alone + roofline.together(work + slowed, traffic - alone, shown.value) + slowed
     return [
         term(
             COMMUNICATION, f"{entry.transfer.collective}, {entry.phase}", network.piped, one.link,
