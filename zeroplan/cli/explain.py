@@ -6,17 +6,21 @@ import typer
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
+from zeroplan.clock import Term
 from zeroplan.costs.closed_forms import counted
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
+from zeroplan.costs.timing import step_time
 from zeroplan.deepspeed.key_cost import costs
 from zeroplan.deepspeed.keys import KEYS, key
 from zeroplan.deepspeed.keys.key import Key
-from zeroplan.errors import UnknownNameError
+from zeroplan.errors import ContradictionError, UnknownNameError
 from zeroplan.ledger import Detail, Line, Transfer
 from zeroplan.specs.job import Job
 
 ACTIVATIONS = "activations"
 """The term that is explained beside two papers' forms."""
+STEP = "step time"
+"""All terms of the clock; each has a name of its own too."""
 
 
 def run(options: Options, term: str, *, json: bool) -> int:
@@ -29,14 +33,22 @@ def run(options: Options, term: str, *, json: bool) -> int:
     if wanted == ACTIVATIONS and counted(highest) is not None:
         lines = []  # the closed form of families that are not written out: another number for what is counted here
     costed = {known.path: costs(highest, known) for known in keys}
-    if not lines and not keys and wanted != ACTIVATIONS:
+    step = step_time(highest, ledger(highest)).terms if highest.cluster.gpu else ()
+    terms = [entry for entry in step if wanted in (STEP, *_parts(entry))]
+    if wanted == STEP and not step:
+        raise ContradictionError("no card: the seconds of a step are a card's; write --gpu h100-80gb or --gpu-mem 80")
+    if not lines and not keys and not terms and wanted != ACTIVATIONS:
         known = {name for _job, entry in entries for name in _names(entry)} | {k.name for k in KEYS.values()}
-        raise UnknownNameError("line, formula or key", term, known)
+        raise UnknownNameError("line, formula or key", term, known | {STEP, *(n for e in step for n in _parts(e))})
     if json:
         from zeroplan.report import machine
         from zeroplan.report.explain import machine_form
 
         found = machine_form(lines, keys, costed)
+        if terms:
+            from zeroplan.report.explain_step import machine_form as terms_form
+
+            found["terms"] = terms_form(terms)
         if wanted == ACTIVATIONS:
             from zeroplan.report.activations import machine_form as activations_form
 
@@ -51,7 +63,11 @@ def run(options: Options, term: str, *, json: bool) -> int:
             from zeroplan.report.activations import screen as activations_screen
 
             parts = [*activations_screen(highest), *parts]
-        if wanted == ACTIVATIONS or lines or any(costed.values()):
+        if terms:
+            from zeroplan.report.explain_step import screen as step_screen
+
+            parts += step_screen(highest, terms)
+        if wanted == ACTIVATIONS or lines or terms or any(costed.values()):
             parts += console.assumptions(request.assumed)
         console.show(*parts)
     return 0
@@ -75,6 +91,11 @@ def find_keys(term: str) -> list[Key]:
         return [exact]
     wanted = term.strip().lower().replace("-", "_").replace(" ", "_")
     return [k for k in KEYS.values() if f".{k.path}".endswith(f".{wanted}") or wanted in k.aliases]
+
+
+def _parts(entry: Term) -> tuple[str, ...]:
+    """A term's names: in full, without its phase, and its group's."""
+    return _plain(entry.name), _plain(entry.name.partition(",")[0]), entry.group
 
 
 def _plain(text: str) -> str:

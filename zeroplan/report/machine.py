@@ -109,11 +109,12 @@ def time_object(speed: Speed) -> dict[str, Any]:
         "tokens_per_s_per_gpu": speed.tokens_per_gpu,
         "utilisation": [used._asdict() for used in speed.utilisation],
         "groups": {group: step.of(group) for group in GROUPS},
-        "terms": [_term(entry) for entry in step.terms],
+        "terms": [term_object(entry) for entry in step.terms],
     }
 
 
-def _term(entry: Term) -> dict[str, Any]:
+def term_object(entry: Term) -> dict[str, Any]:
+    """A term with its formula, values and rates."""
     provenance = entry.provenance
     return {
         "group": entry.group,

@@ -52,7 +52,8 @@ def alone(job: Job, speed: Speed) -> list[RenderableType]:
     title = f"How long an optimizer step takes ({batch} × {job.workload.seq:,} tokens = {speed.tokens:,} tokens)"
     return [
         "", heading(title), _summary(speed), _reason(speed), "", heading("Where the time goes"), _bars(speed), "",
-        heading("Every term of the step"), _terms(speed),
+        heading("Every term of the step (times: how often in a step; of collectives, as far as they show)"),
+        _terms(speed),
     ]  # fmt: skip
 
 

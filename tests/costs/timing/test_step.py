@@ -109,8 +109,8 @@ def test_stage_3_on_100_gbit_is_bound_by_the_network_and_on_800_it_is_not():
         found = timed(job("llama-2-13b", cluster, 2048, stage=3, micro_batch=2, checkpointing="full"))
         return found.exposed_communication / found.total
 
-    assert share(12.5e9) > 0.5
-    assert share(100e9) < 0.25
+    assert share(12.5e9) > 0.5  # more seconds wait for the network than compute
+    assert share(100e9) < 1 / 3
 
 
 def test_an_offloaded_optimizer_slows_the_step_as_published():
