@@ -191,3 +191,16 @@ def test_buckets_cost_at_both_ends():
     assert shows(slow, 500_000, 2) > 1.1 * shows(slow, 500_000_000, 2)
     fast = hardware.cluster("dgx-h100")
     assert shows(fast, 500_000_000, 8) > shows(fast, 200_000_000, 8)
+
+
+def test_what_pinning_and_pipelines_save():
+    def offload(**section: Any) -> dict[str, float]:
+        one = job(stage=3, offload_optimizer=Offload("nvme", **section))
+        return {entry.name: entry.seconds for entry in timed(one).terms}
+
+    plain, pageable = offload(), offload(pin_memory=False)
+    assert pageable["copies from the host"] == pytest.approx(2 * plain["copies from the host"])
+    piped = offload(pipeline_read=True, pipeline_write=True)
+    update = plain["optimizer on the CPU"]
+    for way in ("read from NVMe", "written to NVMe"):
+        assert piped[way] == pytest.approx(max(0.0, plain[way] - update))

@@ -9,6 +9,8 @@ from zeroplan.ledger import Ledger
 from zeroplan.specs.cluster import Figure
 from zeroplan.specs.job import Job
 
+PAGEABLE = 0.5
+"""Of the rate from pinned memory, by judgement."""
 TO_HOST = ("gpu", "host")
 FROM_HOST = ("host", "gpu")
 READ = ("nvme", "host")
@@ -20,25 +22,56 @@ def copied(ledger: Ledger, way: tuple[str, str]) -> int:
     return sum(entry.line.bytes for entry in ledger.copies if (entry.source, entry.target) == way)
 
 
-def host_terms(job: Job, ledger: Ledger) -> list[Term]:
-    """Of the step's end, one after the other: PCIe, the disk, and the CPUs' optimizer."""
+def host_terms(job: Job, ledger: Ledger, work: float) -> list[Term]:
+    """Of the step's end, one after the other: PCIe, the disk, and the CPUs' optimizer; `work`: seconds of computing.
+
+    What pipeline_read and pipeline_write overlap with the update shows where it is longer; an update in a process of
+    its own (ZenFlow's overlap_step) where it is longer than the next step computes.
+    """
     strategy, cluster = job.strategy, job.cluster
     if not (strategy.offload_optimizer or strategy.offload_param):
         return []
-    per_node = min(cluster.gpus_per_node, job.ranks)
-    found = []
-    for name, way in (("copies to the host", TO_HOST), ("copies from the host", FROM_HOST)):
-        if size := copied(ledger, way):
-            found.append(_copy(name, size, host_link(cluster)))
-    for name, way in (("read from NVMe", READ), ("written to NVMe", WRITTEN)):
-        if size := copied(ledger, way) * per_node:
-            known = cluster.nvme_read if way == READ else cluster.nvme_write
-            found.append(_copy(name, size, known or NVME))
-    if strategy.offload_optimizer and (updated := updated_per_node(job)):
-        pace = host_adam(cluster)
-        found.append(term(OFFLOAD, "optimizer on the CPU", beside.updated_on_host, pace, updated=updated,
-                          pace=pace.value))  # fmt: skip
-    return found
+    found = [
+        _copy(name, size, _over_pcie(job))
+        for name, way in (("copies to the host", TO_HOST), ("copies from the host", FROM_HOST))
+        if (size := copied(ledger, way))
+    ]
+    update = _update(job)
+    for name, way, known in (
+        ("read from NVMe", READ, cluster.nvme_read), ("written to NVMe", WRITTEN, cluster.nvme_write),
+    ):  # fmt: skip
+        if size := copied(ledger, way) * min(cluster.gpus_per_node, job.ranks):
+            entry = _copy(name, size, known or NVME)
+            beside_update = update and _pipelined(job, way)
+            found.append(_behind(entry, update[0].seconds) if beside_update else entry)
+    return [*found, *(_behind(entry, work) if strategy.overlaps_update else entry for entry in update)]
+
+
+def _update(job: Job) -> list[Term]:
+    if not job.strategy.offload_optimizer or not (updated := updated_per_node(job)):
+        return []
+    pace = host_adam(job.cluster)
+    return [term(OFFLOAD, "optimizer on the CPU", beside.updated_on_host, pace, updated=updated, pace=pace.value)]
+
+
+def _pipelined(job: Job, way: tuple[str, str]) -> bool:
+    offload = job.strategy.offload_optimizer
+    return offload is not None and (offload.pipeline_read if way == READ else offload.pipeline_write)
+
+
+def _behind(entry: Term, work: float) -> Term:
+    """What of a term is longer than the work beside it."""
+    shows = max(0.0, entry.seconds - work)
+    return entry._replace(seconds=shows, times=shows / entry.seconds if entry.seconds else 0.0)
+
+
+def _over_pcie(job: Job) -> Figure:
+    """Pageable memory is copied through a pinned buffer first."""
+    sections = [part for part in (job.strategy.offload_optimizer, job.strategy.offload_param) if part]
+    rate = host_link(job.cluster)
+    if all(part.pin_memory for part in sections):
+        return rate
+    return rate._replace(value=PAGEABLE * rate.value, source=f"{PAGEABLE} where memory is not pinned: {rate.source}")
 
 
 def updated_per_node(job: Job) -> int:

@@ -22,9 +22,9 @@ def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> Ste
         entry._replace(seconds=micro_steps * entry.seconds, times=micro_steps * entry.times)
         for entry in (*found.forward.terms, *found.backward.terms)
     )
-    return StepTime(
-        (*work, *communication(job, ledger, found, software), *host_terms(job, ledger), *update(job))
-    )  # fmt: skip
+    computes = micro_steps * (found.forward.seconds + found.backward.seconds)
+    beside = host_terms(job, ledger, computes)
+    return StepTime((*work, *communication(job, ledger, found, software), *beside, *update(job)))
 
 
 def software_of(job: Job) -> Software:
