@@ -12,10 +12,13 @@ from zeroplan.catalog import hardware
 from zeroplan.specs.cluster import Cluster, Figure, Gpu
 
 CARDS = (
-    (r"b200", "b200"), (r"gh200", "gh200"), (r"h200", "h200"), (r"h100.*pcie", "h100-pcie"), (r"h[18]00", "h100-80gb"),
-    (r"a100.*pcie", "a100-pcie-80gb"), (r"a[18]00.*40 ?gb", "a100-40gb"), (r"a[18]00", "a100-80gb"),
-    (r"v100.*16", "v100-16gb"), (r"v100", "v100-32gb"), (r"4090", "rtx-4090"), (r"3090", "rtx-3090"),
-    (r"a6000", "a6000"), (r"a10g?\b", "a10g"), (r"mi300x", "mi300x"), (r"mi250", "mi250x"), (r"l40s", "l40s"),
+    (r"gb300", "gb300"), (r"gb200", "gb200"), (r"b300", "b300"), (r"b200", "b200"), (r"gh200", "gh200"),
+    (r"h200", "h200"), (r"h100.*pcie", "h100-pcie"), (r"h100.*nvl\b", "h100-nvl"), (r"h[18]00", "h100-80gb"),
+    (r"a100.*pcie.*40", "a100-pcie-40gb"), (r"a100.*pcie", "a100-pcie-80gb"), (r"a[18]00.*40 ?gb", "a100-40gb"),
+    (r"a[18]00", "a100-80gb"), (r"v100.*16", "v100-16gb"), (r"v100", "v100-32gb"), (r"5090", "rtx-5090"),
+    (r"4090", "rtx-4090"), (r"3090", "rtx-3090"), (r"pro 6000", "rtx-pro-6000"), (r"a6000", "a6000"), (r"a30\b", "a30"),
+    (r"a10g?\b", "a10g"), (r"mi325x", "mi325x"), (r"mi300x", "mi300x"), (r"mi250", "mi250x"), (r"mi210", "mi210"),
+    (r"l40s", "l40s"), (r"\bl4\b", "l4"), (r"\bt4\b", "t4"), (r"gaudi ?3", "gaudi3"), (r"gaudi ?2", "gaudi2"),
 )  # fmt: skip
 NODES = {"b200": "dgx-b200", "h200": "dgx-h200", "h100-80gb": "dgx-h100", "a100-80gb": "dgx-a100",
          "a100-40gb": "dgx-a100-40gb", "v100-32gb": "dgx-2", "v100-16gb": "p3.16xlarge"}  # fmt: skip

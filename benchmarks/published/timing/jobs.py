@@ -60,6 +60,7 @@ class Timed(NamedTuple):
 
 def timed(row: Row) -> Timed:
     """Raises `UncomputableError` with the reason."""
+    row = completed(row)
     framework = row.lower("framework")
     if any(row.degree(kind) > 1 for kind in ("sp", "ep")):
         raise UncomputableError("expert parallelism, or sequences split by Ulysses")
@@ -70,13 +71,25 @@ def timed(row: Row) -> Timed:
             raise UncomputableError(reason)
     if found := OTHER_ENGINE.search(framework):
         raise UncomputableError(f"no form for {found[0]}")
-    if row.count("vocab") is None and "gpt" in row.lower("model"):
-        row = Row({**row.text, "vocab": GPT_VOCABULARY})
-    if re.search(r"fsdp|composer", framework):
+    if re.search(r"fsdp|composer|torchtune|litgpt|lightning", framework):
         return _fully_sharded(row)
-    if "deepspeed" in framework or re.search(r"\bhf\b", framework):
+    if re.search(r"deepspeed|\bhf\b|trainer|transformers|swift|llama-?factory|axolotl", framework):
         return _deepspeed(row)
+    if re.search(r"megatron|nemo|paddle", framework):
+        return _split_over_ranks(row)
     raise UncomputableError(f"no form for {row.column('framework')!r}")
+
+
+def completed(row: Row) -> Row:
+    """With what its other columns say: a GPT's vocabulary, and the accumulation that tokens/s and step time make."""
+    found = dict(row.text)
+    if row.count("vocab") is None and "gpt" in row.lower("model"):
+        found["vocab"] = GPT_VOCABULARY
+    rate, seconds, size = row.number("tokens_per_s_per_gpu"), row.number("step_time_s"), row.count("micro_batch")
+    if row.count("grad_accum") is None and rate and seconds and size and row.count("seq"):
+        replicas = row.gpus // (row.tp * row.pp * row.degree("cp"))
+        found["grad_accum"] = str(max(1, round(rate * seconds * row.gpus / (replicas * size * row.seq))))
+    return Row(found)
 
 
 def _attention(row: Row) -> str:
