@@ -130,10 +130,10 @@ def gpus(job: Job) -> str:
 
 def _step(estimates: list[Estimate]) -> list[RenderableType]:
     """How long it takes, where a card is named."""
-    speeds = [entry.speed for entry in estimates if entry.speed]
     if len(estimates) == 1:
-        return step.alone(estimates[0].job, speeds[0]) if speeds else []
-    return step.side_by_side([_name(entry) for entry in estimates], speeds) if speeds else []
+        return step.alone(estimates[0].job, estimates[0].speed) if estimates[0].speed else []
+    speeds = [entry.speed if entry.fit.fits else None for entry in estimates]
+    return step.side_by_side([_name(entry) for entry in estimates], speeds) if any(speeds) else []
 
 
 def _name(estimate: Estimate) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -30,25 +30,31 @@ def answer(speed: Speed) -> str:
     return f"A step takes about {seconds(speed.step.total)}, {speed.tokens_per_gpu:,.0f} tokens/s per GPU."
 
 
-def side_by_side(names: Sequence[str], speeds: Sequence[Speed]) -> list[RenderableType]:
-    """Of several strategies."""
+def side_by_side(names: Sequence[str], speeds: Sequence[Speed | None]) -> list[RenderableType]:
+    """Of several strategies; None for one that does not fit, and takes no step."""
+    known = [one for one in speeds if one]
     grid = table(["", *names])
-    grid.add_row("step", *(seconds(one.step.total) for one in speeds), style="bold")
-    grid.add_row("  from", *(seconds(one.interval.low) for one in speeds), style="dim")
-    grid.add_row("  to", *(seconds(one.interval.high) for one in speeds), style="dim")
+
+    def row(name: str, of: Callable[[Speed], str], style: str = "") -> None:
+        grid.add_row(name, *(of(one) if one else "-" for one in speeds), style=style)
+
+    row("step", lambda one: seconds(one.step.total), "bold")
+    row("  from", lambda one: seconds(one.interval.low), "dim")
+    row("  to", lambda one: seconds(one.interval.high), "dim")
     for group in GROUPS:
-        if any(one.step.of(group) for one in speeds):
-            grid.add_row(f"  {group}", *(seconds(one.step.of(group)) for one in speeds))
-    grid.add_row("tokens/s per GPU", *(f"{one.tokens_per_gpu:,.0f}" for one in speeds))
+        if any(one.step.of(group) for one in known):
+            row(f"  {group}", lambda one, group=group: seconds(one.step.of(group)))  # type: ignore[misc]
+    row("tokens/s per GPU", lambda one: f"{one.tokens_per_gpu:,.0f}")
     for index, name in enumerate(NAMES):
-        if all(one.utilisation for one in speeds):
-            grid.add_row(name, *(f"{one.utilisation[index].value:.1%}" for one in speeds))
-    return ["", heading("How long an optimizer step takes"), grid, _reason(speeds[0])]
+        if all(one.utilisation for one in known):
+            row(name, lambda one, index=index: f"{one.utilisation[index].value:.1%}")  # type: ignore[misc]
+    return ["", heading("How long an optimizer step takes"), grid, _reason(known[0])]
 
 
 def alone(job: Job, speed: Speed) -> list[RenderableType]:
     """Of one strategy: where the time goes, and every term with its formula."""
-    batch = f"micro-batch {job.strategy.micro_batch} × accumulation {job.strategy.micro_steps} × {job.ranks} GPUs"
+    cards = f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
+    batch = f"micro-batch {job.strategy.micro_batch} × accumulation {job.strategy.micro_steps} × {cards}"
     title = f"How long an optimizer step takes ({batch} × {job.workload.seq:,} tokens = {speed.tokens:,} tokens)"
     return [
         "", heading(title), _summary(speed), _reason(speed), "", heading("Where the time goes"), _bars(speed), "",
