@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import published_throughput as benchmark
 from benchmarks.published.rows import Row, read
-from benchmarks.published.timing import measures
+from benchmarks.published.timing import held_out, measures
 from benchmarks.published.timing.clusters import cluster_of
 from benchmarks.published.timing.measures import Compared
 
@@ -42,6 +42,14 @@ def test_rows_in_fp8_with_offload_and_split_over_ranks(compared: tuple[Compared,
 
 def test_nine_in_ten_are_inside_the_printed_interval(compared: tuple[Compared, ...]):
     assert benchmark.intervals([one for one in compared if not measures.is_parallel(one.row)]).kept
+
+
+def test_a_source_left_out_is_predicted_with_what_the_others_say(compared: tuple[Compared, ...]):
+    """Rows of three small sources: each fit is chosen from its grid, and each row gets one error."""
+    few = [one for one in of(compared, "core") if one.row.family in ("sc21", "flagperfT", "swiftT")]
+    found = held_out.held_out(few)
+    assert len(found.errors) == len(few) == 6
+    assert all(value in held_out.GRIDS[name] for best in found.chosen.values() for name, value in best.items())
 
 
 def test_acceptance_rows(rows: list[Row]):

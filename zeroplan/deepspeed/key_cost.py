@@ -39,6 +39,8 @@ class Row(NamedTuple):
     value: Any
     ledger: Ledger | None
     refused: str = ""
+    job: Job | None = None
+    """That holds and moves so."""
 
 
 def costs(job: Job, known: Key) -> list[Row]:
@@ -70,7 +72,8 @@ def _row(job: Job, known: Key, stage: int, value: Any) -> Row:
         fields = read_config(_config(known, stage, value), "this value").fields
         kept = {name: fields[name] for name in fields if name not in ("precision", "optimizer")}
         changed = job.at(**kept)
-        return Row(stage, value, ledger(changed if known.name == "buffer_size" else with_room(changed)))
+        roomy = changed if known.name == "buffer_size" else with_room(changed)
+        return Row(stage, value, ledger(roomy), job=roomy)
     except ZeroplanError as error:
         return Row(stage, value, None, str(error).partition(";")[0])
 

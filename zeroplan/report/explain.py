@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from zeroplan.costs.timing import step_time
 from zeroplan.deepspeed.key_cost import UNCOUNTED, Row, differ
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.ledger import Ledger, Line, Transfer, less_activations, provenance, total
@@ -17,7 +18,7 @@ from zeroplan.report.estimate import gpus, title
 from zeroplan.sources import DEEPSPEED, SOURCES
 from zeroplan.specs.job import Job
 from zeroplan.symbols import BY_LETTER, SYMBOLS, Symbol
-from zeroplan.units import gb, gib
+from zeroplan.units import gb, gib, seconds
 
 Found = list[tuple[Job, Line | Transfer]]
 
@@ -106,14 +107,14 @@ def _key(known: Key) -> list[RenderableType]:
 
 def _costs(job: Job, known: Key, rows: list[Row]) -> list[RenderableType]:
     """The key's values side by side for one model."""
-    counted = [(row.value, row.ledger) for row in rows if row.ledger is not None]
+    counted = [(row.value, row.ledger, row.job or job) for row in rows if row.ledger is not None]
     stops = [Text(f"  DeepSpeed stops at {_value(row.value)}: {row.refused}") for row in rows if row.ledger is None]
     if not differ(rows):
         nothing = "no byte and no call of this model's depends on it here"
         uncounted = "it moves bytes that this version does not count"
         return [*stops, Text(f"  {uncounted if known.name in UNCOUNTED else nothing}"), ""]
-    grid = table(["", *(_value(value) for value, _found in counted)])
-    quantities = [_quantities(job, found) for _stated, found in counted]
+    grid = table(["", *(_value(value) for value, _found, _job in counted)])
+    quantities = [_quantities(changed, found) for _stated, found, changed in counted]
     same = []
     for name, first in quantities[0].items():
         shown = [found[name] for found in quantities]
@@ -129,6 +130,7 @@ def _costs(job: Job, known: Key, rows: list[Row]) -> list[RenderableType]:
 def _quantities(job: Job, found: Ledger) -> dict[str, str]:
     """All that a key may change, of one GPU or rank, or of a node."""
     times = [(t, t.times(job.strategy.micro_steps)) for t in found.traffic]
+    step = {"a step": seconds(step_time(job, found).total)} if job.cluster.gpu else {}
     phases = {f"GPU, {phase}": gib(less_activations(found.gpu, phase)) for phase in ("forward", "backward", "step")}
     return {
         "GPU, held": gib(total(found.gpu.resident)), **phases,
@@ -136,7 +138,7 @@ def _quantities(job: Job, found: Ledger) -> dict[str, str]:
         "collectives": f"{sum(n * t.calls for t, n in times):,}",
         "sent by one rank": gb(sum(n * t.wire_bytes for t, n in times)),
         "copied over PCIe": gb(sum(c.line.bytes for c in found.copies if "gpu" in (c.source, c.target))),
-        "read and written": gb(sum(c.line.bytes for c in found.copies if "nvme" in (c.source, c.target))),
+        "read and written": gb(sum(c.line.bytes for c in found.copies if "nvme" in (c.source, c.target))), **step,
     }  # fmt: skip
 
 
@@ -176,6 +178,7 @@ def _cost(row: Row) -> dict[str, Any]:
         "host": total(row.ledger.host.resident),
         "nvme": total(row.ledger.nvme.resident),
         "copied": sum(entry.line.bytes for entry in row.ledger.copies),
+        "step": step_time(row.job, row.ledger).total if row.job and row.job.cluster.gpu else None,
         "phases_less_activations": {phase: less_activations(gpu, phase) for phase in gpu.phases},
         "traffic": [
             {"when": t.when, "collective": t.collective, "dtype": t.dtype, "calls": t.calls, "bytes": t.bytes}

@@ -65,7 +65,7 @@ def miss(compared: Sequence[Compared], constants: dict[str, float]) -> float:
 
 def error(one: Compared, constants: dict[str, float]) -> float:
     """Of one row, under these constants."""
-    job, ledger, software = one.timed
+    job, ledger, software, _row = one.timed
     cluster = job.cluster._replace(gpu=_card(job.cluster.gpu, constants))
     stage_3 = constants["shown_at_stage_3" if "DeepSpeed" in software.name else "shown"]
     software = software._replace(
