@@ -60,7 +60,7 @@ class Coordinator(Storages):
         for index in self.available:
             self.swapper.release(index)
         self.available, self.storage, self.buffers, self.held = set(self.persistent), {}, [], 0
-        self.secondary, self.copied, self.most = set(), 0, 0
+        self.views, self.secondary, self.copied, self.most = set(), set(), 0, 0
         self.swapper.fetch(sorted(self.persistent))
 
     def micro_step(self, *, records: bool = False) -> MicroStep:
