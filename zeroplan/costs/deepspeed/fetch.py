@@ -55,6 +55,14 @@ class MicroSteps(NamedTuple):
     later: MicroStep
     """The next in that step; with secondary partitions they differ (hpZ)."""
 
+    @property
+    def largest(self) -> tuple[MicroStep, ...]:
+        """Those of a later step between them hold the most: the first makes secondary partitions one by one, and needs
+        no more than the next unless it fetches by all-reduce, whose buffers stay.
+        """
+        joins = any(gather.joined for gather in self.steady.gathers)
+        return (self.steady, self.later) if joins and self.later is not self.steady else (self.later,)
+
 
 @once(_decides, most_kept=8)
 def micro_steps(job: Job) -> MicroSteps:

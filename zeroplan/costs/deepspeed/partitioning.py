@@ -48,6 +48,8 @@ class Partitioning:
         """Tensors in the order of their gradients, all and those to come; of an entered module the next may be."""
         self.entered: set[int] = set()
         self.sent: list[Part] = []
+        self.boundary = True
+        """The last backward of an optimizer step: what is offloaded goes on to the optimizer."""
         self.offloaded: dict[int, int] = {}
         """Elements of each reduced partition that goes to the host."""
         self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
@@ -57,7 +59,7 @@ class Partitioning:
 
         What a checkpointed layer runs again comes before: backward of its last module waits for what that saves.
         """
-        execution, alive = self.job.execution, self.alive
+        execution, alive, self.sent = self.job.execution, self.alive, []
         if execution.leaves:
             self._check_leaves()
         by_weight = self.strategy.memory_efficient_linear
@@ -222,7 +224,7 @@ class Partitioning:
         return (rank_of(self.job) + 1) * share > self.sizes[index]
 
     def _partition(self, bucket: list[int], *, pads: bool) -> None:
-        """Offloaded, each partition comes back from the host, to be added to, normed and sent to the optimizer.
+        """Offloaded, each partition comes back from the host, to be added to; at the end normed and sent to the optimizer.
 
         One that reaches beyond its tensor's end was padded by an all-reduce's path, and is shorter after a scatter.
         """
@@ -238,6 +240,10 @@ class Partitioning:
             share = share if pads else min(share, left)
             self.offloaded[index] = share
             back: Copy = (gathered.partition_from_host, strategy.accumulation, share)
+            if not self.boundary:
+                self.alive.briefly(back)
+                self._drop(index)
+                continue
             self.alive.briefly(back, (gathered.gradient_for_the_norm, "float64", min(share, NORM_CHUNK)))
             if index in self.swapped:
                 copy: Copy = (gathered.gradients_for_swapping, strategy.master, share)
@@ -254,11 +260,14 @@ class Partitioning:
 
 @once(whole)
 def backward_of(job: Job) -> Partitioning:
-    """The backward of the third step's last micro-step, already run: its peak, and what it sent."""
-    return partitioned(job, micro_steps(job).later)
+    """The third step's backward passes, already run: their peak, and what the last one sent."""
+    return partitioned(job, *micro_steps(job).largest)
 
 
-def partitioned(job: Job, micro_step: MicroStep) -> Partitioning:
+def partitioned(job: Job, *run: MicroStep, ends: bool = True) -> Partitioning:
+    """One backward after the other; `ends`: the last is the optimizer step's last."""
     found = Partitioning(job)
-    found.run(micro_step)
+    for number, micro_step in enumerate(run, 1):
+        found.boundary = ends and number == len(run)
+        found.run(micro_step)
     return found

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from types import ModuleType
 from typing import Any
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed import converting, gather_buffers, gathering, muon_offload
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
-from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
@@ -91,27 +92,29 @@ def _momentum(job: Job, elements: int) -> list[Line]:
 @once(whole)
 def working(job: Job) -> Working:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
-    forward, backward = micro_steps(job).later.forward, backward_of(job).alive
+    forwards = [found.forward for found in micro_steps(job).largest]
+    backward, last = backward_of(job).alive, forwards[-1][-1]
     left = (*_secondary(job), *backward.lines())
     return Working(
-        converting.init(job), _at_most(job, forward), _gathered(job, forward[-1].elements, forward[-1].secondary),
+        converting.init(job), _at_most(job, chain(*forwards)), _gathered(job, last.elements, last.secondary),
         backward.peak_lines(), (*_step(job), *left), (PERSISTENT, gather_buffers.GATHER_BUFFERS), left,
         (*_from_host(job), *_secondary(job)), **_first_step(job),
-        forward_pass=_forward_pass(job, forward), backward_pass=Passed(backward),
+        forward_pass=_forward_pass(job, *forwards), backward_pass=Passed(backward),
     )  # fmt: skip
 
 
-def _forward_pass(job: Job, events: Sequence[Held]) -> Passed:
-    """What is gathered, visit by visit."""
+def _forward_pass(job: Job, *forwards: Sequence[Held]) -> Passed:
+    """What is gathered, visit by visit, in one pass after the other."""
     alive, w = Alive(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         alive.make(rule, job.strategy.dtype, 0)
     nothing = (0, 0)
-    alive.entries.append(Entry(START, 0, nothing, 0, nothing))
-    for event in events:
-        at_most, at_end = (event.most - event.secondary, event.secondary), (event.elements, event.secondary)
-        alive.entries.append(Entry(event.at, event.most * w, at_most, sum(at_end) * w, at_end))
-    alive.entries.append(alive.entries[-1]._replace(key=END))
+    for events in forwards:
+        alive.entries.append(Entry(START, 0, nothing, 0, nothing))
+        for event in events:
+            at_most, at_end = (event.most - event.secondary, event.secondary), (event.elements, event.secondary)
+            alive.entries.append(Entry(event.at, event.most * w, at_most, sum(at_end) * w, at_end))
+        alive.entries.append(alive.entries[-1]._replace(key=END))
     return Passed(alive)
 
 
@@ -127,8 +130,8 @@ def _first_step(job: Job) -> dict[str, Any]:
     """
     found, resident = micro_steps(job), persistent_elements(job)
 
-    def most(events: Sequence[Held]) -> int:
-        return max(event.most for event in events)
+    def most(phase: str, *run: MicroStep) -> int:
+        return max(event.most for micro_step in run for event in getattr(micro_step, phase))
 
     first: dict[str, Any] = {}
 
@@ -136,12 +139,12 @@ def _first_step(job: Job) -> dict[str, Any]:
         if total(lines) > total(first.get(phase, ())):
             first.update({phase: lines, f"{phase}_pass": passed})
 
-    for early in found.early:
-        if most(early.forward) > most(found.later.forward) + resident:
+    for number, early in enumerate(found.early, 1):
+        if most("forward", early) > most("forward", *found.largest) + resident:
             offer("first_forward", _at_most(job, early.forward), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
-        if copied or most(early.backward) > most(found.later.backward) + resident:
-            alive = partitioned(job, early).alive
+        if copied or most("backward", early) > most("backward", *found.largest) + resident:
+            alive = partitioned(job, early, ends=number == len(found.early)).alive
             offer("first_backward", alive.peak_lines(), Passed(alive))
     return first
 
@@ -161,7 +164,7 @@ def _from_host(job: Job) -> tuple[Line, ...]:
     return alive.lines()
 
 
-def _at_most(job: Job, events: Sequence[Held]) -> tuple[Line, ...]:
+def _at_most(job: Job, events: Iterable[Held]) -> tuple[Line, ...]:
     event = max(events, key=lambda event: event.most)
     return _gathered(job, event.most - event.secondary, event.secondary)
 
