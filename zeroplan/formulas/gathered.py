@@ -21,8 +21,8 @@ def secondary_partitions(alive: int, w: int) -> int:
 
 
 def quantized_gradients(alive: int, w: int) -> int:
-    """w·Y -- codes of a gradient, 4 bits each, as they are sent in the node and as they come in (qgZ) [DeepSpeed
-    runtime/comm/coalesced_collectives.py:all_to_all_quant_reduce].
+    """w·Y -- codes of a gradient, 4 bits each, and their scales, as they are sent and as they come in, within the node
+    and then between nodes (qgZ) [DeepSpeed runtime/comm/coalesced_collectives.py:all_to_all_quant_reduce].
     """
     return w * alive
 

@@ -11,7 +11,7 @@ from collections import deque
 from itertools import chain
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy
+from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Variables
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
@@ -157,7 +157,7 @@ class Partitioning:
         if whole and not self.strategy.scatters:
             self._all_reduce(bucket, dtype, filled)
         elif quantizes_gradients(self.job):
-            self._quantize(sorted(bucket))
+            self._quantize(sorted(bucket), dtype)
         else:
             self._reduce_scatter(bucket, dtype)
         for index in bucket:
@@ -189,6 +189,7 @@ class Partitioning:
         if len(sizes) > 1 or sizes[0] % ranks:
             copies.append((gathered.interleaved_bucket, sent, padded))
             self.alive.briefly(*copies, (gathered.padding, sent, padded - sum(sizes)))
+        self.alive.briefly(*copies)
         if sent != kept:
             shares = sum(ceil_div(size, ranks) for size in sizes)
             converted_partitions: Copy = (gathered.converted_partitions, kept, shares)
@@ -197,26 +198,49 @@ class Partitioning:
         if not self.strategy.offload_optimizer:  # added to what is held
             self.alive.briefly(*copies)
             return
-        with self.alive.while_needed(*copies):
+        with self.alive.while_needed(copies[-1]):
             self._partition(bucket, pads=False)
 
-    def _quantize(self, bucket: list[int]) -> None:
+    def _quantize(self, bucket: list[int], sent: str) -> None:
         """Tensor by tensor: 4-bit codes out and in, or the tensor padded, then this rank's partition."""
-        kept, ranks, shares = self.strategy.accumulation, self.job.ranks, 0
+        kept, ranks = self.strategy.accumulation, self.job.ranks
+        converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
+        made: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
+        self.alive.make(*made[0])
+        variables = Variables(self.alive)
         for index in bucket:
             size, parts = self.sizes[index], list(reduced(self.job, index))
             self.sent += parts
-            copy: Copy = (gathered.quantized_gradients, "int8", 2 * (size // 2))
-            if len(parts) == 1:
-                copy = (
-                    gathered.interleaved_bucket,
-                    self.strategy.communication,
-                    round_up(size, ranks) * (size % ranks > 0),
-                )
-            self.alive.briefly((gathered.quantized_partitions, "float16", shares), copy)
-            shares += ceil_div(size, ranks)
-        with self.alive.while_needed((gathered.quantized_partitions, kept, shares)):
-            self._partition(bucket, pads=False)
+            if len(parts) > 1:
+                self._send_codes(variables, parts)
+                partition: Copy = (gathered.quantized_partitions, "float16", size // ranks)
+                self.alive.briefly(partition, partition)  # the nodes' are added one to the other
+            else:
+                padded = round_up(size, ranks)
+                partition = (gathered.interleaved_bucket, sent, padded if padded > size else 0)
+                self.alive.briefly(partition, (gathered.padding, sent, padded - size))
+            self.alive.make(*partition)
+            made.append(partition)
+        variables.leave()
+        if sent != kept:
+            shares = sum(ceil_div(self.sizes[index], ranks) for index in bucket)
+            made.append((gathered.converted_partitions, kept, shares))
+            self.alive.make(*made[-1])
+        for copy in made[:-1] if sent != kept else made[:1]:
+            self.alive.free(*copy)
+        self._partition(bucket, pads=False)
+        for copy in made[-1:] if sent != kept else made[1:]:
+            self.alive.free(*copy)
+
+    def _send_codes(self, variables: Variables, parts: list[Part]) -> None:
+        """Codes and their scales, each sent and received: within the node, then, of what is added up there, beyond it."""
+        within, beyond = parts[:2], parts[2:]
+        for place, sent in (("within", within), ("beyond", beyond)):
+            codes, scales = [(gathered.quantized_gradients, part.dtype, part.elements) for part in sent]
+            variables.put(f"out {place}", codes, scales)
+            variables.put(f"codes in {place}", codes)
+            variables.put(f"scales in {place}", scales)
+        variables.put("partitions", (gathered.quantized_partitions, "float16", 2 * beyond[0].elements))
 
     def _short(self, index: int) -> bool:
         """Whether the rank's partition of a tensor reaches beyond its end."""

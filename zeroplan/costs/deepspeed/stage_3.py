@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from types import ModuleType
 from typing import Any
 
@@ -28,6 +28,7 @@ from zeroplan.costs.deepspeed.layout import (
     persistent_tensors,
     secondary_sizes,
     shard_elements,
+    small_tensors,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.once import once, whole
@@ -61,8 +62,19 @@ def held(job: Job) -> list[Line]:
             lines.append(line("reduce bucket", buffers.reduce_bucket, dtype, **size))
     if persistent := persistent_elements(job):
         lines.append(line(PERSISTENT, states.persistent_parameters, strategy.dtype, persistent=persistent, w=w))
+    emptied = line("emptied leaves", states.emptied_leaves, "float32", tensors=_emptied_leaves(job))
+    if emptied.bytes:
+        lines.append(emptied)
     norms = {} if strategy.offload_optimizer else {"float64": 1, "bool": 1}
     return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms)]
+
+
+def _emptied_leaves(job: Job) -> int:
+    """Leaf modules that are released at once."""
+    if not job.strategy.leaves.granularity_threshold:
+        return 0
+    stay, execution = set(small_tensors(job)), job.execution
+    return sum(bool(set(execution.subtrees[module]) - stay) for module in execution.leaves)
 
 
 def _optimizer(job: Job) -> list[Line]:
@@ -159,7 +171,10 @@ def _from_host(job: Job) -> tuple[Line, ...]:
     alive = Alive()
     shards = [ceil_div(tensor_sizes(job)[index], job.ranks) for index in persistent_tensors(job)]
     if job.strategy.offload_param and job.ranks > 1 and shards:
-        copied = shards[-1] if job.strategy.allgather_sequential else sum(shards)
+        copied = sum(shards)
+        if job.strategy.allgather_sequential:
+            yet = [*accumulate([job.ranks * share for share in reversed(shards)], initial=0)]  # to be gathered after it
+            copied = max(share - later for share, later in zip(reversed(shards), yet, strict=False))
         alive.make(gathered.partitions_from_host, job.strategy.dtype, copied)
     return alive.lines()
 

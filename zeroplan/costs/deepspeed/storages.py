@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.events import Gather
+from zeroplan.costs.deepspeed.quantizing import scales
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
 from zeroplan.specs.model import Visit
@@ -75,6 +76,8 @@ class Storages:
             self.gathers.append(Gather(tuple(sorted(members)), full, ranks, members is low, joined))
             if members is low:  # smaller until they are converted
                 held = ceil_div(full, self.settings.smaller)
+                if self.settings.dequantized:
+                    held += ceil_div(4 * ranks * scales(full // ranks), self.settings.smaller)
                 copied += held // ranks
             elements += held
             if self.settings.from_host and self.ranks > 1 and not joined:
