@@ -17,6 +17,7 @@ from zeroplan.costs.deepspeed.layout import (
     persistent_tensors,
     secondary_ranks,
     secondary_sizes,
+    small_tensors,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.once import once
@@ -72,17 +73,23 @@ def micro_steps(job: Job) -> MicroSteps:
     Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
     """
     if job.ranks == 1 and not job.strategy.offload_param:
-        copied = sum(secondary_sizes(job))  # an upper bound: they come one by one
-        forward, backward = (
-            tuple(Held(0, copied, copied, 0, visit, at) for at, visit in enumerate(visits))
-            for visits in (job.execution.forward, _backward(job))
-        )
-        alone = MicroStep((), forward, backward, ())
-        return MicroSteps((), alone, alone)
+        copied = secondary_sizes(job)
+        stay = set(small_tensors(job))
+        again = _alone(job, sum(size for index, size in enumerate(copied) if index not in stay))
+        return MicroSteps((_alone(job, sum(copied)),) if copied else (), again, again)
     try:
         return _replayed(job, _settings(job))
     except OutOfBuffersError as error:
         raise _too_few_buffers(job) from error
+
+
+def _alone(job: Job, copied: int) -> MicroStep:
+    """Nothing is gathered; so many elements of secondary partitions at most, which come one by one."""
+    forward, backward = (
+        tuple(Held(0, copied, copied, 0, visit, at) for at, visit in enumerate(visits))
+        for visits in (job.execution.forward, _backward(job))
+    )
+    return MicroStep((), forward, backward, ())
 
 
 def _backward(job: Job) -> tuple[Visit, ...]:

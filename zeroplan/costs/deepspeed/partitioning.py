@@ -46,6 +46,8 @@ class Partitioning:
         self.order: tuple[int, ...] = ()
         self.queue: deque[int] = deque()
         """Tensors in the order of their gradients, all and those to come; of an entered module the next may be."""
+        self.first_user: dict[int, int] = {}
+        """The module whose backward makes a tensor's gradient whole: of a tied one the embedding."""
         self.entered: set[int] = set()
         self.sent: list[Part] = []
         self.boundary = True
@@ -65,6 +67,8 @@ class Partitioning:
         by_weight = self.strategy.memory_efficient_linear
         self.order = execution.gradients_stage_3 if by_weight else execution.gradients
         self.queue = deque(self.order)
+        for visit in reversed(execution.forward):
+            self.first_user.update(dict.fromkeys(visit.tensors, visit.module))
         leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
         ready = micro_step.forward[-1]
         self._gather(ready)
@@ -86,7 +90,7 @@ class Partitioning:
             self._gather(event)
             alive.mark(event.at)
             if visit.enters and visit.backward:
-                self.entered.update(visit.tensors)
+                self.entered.update([index for index in visit.tensors if self.first_user[index] == visit.module])
             number += 1 + repeats.skip(number)
         for index in self.queue:
             self._ready(index, waits=False)

@@ -155,10 +155,31 @@ def _first_step(job: Job) -> dict[str, Any]:
         if most("forward", early) > most("forward", *found.largest) + resident:
             offer("first_forward", _at_most(job, early.forward), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
-        if copied or most("backward", early) > most("backward", *found.largest) + resident:
+        if copied or _may_need_more(job, early, resident):
             alive = partitioned(job, early, ends=number == len(found.early)).alive
             offer("first_backward", alive.peak_lines(), Passed(alive))
     return first
+
+
+def _may_need_more(job: Job, early: MicroStep, resident: int) -> bool:
+    """Whether the early backward, with the later ones' gradients, may have more alive at any event than they at most.
+
+    Gradients that are ready belong to the event that follows.
+    """
+    w, later = job.strategy.element_bytes, backward_of(job).alive
+    most = later.most + w * resident
+    early_events = {event.at: event for event in early.backward}
+    events = {event.at: event for event in micro_steps(job).later.backward}
+    more = 0
+    for entry in reversed(later.entries):
+        if entry.key == START:
+            break
+        now = more
+        if (event := events.get(entry.key)) and (other := early_events.get(entry.key)):
+            now, more = other.most - event.most, other.ready - event.ready
+        if entry.most + w * now > most:
+            return True
+    return False
 
 
 def _secondary(job: Job) -> tuple[Line, ...]:
