@@ -113,8 +113,8 @@ def overflow_flag(tensors: int, w: int) -> int:
 
 
 def unscaling(tensors: int, w: int) -> int:
-    """w·t -- under fp16 autocast the inverse of the loss scale and the overflow flag, for each update on the host [torch
-    torch/amp/grad_scaler.py:_unscale_grads_].
+    """w·t -- under fp16 autocast the inverse of the loss scale and the overflow flag, for each update on the host
+    [torch torch/amp/grad_scaler.py:_unscale_grads_].
     """
     return w * tensors
 

@@ -131,11 +131,14 @@ def _parameters(job: Job) -> Iterator[Copied]:
     yield _copied(GPU, HOST, "updated parameters", updated, dtype, moved=here, w=w)
     when, every = gathers(job)
     sizes = tensor_sizes(job)
-    alone = [strategy.quantized_weights and len(gather.tensors) == 1 for gather in every]
-    for single, rule, sent in ((False, copied.fetched_partitions, dtype), (True, copied.fetched_to_quantize, "float16")):
-        moved = sum(g.elements // g.ranks for g, is_alone in zip(every, alone, strict=True) if is_alone == single)
-        times = strategy.grad_accum if when == MICRO_STEP else 1
-        yield _copied(HOST, GPU, "parameter partitions", rule, sent, accum=times, moved=moved, w=DTYPE_BYTES[sent])
+    times = strategy.grad_accum if when == MICRO_STEP else 1
+    shares = {False: 0, True: 0}
+    for gather in every:  # what is quantized by itself is converted first
+        shares[strategy.quantized_weights and len(gather.tensors) == 1] += gather.elements // gather.ranks
+    yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
+                  accum=times, moved=shares[False], w=w)  # fmt: skip
+    yield _copied(HOST, GPU, "parameter partitions", copied.fetched_to_quantize, "float16",
+                  accum=times, moved=shares[True], w=2)  # fmt: skip
     second = sum(
         max(0, min(share, size - rank_of(job) % secondary_ranks(job) * share))  # padding is not copied
         for share, size in zip(secondary_sizes(job), sizes, strict=False)

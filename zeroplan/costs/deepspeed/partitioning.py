@@ -16,7 +16,7 @@ from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced
+from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced, send_codes
 from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
 from zeroplan.errors import ContradictionError
@@ -216,7 +216,7 @@ class Partitioning:
             size, parts = self.sizes[index], list(reduced(self.job, index))
             self.sent += parts
             if len(parts) > 1:
-                self._send_codes(variables, parts)
+                send_codes(variables, parts)
                 partition: Copy = (gathered.quantized_partitions, "float16", size // ranks)
                 self.alive.briefly(partition, partition)  # the nodes' are added one to the other
             else:
@@ -226,25 +226,16 @@ class Partitioning:
             self.alive.make(*partition)
             made.append(partition)
         variables.leave()
+        returned = made[1:]
         if sent != kept:
             shares = sum(ceil_div(self.sizes[index], ranks) for index in bucket)
-            made.append((gathered.converted_partitions, kept, shares))
-            self.alive.make(*made[-1])
-        for copy in made[:-1] if sent != kept else made[:1]:
+            returned = [(gathered.converted_partitions, kept, shares)]
+            self.alive.make(*returned[0])
+        for copy in made[: len(made) if sent != kept else 1]:
             self.alive.free(*copy)
         self._partition(bucket, pads=False)
-        for copy in made[-1:] if sent != kept else made[1:]:
+        for copy in returned:
             self.alive.free(*copy)
-
-    def _send_codes(self, variables: Variables, parts: list[Part]) -> None:
-        """Codes and their scales, each sent and received: within the node, then, of what is added up there, beyond it."""
-        within, beyond = parts[:2], parts[2:]
-        for place, sent in (("within", within), ("beyond", beyond)):
-            codes, scales = [(gathered.quantized_gradients, part.dtype, part.elements) for part in sent]
-            variables.put(f"out {place}", codes, scales)
-            variables.put(f"codes in {place}", codes)
-            variables.put(f"scales in {place}", scales)
-        variables.put("partitions", (gathered.quantized_partitions, "float16", 2 * beyond[0].elements))
 
     def _short(self, index: int) -> bool:
         """Whether the rank's partition of a tensor reaches beyond its end."""
@@ -252,7 +243,7 @@ class Partitioning:
         return (rank_of(self.job) + 1) * share > self.sizes[index]
 
     def _partition(self, bucket: list[int], *, pads: bool) -> None:
-        """Offloaded, each partition comes back from the host, to be added to; at the end normed and sent to the optimizer.
+        """Offloaded, each partition comes back from the host to be added to, and at the end is normed and sent on.
 
         One that reaches beyond its tensor's end was padded by an all-reduce's path, and is shorter after a scatter.
         """

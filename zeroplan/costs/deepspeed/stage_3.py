@@ -142,8 +142,8 @@ def _first_step(job: Job) -> dict[str, Any]:
     """
     found, resident = micro_steps(job), persistent_elements(job)
 
-    def most(phase: str, *run: MicroStep) -> int:
-        return max(event.most for micro_step in run for event in getattr(micro_step, phase))
+    def most(*run: MicroStep) -> int:
+        return max(event.most for micro_step in run for event in micro_step.forward)
 
     first: dict[str, Any] = {}
 
@@ -152,7 +152,7 @@ def _first_step(job: Job) -> dict[str, Any]:
             first.update({phase: lines, f"{phase}_pass": passed})
 
     for number, early in enumerate(found.early, 1):
-        if most("forward", early) > most("forward", *found.largest) + resident:
+        if most(early) > most(*found.largest) + resident:
             offer("first_forward", _at_most(job, early.forward), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
         if copied or _may_need_more(job, early, resident):
