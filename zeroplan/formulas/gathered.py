@@ -137,6 +137,13 @@ def norms(alive: int, w: int) -> int:
     return w * alive
 
 
+def norms_of_groups(alive: int, w: int) -> int:
+    """w·Y -- the norm of each sub-group, of all together, and that without the loss scale, until the step returns
+    [DeepSpeed runtime/zero/stage3.py:step].
+    """
+    return w * alive
+
+
 def parameter_partitions(alive: int, w: int) -> int:
     """w·Y -- this rank's piece of every tensor [DeepSpeed runtime/zero/partition_parameters.py:_partition_param]."""
     return w * alive

@@ -29,6 +29,7 @@ from zeroplan.costs.deepspeed.layout import (
     secondary_sizes,
     shard_elements,
     small_tensors,
+    sub_groups,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.once import once, whole
@@ -110,7 +111,7 @@ def working(job: Job) -> Working:
     return Working(
         converting.init(job), _at_most(job, chain(*forwards)), _gathered(job, last.elements, last.secondary),
         backward.peak_lines(), (*_step(job), *left), (PERSISTENT, gather_buffers.GATHER_BUFFERS), left,
-        (*_from_host(job), *_secondary(job)), **_first_step(job),
+        (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
         forward_pass=_forward_pass(job, *forwards), backward_pass=Passed(backward),
     )  # fmt: skip
 
@@ -200,6 +201,14 @@ def _from_host(job: Job) -> tuple[Line, ...]:
     return alive.lines()
 
 
+def _norms(job: Job) -> tuple[Line, ...]:
+    """One of each sub-group, all together, and scaled: until the step returns. Offloaded gradients' are the host's."""
+    alive = Alive()
+    if not job.strategy.offload_optimizer:
+        alive.make(gathered.norms_of_groups, "float64", len(sub_groups(job)) + 2)
+    return alive.lines()
+
+
 def _at_most(job: Job, events: Iterable[Held]) -> tuple[Line, ...]:
     event = max(events, key=lambda event: event.most)
     return _gathered(job, event.most - event.secondary, event.secondary)
@@ -219,6 +228,7 @@ def _step(job: Job) -> tuple[Line, ...]:
     _of_muon(job).apply(job, alive)
     if not strategy.offload_optimizer:
         largest = ceil_div(job.model.largest.elements, job.ranks)
+        alive.make(gathered.norms_of_groups, "float64", len(sub_groups(job)) + 2)
         alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
     else:
         alive.briefly((gathered.norms, "float64", 2))  # a square and the sum
