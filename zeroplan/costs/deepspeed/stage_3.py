@@ -29,6 +29,7 @@ from zeroplan.costs.deepspeed.layout import (
     secondary_sizes,
     shard_elements,
     small_tensors,
+    sub_group_members,
     sub_groups,
     tensor_sizes,
 )
@@ -227,9 +228,12 @@ def _step(job: Job) -> tuple[Line, ...]:
     kept, master = strategy.accumulation, strategy.master
     _of_muon(job).apply(job, alive)
     if not strategy.offload_optimizer:
-        largest = ceil_div(job.model.largest.elements, job.ranks)
-        alive.make(gathered.norms_of_groups, "float64", len(sub_groups(job)) + 2)
-        alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
+        sizes = tensor_sizes(job)
+        for members in sub_group_members(job):
+            largest = ceil_div(max([sizes[index] for index in members]), job.ranks)
+            alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
+            alive.make(gathered.norms_of_groups, "float64", 1)
+        alive.make(gathered.norms_of_groups, "float64", 2)
     else:
         alive.briefly((gathered.norms, "float64", 2))  # a square and the sum
     for group in on_gpu(job):
