@@ -37,3 +37,27 @@ def asked_from(*files):
 )
 def test_masks_hear_that_nothing_is_masked(files, said):
     assert asked_from(*files) is said
+
+
+def read_by(file, function):
+    """float(a tensor), in a function of this file."""
+    space = {"ask": float}
+    exec(compile(f"def {function}(tensor): return ask(tensor)", file, "exec"), space)
+    with Storages(MetaStandIns()):
+        return space[function](torch.empty((), device="meta"))
+
+
+def test_the_loss_scaler_hears_of_no_overflow():
+    """Torch's GradScaler skips the step when a sum of what it reads is not zero; its scale is a number all the same."""
+    scaler = torch.amp.GradScaler(device="cpu")
+    ran = []
+
+    class Optimizer:
+        def step(self):
+            ran.append(1)
+
+    with Storages(MetaStandIns()):
+        found = {"found_inf_per_device": {"meta": torch.zeros((), device="meta")}}
+        scaler._maybe_opt_step(Optimizer(), found)
+    assert ran
+    assert read_by("/site-packages/torch/amp/grad_scaler.py", "get_scale") == 1.0

@@ -65,6 +65,13 @@ def fetched_partitions(accum: int, moved: int, w: int) -> int:
     return accum * w * moved
 
 
+def fetched_to_quantize(accum: int, moved: int, w: int) -> int:
+    """α·w·X -- of tensors that are gathered alone with 8-bit codes, which come as fp16 [DeepSpeed
+    runtime/zero/partition_parameters.py:quantize].
+    """
+    return accum * w * moved
+
+
 def persistent_partitions(moved: int, w: int) -> int:
     """w·X -- offloaded partitions of the persistent parameters, after the step [DeepSpeed
     runtime/zero/parameter_offload.py:get_persistent].
@@ -102,6 +109,18 @@ def zero_norms(tensors: int, w: int) -> int:
 
 def overflow_flag(tensors: int, w: int) -> int:
     """w·t -- fp16's overflow flag, which the ranks then agree on [DeepSpeed runtime/zero/stage3.py:has_overflow]."""
+    return w * tensors
+
+
+def unscaling(tensors: int, w: int) -> int:
+    """w·t -- under fp16 autocast the inverse of the loss scale and the overflow flag, for each update on the host
+    [torch torch/amp/grad_scaler.py:_unscale_grads_].
+    """
+    return w * tensors
+
+
+def unscaled(tensors: int, w: int) -> int:
+    """w·t -- and the flag back, which moves the loss scale [torch torch/amp/grad_scaler.py:update]."""
     return w * tensors
 
 

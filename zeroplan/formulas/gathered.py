@@ -21,8 +21,8 @@ def secondary_partitions(alive: int, w: int) -> int:
 
 
 def quantized_gradients(alive: int, w: int) -> int:
-    """w·Y -- codes of a gradient, 4 bits each, as they are sent in the node and as they come in (qgZ) [DeepSpeed
-    runtime/comm/coalesced_collectives.py:all_to_all_quant_reduce].
+    """w·Y -- codes of a gradient, 4 bits each, and their scales, as they are sent and as they come in, within the node
+    and then between nodes (qgZ) [DeepSpeed runtime/comm/coalesced_collectives.py:all_to_all_quant_reduce].
     """
     return w * alive
 
@@ -133,6 +133,13 @@ def partitions_from_host(alive: int, w: int) -> int:
 def norms(alive: int, w: int) -> int:
     """w·Y -- one norm for each offloaded gradient, until the step has joined them [DeepSpeed
     runtime/zero/stage3.py:_constant_buffered_norm2].
+    """
+    return w * alive
+
+
+def norms_of_groups(alive: int, w: int) -> int:
+    """w·Y -- the norm of each sub-group, of all together, and that without the loss scale, until the step returns
+    [DeepSpeed runtime/zero/stage3.py:step].
     """
     return w * alive
 

@@ -114,6 +114,11 @@ def model_as_built(alive: int, w: int) -> int:
     return w * alive
 
 
+def zeros_to_flatten(alive: int, w: int) -> int:
+    """w·Y -- zeros that pad a group, until its flat copy is made [DeepSpeed runtime/utils.py:align_dense_tensors]."""
+    return w * alive
+
+
 def flat_parameters(alive: int, w: int) -> int:
     """w·Y -- the flat copy of the parameter groups, which replaces the model [DeepSpeed
     runtime/zero/stage_1_and_2.py:flatten_dense_tensors_aligned].

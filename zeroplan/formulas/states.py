@@ -93,6 +93,13 @@ def placeholder(w: int) -> int:
     return w
 
 
+def emptied_leaves(tensors: int) -> int:
+    """4·t -- one fp32 number for each leaf module that has been released, which its tensors share under
+    stage3_module_granularity_threshold [DeepSpeed runtime/zero/partitioned_param_coordinator.py:release_sub_module].
+    """
+    return 4 * tensors
+
+
 def shard_states(shards: int, m: int) -> int:
     """M·P -- the optimizer's states of this rank's pieces [DeepSpeed runtime/zero/stage3.py]."""
     return m * shards

@@ -14,7 +14,10 @@ NAMES = {
     "16-bit master copy": "master copy", "fp32 master copy": "master copy", "gradient partitions": "gradients",
     "step counters": "optimizer states", "norm scalars": "norm and flags", "overflow flag": "norm and flags",
     "fused optimizer's flag": "norm and flags",
+    "engine.optimizer.torch_autocast_gradscaler._scale": "norm and flags",
+    "engine.optimizer.torch_autocast_gradscaler._growth_tracker": "norm and flags",
     "engine.optimizer.backup_optimizer.param_groups.params": "placeholder",
+    "gathered parameters": "emptied leaves",
     "engine.basic_optimizer.state.sum": "optimizer states", "Muon's momentum": "optimizer states",
 }  # fmt: skip
 """What the measurement and the ledger call the same thing."""

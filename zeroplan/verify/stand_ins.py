@@ -21,8 +21,10 @@ PASS = object()
 HOST_COMPUTED = 65_536
 """Elements up to which host tensors are really computed in "meta" mode."""
 aten = torch.ops.aten
-MASKS = "/transformers/masking_utils.py"
+MASKS = "/transformers/masking_utils.py:"
 """It asks whether the tokens are one sequence without padding: they are. Others ask for an overflow: there is none."""
+SCALER = "/torch/amp/grad_scaler.py:<genexpr>"
+"""It asks a number for an overflow, and would skip the step."""
 FILLED = (aten.zeros.default, aten.ones.default, aten.full.default)
 
 
@@ -133,15 +135,20 @@ def _as_bfloat16(func: Any, args: Any, kwargs: Any) -> torch.Tensor:
 
 def _read(dtype: torch.dtype) -> float:
     """What a scalar read from the device says."""
-    if dtype != torch.bool:
-        return 1.0 if dtype.is_floating_point else 0
+    if dtype == torch.bool:
+        return MASKS in _asks(MASKS, "/deepspeed/")
+    return 1.0 if dtype.is_floating_point and SCALER not in _asks(SCALER, "/torch/optim/", "/deepspeed/") else 0
+
+
+def _asks(*files: str) -> str:
+    """The file and the function that ask, of these the first; empty when none does."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        name = frame.f_code.co_filename
-        if name.endswith(MASKS) or "/deepspeed/" in name:
-            return name.endswith(MASKS)
+        name = f"{frame.f_code.co_filename}:{frame.f_code.co_name}"
+        if any(part in name for part in files):
+            return name
         frame = frame.f_back
-    return False
+    return ""
 
 
 def _line(frame: FrameType) -> str:

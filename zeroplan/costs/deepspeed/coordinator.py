@@ -32,6 +32,7 @@ class Coordinator(Storages):
             (visit, again, at) for again, order in enumerate((forward, backward)) for at, visit in enumerate(order)
         ]
         left = {visit.module for visit in backward if not visit.enters}
+        self.last_user = {index: visit.module for visit in forward for index in visit.tensors}
         self.never_left = [visit for visit in backward if visit.enters and visit.module not in left]
         visited = [visit for visit, _backward, _at in self.visits if visit.enters]
         self.own = Distances([() if v.module in settings.leaves else v.tensors for v in visited], sizes)
@@ -60,7 +61,7 @@ class Coordinator(Storages):
         for index in self.available:
             self.swapper.release(index)
         self.available, self.storage, self.buffers, self.held = set(self.persistent), {}, [], 0
-        self.secondary, self.copied, self.most = set(), 0, 0
+        self.views, self.secondary, self.copied, self.most = set(), set(), 0, 0
         self.swapper.fetch(sorted(self.persistent))
 
     def micro_step(self, *, records: bool = False) -> MicroStep:
@@ -131,7 +132,7 @@ class Coordinator(Storages):
         for index in self._to_release(visit):
             if index in available and not inside.get(index):
                 self.count -= self.sizes[index]
-                if not visit.backward and self._is_kept(index, recomputes=backward):
+                if not visit.backward and self._is_kept(index, visit.module, recomputes=backward):
                     self.keep(index)
                 self.drop(index)
 
@@ -187,12 +188,15 @@ class Coordinator(Storages):
         """What a release looks at."""
         return self.whole if visit.module in self.settings.leaves else self.own
 
-    def _is_kept(self, index: int, *, recomputes: bool) -> bool:
+    def _is_kept(self, index: int, module: int, *, recomputes: bool) -> bool:
         """Whether autograd still holds a tensor's storage when forward releases it.
 
         Forward saves parameters as such, which follow their release, but views of them do not; what checkpointing
-        saves as it recomputes is detached from the parameters, and never follows, unless it is reentrant.
+        saves as it recomputes is detached from the parameters, and never follows, unless it is reentrant. Of a tied
+        tensor the head saves a view; the embedding, which runs first, looks its rows up and saves nothing of it.
         """
+        if self.last_user[index] != module:
+            return False
         if recomputes:
             return not self.settings.reentrant or index in self.settings.viewed
         return index in self.settings.viewed and index not in self.settings.checkpointed

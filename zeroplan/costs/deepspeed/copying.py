@@ -70,6 +70,7 @@ def _stages_1_2(job: Job) -> Iterator[Copied]:
     yield _copied(GPU, HOST, "gradients for the optimizer", copied.gradients_for_the_optimizer, master,
                   moved=moved, master=DTYPE_BYTES[master])  # fmt: skip
     yield from _of_muon(job, master)
+    yield from _unscaling(job, len(flat_groups(job)))
     shares = sum(layout.partition for layout in flat_groups(job))
     yield _copied(HOST, GPU, "updated parameters", copied.updated_parameters, strategy.dtype, moved=shares, w=w)
     for source, target, name, rule, dtype, symbols in zenflow.crossings(job):
@@ -99,7 +100,15 @@ def _gradients(job: Job) -> Iterator[Copied]:
     if strategy.precision == "fp16":
         yield _copied(HOST, GPU, "overflow flag", copied.overflow_flag, "uint8", tensors=1, w=1)
     yield _copied(GPU, HOST, "norms", copied.norms, "float32", tensors=len(sub_groups(job)), w=4)
+    yield from _unscaling(job, len(sub_groups(job)) - len(on_gpu(job)))
     yield from _of_muon(job, strategy.communication)
+
+
+def _unscaling(job: Job, updates: int) -> Iterator[Copied]:
+    """Torch's GradScaler lives on the GPU, the gradients of so many updates on the host."""
+    if job.strategy.autocast == "fp16":
+        yield _copied(GPU, HOST, "loss scale and overflow flag", copied.unscaling, "float32", tensors=2 * updates, w=4)
+        yield _copied(HOST, GPU, "overflow flag", copied.unscaled, "float32", tensors=updates, w=4)
 
 
 def _of_muon(job: Job, momentum: str) -> Iterator[Copied]:
@@ -122,9 +131,14 @@ def _parameters(job: Job) -> Iterator[Copied]:
     yield _copied(GPU, HOST, "updated parameters", updated, dtype, moved=here, w=w)
     when, every = gathers(job)
     sizes = tensor_sizes(job)
-    moved = sum(gather.elements // gather.ranks for gather in every)
+    times = strategy.grad_accum if when == MICRO_STEP else 1
+    shares = {False: 0, True: 0}
+    for gather in every:  # what is quantized by itself is converted first
+        shares[strategy.quantized_weights and len(gather.tensors) == 1] += gather.elements // gather.ranks
     yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
-                  accum=strategy.grad_accum if when == MICRO_STEP else 1, moved=moved, w=w)  # fmt: skip
+                  accum=times, moved=shares[False], w=w)  # fmt: skip
+    yield _copied(HOST, GPU, "parameter partitions", copied.fetched_to_quantize, "float16",
+                  accum=times, moved=shares[True], w=2)  # fmt: skip
     second = sum(
         max(0, min(share, size - rank_of(job) % secondary_ranks(job) * share))  # padding is not copied
         for share, size in zip(secondary_sizes(job), sizes, strict=False)

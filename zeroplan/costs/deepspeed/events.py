@@ -8,13 +8,15 @@ from zeroplan.specs.model import Visit
 
 
 class Gather(NamedTuple):
-    """One all-gather: its tensors, the elements it gathers, each tensor padded to all ranks, and its own ranks."""
+    """One call: its tensors, the elements it gathers, each tensor padded to all ranks, and its own ranks."""
 
     tensors: tuple[int, ...]
     elements: int
     ranks: int
     low: bool
     """In fewer bytes than the weights have: linear layers under autocast, or quantized ones."""
+    joined: bool
+    """An all-reduce (stage3_use_all_reduce_for_fetch_params): of several tensors, from their own partitions."""
 
 
 class Held(NamedTuple):

@@ -17,6 +17,7 @@ from zeroplan.costs.deepspeed.layout import (
     persistent_tensors,
     secondary_ranks,
     secondary_sizes,
+    small_tensors,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.once import once
@@ -55,6 +56,14 @@ class MicroSteps(NamedTuple):
     later: MicroStep
     """The next in that step; with secondary partitions they differ (hpZ)."""
 
+    @property
+    def largest(self) -> tuple[MicroStep, ...]:
+        """Those of a later step between them hold the most: the first makes secondary partitions one by one, and needs
+        no more than the next unless it fetches by all-reduce, whose buffers stay.
+        """
+        joins = any(gather.joined for gather in self.steady.gathers)
+        return (self.steady, self.later) if joins and self.later is not self.steady else (self.later,)
+
 
 @once(_decides, most_kept=8)
 def micro_steps(job: Job) -> MicroSteps:
@@ -64,17 +73,23 @@ def micro_steps(job: Job) -> MicroSteps:
     Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
     """
     if job.ranks == 1 and not job.strategy.offload_param:
-        copied = sum(secondary_sizes(job))  # an upper bound: they come one by one
-        forward, backward = (
-            tuple(Held(0, copied, copied, 0, visit, at) for at, visit in enumerate(visits))
-            for visits in (job.execution.forward, _backward(job))
-        )
-        alone = MicroStep((), forward, backward, ())
-        return MicroSteps((), alone, alone)
+        copied = secondary_sizes(job)
+        stay = set(small_tensors(job))
+        again = _alone(job, sum(size for index, size in enumerate(copied) if index not in stay))
+        return MicroSteps((_alone(job, sum(copied)),) if copied else (), again, again)
     try:
         return _replayed(job, _settings(job))
     except OutOfBuffersError as error:
         raise _too_few_buffers(job) from error
+
+
+def _alone(job: Job, copied: int) -> MicroStep:
+    """Nothing is gathered; so many elements of secondary partitions at most, which come one by one."""
+    forward, backward = (
+        tuple(Held(0, copied, copied, 0, visit, at) for at, visit in enumerate(visits))
+        for visits in (job.execution.forward, _backward(job))
+    )
+    return MicroStep((), forward, backward, ())
 
 
 def _backward(job: Job) -> tuple[Visit, ...]:

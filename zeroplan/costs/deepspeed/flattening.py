@@ -90,7 +90,9 @@ def _with_model(job: Job) -> Alive:
 def _flatten(job: Job, alive: Alive, order: tuple[int, ...], flat: int) -> None:
     """A group's tensors are copied into one, of which they become views."""
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
+    elements = sum(sizes[index] for index in order)
     transposed = sum(sizes[index] for index in order if transposes(job, index))
-    with alive.while_needed((zenflow.transposed_matrices, dtype, transposed)):
+    beside = (zenflow.transposed_matrices, dtype, transposed), (moments.zeros_to_flatten, dtype, flat - elements)
+    with alive.while_needed(*beside):
         alive.make(moments.flat_parameters, dtype, flat)
-    alive.free(moments.model_as_built, dtype, sum(sizes[index] for index in order))
+    alive.free(moments.model_as_built, dtype, elements)

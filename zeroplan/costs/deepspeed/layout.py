@@ -214,14 +214,9 @@ def shard_elements(job: Job) -> int:
     return sum(ceil_div(size, job.ranks) for size in tensor_sizes(job))
 
 
-@once(
-    lambda strategy: (
-        strategy.param_persistence_threshold, strategy.model_persistence_threshold,
-        strategy.offload_param is not None, strategy.allgather_sequential,
-    )
-)  # fmt: skip
-def persistent_tensors(job: Job) -> list[int]:
-    """Small tensors that stay gathered at stage 3, in order, while their sum stays under the model's threshold."""
+@once(lambda strategy: (strategy.param_persistence_threshold, strategy.model_persistence_threshold))
+def small_tensors(job: Job) -> list[int]:
+    """Those that stage 3 never releases, in order, while their sum stays under the model's threshold."""
     chosen: list[int] = []
     held = 0
     for index, size in enumerate(tensor_sizes(job)):
@@ -229,6 +224,18 @@ def persistent_tensors(job: Job) -> list[int]:
         if small and held + size <= job.strategy.model_persistence_threshold:
             chosen.append(index)
             held += size
+    return chosen
+
+
+@once(
+    lambda strategy: (
+        strategy.param_persistence_threshold, strategy.model_persistence_threshold,
+        strategy.offload_param is not None, strategy.allgather_sequential,
+    )
+)  # fmt: skip
+def persistent_tensors(job: Job) -> list[int]:
+    """Small tensors that stay gathered at stage 3, in order."""
+    chosen = small_tensors(job)
     # A lone rank's partition is the tensor itself; DeepSpeed still copies it where it gathers tensor by tensor.
     copies = job.ranks > 1 or job.strategy.offload_param or job.strategy.allgather_sequential or len(chosen) == 1
     return chosen if copies else []

@@ -11,12 +11,12 @@ from collections import deque
 from itertools import chain
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy
+from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Variables
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced
+from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced, send_codes
 from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
 from zeroplan.errors import ContradictionError
@@ -46,8 +46,12 @@ class Partitioning:
         self.order: tuple[int, ...] = ()
         self.queue: deque[int] = deque()
         """Tensors in the order of their gradients, all and those to come; of an entered module the next may be."""
+        self.first_user: dict[int, int] = {}
+        """The module whose backward makes a tensor's gradient whole: of a tied one the embedding."""
         self.entered: set[int] = set()
         self.sent: list[Part] = []
+        self.boundary = True
+        """The last backward of an optimizer step: what is offloaded goes on to the optimizer."""
         self.offloaded: dict[int, int] = {}
         """Elements of each reduced partition that goes to the host."""
         self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
@@ -57,12 +61,14 @@ class Partitioning:
 
         What a checkpointed layer runs again comes before: backward of its last module waits for what that saves.
         """
-        execution, alive = self.job.execution, self.alive
+        execution, alive, self.sent = self.job.execution, self.alive, []
         if execution.leaves:
             self._check_leaves()
         by_weight = self.strategy.memory_efficient_linear
         self.order = execution.gradients_stage_3 if by_weight else execution.gradients
         self.queue = deque(self.order)
+        for visit in reversed(execution.forward):
+            self.first_user.update(dict.fromkeys(visit.tensors, visit.module))
         leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
         ready = micro_step.forward[-1]
         self._gather(ready)
@@ -84,7 +90,7 @@ class Partitioning:
             self._gather(event)
             alive.mark(event.at)
             if visit.enters and visit.backward:
-                self.entered.update(visit.tensors)
+                self.entered.update([index for index in visit.tensors if self.first_user[index] == visit.module])
             number += 1 + repeats.skip(number)
         for index in self.queue:
             self._ready(index, waits=False)
@@ -155,7 +161,7 @@ class Partitioning:
         if whole and not self.strategy.scatters:
             self._all_reduce(bucket, dtype, filled)
         elif quantizes_gradients(self.job):
-            self._quantize(sorted(bucket))
+            self._quantize(sorted(bucket), dtype)
         else:
             self._reduce_scatter(bucket, dtype)
         for index in bucket:
@@ -187,6 +193,7 @@ class Partitioning:
         if len(sizes) > 1 or sizes[0] % ranks:
             copies.append((gathered.interleaved_bucket, sent, padded))
             self.alive.briefly(*copies, (gathered.padding, sent, padded - sum(sizes)))
+        self.alive.briefly(*copies)
         if sent != kept:
             shares = sum(ceil_div(size, ranks) for size in sizes)
             converted_partitions: Copy = (gathered.converted_partitions, kept, shares)
@@ -195,26 +202,40 @@ class Partitioning:
         if not self.strategy.offload_optimizer:  # added to what is held
             self.alive.briefly(*copies)
             return
-        with self.alive.while_needed(*copies):
+        with self.alive.while_needed(copies[-1]):
             self._partition(bucket, pads=False)
 
-    def _quantize(self, bucket: list[int]) -> None:
+    def _quantize(self, bucket: list[int], sent: str) -> None:
         """Tensor by tensor: 4-bit codes out and in, or the tensor padded, then this rank's partition."""
-        kept, ranks, shares = self.strategy.accumulation, self.job.ranks, 0
+        kept, ranks = self.strategy.accumulation, self.job.ranks
+        converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
+        made: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
+        self.alive.make(*made[0])
+        variables = Variables(self.alive)
         for index in bucket:
             size, parts = self.sizes[index], list(reduced(self.job, index))
             self.sent += parts
-            copy: Copy = (gathered.quantized_gradients, "int8", 2 * (size // 2))
-            if len(parts) == 1:
-                copy = (
-                    gathered.interleaved_bucket,
-                    self.strategy.communication,
-                    round_up(size, ranks) * (size % ranks > 0),
-                )
-            self.alive.briefly((gathered.quantized_partitions, "float16", shares), copy)
-            shares += ceil_div(size, ranks)
-        with self.alive.while_needed((gathered.quantized_partitions, kept, shares)):
-            self._partition(bucket, pads=False)
+            if len(parts) > 1:
+                send_codes(variables, parts)
+                partition: Copy = (gathered.quantized_partitions, "float16", size // ranks)
+                self.alive.briefly(partition, partition)  # the nodes' are added one to the other
+            else:
+                padded = round_up(size, ranks)
+                partition = (gathered.interleaved_bucket, sent, padded if padded > size else 0)
+                self.alive.briefly(partition, (gathered.padding, sent, padded - size))
+            self.alive.make(*partition)
+            made.append(partition)
+        variables.leave()
+        returned = made[1:]
+        if sent != kept:
+            shares = sum(ceil_div(self.sizes[index], ranks) for index in bucket)
+            returned = [(gathered.converted_partitions, kept, shares)]
+            self.alive.make(*returned[0])
+        for copy in made[: len(made) if sent != kept else 1]:
+            self.alive.free(*copy)
+        self._partition(bucket, pads=False)
+        for copy in returned:
+            self.alive.free(*copy)
 
     def _short(self, index: int) -> bool:
         """Whether the rank's partition of a tensor reaches beyond its end."""
@@ -222,7 +243,7 @@ class Partitioning:
         return (rank_of(self.job) + 1) * share > self.sizes[index]
 
     def _partition(self, bucket: list[int], *, pads: bool) -> None:
-        """Offloaded, each partition comes back from the host, to be added to, normed and sent to the optimizer.
+        """Offloaded, each partition comes back from the host to be added to, and at the end is normed and sent on.
 
         One that reaches beyond its tensor's end was padded by an all-reduce's path, and is shorter after a scatter.
         """
@@ -238,6 +259,10 @@ class Partitioning:
             share = share if pads else min(share, left)
             self.offloaded[index] = share
             back: Copy = (gathered.partition_from_host, strategy.accumulation, share)
+            if not self.boundary:
+                self.alive.briefly(back)
+                self._drop(index)
+                continue
             self.alive.briefly(back, (gathered.gradient_for_the_norm, "float64", min(share, NORM_CHUNK)))
             if index in self.swapped:
                 copy: Copy = (gathered.gradients_for_swapping, strategy.master, share)
@@ -254,11 +279,14 @@ class Partitioning:
 
 @once(whole)
 def backward_of(job: Job) -> Partitioning:
-    """The backward of the third step's last micro-step, already run: its peak, and what it sent."""
-    return partitioned(job, micro_steps(job).later)
+    """The third step's backward passes, already run: their peak, and what the last one sent."""
+    return partitioned(job, *micro_steps(job).largest)
 
 
-def partitioned(job: Job, micro_step: MicroStep) -> Partitioning:
+def partitioned(job: Job, *run: MicroStep, ends: bool = True) -> Partitioning:
+    """One backward after the other; `ends`: the last is the optimizer step's last."""
     found = Partitioning(job)
-    found.run(micro_step)
+    for number, micro_step in enumerate(run, 1):
+        found.boundary = ends and number == len(run)
+        found.run(micro_step)
     return found

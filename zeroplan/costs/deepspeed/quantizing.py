@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed.alive import Variables
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.layout import secondary_sizes, tensor_sizes
 from zeroplan.errors import ContradictionError
+from zeroplan.formulas import gathered as forms
 from zeroplan.specs.job import Job
 
 TARGET_GROUP = 8000
@@ -85,3 +87,14 @@ def reduced(job: Job, index: int) -> Iterator[Part]:
     yield Part("all_to_all", groups, "float32", inside)
     yield Part("all_to_all", size // 2 // inside, "int8", job.cluster.nodes)
     yield Part("all_to_all", groups // inside, "float32", job.cluster.nodes)
+
+
+def send_codes(variables: Variables, parts: list[Part]) -> None:
+    """A gradient's codes and their scales, out and in: within the node, then, of what is added up there, beyond it."""
+    for place, sent in (("within", parts[:2]), ("beyond", parts[2:])):
+        codes, scales = [(forms.quantized_gradients, part.dtype, part.elements) for part in sent]
+        variables.put(f"out {place}", codes, scales)
+        variables.put(f"codes in {place}", codes)
+        variables.put(f"scales in {place}", scales)
+    _kind, received, *_ = parts[2]
+    variables.put("partitions", (forms.quantized_partitions, "float16", 2 * received))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import END, START, Alive
 from zeroplan.costs.deepspeed.layout import (
+    Piece,
     bucket_dtypes,
     communication_dtypes,
     flat_groups,
@@ -138,9 +139,11 @@ class Reducing:
     def _average(self, bucket: list[int], dtype: str) -> None:
         """Copies made for the collectives of one bucket, one collective after the other."""
         strategy, made = self.strategy, self.gradient_dtype
-        for index in bucket if self.fp32 else ():
-            if index in self.own and self.own[index].group in self.fp32:
-                self._partition_of(self.own[index].group)
+        scatters, added = strategy.contiguous and strategy.scatters, []
+        if self.fp32:
+            added = [self.own[index] for index in bucket if index in self.own and self.own[index].group in self.fp32]
+        for piece in added if scatters else ():
+            self._partition_of(piece.group)
         for collective in self.reduction.of(tuple(bucket)):
             if strategy.overlaps:
                 self._free_waiting()
@@ -149,9 +152,20 @@ class Reducing:
             if dtype != made:
                 sent = [(moments.copy_in_communication_dtype, dtype, collective.elements)]
                 self.alive.briefly(*joined, *sent)
-            if strategy.keeps_fp32_partition and dtype != strategy.accumulation:
+            converts = strategy.keeps_fp32_partition and dtype != strategy.accumulation
+            if scatters and converts:
                 sent = [*sent, (moments.gradient_for_the_partition, strategy.accumulation, collective.kept)]
             self.alive.briefly(*sent)
+            if added and not scatters:  # all of it is reduced before the first is added
+                with self.alive.while_needed(*sent):
+                    self._add_to_partitions(added, converts=converts)
+
+    def _add_to_partitions(self, pieces: list[Piece], *, converts: bool) -> None:
+        """A group's partition is made for its first piece."""
+        for piece in pieces:
+            self._partition_of(piece.group)
+            if converts:
+                self.alive.briefly((moments.gradient_for_the_partition, self.strategy.accumulation, piece.elements))
 
     def _partition_of(self, group: int) -> None:
         if group not in self.partitions:

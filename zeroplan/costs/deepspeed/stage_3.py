@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
 from types import ModuleType
 from typing import Any
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed import converting, gather_buffers, gathering, muon_offload
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
-from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
@@ -27,6 +28,9 @@ from zeroplan.costs.deepspeed.layout import (
     persistent_tensors,
     secondary_sizes,
     shard_elements,
+    small_tensors,
+    sub_group_members,
+    sub_groups,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.once import once, whole
@@ -60,8 +64,19 @@ def held(job: Job) -> list[Line]:
             lines.append(line("reduce bucket", buffers.reduce_bucket, dtype, **size))
     if persistent := persistent_elements(job):
         lines.append(line(PERSISTENT, states.persistent_parameters, strategy.dtype, persistent=persistent, w=w))
+    emptied = line("emptied leaves", states.emptied_leaves, "float32", tensors=_emptied_leaves(job))
+    if emptied.bytes:
+        lines.append(emptied)
     norms = {} if strategy.offload_optimizer else {"float64": 1, "bool": 1}
     return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms)]
+
+
+def _emptied_leaves(job: Job) -> int:
+    """Leaf modules that are released at once."""
+    if not job.strategy.leaves.granularity_threshold:
+        return 0
+    stay, execution = set(small_tensors(job)), job.execution
+    return sum(bool(set(execution.subtrees[module]) - stay) for module in execution.leaves)
 
 
 def _optimizer(job: Job) -> list[Line]:
@@ -91,27 +106,29 @@ def _momentum(job: Job, elements: int) -> list[Line]:
 @once(whole)
 def working(job: Job) -> Working:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
-    forward, backward = micro_steps(job).later.forward, backward_of(job).alive
+    forwards = [found.forward for found in micro_steps(job).largest]
+    backward, last = backward_of(job).alive, forwards[-1][-1]
     left = (*_secondary(job), *backward.lines())
     return Working(
-        converting.init(job), _at_most(job, forward), _gathered(job, forward[-1].elements, forward[-1].secondary),
+        converting.init(job), _at_most(job, chain(*forwards)), _gathered(job, last.elements, last.secondary),
         backward.peak_lines(), (*_step(job), *left), (PERSISTENT, gather_buffers.GATHER_BUFFERS), left,
-        (*_from_host(job), *_secondary(job)), **_first_step(job),
-        forward_pass=_forward_pass(job, forward), backward_pass=Passed(backward),
+        (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
+        forward_pass=_forward_pass(job, *forwards), backward_pass=Passed(backward),
     )  # fmt: skip
 
 
-def _forward_pass(job: Job, events: Sequence[Held]) -> Passed:
-    """What is gathered, visit by visit."""
+def _forward_pass(job: Job, *forwards: Sequence[Held]) -> Passed:
+    """What is gathered, visit by visit, in one pass after the other."""
     alive, w = Alive(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         alive.make(rule, job.strategy.dtype, 0)
     nothing = (0, 0)
-    alive.entries.append(Entry(START, 0, nothing, 0, nothing))
-    for event in events:
-        at_most, at_end = (event.most - event.secondary, event.secondary), (event.elements, event.secondary)
-        alive.entries.append(Entry(event.at, event.most * w, at_most, sum(at_end) * w, at_end))
-    alive.entries.append(alive.entries[-1]._replace(key=END))
+    for events in forwards:
+        alive.entries.append(Entry(START, 0, nothing, 0, nothing))
+        for event in events:
+            at_most, at_end = (event.most - event.secondary, event.secondary), (event.elements, event.secondary)
+            alive.entries.append(Entry(event.at, event.most * w, at_most, sum(at_end) * w, at_end))
+        alive.entries.append(alive.entries[-1]._replace(key=END))
     return Passed(alive)
 
 
@@ -127,8 +144,8 @@ def _first_step(job: Job) -> dict[str, Any]:
     """
     found, resident = micro_steps(job), persistent_elements(job)
 
-    def most(events: Sequence[Held]) -> int:
-        return max(event.most for event in events)
+    def most(*run: MicroStep) -> int:
+        return max(event.most for micro_step in run for event in micro_step.forward)
 
     first: dict[str, Any] = {}
 
@@ -136,14 +153,35 @@ def _first_step(job: Job) -> dict[str, Any]:
         if total(lines) > total(first.get(phase, ())):
             first.update({phase: lines, f"{phase}_pass": passed})
 
-    for early in found.early:
-        if most(early.forward) > most(found.later.forward) + resident:
+    for number, early in enumerate(found.early, 1):
+        if most(early) > most(*found.largest) + resident:
             offer("first_forward", _at_most(job, early.forward), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
-        if copied or most(early.backward) > most(found.later.backward) + resident:
-            alive = partitioned(job, early).alive
+        if copied or _may_need_more(job, early, resident):
+            alive = partitioned(job, early, ends=number == len(found.early)).alive
             offer("first_backward", alive.peak_lines(), Passed(alive))
     return first
+
+
+def _may_need_more(job: Job, early: MicroStep, resident: int) -> bool:
+    """Whether the early backward, with the later ones' gradients, may have more alive at any event than they at most.
+
+    Gradients that are ready belong to the event that follows.
+    """
+    w, later = job.strategy.element_bytes, backward_of(job).alive
+    most = later.most + w * resident
+    early_events = {event.at: event for event in early.backward}
+    events = {event.at: event for event in micro_steps(job).later.backward}
+    more = 0
+    for entry in reversed(later.entries):
+        if entry.key == START:
+            break
+        now = more
+        if (event := events.get(entry.key)) and (other := early_events.get(entry.key)):
+            now, more = other.most - event.most, other.ready - event.ready
+        if entry.most + w * now > most:
+            return True
+    return False
 
 
 def _secondary(job: Job) -> tuple[Line, ...]:
@@ -156,12 +194,23 @@ def _from_host(job: Job) -> tuple[Line, ...]:
     alive = Alive()
     shards = [ceil_div(tensor_sizes(job)[index], job.ranks) for index in persistent_tensors(job)]
     if job.strategy.offload_param and job.ranks > 1 and shards:
-        copied = shards[-1] if job.strategy.allgather_sequential else sum(shards)
+        copied = sum(shards)
+        if job.strategy.allgather_sequential:
+            yet = [*accumulate([job.ranks * share for share in reversed(shards)], initial=0)]  # to be gathered after it
+            copied = max(share - later for share, later in zip(reversed(shards), yet, strict=False))
         alive.make(gathered.partitions_from_host, job.strategy.dtype, copied)
     return alive.lines()
 
 
-def _at_most(job: Job, events: Sequence[Held]) -> tuple[Line, ...]:
+def _norms(job: Job) -> tuple[Line, ...]:
+    """One of each sub-group, all together, and scaled: until the step returns. Offloaded gradients' are the host's."""
+    alive = Alive()
+    if not job.strategy.offload_optimizer:
+        alive.make(gathered.norms_of_groups, "float64", len(sub_groups(job)) + 2)
+    return alive.lines()
+
+
+def _at_most(job: Job, events: Iterable[Held]) -> tuple[Line, ...]:
     event = max(events, key=lambda event: event.most)
     return _gathered(job, event.most - event.secondary, event.secondary)
 
@@ -179,8 +228,12 @@ def _step(job: Job) -> tuple[Line, ...]:
     kept, master = strategy.accumulation, strategy.master
     _of_muon(job).apply(job, alive)
     if not strategy.offload_optimizer:
-        largest = ceil_div(job.model.largest.elements, job.ranks)
-        alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
+        sizes = tensor_sizes(job)
+        for members in sub_group_members(job):
+            largest = ceil_div(max([sizes[index] for index in members]), job.ranks)
+            alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
+            alive.make(gathered.norms_of_groups, "float64", 1)
+        alive.make(gathered.norms_of_groups, "float64", 2)
     else:
         alive.briefly((gathered.norms, "float64", 2))  # a square and the sum
     for group in on_gpu(job):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.events import Gather
+from zeroplan.costs.deepspeed.quantizing import scales
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
 from zeroplan.specs.model import Visit
@@ -26,7 +27,9 @@ class Storages:
         self.storage: dict[int, int] = {}
         """Elements of each gathered tensor's own storage."""
         self.buffers: list[tuple[set[int], int]] = []
-        """Receive buffers of coalesced gathers: members not consumed yet (all-reduced: not released), elements."""
+        """Receive buffers of coalesced gathers: members not consumed yet (views: not released), elements."""
+        self.views: set[int] = set()
+        """Tensors that lie in the buffer of their all-reduce."""
         self.joined_low: set[int] = set()
         """Tensors in flight in another dtype, whose pieces are joined first."""
         self.kept: dict[int, int] = {}
@@ -54,24 +57,27 @@ class Storages:
             self.swapper.fetch(tensors)
         near = tensors & self.secondary if self.secondary else set()
         for found, ranks in ((near, self.settings.near), (tensors - near if near else tensors, self.ranks)):
+            joins = self.settings.all_reduce and found is not near
             for members in [{index} for index in sorted(found)] if self.settings.sequential else [found] * bool(found):
-                self.call(members, ranks)
+                self.call(members, ranks, joins=joins)
         if self.swaps:
             for index in tensors & self.persistent:
                 self.swapper.release(index)
 
-    def call(self, tensors: set[int], ranks: int) -> None:
+    def call(self, tensors: set[int], ranks: int, *, joins: bool) -> None:
         """One collective, or one for each dtype; they are waited for and kept together."""
         alone, elements, copied = len(tensors) == 1, 0, 0
-        joined = self.settings.all_reduce and not alone and ranks == self.ranks and not self.settings.dequantized
+        joined = joins and not alone and not self.settings.dequantized
         low = set() if joined else tensors & self.settings.low
         for members in (low, tensors - low) if low else (tensors,):
             if not members:
                 continue
             full = held = sum([self.padded[index] for index in members])
-            self.gathers.append(Gather(tuple(sorted(members)), full, ranks, members is low))
+            self.gathers.append(Gather(tuple(sorted(members)), full, ranks, members is low, joined))
             if members is low:  # smaller until they are converted
                 held = ceil_div(full, self.settings.smaller)
+                if self.settings.dequantized:
+                    held += ceil_div(4 * ranks * scales(full // ranks), self.settings.smaller)
                 copied += held // ranks
             elements += held
             if self.settings.from_host and self.ranks > 1 and not joined:
@@ -82,6 +88,7 @@ class Storages:
         else:
             self.buffers.append((set(tensors), elements))
             self.joined_low |= low if not alone else set()
+            self.views |= tensors if joined else set()
         self.held += elements
         self.most = max(self.most, self.held + self.copied + copied)
         self.count += sum([self.sizes[index] for index in tensors])
@@ -98,8 +105,7 @@ class Storages:
         self.most = max(self.most, self.held + self.copied)
         self.available |= waited
         self.flying -= waited
-        if not self.settings.all_reduce:
-            self.leave_buffers(waited)
+        self.leave_buffers(waited - self.views if self.views else waited)
 
     def unpack(self, tensors: set[int]) -> int:
         """Out of their common buffer, once; what travelled smaller is joined, converted, and goes first.
@@ -112,7 +118,7 @@ class Storages:
         flat = self.settings.flat(sum([self.padded[i] for i in tensors]), alone=not low) if self.settings.low else 0
         self.held += flat
         for index in (*sorted(low), *(tensors - low)):
-            if index not in self.storage and not self.settings.all_reduce:
+            if index not in self.storage and index not in self.views:
                 self.storage[index] = self.sizes[index]
                 self.held += self.sizes[index]
                 if index in low:
@@ -147,7 +153,8 @@ class Storages:
         if self.swaps:
             self.swapper.release(index)
         self.held -= self.storage.pop(index, 0)
-        if self.settings.all_reduce:
+        if index in self.views:
+            self.views.discard(index)
             self.leave_buffers({index})
 
     def copy_again(self, index: int) -> None:

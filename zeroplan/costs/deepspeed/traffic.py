@@ -138,15 +138,12 @@ def gathers(job: Job) -> tuple[str, tuple[Gather, ...]]:
 
 
 def _gathered(job: Job, gather: Gather) -> list[Part]:
-    """Quantized ones carry codes and scales; under stage3_use_all_reduce_for_fetch_params coalesced ones over all ranks
-    travel as all-reduces.
-    """
+    """Quantized ones carry codes and scales."""
     strategy = job.strategy
     if strategy.quantized_weights:
         return list(quantizing.gathered(gather))
-    joined = strategy.all_reduce_for_fetch and len(gather.tensors) > 1 and gather.ranks == job.ranks
     dtype = strategy.low if gather.low and strategy.low else strategy.dtype
-    return [Part("all_reduce" if joined else "all_gather", gather.elements, dtype, gather.ranks)]
+    return [Part("all_reduce" if gather.joined else "all_gather", gather.elements, dtype, gather.ranks)]
 
 
 def _parts(job: Job, when: str, parts: list[Part]) -> list[Transfer]:
