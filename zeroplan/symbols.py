@@ -75,7 +75,7 @@ SYMBOLS: dict[str, Symbol] = {
     "traffic": Symbol("C", "seconds", "of collectives meanwhile"),
     "shown": Symbol("γ", "", "share of the shorter of two that still shows while both run"),
     "wire": Symbol("x", "bytes", "sent by one rank on a ring"),
-    "link": Symbol("ℓ", "bytes/s", "of one rank's slowest link on the ring"),
+    "link": Symbol("ζ", "bytes/s", "of one rank's slowest link on the ring"),
     "latency": Symbol("H", "seconds", "before a ring or tree has passed its first piece on to all"),
     "filling": Symbol("J", "seconds", "the part of that latency that lies inside a node"),
     "hops": Symbol("z", "hops", "one after the other"),

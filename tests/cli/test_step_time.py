@@ -106,7 +106,7 @@ def test_bad_lists_stop_with_one_line(zeroplan, arguments, expected):
 
 def test_explain_follows_the_steps_seconds(zeroplan):
     shown = zeroplan("explain", "step time", *JOB, *CARD, "--stage", "3").out
-    for text in ("seconds = Φ/ρ + ω/η", "x/ℓ + H + √(J·x/ℓ)", "2.5e+14: published", "FLOP/s"):
+    for text in ("seconds = Φ/ρ + ω/η", "x/ζ + H + √(J·x/ζ)", "2.5e+14: published", "FLOP/s"):
         assert text in shown
     assert "all_gather, forward" in zeroplan("explain", "all_gather", *JOB, *CARD, "--stage", "3").out
     refused = zeroplan("explain", "step time", *JOB)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from importlib import import_module
 from inspect import getmembers, isfunction, signature
-from math import ceil, log2
+from math import ceil, log2, sqrt
 
 import pytest
 from hypothesis import given, settings
@@ -19,16 +19,16 @@ from zeroplan.symbols import SYMBOLS
 ROOMS = (
     "states", "buffers", "moments", "gathered", "hosted", "activations", "volume", "compute", "outside", "muon", "zenflow",
     "korthikanti", "zero_infinity",
-    "megatron", "fused", "fully_sharded", "versions",
+    "megatron", "fused", "fully_sharded", "versions", "copied", "roofline", "network", "beside",
 )  # fmt: skip
-NOT_FORMULAS = {"ceil_div", "power_of_two"}
+NOT_FORMULAS = {"ceil_div", "power_of_two", "sqrt", "log2"}
 FORMULAS = [
     function
     for room in ROOMS
     for name, function in getmembers(import_module(f"{formulas.__name__}.{room}"), isfunction)
     if name not in NOT_FORMULAS
 ]
-PYTHON = str.maketrans({"·": "*", "⌈": " ceil(", "⌉": ")", "^": "**"})
+PYTHON = str.maketrans({"·": "*", "⌈": " ceil(", "⌉": ")", "^": "**", "√": " sqrt"})
 
 
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda f: f.__name__)
@@ -41,7 +41,7 @@ def test_the_docstring_computes_what_the_code_computes(formula, data):
     letters = {SYMBOLS[name].letter: value for name, value in values.items()}
     equation = provenance(formula).equation.translate(PYTHON)
     equation = re.sub(r"log2 (\w+)", r"log2(\1)", equation)
-    said = eval(equation, {"ceil": ceil, "log2": log2}, letters)
+    said = eval(equation, {"ceil": ceil, "log2": log2, "sqrt": sqrt, "max": max, "min": min}, letters)
     assert formula(**values) == pytest.approx(said, rel=1e-12)
 
 
