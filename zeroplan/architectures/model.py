@@ -147,6 +147,10 @@ class ModelTimelines:
             sums[phase] += times[layer] * int(count * pairs)
         return Flops(sums[FORWARD], sums[BACKWARD], sums[RECOMPUTING])
 
+    def emptied(self, asked: Asked) -> tuple[int, ...]:
+        found = self.trace(asked).inputs
+        return tuple(found[chosen] for _layer, chosen in representatives(self.root, asked.recomputing))
+
     def saved(self, asked: Asked) -> Saved | None:
         try:
             return saved(*self.names(), asked)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.architectures.alike import checkpointed_layers
 from zeroplan.autograd.autocast import autocasting
+from zeroplan.autograd.emptied import Emptying
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
@@ -28,7 +29,7 @@ class Run(Memory):
     """What a forward pass is told: sizes of the batch, the attention that runs, and which layers are checkpointed."""
 
     __slots__ = (
-        "attention", "batch", "checkpointed", "half", "kernel", "kernels", "low", "passed_over", "recomputing", "seq",
+        "attention", "batch", "checkpointed", "emptying", "half", "kernel", "kernels", "low", "passed_over", "recomputing", "seq",
         "weights",
     )  # fmt: skip
 
@@ -40,6 +41,8 @@ class Run(Memory):
         self.batch, self.seq, self.recomputing = batch, seq, recomputing
         self.checkpointed: frozenset[int] = frozenset()
         """Layers that are, by identity."""
+        self.emptying = Emptying(recomputing.inputs) if recomputing.inputs.empties else None
+        """What happens to their inputs."""
         self.attention = attention
         """eager, sdpa, flash_attention_2 or flash_attention_3."""
         self.kernel = kernel

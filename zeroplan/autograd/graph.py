@@ -78,12 +78,17 @@ def keep(node: Node | None, *tensors: Tensor | None) -> None:
         if tensor is None:
             node.saved.append(None)
             continue
-        if tensor.storage is not None:
-            tensor.memory.log.append((KEPT, tensor.storage.number, node.name, node.scope, node.sequence))
+        log_kept(node, tensor)
         if (checkpoint := tensor.memory.checkpoint) is None:
             node.saved.append(tensor.detached())
         else:
             node.saved.append(checkpoint.pack(tensor.detached()))
+
+
+def log_kept(node: Node, tensor: Tensor) -> None:
+    """The node keeps the tensor, wherever it does."""
+    if tensor.storage is not None:
+        tensor.memory.log.append((KEPT, tensor.storage.number, node.name, node.scope, node.sequence))
 
 
 def product(

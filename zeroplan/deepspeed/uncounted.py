@@ -10,7 +10,6 @@ ZERO = "zero_optimization"
 SWITCHES = (
     f"{ZERO}.offload_optimizer.super_offload", "compile.deepcompile", "hybrid_engine.enabled",
     "expert_parallel.enabled", "data_efficiency.data_routing.enabled", "weight_quantization.enabled",
-    "activation_checkpointing.partition_activations", "activation_checkpointing.cpu_checkpointing",
 )  # fmt: skip
 """They do something when they are true."""
 DEGREES = ("tensor_parallel.autotp_size", "sequence_parallel_size", "pipeline.stages")
@@ -41,7 +40,8 @@ def idle(facts: Facts) -> list[str]:
         return []
     return [
         "activation_checkpointing does nothing unless the model calls deepspeed.checkpointing.checkpoint, which models "
-        "of transformers do not of themselves (--checkpointing deepspeed: as if they did)"
+        "of transformers do not of themselves (--checkpointing deepspeed: as if they did, and a call of "
+        "deepspeed.checkpointing.configure had read the section)"
     ]
 
 

@@ -21,6 +21,35 @@ KEPT = (
 PATTERN = r"(full|every-([2-9]|[1-9]\d+))(-reentrant)?"
 
 
+class ActivationCheckpointing(NamedTuple):
+    """activation_checkpointing of ds_config.json, as deepspeed.checkpointing.configure reads it: what becomes of a
+    layer's input between forward and backward.
+    """
+
+    partitions: bool = False
+    """Each tensor-parallel rank copies its part and drops the whole; one rank alone copies all of it."""
+    on_host: bool = False
+    """It waits in host memory."""
+    contiguous: bool = False
+    """It is copied into a buffer: as many as `number` says are made with the first."""
+    number: int | None = None
+
+    @property
+    def empties(self) -> bool:
+        """The input's own tensor is emptied meanwhile."""
+        return self.partitions or self.on_host
+
+    @property
+    def through_pool(self) -> bool:
+        """Whole inputs go to page-locked buffers of a pool, on a stream of their own (offload_activations.py)."""
+        return self.on_host and not self.partitions
+
+    @property
+    def by_place(self) -> bool:
+        """What a layer keeps depends on which one it is."""
+        return self.contiguous or self.through_pool
+
+
 class Recomputing(NamedTuple):
     """Which layers run again in backward, and how."""
 
@@ -31,6 +60,8 @@ class Recomputing(NamedTuple):
     keeps_products: bool = False
     """Results of matrix products and of fused attention stay, and are not computed again: torch's selective
     checkpointing (context_fn=create_selective_checkpoint_contexts) with the operators of `KEPT`."""
+    inputs: ActivationCheckpointing = ActivationCheckpointing()
+    """Of deepspeed.checkpointing."""
 
     def has(self, number: int) -> bool:
         """Whether the layer of this number is checkpointed."""
@@ -44,7 +75,7 @@ PLAIN = Recomputing()
 def recomputing(kind: str) -> Recomputing:
     """Layers of none, full, every-K and their reentrant forms; selective recomputes parts of layers, and none whole.
 
-    deepspeed.checkpointing.checkpoint is reentrant, and keeps what torch's does unless it is configured to do more.
+    deepspeed.checkpointing.checkpoint is reentrant, and keeps what torch's does unless a config tells it more.
     """
     if kind == DEEPSPEED:
         return Recomputing(1, reentrant=True)

@@ -173,6 +173,9 @@ class Timelines(Protocol):
     def flops(self, asked: Asked, *, causal: bool = False) -> Flops | None:
         """As torch's FlopCounterMode counts, all pairs of tokens; `causal`: fused kernels leave out those ahead."""
 
+    def emptied(self, asked: Asked) -> tuple[int, ...]:
+        """Bytes of each layer's input, where deepspeed.checkpointing empties them."""
+
     def saved(self, asked: Asked) -> Saved | None:
         """What forward keeps for backward, operator by operator; None as for the timeline."""
 

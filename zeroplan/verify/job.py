@@ -46,6 +46,7 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     if case.get("checkpointing") == DEEPSPEED:
         from deepspeed import checkpointing
 
+        checkpointing.configure(None, deepspeed_config=resolved(case))
         model._set_gradient_checkpointing(gradient_checkpointing_func=checkpointing.checkpoint)
     elif recomputes.every:
         model.activation_checkpointing_enable(words(recomputes), every_n_layers=recomputes.every)

@@ -188,7 +188,8 @@ class Block(GradientCheckpointingLayer):
         def forward(x: Tensor, mask: Tensor | None, shared: Shared) -> Tensor:
             return self.forward(run, x, shared._replace(mask=mask))
 
-        return reentrant(run, forward, x, shared._replace(mask=None), beside=(shared.mask,))
+        beside = (shared.mask,)
+        return reentrant(run, forward, x, shared._replace(mask=None), beside=beside, emptying=run.emptying)
 
 
 class Transformer(Module):
