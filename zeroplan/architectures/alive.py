@@ -26,7 +26,7 @@ KEEPS = {
     "GeLUFunction": ACTIVATION, "Clamp": ACTIVATION,
     "Mul": PRODUCTS, "NativeDropout": DROPOUT,
     "GroupedMm": EXPERTS, "Index": EXPERTS, "Topk": EXPERTS, "Gather": EXPERTS, "Div": EXPERTS, "MaskedFill": EXPERTS,
-    "LogSoftmax": LOSS, "NllLoss": LOSS, "CheckpointFunction": INPUTS,
+    "LogSoftmax": LOSS, "NllLoss": LOSS, "CheckpointFunction": INPUTS, "Checkpoint": ATTENTION,
     "LigerRMSNormFunction": LIGER_NORMS, "LigerSiLUMulFunction": LIGER_MLPS, "LigerFusedMoEFunction": LIGER_EXPERTS,
     "FlashAttnFunc": FLASH, WORKSPACE: FLASH_INSIDE,
     "LigerRopeFunction": LIGER_ROPE, "LigerFusedLinearCrossEntropyFunction": LIGER_LOSS,

@@ -12,9 +12,12 @@ from functools import partial
 from typing import Any
 from weakref import ReferenceType, ref
 
-from zeroplan.autograd.log import RECOMPUTING
+from zeroplan.autograd.log import KEPT, RECOMPUTING
 from zeroplan.autograd.memory import LEAVE, RAN, Memory
 from zeroplan.autograd.tensor import Tensor
+
+PART = "CheckpointBackward"
+"""What keeps the inputs of a part of a layer."""
 
 
 class Place:
@@ -89,6 +92,14 @@ class Frame:
             memory.beat(LEAVE, memory.scope)
             memory.checkpoint, memory.records, memory.scope, memory.phase = before, records, scope, phase
         self.places = []
+
+
+def checkpointed_part(memory: Memory, part: Callable[..., Any], *inputs: Tensor | None) -> Any:
+    """As `checkpointed`, for a part of a layer, whose inputs are logged as kept by it."""
+    for each in inputs:
+        if each is not None and each.storage is not None:
+            memory.log.append((KEPT, each.storage.number, PART, memory.scope, memory.sequence))
+    return checkpointed(memory, part, *inputs)
 
 
 def checkpointed(

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from zeroplan.autograd.polynomial import terms, value
-from zeroplan.costs.passes import alone, asked, runs_as_written
+from zeroplan.costs.passes import alone, asked
 from zeroplan.formulas import korthikanti, zero_infinity
 from zeroplan.ledger import Line, line
 from zeroplan.specs.account import AtWork, Kept, KeptByLayer, Saved
@@ -78,7 +78,7 @@ def counted(job: Job, *, again: bool = False) -> Saved | None:
 
     `again`: what they keep of a layer that runs again, in place of its input.
     """
-    held = alone(job) if runs_as_written(job) else None
+    held = alone(job)
     if held is None:
         return None
     wanted = asked(job)._replace(zero_linear=False)
@@ -90,7 +90,7 @@ def counted(job: Job, *, again: bool = False) -> Saved | None:
 
 def peaks(job: Job) -> dict[str, AtWork]:
     """The model's own largest moments, where their equations add up to the timeline's own bytes."""
-    held = alone(job) if runs_as_written(job) else None
+    held = alone(job)
     if held is None:
         return {}
     wanted = asked(job)._replace(zero_linear=False)

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 KINDS = ("none", "selective", "full", "every-2", "full-reentrant", "deepspeed", "selective-products")
 """What `--checkpointing` takes; every-2 stands for every-K, and each of those may be reentrant."""
+SELECTIVE = "selective"
+"""The attention interface of transformers (AttentionInterface) through torch.utils.checkpoint, and nothing else:
+scores, softmax, dropout and their product with the values run again in backward (Korthikanti's selective)."""
 DEEPSPEED = "deepspeed"
 """Every layer through deepspeed.checkpointing.checkpoint, set as the model's _gradient_checkpointing_func."""
 PRODUCTS = "selective-products"
@@ -62,6 +65,8 @@ class Recomputing(NamedTuple):
     checkpointing (context_fn=create_selective_checkpoint_contexts) with the operators of `KEPT`."""
     inputs: ActivationCheckpointing = ActivationCheckpointing()
     """Of deepspeed.checkpointing."""
+    attention: bool = False
+    """Of every layer the core of its attention runs again, as `SELECTIVE` says."""
 
     def has(self, number: int) -> bool:
         """Whether the layer of this number is checkpointed."""
@@ -73,7 +78,7 @@ PLAIN = Recomputing()
 
 @lru_cache
 def recomputing(kind: str) -> Recomputing:
-    """Layers of none, full, every-K and their reentrant forms; selective recomputes parts of layers, and none whole.
+    """Layers of none, full, every-K and their reentrant forms; selective recomputes attention, and no layer whole.
 
     deepspeed.checkpointing.checkpoint is reentrant, and keeps what torch's does unless a config tells it more.
     """
@@ -81,6 +86,8 @@ def recomputing(kind: str) -> Recomputing:
         return Recomputing(1, reentrant=True)
     if kind == PRODUCTS:
         return Recomputing(1, keeps_products=True)
+    if kind == SELECTIVE:
+        return Recomputing(attention=True)
     found = fullmatch(PATTERN, kind)
     return Recomputing(int(found[2] or 1), bool(found[3])) if found else PLAIN
 

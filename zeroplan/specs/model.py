@@ -236,6 +236,8 @@ class Model(NamedTuple):
     inferred: bool = False
     has_sdpa: bool = True
     """transformers runs its attention through torch's fused kernels, unless told otherwise."""
+    own_attention: tuple[str, ...] = ()
+    """Attentions that its layers compute themselves, not through transformers' AttentionInterface."""
     no_flash: str = ""
     """Why transformers does not run it with the flash-attention package; empty where it does."""
     tied: tuple[int, ...] = ()

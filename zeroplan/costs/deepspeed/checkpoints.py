@@ -31,8 +31,8 @@ def _refusal(job: Job, how: ActivationCheckpointing) -> str:
     family, layers = job.model.family, job.model.shape.layers
     if how.contiguous and not how.partitions:
         return (
-            f"found contiguous_memory_optimization without partition_activations; DeepSpeed refuses that ({CODE}:1229), "
-            'write "partition_activations": true'
+            "found contiguous_memory_optimization without partition_activations; DeepSpeed refuses that "
+            f'({CODE}:1229), write "partition_activations": true'
         )
     if how.contiguous and (how.number or 0) < layers:
         found = "no number_checkpoints" if how.number is None else f"number_checkpoints {how.number}"
