@@ -12,6 +12,7 @@ import pytest
 
 from tests.verify.recorded import RUNS
 from zeroplan.deepspeed.read import read_config
+from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.strategy import Strategy
 
 BLOCK = "activation_checkpointing"
@@ -44,6 +45,7 @@ def test_a_config_with_it_says_so():
     assert [note for note in with_block.notes if "deepspeed.checkpointing.checkpoint" in note]
     without = read_config(base, "a config")
     assert without.notes == ()
-    assert with_block.fields == without.fields | {"uncounted": (f"{BLOCK}.partition_activations",)}
-    assert Strategy(**with_block.fields).not_counted == ()
-    assert Strategy(**with_block.fields, checkpointing="deepspeed").not_counted == with_block.fields["uncounted"]
+    told = ActivationCheckpointing(partitions=True)
+    assert with_block.fields == without.fields | {BLOCK: told}
+    assert Strategy(**with_block.fields, checkpointing="full").recomputing.inputs == ActivationCheckpointing()
+    assert Strategy(**with_block.fields, checkpointing="deepspeed").recomputing.inputs == told

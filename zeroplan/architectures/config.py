@@ -68,6 +68,11 @@ class Config:
         return ()
 
     @property
+    def changes_products(self) -> str:
+        """What the family's layers do to a product's result where it lies; empty for nothing."""
+        return ""
+
+    @property
     def no_flash(self) -> str:
         """Why transformers does not run it with the flash-attention package; empty where it does."""
         return ""

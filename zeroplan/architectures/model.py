@@ -64,7 +64,7 @@ def model_of(
         ),
         timeline=ModelTimelines(root, order, lambda: with_names(config, build)),
         source=source, config=dict(content or {}), has_sdpa=config.has_sdpa, no_flash=config.no_flash,
-        own_attention=config.own_attention,
+        own_attention=config.own_attention, changes_products=config.changes_products,
         tied=tuple(p.elements for _path, p in root.named_parameters() for _use in range(uses[id(p)] - 1)),
     )  # fmt: skip
 

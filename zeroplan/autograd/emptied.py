@@ -12,7 +12,6 @@ from collections import deque
 from zeroplan.autograd.graph import Node, log_kept
 from zeroplan.autograd.strides import Sizes, row_major
 from zeroplan.autograd.tensor import Storage, Tensor, empty
-from zeroplan.specs.checkpointing import ActivationCheckpointing
 
 PLACEHOLDER = 4
 """Bytes of torch.empty([]), which an emptied tensor holds."""
@@ -42,8 +41,9 @@ class Emptied:
 class Emptying:
     """What one forward pass does with its layers' inputs."""
 
-    def __init__(self, how: ActivationCheckpointing) -> None:
-        self.how = how
+    def __init__(self, *, partitions: bool, on_host: bool, buffers: int) -> None:
+        """`buffers`: as many as a config wants contiguous, 0 where it does not."""
+        self.partitions, self.on_host, self.wanted = partitions, on_host, buffers
         self.buffers: list[Tensor] = []
         self.taken = 0
         self.newest: deque[Emptied] = deque()
@@ -53,14 +53,14 @@ class Emptying:
     def part(self, node: Node, x: Tensor) -> Tensor | None:
         """Before the layer runs, a copy of the input; None where it is on the host (partition_activations)."""
         self.sizes[x.memory.layer] = x.elements * x.width
-        if not self.how.partitions:
+        if not self.partitions:
             return None
         whole = x if x.contiguous else empty(x.memory, x.shape, x.width)
         made = empty(x.memory, x.shape, x.width)
         del whole
-        if self.how.on_host:
+        if self.on_host:
             return None
-        if self.how.contiguous:
+        if self.wanted:
             made = self._buffer(node, made)
         log_kept(node, made)
         return made
@@ -68,7 +68,7 @@ class Emptying:
     def _buffer(self, node: Node, part: Tensor) -> Tensor:
         """The next of the contiguous buffers, all of which are made with the first."""
         if not self.taken:
-            self.buffers = [empty(part.memory, part.shape, part.width) for _each in range(self.how.number or 0)]
+            self.buffers = [empty(part.memory, part.shape, part.width) for _each in range(self.wanted)]
             for each in self.buffers:
                 log_kept(node, each)
         self.taken += 1
@@ -76,9 +76,9 @@ class Emptying:
 
     def empty(self, node: Node, x: Tensor, part: Tensor | None) -> Emptied:
         """After the layer has run."""
-        strides: Sizes = row_major(x.shape) if self.how.partitions else x.strides
-        kept = Emptied(self, x.seen_as(x.shape, strides), part or (None if self.how.partitions else x.detached()))
-        if self.how.through_pool:
+        strides: Sizes = row_major(x.shape) if self.partitions else x.strides
+        kept = Emptied(self, x.seen_as(x.shape, strides), part or (None if self.partitions else x.detached()))
+        if self.on_host and not self.partitions:
             self.newest.append(kept)
             if len(self.newest) > ON_GPU:
                 self.newest.popleft().tensor = None

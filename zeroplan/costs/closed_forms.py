@@ -14,6 +14,8 @@ from zeroplan.specs.account import AtWork, Kept, KeptByLayer, Saved
 from zeroplan.specs.checkpointing import PLAIN
 from zeroplan.specs.job import Job
 
+CHECKPOINT = "Checkpoint"
+"""The operator that keeps a checkpointed part's inputs."""
 CHECKPOINTS = "checkpoints"
 """The part of a checkpointed layer, which is all there is."""
 ONE_BY_ONE = 1
@@ -56,7 +58,7 @@ def of_a_layer(job: Job) -> Line:
     name, heads = "a layer's activations", job.model.shape.heads
     if job.strategy.recomputing.every == 1 and not job.strategy.recomputing.keeps_products:
         return line(name, korthikanti.full_recomputation, **sizes)
-    if job.strategy.checkpointing == "selective":
+    if job.strategy.recomputing.attention:
         return line(name, korthikanti.tensor_parallel_selective, **sizes, tp=1)
     return line(name, korthikanti.no_parallelism, **sizes, a=heads)
 
@@ -108,10 +110,15 @@ def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[Part,
     if CHECKPOINTS in make.parts:
         return ()
     b, s, shape = job.strategy.micro_batch, job.workload.seq, job.model.shape
+    selective = job.strategy.recomputing.attention
+    scores = (
+        line("scores", korthikanti.scores_again) if selective
+        else line("scores", korthikanti.scores, b=b, s=s, a=shape.heads)
+    )  # fmt: skip
     published = (
         line("norms", korthikanti.norms, b=b, s=s, h=shape.hidden),
         line("attention", korthikanti.attention, b=b, s=s, h=shape.hidden),
-        line("scores", korthikanti.scores, b=b, s=s, a=shape.heads),
+        scores,
         line("mlp", korthikanti.mlp, b=b, s=s, h=shape.hidden),
         line("dropout", korthikanti.dropout_masks, b=b, s=s, h=shape.hidden),
     )
@@ -166,6 +173,8 @@ def _norms(names: set[str], kept: list[Kept]) -> str:
 
 
 def _attention(names: set[str], _kept: list[Kept]) -> str:
+    if CHECKPOINT in names:
+        return "queries, keys and values as this family lays them out, which the checkpoint keeps, and the output"
     fused = any(name.endswith("Attention") for name in names)
     return "the fused kernel's inputs and output" if fused else "queries, keys and values as this family lays them out"
 

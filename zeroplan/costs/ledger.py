@@ -6,9 +6,9 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from zeroplan.costs import paper
+from zeroplan.costs import paper, recomputing
 from zeroplan.costs.activations import activations
-from zeroplan.costs.deepspeed import checkpoints, host, muon, stage_0, stage_3, stages_1_2
+from zeroplan.costs.deepspeed import host, muon, stage_0, stage_3, stages_1_2
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.swapping import check_buffers
 from zeroplan.costs.deepspeed.traffic import traffic
@@ -45,11 +45,11 @@ def gpu_at_least(job: Job) -> int:
 
 
 def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:
+    recomputing.check(job)
     alive = activations(job)
     if accounting == "paper":
         return paper.ledger(job, alive)
     muon.check(job)
-    checkpoints.check(job)
     if job.strategy.stage == 3:
         check_buffers(job)
     stage = STAGES[job.strategy.stage]

@@ -27,6 +27,14 @@ def scores(b: int, s: int, a: int) -> int:
     return 5 * a * b * s**2
 
 
+def scores_again() -> int:
+    """0 -- softmax, mask and dropped scores that selective recomputation works out again in backward [Korthikanti §5].
+
+    Queries, keys and values, from which it does, are counted with attention.
+    """
+    return 0
+
+
 def mlp(b: int, s: int, h: int) -> int:
     """18·b·s·h -- inputs of the first linear layer (2), of GELU (8) and of the second linear layer (8)
     [Korthikanti §4.1].

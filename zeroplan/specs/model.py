@@ -238,6 +238,8 @@ class Model(NamedTuple):
     """transformers runs its attention through torch's fused kernels, unless told otherwise."""
     own_attention: tuple[str, ...] = ()
     """Attentions that its layers compute themselves, not through transformers' AttentionInterface."""
+    changes_products: str = ""
+    """What its layers do to a product's result where it lies; empty for nothing."""
     no_flash: str = ""
     """Why transformers does not run it with the flash-attention package; empty where it does."""
     tied: tuple[int, ...] = ()

@@ -123,8 +123,8 @@ class Strategy(NamedTuple):
             found.append("Liger's kernels under torch_autocast, which cast what they are given by themselves")
         if self.flash and (self.autocast or self.kernels != "transformers"):
             found.append("flash-attention under autocast or beside Liger's kernels, which is compared with no run")
-        if self.kernels != "transformers" and self.checkpointing == "selective":
-            found.append("Liger's kernels under selective checkpointing, whose closed forms are without them")
+        if self.recomputing.attention and (self.flash or self.kernels != "transformers"):
+            found.append("selective checkpointing beside flash-attention or Liger's kernels: compared with no run")
         if self.precision == "fp8":
             found.append("activations in fp8, which are counted as in bf16")
         if self.optimizer == "muon":

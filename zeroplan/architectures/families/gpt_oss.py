@@ -68,6 +68,10 @@ class GptOssConfig(MoEConfig):
             self.rope_parameters = yarn()
 
     @property
+    def changes_products(self) -> str:
+        return "adds the experts' biases to their products in place"
+
+    @property
     def no_flash(self) -> str:
         return "which transformers runs by a kernel of its hub instead, for its sinks"
 

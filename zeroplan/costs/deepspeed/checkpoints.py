@@ -9,53 +9,12 @@ from collections.abc import Iterator
 
 from zeroplan.costs.deepspeed.swapping import TORCH, Block
 from zeroplan.costs.passes import asked
-from zeroplan.errors import ContradictionError
 from zeroplan.formulas import hosted
 from zeroplan.ledger import Line, line
-from zeroplan.specs.checkpointing import DEEPSPEED, ActivationCheckpointing
+from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.job import Job
 
-SECTION, CODE = "activation_checkpointing", "runtime/activation_checkpointing/checkpointing.py"
 TENSOR_PARALLEL = 1
-PASS_ARGUMENTS = ("gpt2", "gpt_bigcode")
-"""Families whose model calls a layer with more than one argument by position."""
-
-
-def check(job: Job) -> None:
-    """Raises `ContradictionError` where deepspeed.checkpointing stops, or empties what other layers still read."""
-    if job.strategy.checkpointing == DEEPSPEED and (found := _refusal(job, job.strategy.activation_checkpointing)):
-        raise ContradictionError(f"{SECTION}: {found}")
-
-
-def _refusal(job: Job, how: ActivationCheckpointing) -> str:
-    family, layers = job.model.family, job.model.shape.layers
-    if how.contiguous and not how.partitions:
-        return (
-            "found contiguous_memory_optimization without partition_activations; DeepSpeed refuses that "
-            f'({CODE}:1229), write "partition_activations": true'
-        )
-    if how.contiguous and (how.number or 0) < layers:
-        found = "no number_checkpoints" if how.number is None else f"number_checkpoints {how.number}"
-        return (
-            f"found contiguous_memory_optimization with {found} for {layers} layers; DeepSpeed stops ({CODE}:390), "
-            f'write "number_checkpoints": {layers}'
-        )
-    if how.partitions and family in PASS_ARGUMENTS:
-        return (
-            f"found partition_activations for {family}, whose layers get more than one argument by position; DeepSpeed "
-            f"hands them one more in backward and stops ({CODE}:738), leave it out"
-        )
-    if how.through_pool and family == "gpt2" and job.strategy.attention == "eager":
-        return (
-            "found cpu_checkpointing for gpt2 with eager attention, whose layers get one mask by position; DeepSpeed "
-            f"empties it after the first ({CODE}:get_offloaded_activations_for_backward), write --attention sdpa"
-        )
-    if how.through_pool and job.strategy.backend == "cpu":
-        return (
-            "found cpu_checkpointing without partition_activations on the CPU accelerator, where DeepSpeed empties the "
-            f"only copy ({CODE}:get_cpu_activations_for_backward) and stops, leave it out"
-        )
-    return ""
 
 
 def _how(job: Job) -> ActivationCheckpointing:
