@@ -26,8 +26,21 @@ def check(job: Job) -> None:
             "(RuntimeError: Tensor cached during selective activation checkpoint has been mutated); "
             "write --checkpointing full"
         )
+    if kind == PRODUCTS and job.strategy.stage == 3 and job.strategy.memory_efficient_linear and _has_biases(job):
+        raise ContradictionError(
+            f"--checkpointing: found {PRODUCTS} at stage 3 for {job.model.family}, whose linear layers have biases: "
+            "DeepSpeed's own function adds them in place to a product that is kept, what runs again has them twice, "
+            "and gradients are wrong (runtime/zero/linear.py:91); write --checkpointing full, --stage 2, or "
+            '"memory_efficient_linear": false'
+        )
     if kind == DEEPSPEED and (found := _configured(job)):
         raise ContradictionError(f"activation_checkpointing: {found}")
+
+
+def _has_biases(job: Job) -> bool:
+    """Of linear layers of torch's, in a layer."""
+    named = [tensor.name for tensor in job.model.tensors if tensor.linear]
+    return any(name.endswith(".bias") and any(part.isdecimal() for part in name.split(".")) for name in named)
 
 
 def _configured(job: Job) -> str:
