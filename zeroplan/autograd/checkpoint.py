@@ -102,9 +102,7 @@ def checkpointed_part(memory: Memory, part: Callable[..., Any], *inputs: Tensor 
     return checkpointed(memory, part, *inputs)
 
 
-def checkpointed(
-    memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False
-) -> Any:
+def checkpointed(memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False) -> Any:
     """The layer's result; its graph keeps the layer's inputs and nothing else, unless it keeps products."""
     before = memory.checkpoint
     memory.checkpoint = Frame(memory, partial(layer, *inputs), keeps_products=keeps_products)
