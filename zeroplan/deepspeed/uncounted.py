@@ -14,6 +14,11 @@ SWITCHES = (
 """They do something when they are true."""
 DEGREES = ("tensor_parallel.autotp_size", "sequence_parallel_size", "pipeline.stages")
 """They do something when they are numbers over 1."""
+IDLE = (
+    "activation_checkpointing does nothing unless the model calls deepspeed.checkpointing.checkpoint, which models "
+    "of transformers do not of themselves (--checkpointing deepspeed: as if they did, and a call of "
+    "deepspeed.checkpointing.configure had read the section)"
+)
 
 
 def uncounted(facts: Facts) -> tuple[str, ...]:
@@ -35,14 +40,8 @@ def uncounted(facts: Facts) -> tuple[str, ...]:
 
 
 def idle(facts: Facts) -> list[str]:
-    """What a config states that moves nothing in a model of transformers."""
-    if not facts.section("activation_checkpointing"):
-        return []
-    return [
-        "activation_checkpointing does nothing unless the model calls deepspeed.checkpointing.checkpoint, which models "
-        "of transformers do not of themselves (--checkpointing deepspeed: as if they did, and a call of "
-        "deepspeed.checkpointing.configure had read the section)"
-    ]
+    """What a config states that moves nothing in a model of transformers, unless --checkpointing says otherwise."""
+    return [IDLE] if facts.section("activation_checkpointing") else []
 
 
 def _number(value: object) -> float:
