@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from zeroplan.costs.deepspeed.swapping import TORCH, Block
 from zeroplan.costs.passes import asked
+from zeroplan.errors import ContradictionError
 from zeroplan.formulas import hosted
 from zeroplan.ledger import Line, line
 from zeroplan.specs.checkpointing import ActivationCheckpointing
@@ -22,11 +23,14 @@ def _how(job: Job) -> ActivationCheckpointing:
 
 
 def sizes(job: Job) -> tuple[int, ...]:
-    """Bytes of each layer's input; none for a family whose forward is not written out."""
+    """Bytes of each layer's input. Raises `ContradictionError` for a family whose forward is not written out."""
     try:
         return job.model.timeline.emptied(asked(job)) if _how(job).empties else ()
     except NotImplementedError:
-        return ()
+        raise ContradictionError(
+            f"activation_checkpointing: found for {job.model.family}, whose activations are a closed form that has "
+            "nothing of it; leave it out"
+        ) from None
 
 
 def pooled(job: Job) -> Iterator[Block]:
