@@ -110,15 +110,11 @@ def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[Part,
     if CHECKPOINTS in make.parts:
         return ()
     b, s, shape = job.strategy.micro_batch, job.workload.seq, job.model.shape
-    selective = job.strategy.recomputing.attention
-    scores = (
-        line("scores", korthikanti.scores_again) if selective
-        else line("scores", korthikanti.scores, b=b, s=s, a=shape.heads)
-    )  # fmt: skip
+    scores = korthikanti.scores_again if job.strategy.recomputing.attention else korthikanti.scores
     published = (
         line("norms", korthikanti.norms, b=b, s=s, h=shape.hidden),
         line("attention", korthikanti.attention, b=b, s=s, h=shape.hidden),
-        scores,
+        line("scores", scores, b=b, s=s, a=shape.heads),
         line("mlp", korthikanti.mlp, b=b, s=s, h=shape.hidden),
         line("dropout", korthikanti.dropout_masks, b=b, s=s, h=shape.hidden),
     )
