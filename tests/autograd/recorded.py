@@ -40,6 +40,8 @@ def run_of(case: Case) -> Run:
 
 def recomputing_of(case: Case) -> Recomputing:
     """Every layer, where a case does not say which."""
+    if case.get("selective"):
+        return Recomputing(attention=True)
     return Recomputing(case.get("every", int(case["checkpointing"])), case.get("reentrant", False), case.get("keeps_products", False))
 
 

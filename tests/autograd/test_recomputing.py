@@ -69,7 +69,8 @@ def test_as_torch_measures_now():
 
 
 def test_names():
-    assert recomputing("none") == recomputing("selective") == Recomputing(0)
+    assert recomputing("none") == Recomputing(0)
+    assert recomputing("selective") == Recomputing(0, attention=True)
     assert recomputing("full") == Recomputing(1)
     assert recomputing("deepspeed") == Recomputing(1, reentrant=True)
     assert recomputing("selective-products") == Recomputing(1, keeps_products=True)

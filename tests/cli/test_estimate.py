@@ -202,7 +202,7 @@ def test_liger_says_where_its_numbers_come_from(zeroplan):
     assert lines["Liger norms"]["evidence"] == "code"
     assert "logits and loss" not in lines
     _code, out, _error = zeroplan(*typed, "--checkpointing", "selective")
-    assert "Liger's kernels under selective checkpointing" in " ".join(out.split())
+    assert "selective checkpointing beside flash-attention or Liger's kernels" in " ".join(out.split())
 
 
 FLASH = ("--gpus", "8", "--stage", "2", "--attention", "flash_attention_2")
@@ -245,4 +245,30 @@ def test_experts_that_stay_gathered_are_named_with_the_way_out(zeroplan, options
 def test_flash_attention_beside_liger_is_said_to_be_compared_with_no_run(zeroplan):
     typed = ("estimate", "--model", "llama-3.2-1b", "--stage", "2", "--attention", "flash_attention_2")
     assert "compared with no run" not in " ".join(zeroplan(*typed)[1].split())
-    assert "beside Liger's kernels, which is compared with no run" in " ".join(zeroplan(*typed, "--kernels", "liger")[1].split())
+    assert "beside Liger's kernels, which is compared with no run" in " ".join(
+        zeroplan(*typed, "--kernels", "liger")[1].split()
+    )
+
+
+def test_activation_checkpointing_is_read_where_deepspeeds_function_is_called(zeroplan, tmp_path):
+    """15 of 16 inputs go to the host, in bf16: 2 bytes for each of 2,048 tokens and 2,048 widths."""
+    config = {
+        "zero_optimization": {"stage": 2},
+        "bf16": {"enabled": True},
+        "activation_checkpointing": {"cpu_checkpointing": True},
+    }
+    path = tmp_path / "ds_config.json"
+    path.write_text(json.dumps(config))
+    typed = ("estimate", "--model", "llama-3.2-1b", "--gpus", "8", "--config", str(path), "--json")
+    idle = zeroplan(*typed).json
+    assert any("activation_checkpointing does nothing" in text for text in idle["assumed"])
+    read = zeroplan(*typed, "--checkpointing", "deepspeed").json
+    assert not any("activation_checkpointing" in text for text in read["assumed"])
+    assert idle["not_counted"] == read["not_counted"] == []
+    moved = {entry["to"]: entry["bytes"] for entry in read["copies"] if entry["name"] == "activation checkpoints"}
+    assert moved == {"host": 15 * 2 * 2048 * 2048, "gpu": 14 * 2 * 2048 * 2048}
+    path.write_text(json.dumps(config | {"activation_checkpointing": {"contiguous_memory_optimization": True}}))
+    code, _out, error = zeroplan(*typed, "--checkpointing", "deepspeed")
+    assert code == 2
+    assert "partition_activations" in error
+    assert error.count("\n") == 1

@@ -88,10 +88,20 @@ def test_grouped_keys_and_a_fused_kernel():
     assert parts["scores"].published.bytes == 5 * 32 * 2 * 512**2
 
 
-def test_selective_checkpointing_is_not_counted():
-    one = job("gpt2", checkpointing="selective")
-    assert counted(one) is None
+def test_selective_checkpointing_keeps_what_korthikanti_keeps_of_attention():
+    """GPT-2 in eager attention is their layer, but for an activation function made of operators: 10·b·s·h for
+    attention and no scores. A fused kernel has none to spare but a log-sum-exp of 4 bytes a row, and 24 bytes.
+    """
+    one = job("gpt2", attention="eager", checkpointing="selective")
     assert of_a_layer(one).bytes == 34 * 2048 * 768
+    saved = counted(one)
+    assert saved is not None
+    (only,) = compared(one, saved)
+    assert {part.name: (part.counted, part.published.bytes) for part in only.parts if part.name in ("attention", "scores")} == {
+        "attention": (10 * 2048 * 768, 10 * 2048 * 768), "scores": (0, 0)
+    }  # fmt: skip
+    fused = [counted(job("gpt2", attention="sdpa", checkpointing=kind)) for kind in ("none", "selective")]
+    assert fused[0].bytes - fused[1].bytes == 12 * (4 * 12 * 2048 + 24)
 
 
 def test_the_papers_ledger_has_the_closed_forms_beside_it():

@@ -23,6 +23,13 @@ from zeroplan.ledger import PHASES, RESIDENT, total
 from zeroplan.specs.strategy import Offload
 
 MODELS = ("llama-3.2-1b", "gpt2", "mixtral-8x7b", "falcon-7b", "deepseek-v2-lite", "bert-base", "gemma-2-2b")
+
+
+def runs(one):
+    """Falcon's layers compute attention themselves: nothing can checkpoint it alone."""
+    return one.strategy.checkpointing != "selective" or one.strategy.attention not in one.model.own_attention
+
+
 jobs = st.builds(
     job,
     st.sampled_from(MODELS),
@@ -45,7 +52,7 @@ jobs = st.builds(
     overlap_comm=st.sampled_from([None, True, False]),
     offload_optimizer=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme")]),
     offload_param=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme", buffer_size=10**9)]),
-).map(with_room)
+).map(with_room).filter(runs)
 drawn = settings(max_examples=150, deadline=None, derandomize=True)
 
 

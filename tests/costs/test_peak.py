@@ -50,11 +50,12 @@ def test_largest_lines_are_the_peaks_own() -> None:
     assert sum(entry.bytes for entry in found.largest) <= total(found.lines)
 
 
-def test_selective_checkpointing_is_a_closed_form() -> None:
+def test_selective_checkpointing_keeps_no_scores() -> None:
     """Eager scores are recomputed: their 6 bytes for each of s x s and 32 heads are kept by no layer."""
     kept, again = (
         ledger(job("llama-2-7b", seq=4096, attention="eager", checkpointing=c)) for c in ("none", "selective")
     )
     assert kept.activations is not None
-    assert again.activations is None
+    assert again.activations is not None
+    assert kept.activations.saved - again.activations.saved > 31 * 32 * 4096**2 * 6
     assert total(kept.gpu.worst("forward").lines) - total(again.gpu.worst("forward").lines) > 31 * 32 * 4096**2 * 4

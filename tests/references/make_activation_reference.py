@@ -139,6 +139,10 @@ def built(case):
         if case.get("keeps_products"):
             words["context_fn"] = partial(create_selective_checkpoint_contexts, [getattr(aten, op).default for op in KEPT])
         model.activation_checkpointing_enable(words, every_n_layers=case.get("every", 1))
+    if case.get("selective"):
+        from zeroplan.verify.job import checkpoint_attention
+
+        checkpoint_attention()
     if case.get("by") == "deepspeed":
         import deepspeed
 

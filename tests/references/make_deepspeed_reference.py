@@ -14,6 +14,8 @@ from pathlib import Path
 TARGET = Path(__file__).with_name("deepspeed_0.19.8.json")
 LEFT_OUT = ("steps", "activations", "seed", "mode")
 STEPS = 3
+SECTION = "activation_checkpointing"
+"""Whose runs say what the host holds over a micro-step."""
 
 
 def last(run):
@@ -75,12 +77,24 @@ def copies(run):
     return found
 
 
+def hosted(run):
+    """Of the last step: bytes on the host when forward has returned, and most in forward and in backward."""
+    found = {}
+    for phase in run["phases"]:
+        if phase["step"] == last(run) and phase["phase"] in ("forward", "backward"):
+            found[phase["phase"]] = max(found.get(phase["phase"], 0), phase["peak"]["host"])
+            if phase["phase"] == "forward":
+                found["saved"] = phase["after"]["host"] + phase["after"]["host_pinned"]
+    return found
+
+
 def compact(run):
     files = {"optimizer" if entry["folder"] == "optimizer" else "parameters": entry["bytes"] for entry in run["files"]}
     case = {name: value for name, value in run["case"].items() if name not in LEFT_OUT}
     return {
         "case": {**case, **({"steps": last(run)} if last(run) != STEPS else {})},
         "held": held(run), "traffic": traffic(run), "peaks": peaks(run), "any_step": any_step(run), "activations": run.get("activations"),
+        **({"hosted": hosted(run)} if case["checkpointing"] == "deepspeed" and SECTION in case["ds_config"] else {}),
         **({"files": files} if files else {}), **({"copies": copies(run)} if "pcie_traffic" in run else {}),
     }  # fmt: skip
 
@@ -90,6 +104,7 @@ HEAD = {
     "traffic": "calls and bytes of the last optimizer step, the third unless steps says more, by collective and dtype",
     "copies": "bytes of the same step between GPU, host and NVMe",
     "peaks": "most bytes on the GPU by phase: less activations, and with them",
+    "hosted": "bytes on the host with activation_checkpointing: when forward has returned, most in forward and backward",
     "any_step": "most bytes of forward and backward less activations, the first steps included",
 }
 

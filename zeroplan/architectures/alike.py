@@ -29,13 +29,14 @@ def representatives(root: Module, recomputing: Recomputing = PLAIN) -> list[tupl
     The first layer of each make and the last of all stand for themselves, the others for the next of their make.
 
     What layers of one make share (cosines, a mask) goes with the first of them in backward. Where a layer also returns
-    its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then.
+    its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then, and where
+    DeepSpeed treats inputs by their place.
     """
     first: set[int] = set()
     found: dict[int, int] = {}
     pairs = []
     layers = layers_of(root)
-    if recomputing.every > 1 and any(layer.gives_weights for layer in layers):
+    if recomputing.inputs.by_place or (recomputing.every > 1 and any(layer.gives_weights for layer in layers)):
         return [(id(layer), id(layer)) for layer in layers]
     for layer, kind in zip(layers, makes(root, recomputing), strict=True):
         if kind not in first or layer is layers[-1]:

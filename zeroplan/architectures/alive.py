@@ -15,6 +15,7 @@ PRODUCTS, DROPOUT, EXPERTS, LOSS = "products", "dropout", "experts", "logits and
 LIGER_NORMS, LIGER_MLPS, LIGER_EXPERTS = "Liger norms", "Liger MLPs", "Liger experts"
 LIGER_ROPE, LIGER_LOSS = "Liger rotary positions", "Liger loss"
 FLASH, FLASH_INSIDE = "flash attention", "flash attention inside its kernel"
+INPUTS = "inputs of layers"
 AT_WORK, GRADIENTS = "at work", "gradients of activations"
 KEEPS = {
     "Mm": LINEAR, "Addmm": LINEAR, "LinearFunctionForZeroStage3": LINEAR, "Clone": LINEAR,
@@ -25,7 +26,7 @@ KEEPS = {
     "GeLUFunction": ACTIVATION, "Clamp": ACTIVATION,
     "Mul": PRODUCTS, "NativeDropout": DROPOUT,
     "GroupedMm": EXPERTS, "Index": EXPERTS, "Topk": EXPERTS, "Gather": EXPERTS, "Div": EXPERTS, "MaskedFill": EXPERTS,
-    "LogSoftmax": LOSS, "NllLoss": LOSS,
+    "LogSoftmax": LOSS, "NllLoss": LOSS, "CheckpointFunction": INPUTS, "Checkpoint": ATTENTION,
     "LigerRMSNormFunction": LIGER_NORMS, "LigerSiLUMulFunction": LIGER_MLPS, "LigerFusedMoEFunction": LIGER_EXPERTS,
     "FlashAttnFunc": FLASH, WORKSPACE: FLASH_INSIDE,
     "LigerRopeFunction": LIGER_ROPE, "LigerFusedLinearCrossEntropyFunction": LIGER_LOSS,

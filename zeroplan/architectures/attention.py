@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from zeroplan.architectures.running import BOOL, LONG, MULTIPROCESSORS, Run
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd import liger
 from zeroplan.autograd.attention import fused_attention, plain_attention
-from zeroplan.autograd.autocast import lowered_all
+from zeroplan.autograd.autocast import autocasting, lowered_all
+from zeroplan.autograd.checkpoint import checkpointed_part
 from zeroplan.autograd.copying import padded
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, multiply, negated, scaled, tanh, to
@@ -28,6 +30,8 @@ FLASH_ROW = 8
 MASK_ROW = 8
 """Elements: the memory-efficient kernel takes a mask whose rows are a multiple of this."""
 Rope = tuple[Tensor, Tensor]
+Attended = tuple[Tensor, Tensor | None]
+"""The values that queries attend to, and under eager attention the weights."""
 
 
 def rotary(run: Run, positions: Tensor, width: int, dtype_width: int) -> Rope:
@@ -113,11 +117,38 @@ def repeated(x: Tensor, times: int) -> Tensor:
     return reshaped(expanded(unsqueezed(x, 2), (batch, heads, times, seq, width)), (batch, heads * times, seq, width))
 
 
+def interfaced(
+    run: Run, attend: Callable[..., Attended], q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
+    positions: Tensor | None = None,
+) -> Attended:  # fmt: skip
+    """A call of the model's attention interface: checkpointed, where attention alone is.
+
+    It is told the positions too, and does nothing with them; its checkpoint keeps them.
+    """
+    if not run.recomputing.attention:
+        return attend(q, k, v, mask)
+
+    def part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, _positions: Tensor | None) -> Attended:
+        with autocasting(run, low):
+            return attend(q, k, v, mask)
+
+    low = run.autocast
+    made: Attended = checkpointed_part(run, part, q, k, v, mask, positions)
+    return made
+
+
 def attended(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, softcap: bool = False,
-    local: bool = False,
-) -> tuple[Tensor, Tensor | None]:
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None, *,
+    dropout: float = 0.0, softcap: bool = False, local: bool = False,
+) -> Attended:  # fmt: skip
     """The values that each query attends to, [b, s, n, d], and under eager attention the weights."""
+    attend = partial(_attended, run, dropout=dropout, softcap=softcap, local=local)
+    return interfaced(run, attend, q, k, v, mask, positions)
+
+
+def _attended(
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float, softcap: bool, local: bool
+) -> Attended:
     if run.flash:
         return attended_by_flash(run, q, k, v, dropout=dropout, softcap=softcap, local=local), None
     times = q.shape[1] // k.shape[1]

@@ -63,6 +63,16 @@ class Config:
             self.layer_types = [FORMER_TYPES.get(kind, kind) for kind in self.layer_types]
 
     @property
+    def own_attention(self) -> tuple[str, ...]:
+        """Attentions that the family's layers compute themselves, not through transformers' AttentionInterface."""
+        return ()
+
+    @property
+    def changes_products(self) -> str:
+        """What the family's layers do to a product's result where it lies; empty for nothing."""
+        return ""
+
+    @property
     def no_flash(self) -> str:
         """Why transformers does not run it with the flash-attention package; empty where it does."""
         return ""

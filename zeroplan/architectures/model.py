@@ -65,6 +65,7 @@ def model_of(
         ),
         timeline=ModelTimelines(root, order, lambda: with_names(config, build)),
         source=source, config=dict(content or {}), has_sdpa=config.has_sdpa, no_flash=config.no_flash,
+        own_attention=config.own_attention, changes_products=config.changes_products,
         tied=tuple(p.elements for _path, p in root.named_parameters() for _use in range(uses[id(p)] - 1)),
     )  # fmt: skip
 
@@ -166,6 +167,10 @@ class ModelTimelines:
         )
         share = sum(asked.recomputing.has(number) for number in range(len(layers))) / len(layers)
         return Again(products or 0.0, share if attention is None else attention)
+
+    def emptied(self, asked: Asked) -> tuple[int, ...]:
+        found = self.trace(asked).inputs
+        return tuple(found[chosen] for _layer, chosen in representatives(self.root, asked.recomputing))
 
     def saved(self, asked: Asked) -> Saved | None:
         try:

@@ -187,7 +187,7 @@ class GradientCheckpointingLayer(Module):
         """Forward through torch.utils.checkpoint, in the one way or the other."""
         forward = partial(under, run, run.autocast, self.forward, run)
         if run.recomputing.reentrant:
-            return reentrant(run, forward, x, *rest)
+            return reentrant(run, forward, x, *rest, emptying=run.emptying)
         return checkpointed(run, forward, x, *rest, keeps_products=run.recomputing.keeps_products)
 
 

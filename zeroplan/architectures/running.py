@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.architectures.alike import checkpointed_layers
 from zeroplan.autograd.autocast import autocasting
+from zeroplan.autograd.emptied import Emptying
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
-from zeroplan.specs.checkpointing import PLAIN, Recomputing
+from zeroplan.specs.checkpointing import PLAIN, ActivationCheckpointing, Recomputing
 from zeroplan.specs.model import Asked
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ class Run(Memory):
     """What a forward pass is told: sizes of the batch, the attention that runs, and which layers are checkpointed."""
 
     __slots__ = (
-        "attention", "batch", "checkpointed", "half", "kernel", "kernels", "low", "passed_over", "recomputing", "seq",
-        "weights",
+        "attention", "batch", "checkpointed", "emptying", "half", "kernel", "kernels", "low", "passed_over",
+        "recomputing", "seq", "weights",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +41,8 @@ class Run(Memory):
         self.batch, self.seq, self.recomputing = batch, seq, recomputing
         self.checkpointed: frozenset[int] = frozenset()
         """Layers that are, by identity."""
+        self.emptying = emptying_of(recomputing.inputs)
+        """What happens to their inputs."""
         self.attention = attention
         """eager, sdpa, flash_attention_2 or flash_attention_3."""
         self.kernel = kernel
@@ -112,6 +115,14 @@ class Run(Memory):
         if self.attention == "eager":
             return empty(self, shape, self.width)
         return bits.seen_as(shape, (0, *bits.strides[1:]))
+
+
+def emptying_of(how: ActivationCheckpointing) -> Emptying | None:
+    """None where inputs stay as they are."""
+    if not how.empties:
+        return None
+    buffers = how.number or 0 if how.contiguous else 0
+    return Emptying(partitions=how.partitions, on_host=how.on_host, buffers=buffers)
 
 
 def run_of(asked: Asked) -> Run:

@@ -33,6 +33,8 @@ class Trace(NamedTuple):
     """Of the layers that ran: live when forward has returned and only the loss is held."""
     flops: Counter[tuple[str, int, bool]]
     """As `Memory.flops`."""
+    inputs: dict[int, int]
+    """Bytes of the inputs that were emptied, by layer."""
 
 
 def traced(root: Module, run: Run) -> Trace:
@@ -51,7 +53,8 @@ def traced(root: Module, run: Run) -> Trace:
     run.look_again()
     Engine().run(loss)
     del loss
-    return Trace(tuple(forward), tuple(backward), kept(forward, ran), run.log, saved, run.flops)
+    inputs = run.emptying.sizes if run.emptying else {}
+    return Trace(tuple(forward), tuple(backward), kept(forward, ran), run.log, saved, run.flops, inputs)
 
 
 def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:

@@ -12,9 +12,12 @@ from functools import partial
 from typing import Any
 from weakref import ReferenceType, ref
 
-from zeroplan.autograd.log import RECOMPUTING
+from zeroplan.autograd.log import KEPT, RECOMPUTING
 from zeroplan.autograd.memory import LEAVE, RAN, Memory
 from zeroplan.autograd.tensor import Tensor
+
+PART = "CheckpointBackward"
+"""What keeps the inputs of a part of a layer."""
 
 
 class Place:
@@ -91,9 +94,15 @@ class Frame:
         self.places = []
 
 
-def checkpointed(
-    memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False
-) -> Any:
+def checkpointed_part(memory: Memory, part: Callable[..., Any], *inputs: Tensor | None) -> Any:
+    """As `checkpointed`, for a part of a layer, whose inputs are logged as kept by it."""
+    for each in inputs:
+        if each is not None and each.storage is not None:
+            memory.log.append((KEPT, each.storage.number, PART, memory.scope, memory.sequence))
+    return checkpointed(memory, part, *inputs)
+
+
+def checkpointed(memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False) -> Any:
     """The layer's result; its graph keeps the layer's inputs and nothing else, unless it keeps products."""
     before = memory.checkpoint
     memory.checkpoint = Frame(memory, partial(layer, *inputs), keeps_products=keeps_products)

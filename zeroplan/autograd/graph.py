@@ -64,8 +64,6 @@ def operator(
     node = Node(name, memory.sequence, memory.scope, memory.layer)
     node.edges = tuple((x.node, x.output) if x is not None and x.node is not None else None for x in inputs)
     node.backward, node.numbers = backward, numbers
-    if memory.checkpoint is not None:
-        node.unpack = memory.checkpoint.unpack
     keep(node, *saved)
     return node
 
@@ -78,12 +76,18 @@ def keep(node: Node | None, *tensors: Tensor | None) -> None:
         if tensor is None:
             node.saved.append(None)
             continue
-        if tensor.storage is not None:
-            tensor.memory.log.append((KEPT, tensor.storage.number, node.name, node.scope, node.sequence))
+        log_kept(node, tensor)
         if (checkpoint := tensor.memory.checkpoint) is None:
             node.saved.append(tensor.detached())
         else:
             node.saved.append(checkpoint.pack(tensor.detached()))
+            node.unpack = checkpoint.unpack
+
+
+def log_kept(node: Node, tensor: Tensor) -> None:
+    """The node keeps the tensor, wherever it does."""
+    if tensor.storage is not None:
+        tensor.memory.log.append((KEPT, tensor.storage.number, node.name, node.scope, node.sequence))
 
 
 def product(

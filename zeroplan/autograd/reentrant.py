@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from zeroplan.autograd.emptied import Emptied, Emptying
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.graph import Accumulate, keep, operator, results
 from zeroplan.autograd.log import RECOMPUTING
@@ -28,14 +29,25 @@ class Input(Accumulate):
 
 
 def reentrant(
-    memory: Memory, layer: Callable[..., Any], x: Tensor, *rest: Any, beside: tuple[Tensor | None, ...] = ()
-) -> Any:
-    """The layer's result, one tensor or several; tensors `beside` x are given by position, `rest` by keyword."""
+    memory: Memory, layer: Callable[..., Any], x: Tensor, *rest: Any, beside: tuple[Tensor | None, ...] = (),
+    emptying: Emptying | None = None,
+) -> Any:  # fmt: skip
+    """The layer's result, one tensor or several; tensors `beside` x are given by position, `rest` by keyword.
+
+    `emptying`: what DeepSpeed does with x.
+    """
     again = _Again(layer, rest)
     node = operator("CheckpointFunctionBackward", again, (x,))
-    keep(node, x, *beside)
-    with memory.no_grad():
-        made = layer(x, *beside, *rest)
+    if node is None or emptying is None:
+        keep(node, x, *beside)
+        with memory.no_grad():
+            made = layer(x, *beside, *rest)
+    else:
+        keep(node, None, *beside)
+        part = emptying.part(node, x)
+        with memory.no_grad():
+            made = layer(x, *beside, *rest)
+        again.emptied = emptying.empty(node, x, part)
     again.shapes = [(each.shape, each.width) for each in results(node, _tensors(made))]
     memory.until_loss.append(again)
     return made
@@ -48,9 +60,14 @@ class _Again:
         self.layer, self.rest = layer, rest
         self.shapes: list[tuple[Sizes, int]] = []
         """Of the outputs, with the bytes of an element."""
+        self.emptied: Emptied | None = None
+        """The input, where it was emptied."""
 
-    def __call__(self, gradients: Any, x: Tensor, *others: Any) -> Tensor:
+    def __call__(self, gradients: Any, x: Tensor | None, *others: Any) -> Tensor:
         """The gradient of x; outputs that nobody used get zeros for theirs."""
+        if self.emptied:
+            x, self.emptied = self.emptied.restored(), None
+        assert x is not None
         memory, source = x.memory, Input(x)
         scope, phase, of = memory.scope, memory.phase, memory.layer
         memory.beat(RAN, scope)

@@ -49,10 +49,11 @@ class Options:
     checkpointing: Annotated[
         Text,
         _option("--checkpointing", JOB, "Activation checkpointing (none): of all layers, of every K-th "
-                "(transformers' activation_checkpointing_enable(every_n_layers=K)), or of attention alone (selective, "
-                "Korthikanti's closed form); -reentrant behind full or every-K: use_reentrant=True; "
-                "selective-products: torch's create_selective_checkpoint_contexts, which keeps what products and "
-                "fused attention give; deepspeed: deepspeed.checkpointing.checkpoint, not configured.",
+                "(transformers' activation_checkpointing_enable(every_n_layers=K)), or of attention alone (selective: "
+                "transformers' AttentionInterface through torch.utils.checkpoint); -reentrant behind full or every-K: "
+                "use_reentrant=True; selective-products: torch's create_selective_checkpoint_contexts, which keeps "
+                "what products and fused attention give; deepspeed: deepspeed.checkpointing.checkpoint, configured "
+                "with the activation_checkpointing of --config.",
                 "none|selective|selective-products|full|every-K|full-reentrant|deepspeed"),
     ] = None  # fmt: skip
     attention: Annotated[

@@ -9,7 +9,7 @@ from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.cli.request_operators import check_flash, check_kernels, choose_attention
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
-from zeroplan.specs.checkpointing import KINDS, is_checkpointing
+from zeroplan.specs.checkpointing import DEEPSPEED, KINDS, is_checkpointing
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
@@ -178,6 +178,7 @@ def _merge_config(
     """Add what the ds_config.json states; an option that says otherwise is an error. Its content, and itself read."""
     from zeroplan.catalog.files import read_object
     from zeroplan.deepspeed.read import read_config, trainer_fills
+    from zeroplan.deepspeed.uncounted import IDLE
 
     assert options.config is not None
     place = "standard input" if options.config == "-" else options.config
@@ -208,7 +209,8 @@ def _merge_config(
             assumed.append(f"{path.rsplit('.', 1)[1]} auto: {fills[path]:,} as the Trainer fills it")
     if stated.auto:
         assumed.append('"auto" filled as Hugging Face\'s Trainer does')
-    assumed.extend(stated.notes)
+    called = settled.get("checkpointing") == DEEPSPEED
+    assumed.extend(note for note in stated.notes if not (called and note == IDLE))
     return given, stated
 
 

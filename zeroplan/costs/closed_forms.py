@@ -7,13 +7,15 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from zeroplan.autograd.polynomial import terms, value
-from zeroplan.costs.passes import alone, asked, runs_as_written
+from zeroplan.costs.passes import alone, asked
 from zeroplan.formulas import korthikanti, zero_infinity
 from zeroplan.ledger import Line, line
 from zeroplan.specs.account import AtWork, Kept, KeptByLayer, Saved
 from zeroplan.specs.checkpointing import PLAIN
 from zeroplan.specs.job import Job
 
+CHECKPOINT = "Checkpoint"
+"""The operator that keeps a checkpointed part's inputs."""
 CHECKPOINTS = "checkpoints"
 """The part of a checkpointed layer, which is all there is."""
 ONE_BY_ONE = 1
@@ -56,7 +58,7 @@ def of_a_layer(job: Job) -> Line:
     name, heads = "a layer's activations", job.model.shape.heads
     if job.strategy.recomputing.every == 1 and not job.strategy.recomputing.keeps_products:
         return line(name, korthikanti.full_recomputation, **sizes)
-    if job.strategy.checkpointing == "selective":
+    if job.strategy.recomputing.attention:
         return line(name, korthikanti.tensor_parallel_selective, **sizes, tp=1)
     return line(name, korthikanti.no_parallelism, **sizes, a=heads)
 
@@ -78,7 +80,7 @@ def counted(job: Job, *, again: bool = False) -> Saved | None:
 
     `again`: what they keep of a layer that runs again, in place of its input.
     """
-    held = alone(job) if runs_as_written(job) else None
+    held = alone(job)
     if held is None:
         return None
     wanted = asked(job)._replace(zero_linear=False)
@@ -90,7 +92,7 @@ def counted(job: Job, *, again: bool = False) -> Saved | None:
 
 def peaks(job: Job) -> dict[str, AtWork]:
     """The model's own largest moments, where their equations add up to the timeline's own bytes."""
-    held = alone(job) if runs_as_written(job) else None
+    held = alone(job)
     if held is None:
         return {}
     wanted = asked(job)._replace(zero_linear=False)
@@ -108,10 +110,11 @@ def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[Part,
     if CHECKPOINTS in make.parts:
         return ()
     b, s, shape = job.strategy.micro_batch, job.workload.seq, job.model.shape
+    scores = korthikanti.scores_again if job.strategy.recomputing.attention else korthikanti.scores
     published = (
         line("norms", korthikanti.norms, b=b, s=s, h=shape.hidden),
         line("attention", korthikanti.attention, b=b, s=s, h=shape.hidden),
-        line("scores", korthikanti.scores, b=b, s=s, a=shape.heads),
+        line("scores", scores, b=b, s=s, a=shape.heads),
         line("mlp", korthikanti.mlp, b=b, s=s, h=shape.hidden),
         line("dropout", korthikanti.dropout_masks, b=b, s=s, h=shape.hidden),
     )
@@ -166,6 +169,8 @@ def _norms(names: set[str], kept: list[Kept]) -> str:
 
 
 def _attention(names: set[str], _kept: list[Kept]) -> str:
+    if CHECKPOINT in names:
+        return "queries, keys and values as this family lays them out, which the checkpoint keeps, and the output"
     fused = any(name.endswith("Attention") for name in names)
     return "the fused kernel's inputs and output" if fused else "queries, keys and values as this family lays them out"
 

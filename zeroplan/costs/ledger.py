@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from zeroplan.costs import paper
+from zeroplan.costs import paper, recomputing
 from zeroplan.costs.activations import activations
 from zeroplan.costs.deepspeed import host, muon, stage_0, stage_3, stages_1_2
 from zeroplan.costs.deepspeed.copying import copies
@@ -45,6 +45,7 @@ def gpu_at_least(job: Job) -> int:
 
 
 def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:
+    recomputing.check(job)
     alive = activations(job)
     if accounting == "paper":
         return paper.ledger(job, alive)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zeroplan.costs.passes import asked, runs_as_written
+from zeroplan.costs.passes import asked
 from zeroplan.specs.account import Flops
 from zeroplan.specs.job import Job
 
@@ -20,7 +20,5 @@ class Operations(NamedTuple):
 
 def operations(job: Job) -> Operations | None:
     """None where there is no timeline, and under Liger's kernels, whose products are not counted."""
-    if not runs_as_written(job):
-        return None
     flops, causal = (job.model.timeline.flops(asked(job), causal=causal) for causal in (False, True))
     return Operations(flops, causal) if flops and causal else None

@@ -16,20 +16,13 @@ from zeroplan.specs.model import Asked, Pass, Timeline
 
 def timeline_of(job: Job) -> Timeline | None:
     """The model's own timeline under this job; None where it is not written out: closed forms serve then."""
-    return job.model.timeline(asked(job), job.leaves) if runs_as_written(job) else None
+    return job.model.timeline(asked(job), job.leaves)
 
 
 def alone(job: Job) -> Activations | None:
     """The model's own bytes without DeepSpeed, whose stage 3 runs another linear function."""
-    if not runs_as_written(job):
-        return None
     found = job.model.timeline.alone(asked(job)._replace(zero_linear=False), job.leaves)
     return Activations(*found) if found else None
-
-
-def runs_as_written(job: Job) -> bool:
-    """Which of a layer's operators run again under selective checkpointing is not written out."""
-    return job.strategy.checkpointing != "selective"
 
 
 def asked(job: Job) -> Asked:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from zeroplan.deepspeed.activation_checkpointing import activation_checkpointing
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.keys import KEYS, STRICT_SECTIONS, children, key
 from zeroplan.deepspeed.keys.key import Key
@@ -99,7 +100,7 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields |= _stated(config, "", TOP_FIELDS, place)
     fields |= _accumulation(config, place)
     fields |= _aio(config, place)
-    fields |= _autocast(facts) | zenflow(facts)
+    fields |= _autocast(facts) | zenflow(facts) | activation_checkpointing(facts)
     fields |= _stated(config.get("bf16") or {}, "bf16", {"check_grad_overflow": "check_grad_overflow"}, place)
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}

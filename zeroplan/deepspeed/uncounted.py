@@ -10,11 +10,15 @@ ZERO = "zero_optimization"
 SWITCHES = (
     f"{ZERO}.offload_optimizer.super_offload", "compile.deepcompile", "hybrid_engine.enabled",
     "expert_parallel.enabled", "data_efficiency.data_routing.enabled", "weight_quantization.enabled",
-    "activation_checkpointing.partition_activations", "activation_checkpointing.cpu_checkpointing",
 )  # fmt: skip
 """They do something when they are true."""
 DEGREES = ("tensor_parallel.autotp_size", "sequence_parallel_size", "pipeline.stages")
 """They do something when they are numbers over 1."""
+IDLE = (
+    "activation_checkpointing does nothing unless the model calls deepspeed.checkpointing.checkpoint, which models "
+    "of transformers do not of themselves (--checkpointing deepspeed: as if they did, and a call of "
+    "deepspeed.checkpointing.configure had read the section)"
+)
 
 
 def uncounted(facts: Facts) -> tuple[str, ...]:
@@ -36,13 +40,8 @@ def uncounted(facts: Facts) -> tuple[str, ...]:
 
 
 def idle(facts: Facts) -> list[str]:
-    """What a config states that moves nothing in a model of transformers."""
-    if not facts.section("activation_checkpointing"):
-        return []
-    return [
-        "activation_checkpointing does nothing unless the model calls deepspeed.checkpointing.checkpoint, which models "
-        "of transformers do not of themselves (--checkpointing deepspeed: as if they did)"
-    ]
+    """What a config states that moves nothing in a model of transformers, unless --checkpointing says otherwise."""
+    return [IDLE] if facts.section("activation_checkpointing") else []
 
 
 def _number(value: object) -> float:

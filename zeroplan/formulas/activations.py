@@ -120,6 +120,16 @@ def logits_and_loss(size: int) -> int:
     return size
 
 
+def inputs_of_layers(size: int) -> int:
+    """S -- inputs of checkpointed layers, on one GPU of a tensor-parallel group [torch utils/checkpoint.py].
+
+    partition_activations leaves S/τ on each of τ ranks, and brings S back in a layer's backward; with τ = 1 it keeps
+    a copy of the whole, 4 bytes in place of what it copied, and saves nothing (DeepSpeed
+    runtime/activation_checkpointing/checkpointing.py). cpu_checkpointing alone leaves the last two there.
+    """
+    return size
+
+
 def liger_norms(size: int) -> int:
     """S -- inputs of norms in the model's own dtype, and 1/deviation of each row in fp32 [Liger ops/rms_norm.py]."""
     return size

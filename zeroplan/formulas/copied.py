@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zeroplan.arithmetic import ceil_div
+
 
 def gradients_for_the_optimizer(moved: int, master: int) -> int:
     """μ·X -- this rank's reduced gradients, once a step, in the master weights' dtype [DeepSpeed
@@ -25,6 +27,16 @@ def accumulated_from_host(accum: int, own: int, g: int) -> int:
     runtime/zero/stage_1_and_2.py:async_accumulate_grad_in_cpu_via_gpu].
     """
     return (accum - 1) * g * own
+
+
+def checkpoints(accum: int, size: int, tp: int) -> int:
+    """α·⌈S/τ⌉ -- inputs of checkpointed layers, in each micro-step to the host in forward and back in backward; whole
+    ones (τ = 1) but for the last, and the last two on the way back [DeepSpeed
+    runtime/activation_checkpointing/offload_activations.py].
+
+    With partition_activations all of them, each tensor-parallel rank its part: checkpointing.py.
+    """
+    return accum * ceil_div(size, tp)
 
 
 def partitions_to_host(accum: int, moved: int, g: int) -> int:

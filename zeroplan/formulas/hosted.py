@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zeroplan.arithmetic import ceil_div
+
 
 def power_of_two(size: int) -> int:
     """The smallest power of two that is at least `size`; 0 for 0."""
@@ -25,6 +27,21 @@ def locked_on_node(size: int, ranks: int) -> int:
 def pageable_on_node(size: int, ranks: int) -> int:
     """r·S -- ordinary memory, one copy for each rank on the node [DeepSpeed runtime/zero]."""
     return ranks * size
+
+
+def checkpoints_on_node(size: int, tp: int, ranks: int) -> int:
+    """r·⌈S/τ⌉ -- inputs of checkpointed layers, from forward until each layer's backward, in ordinary memory
+    (partition_activations with cpu_checkpointing) [DeepSpeed
+    runtime/activation_checkpointing/checkpointing.py:partition_activations].
+    """
+    return ranks * ceil_div(size, tp)
+
+
+def shapes_on_node(layers: int, ranks: int) -> int:
+    """24·L·r -- three numbers of 8 bytes for the shape of each input that is partitioned [DeepSpeed
+    runtime/activation_checkpointing/checkpointing.py:get_partitioned_activations_for_backward].
+    """
+    return 24 * layers * ranks
 
 
 def files_on_node(size: int, ranks: int) -> int:

@@ -31,7 +31,7 @@ def screen(job: Job) -> list[Any]:
         _totals(job, saved),
     ]
     if saved is None:
-        text = "No equation: this family's forward, or what selective checkpointing runs again, is not written out."
+        text = "No equation: this family's forward is not written out."
         return [*parts, *_where(job, {}), Text(f"  {text}"), *_sources(job), ""]
     for one in compared(job, saved):
         if one.parts:
@@ -42,7 +42,22 @@ def screen(job: Job) -> list[Any]:
     parts += ["", heading("Outside of the layers, and shared by them"), _kept(saved.rest)]
     for phase, at in peaks(job).items():
         parts += ["", heading(f"The largest moment of {phase} ({at.module or 'loss'}), DeepSpeed aside"), _kinds(at)]
-    return [*parts, *_where(job, symbols_of(saved)), *trust(job), *_sources(job), ""]
+    return [*parts, *_spares(job, saved), *_where(job, symbols_of(saved)), *trust(job), *_sources(job), ""]
+
+
+def _spares(job: Job, saved: Saved) -> list[RenderableType]:
+    """What selective checkpointing is worth here: a fused kernel keeps no scores to be spared."""
+    plain = counted(job, again=True) if job.strategy.recomputing.attention else None
+    if plain is None:
+        return []
+    spared = plain.bytes - saved.bytes
+    text = f"Selective checkpointing keeps {spared:,} bytes less, of {plain.bytes:,} ({spared / plain.bytes:.1%})"
+    if job.strategy.attention != "eager":
+        text += (
+            f". {job.strategy.attention} keeps no scores: only the log-sum-exp of each query and head can go, and "
+            "repeated keys, values and masks where the kernel takes no fewer heads or a mask"
+        )
+    return ["", Text(f"  {text}.")]
 
 
 def _totals(job: Job, saved: Saved | None) -> RenderableType:
@@ -62,6 +77,9 @@ def _totals(job: Job, saved: Saved | None) -> RenderableType:
         row("  all layers", inside)
         row("  the rest", sum(each.bytes for each in saved.rest))
         row("  in all", saved.bytes)
+        if job.strategy.recomputing.attention and (plain := counted(job, again=True)):
+            for make in plain.makes:
+                row(f"  without selective: a layer ({make.layers}×)", make.bytes, None, equation(make.bytes))
     of_one = saved.makes[0].bytes if saved is not None else None
     row("Korthikanti: a layer", layer.bytes, of_one, layer.formula)
     row("  all layers", layers.bytes, inside, layers.formula)

@@ -29,7 +29,7 @@ COMPARED_IN_PART = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED}: what a GPU and the host hold between steps, and traffic; peaks "
     "less activations within 1 %. Compared with no run yet: activations and logits, which are closed forms."
 )
-"""For a family whose forward is not written out, and for selective checkpointing."""
+"""For a family whose forward is not written out."""
 COMPARED_BUT_LIGER = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED}, transformers {TRANSFORMERS} and liger-kernel {LIGER}'s Python, "
     "its kernels without effect: what a GPU and the host hold between steps, traffic, and activations; peaks within 1 "

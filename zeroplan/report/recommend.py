@@ -63,9 +63,12 @@ def answer(job: Job, plan: Plan) -> Text:
 
 def _checkpointing(kind: str) -> str:
     """ds_config.json has no key that turns checkpointing on; a plan that needs it says who does."""
-    call = _call(recomputing(kind)) if recomputing(kind).every else "activation checkpointing of attention"
+    call = "transformers' AttentionInterface through torch.utils.checkpoint.checkpoint(use_reentrant=False)"
+    if recomputing(kind).every:
+        call = _call(recomputing(kind))
     if kind == DEEPSPEED:
-        call = "model._set_gradient_checkpointing(gradient_checkpointing_func=deepspeed.checkpointing.checkpoint)"
+        call = "model._set_gradient_checkpointing(gradient_checkpointing_func=deepspeed.checkpointing.checkpoint), and "
+        call += "deepspeed.checkpointing.configure(None, this file) if it has activation_checkpointing"
     return (
         f"The config has no key for checkpointing: turn it on in the training script ({call}), "
         f"and check the config with --checkpointing {kind}."

@@ -176,6 +176,9 @@ class Timelines(Protocol):
     def again(self, asked: Asked) -> Again | None:
         """What of forward checkpointed layers run again in backward."""
 
+    def emptied(self, asked: Asked) -> tuple[int, ...]:
+        """Bytes of each layer's input, where deepspeed.checkpointing empties them."""
+
     def saved(self, asked: Asked) -> Saved | None:
         """What forward keeps for backward, operator by operator; None as for the timeline."""
 
@@ -238,6 +241,10 @@ class Model(NamedTuple):
     inferred: bool = False
     has_sdpa: bool = True
     """transformers runs its attention through torch's fused kernels, unless told otherwise."""
+    own_attention: tuple[str, ...] = ()
+    """Attentions that its layers compute themselves, not through transformers' AttentionInterface."""
+    changes_products: str = ""
+    """What its layers do to a product's result where it lies; empty for nothing."""
     no_flash: str = ""
     """Why transformers does not run it with the flash-attention package; empty where it does."""
     tied: tuple[int, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
-from zeroplan.specs.checkpointing import DEEPSPEED, Recomputing, recomputing
+from zeroplan.specs.checkpointing import DEEPSPEED, ActivationCheckpointing, Recomputing, recomputing
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 from zeroplan.specs.zenflow import ZenFlow
 
@@ -45,6 +45,8 @@ class Strategy(NamedTuple):
     micro_batch: int = 1
     grad_accum: int = 1
     checkpointing: str = "none"
+    activation_checkpointing: ActivationCheckpointing = ActivationCheckpointing()
+    """Read where checkpointing is deepspeed's."""
     attention: str = "sdpa"
     kernels: str = "transformers"
     """liger: all that liger-kernel patches in the family; liger-loss: its fused linear cross-entropy alone."""
@@ -121,8 +123,8 @@ class Strategy(NamedTuple):
             found.append("Liger's kernels under torch_autocast, which cast what they are given by themselves")
         if self.flash and (self.autocast or self.kernels != "transformers"):
             found.append("flash-attention under autocast or beside Liger's kernels, which is compared with no run")
-        if self.kernels != "transformers" and self.checkpointing == "selective":
-            found.append("Liger's kernels under selective checkpointing, whose closed forms are without them")
+        if self.recomputing.attention and (self.flash or self.kernels != "transformers"):
+            found.append("selective checkpointing beside flash-attention or Liger's kernels: compared with no run")
         if self.precision == "fp8":
             found.append("activations in fp8, which are counted as in bf16")
         if self.optimizer == "muon":
@@ -131,13 +133,16 @@ class Strategy(NamedTuple):
                 found.append("what Muon reads from NVMe in the step, and writes back")
         if self.zenflow and not self.selective:
             found.append("zero_optimization.zenflow")
-        idle = "" if self.checkpointing == DEEPSPEED else "activation_checkpointing."
-        return (*(path for path in self.uncounted if not idle or not path.startswith(idle)), *found)
+        return (*self.uncounted, *found)
 
     @property
     def recomputing(self) -> Recomputing:
-        """Which layers run again in backward."""
-        return recomputing(self.checkpointing)
+        """Which layers run again in backward; on the CPU accelerator the host's memory is the layers' own."""
+        found = recomputing(self.checkpointing)
+        if self.checkpointing != DEEPSPEED:
+            return found
+        away = self.activation_checkpointing.on_host and self.backend != "cpu"
+        return found._replace(inputs=self.activation_checkpointing._replace(on_host=away))
 
     @property
     def flash(self) -> bool:

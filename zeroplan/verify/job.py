@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fnmatch
 import functools
+import sys
 from typing import Any
 
 import torch
@@ -46,10 +47,28 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     if case.get("checkpointing") == DEEPSPEED:
         from deepspeed import checkpointing
 
+        checkpointing.configure(None, deepspeed_config=resolved(case))
         model._set_gradient_checkpointing(gradient_checkpointing_func=checkpointing.checkpoint)
+    elif recomputes.attention:
+        checkpoint_attention()
     elif recomputes.every:
         model.activation_checkpointing_enable(words(recomputes), every_n_layers=recomputes.every)
     return model.train()
+
+
+def checkpoint_attention() -> None:
+    """From now on each call of transformers' AttentionInterface goes through torch.utils.checkpoint."""
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS, AttentionInterface
+
+    def through_checkpoint(attend: Any) -> Any:
+        def attention(module: torch.nn.Module, *inputs: Any, **words: Any) -> Any:
+            found = attend or sys.modules[type(module).__module__].eager_attention_forward
+            return checkpoint.checkpoint(found, module, *inputs, use_reentrant=False, **words)
+
+        return attention
+
+    ALL_ATTENTION_FUNCTIONS["eager"] = through_checkpoint(None)
+    ALL_ATTENTION_FUNCTIONS["sdpa"] = through_checkpoint(AttentionInterface._global_mapping["sdpa"])
 
 
 def words(recomputes: Recomputing) -> dict[str, Any]:

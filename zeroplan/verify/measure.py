@@ -13,8 +13,9 @@ A case is a dict (JSON):
     attention        "eager" or "sdpa"
     checkpointing    "none", "full", "every-2" (or another number), and with "-reentrant" behind: transformers'
                      activation_checkpointing_enable with every_n_layers and use_reentrant; or "deepspeed":
-                     deepspeed.checkpointing.checkpoint, which nobody configures, as the model's function; or
-                     "selective-products": use_reentrant=False and a context_fn that keeps products and attention
+                     deepspeed.checkpointing.checkpoint as the model's function, configured with the ds_config; or
+                     "selective-products": use_reentrant=False and a context_fn that keeps products and attention; or
+                     "selective": transformers' AttentionInterface through torch.utils.checkpoint
     optimizer        null: ds_config's; or {"type": class of torch.optim, ...}, a client optimizer
     zero_init        build the model under deepspeed.zero.Init
     parameter_groups 1, 2 (decay and no decay, as the Trainer) or k (tensor i in group i mod k)

@@ -21,8 +21,9 @@ from zeroplan.verify.stand_ins import PASS, StandIns
 
 GPU, HOST, PINNED = "gpu", "host", "host_pinned"
 SKIPPED = ("/zeroplan/verify/", "/deepspeed/comm/", "/deepspeed/utils/nvtx.py", "/deepspeed/accelerator/")
-# DeepSpeed's own linear layer computes the model: what it makes are activations, as if torch's had run.
-MODEL_CODE = ("/transformers/", "/deepspeed/runtime/zero/linear.py")
+# DeepSpeed's own linear layer computes the model: what it makes are activations, as if torch's had run; so are
+# the checkpoints that it copies.
+MODEL_CODE = ("/transformers/", "/deepspeed/runtime/zero/linear.py", "/deepspeed/runtime/activation_checkpointing/")
 AUTOGRAD = "/torch/autograd/graph.py"
 Key = tuple[str, str]
 MODELS = frozenset({"activations", "backward, autograd", "backward, model"})

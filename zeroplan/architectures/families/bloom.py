@@ -25,6 +25,7 @@ from zeroplan.autograd.products import batched_product_plus, heads_joined, plain
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import reshaped, selected, transposed, viewed
+from zeroplan.specs.strategy import ATTENTION
 
 
 @dataclass(kw_only=True)
@@ -48,6 +49,10 @@ class BloomConfig(Config):
     attention_dropout: float = 0.0
     residual_dropout: float = 0.0
     apply_residual_connection_post_layernorm: bool = False
+
+    @property
+    def own_attention(self) -> tuple[str, ...]:
+        return ATTENTION
 
     def derive(self) -> None:
         if self.n_embed is not None:

@@ -161,7 +161,7 @@ class LatentAttention(Module):
         q_turned, k_turned = self.rotated(q_turned, k_turned, shared.rope)
         q = joined((q_passed, q_turned), -1)
         k, v = self.expanded(run, latent, k_turned)
-        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
         made = contiguous(reshaped(made, (batch, seq, -1)))
         return self.o_proj(run, made), weights
 

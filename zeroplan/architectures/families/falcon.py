@@ -27,6 +27,7 @@ from zeroplan.autograd.products import batched_product, torch_linear
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import expanded, reshaped, selected, sliced, transposed, viewed
+from zeroplan.specs.strategy import ATTENTION
 
 
 @dataclass(kw_only=True)
@@ -60,6 +61,10 @@ class FalconConfig(RotaryConfig):
     parallel_attn: bool | None = True
     num_ln_in_parallel_attn: int | None = None
     bias: bool | None = False
+
+    @property
+    def own_attention(self) -> tuple[str, ...]:
+        return ATTENTION
 
     def derive(self) -> None:
         if self.n_embed is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
-from zeroplan.architectures.attention import attended, split_heads
+from zeroplan.architectures.attention import attended, interfaced, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
@@ -74,6 +75,9 @@ class GPT2Config(GPTConfig):
     scale_attn_by_inverse_layer_idx: bool = False
     reorder_and_upcast_attn: bool = False
     add_cross_attention: bool = False
+    @property
+    def own_attention(self) -> tuple[str, ...]:
+        return ("eager",) if self.reorder_and_upcast_attn else ()
 
 
 class Attention(Module):
@@ -106,7 +110,8 @@ class Attention(Module):
         weights: Tensor | None
         if run.attention == "eager":
             drop = self.attn_dropout if self.reorders else None  # the module, or a function of its own
-            made, weights = attended_narrowly(run, q, k, v, shared.mask, self.dropout, upcasting=drop)
+            attend = partial(attended_narrowly, run, dropout=self.dropout, upcasting=drop)
+            made, weights = interfaced(run, attend, q, k, v, shared.mask)
         else:
             made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
         made = contiguous(reshaped(made, (*made.shape[:-2], -1)))
@@ -188,7 +193,8 @@ class Block(GradientCheckpointingLayer):
         def forward(x: Tensor, mask: Tensor | None, shared: Shared) -> Tensor:
             return self.forward(run, x, shared._replace(mask=mask))
 
-        return reentrant(run, forward, x, shared._replace(mask=None), beside=(shared.mask,))
+        beside = (shared.mask,)
+        return reentrant(run, forward, x, shared._replace(mask=None), beside=beside, emptying=run.emptying)
 
 
 class Transformer(Module):

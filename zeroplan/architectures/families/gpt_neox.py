@@ -78,7 +78,7 @@ class Attention(Module):
         fused = split_heads(self.query_key_value(run, x), 3 * self.head_width)
         q, k, v = chunked(fused, 3, -1)
         q, k = turned_in_turn(q, k, shared.rope)
-        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
         made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
         return self.dense(run, made), weights
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
-from zeroplan.architectures.attention import Rope, positioned, repeated
+from zeroplan.architectures.attention import Rope, interfaced, positioned, repeated
 from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
 from zeroplan.architectures.module import Module, Parameter
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
@@ -67,6 +68,10 @@ class GptOssConfig(MoEConfig):
             self.rope_parameters = yarn()
 
     @property
+    def changes_products(self) -> str:
+        return "adds the experts' biases to their products in place"
+
+    @property
     def no_flash(self) -> str:
         return "which transformers runs by a kernel of its hub instead, for its sinks"
 
@@ -102,7 +107,8 @@ class SinkAttention(Attention):
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
         q, k = positioned(run, q, k, shared.rope, turned_in_halves)
-        made, weights = attended_with_sinks(run, q, k, v, shared.mask, run.parameter(self.sinks), self.dropout)
+        attend = partial(attended_with_sinks, run, run.parameter(self.sinks), self.dropout)
+        made, weights = interfaced(run, attend, q, k, v, shared.mask, shared.positions)
         made = reshaped(made, (*x.shape[:-1], -1))
         return self.o_proj(run, made), weights
 
@@ -122,7 +128,7 @@ def in_halves(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 
 def attended_with_sinks(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sinks: Tensor, dropout: float
+    run: Run, sinks: Tensor, dropout: float, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Eager attention whose softmax runs over one column more, in the model's dtype, less the largest of each row."""
     times = q.shape[1] // k.shape[1]

@@ -24,6 +24,7 @@ from zeroplan.autograd.products import batched_product
 from zeroplan.autograd.reductions import joined, softmax
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import contiguous, every_second, reshaped, sliced, transposed, unsqueezed, viewed
+from zeroplan.specs.strategy import ATTENTION
 
 
 @dataclass(kw_only=True)
@@ -40,6 +41,10 @@ class GPTJConfig(GPTConfig):
     residual_dropout: float = 0.0
     embedding_dropout: float = 0.0
     tie_word_embeddings: bool = False
+
+    @property
+    def own_attention(self) -> tuple[str, ...]:
+        return ATTENTION
 
 
 class Attention(Module):

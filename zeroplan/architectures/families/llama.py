@@ -88,7 +88,7 @@ class Attention(Module):
         q, k, v = self.projected(run, x)
         q, k = positioned(run, q, k, shared.rope, self.turns)
         made, weights = attended(
-            run, q, k, v, shared.mask, dropout=self.dropout, softcap=self.softcap, local=shared.local
+            run, q, k, v, shared.mask, shared.positions, dropout=self.dropout, softcap=self.softcap, local=shared.local
         )
         made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
         return self.o_proj(run, made), weights

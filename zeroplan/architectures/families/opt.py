@@ -86,7 +86,7 @@ class Attention(Module):
         v = self.v_proj(run, x)
         k = split_heads(k, self.head_width)
         v = split_heads(v, self.head_width)
-        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
         made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
         return self.out_proj(run, made), weights
 

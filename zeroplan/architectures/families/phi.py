@@ -89,7 +89,7 @@ class Attention(Module):
         q_turned, k_turned = turned(q_turned, k_turned, shared.rope)
         q = joined((q_turned, q_passed), -1)
         k = joined((k_turned, k_passed), -1)
-        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
         made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
         return self.dense(run, made), weights
 

@@ -94,7 +94,7 @@ class Attention(Module):
         width = self.head_width
         q, k, v = split_heads(q, width), split_heads(k, width), split_heads(v, width)
         q, k = positioned(run, q, k, shared.rope, turned_in_part)
-        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
         made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
         return self.o_proj(run, made), weights
 

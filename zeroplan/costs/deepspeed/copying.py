@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed import muon_offload, zenflow
+from zeroplan.costs.deepspeed import checkpoints, muon_offload, zenflow
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.host import accumulated
@@ -42,7 +43,7 @@ def copies(job: Job) -> tuple[Copied, ...]:
         found = _zeros(job) if strategy.stage in (1, 2) else iter(())
     else:
         found = _stage_3(job) if strategy.stage == 3 else _stages_1_2(job)
-    return tuple(entry for entry in found if entry.line.bytes)
+    return tuple(entry for entry in chain(found, _checkpoints(job)) if entry.line.bytes)
 
 
 def _copied(source: str, target: str, name: str, rule: Rule, dtype: str, **symbols: int) -> Copied:
@@ -55,6 +56,13 @@ def _zeros(job: Job) -> Iterator[Copied]:
     empty = len(flat_groups(job)) - len(reached)
     if job.strategy.compute_grad_norm and not job.strategy.runs_bf16_optimizer:
         yield _copied(HOST, GPU, "norms", copied.zero_norms, "float32", tensors=empty, w=4)
+
+
+def _checkpoints(job: Job) -> Iterator[Copied]:
+    """Inputs of checkpointed layers (cpu_checkpointing)."""
+    for source, target, size in zip((GPU, HOST), (HOST, GPU), checkpoints.crossing(job), strict=True):
+        yield _copied(source, target, "activation checkpoints", copied.checkpoints, job.strategy.dtype,
+                      accum=job.strategy.micro_steps, size=size, tp=checkpoints.TENSOR_PARALLEL)  # fmt: skip
 
 
 def _stages_1_2(job: Job) -> Iterator[Copied]:

@@ -7,9 +7,10 @@ and the buffers of the asynchronous I/O operator) locks what was asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed import cpu, overlapping, zenflow
+from zeroplan.costs.deepspeed import checkpoints, cpu, overlapping, zenflow
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import (
     Piece,
@@ -65,8 +66,10 @@ def tier(job: Job) -> Tier:
     """One node's memory; before `initialize` each of its processes builds the model, unless zero.Init does."""
     strategy, ranks, w = job.strategy, job.cluster.gpus_per_node, job.strategy.element_bytes
     blocks = (stage_0, stages_1_2, stages_1_2, stage_3)[strategy.stage](job)
-    held = tuple(lines(job, blocks))
+    held = tuple(lines(job, chain(blocks, checkpoints.pooled(job))))
     moments = [Moment(phase, "", held) for phase in PHASES]
+    if waiting := checkpoints.waiting(job):
+        moments += [Moment(phase, "all layers' inputs", (*held, *waiting)) for phase in ("forward", "backward")]
     if secondary := lines(job, _secondary(job)):
         moments.append(Moment("step", "secondary partitions", (*held, *secondary)))
     if not strategy.builds_partitioned:

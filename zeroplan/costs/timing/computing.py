@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.clock import COMPUTE, Term, term
-from zeroplan.costs.passes import asked, runs_as_written
+from zeroplan.costs.passes import asked
 from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.work import Work, work
 from zeroplan.formulas import roofline
@@ -19,7 +19,7 @@ BACKWARD_ATTENTION = 2.5
 """Five products of fused attention against two: the scores are computed again."""
 BACKWARD_SCORES = 2.0
 BACKWARD_ELEMENTS = 1.5
-PRODUCTS, ATTENTION = "matrix products", "attention"
+PRODUCTS, ATTENTION, SCORES = "matrix products", "attention", "attention's scores"
 LOSS_FORWARD = 1 / 3
 """Of the loss's bytes, those of forward."""
 
@@ -52,7 +52,9 @@ def computing(job: Job, software: Software) -> Computing:
 def shares_again(job: Job) -> Again:
     """What checkpointing runs again: products and attention as the model's trace says, else whole layers."""
     whole = layers_again(job)
-    found = job.model.timeline.again(asked(job)) if whole and runs_as_written(job) else None
+    if job.strategy.recomputing.attention:
+        return Again(0.0, 1.0)
+    found = job.model.timeline.again(asked(job)) if whole else None
     return found or Again(whole, whole)
 
 
@@ -65,7 +67,7 @@ def layers_again(job: Job) -> float:
 def _again(job: Job, layers: tuple[Term, ...]) -> list[Term]:
     """Of the layers' terms in forward what runs again in backward."""
     found = shares_again(job)
-    shares = {PRODUCTS: found.products, ATTENTION: found.attention}
+    shares = {PRODUCTS: found.products, ATTENTION: found.attention, SCORES: found.attention}
     return [
         entry._replace(
             name=entry.name.replace("forward", "recomputation"), seconds=share * entry.seconds,
@@ -90,7 +92,7 @@ def _layers(found: Work, at: Rates, software: Software, *, backward: bool = Fals
         factor = BACKWARD_SCORES if backward else 1.0
         terms += [
             _products(f"{ATTENTION}, {way}", at, products, found.attention, 0.0),
-            term(COMPUTE, f"attention's scores, {way}", roofline.streamed, at.memory, times=factor,
+            term(COMPUTE, f"{SCORES}, {way}", roofline.streamed, at.memory, times=factor,
                  touched=found.scores, bandwidth=at.memory.value),
         ]  # fmt: skip
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zeroplan.deepspeed.keys.key import Key
 
-IDLE = "Costs nothing in a model of transformers, which never calls deepspeed.checkpointing.checkpoint."
+IDLE = "Does nothing unless the model calls deepspeed.checkpointing.checkpoint (--checkpointing deepspeed)."
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -24,7 +24,8 @@ KEYS: tuple[Key, ...] = (
         default=False,
         meaning=(
             "Divides a checkpoint, the input of a layer, over the tensor-parallel ranks: w·T·h bytes a layer become "
-            f"w·T·h over their number, gathered again in backward; alone, a rank keeps a copy of the whole. {IDLE}"
+            "w·T·h over their number, gathered again in backward; alone, a rank keeps a copy of the whole and empties "
+            f"the input: 4 bytes more a layer, nothing saved. {IDLE}"
         ),
         place="runtime/activation_checkpointing/config.py:27",
         moves_bytes=True,
@@ -34,8 +35,9 @@ KEYS: tuple[Key, ...] = (
         kind="boolean",
         default=False,
         meaning=(
-            "Moves checkpoints to the host: w·T·h bytes a layer leave the GPU in forward and come back in backward. "
-            f"{IDLE}"
+            "Moves checkpoints to the host, w·T·h bytes a layer: by itself to page-locked buffers, which stay between "
+            "steps, all but the last input, the last two of which stay on the GPU; with partition_activations all, "
+            f"to ordinary memory, until backward. {IDLE}"
         ),
         place="runtime/activation_checkpointing/config.py:42",
         moves_bytes=True,
@@ -46,7 +48,8 @@ KEYS: tuple[Key, ...] = (
         default=False,
         meaning=(
             "Copies checkpoints into buffers made with the first, as many as number_checkpoints says: the same bytes, "
-            f"all of them from then on; needs partition_activations. {IDLE}"
+            "all of them from then on, on the GPU or with cpu_checkpointing on the host; needs partition_activations. "
+            f"{IDLE}"
         ),
         place="runtime/activation_checkpointing/config.py:33",
         moves_bytes=True,
@@ -55,7 +58,7 @@ KEYS: tuple[Key, ...] = (
         path="activation_checkpointing.number_checkpoints",
         kind="integer|null",
         default=None,
-        meaning=f"Checkpoints per forward: how many of those buffers there are. {IDLE}",
+        meaning=f"How many of those buffers there are; DeepSpeed stops with fewer than layers. {IDLE}",
         place="runtime/activation_checkpointing/config.py:30",
         unit="checkpoints",
         moves_bytes=True,

@@ -1,0 +1,87 @@
+"""Inputs of reentrant layers that wait elsewhere for backward, as a config tells deepspeed.checkpointing.
+
+deepspeed/runtime/activation_checkpointing/checkpointing.py (CheckpointFunction) and offload_activations.py. When the
+layer has run, DeepSpeed empties the input's own tensor: whoever else holds that tensor loses its bytes too. The sizes
+are those of one tensor-parallel rank.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from zeroplan.autograd.graph import Node, log_kept
+from zeroplan.autograd.strides import Sizes, row_major
+from zeroplan.autograd.tensor import Storage, Tensor, empty
+
+PLACEHOLDER = 4
+"""Bytes of torch.empty([]), which an emptied tensor holds."""
+ON_GPU = 2
+"""The newest inputs that the pool leaves on the GPU: the last, and the one that is on its way (keep_last_count, and
+the stash of max_fwd_stash_count)."""
+
+
+class Emptied:
+    """A layer's input between forward and backward: its bytes if they are on the GPU, and what stands in its place."""
+
+    __slots__ = ("around", "like", "tensor")
+
+    def __init__(self, around: Emptying, like: Tensor, tensor: Tensor | None) -> None:
+        self.around, self.like, self.tensor = around, like, tensor
+
+    def restored(self) -> Tensor:
+        """The input as it was, from the host by a copy; buffers that no layer took go with the first."""
+        self.around.buffers = []
+        like, found = self.like, self.tensor
+        if found is None:
+            found = empty(like.memory, like.shape, like.width, like.strides)
+        like.storage = self.tensor = None
+        return found
+
+
+class Emptying:
+    """What one forward pass does with its layers' inputs."""
+
+    def __init__(self, *, partitions: bool, on_host: bool, buffers: int) -> None:
+        """`buffers`: as many as a config wants contiguous, 0 where it does not."""
+        self.partitions, self.on_host, self.wanted = partitions, on_host, buffers
+        self.buffers: list[Tensor] = []
+        self.taken = 0
+        self.newest: deque[Emptied] = deque()
+        self.sizes: dict[int, int] = {}
+        """Bytes of each layer's input, by the layer's identity."""
+
+    def part(self, node: Node, x: Tensor) -> Tensor | None:
+        """Before the layer runs, a copy of the input; None where it is on the host (partition_activations)."""
+        self.sizes[x.memory.layer] = x.elements * x.width
+        if not self.partitions:
+            return None
+        whole = x if x.contiguous else empty(x.memory, x.shape, x.width)
+        made = empty(x.memory, x.shape, x.width)
+        del whole
+        if self.on_host:
+            return None
+        if self.wanted:
+            made = self._buffer(node, made)
+        log_kept(node, made)
+        return made
+
+    def _buffer(self, node: Node, part: Tensor) -> Tensor:
+        """The next of the contiguous buffers, all of which are made with the first."""
+        if not self.taken:
+            self.buffers = [empty(part.memory, part.shape, part.width) for _each in range(self.wanted)]
+            for each in self.buffers:
+                log_kept(node, each)
+        self.taken += 1
+        return self.buffers[self.taken - 1]
+
+    def empty(self, node: Node, x: Tensor, part: Tensor | None) -> Emptied:
+        """After the layer has run."""
+        strides: Sizes = row_major(x.shape) if self.partitions else x.strides
+        kept = Emptied(self, x.seen_as(x.shape, strides), part or (None if self.partitions else x.detached()))
+        if self.on_host and not self.partitions:
+            self.newest.append(kept)
+            if len(self.newest) > ON_GPU:
+                self.newest.popleft().tensor = None
+        x.storage = kept.like.storage = Storage(x.memory, PLACEHOLDER)
+        log_kept(node, x)
+        return kept
