@@ -122,6 +122,25 @@ def verify(
 
 
 @app.command()
+@with_options
+def observe(
+    options: Options,
+    *,
+    log: Annotated[str, typer.Argument(metavar="LOG", help="What the run has printed.", show_default=False)],
+    steps: Annotated[
+        str | None,
+        typer.Option("--steps", metavar="N", help="Optimizer steps that the log covers, where it does not say."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """What DeepSpeed's own log lines say of a run, beside what was predicted for it."""
+    from zeroplan.cli.observe import run
+
+    raise typer.Exit(run(options, log, steps=steps, json=json, quiet=quiet))
+
+
+@app.command()
 def models(
     name: Annotated[str | None, typer.Argument(help="Show every tensor of this model.", show_default=False)] = None,
     *,
