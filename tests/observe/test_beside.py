@@ -157,11 +157,11 @@ def test_the_screen_names_file_and_line(zeroplan):
     [
         (None, ("--stage", "2"), ("no such file",)),
         ("folder", ("--stage", "2"), ("is a directory",)),
-        ("", ("--stage", "2"), ("found 0 lines and no known one", "wall_clock_breakdown", "memory_breakdown")),
+        ("", ("--stage", "2"), ("found no known line, 0 read", "wall_clock_breakdown", "memory_breakdown")),
         (
             "loss 2.5\nloss 2.4\n",
             ("--stage", "2"),
-            ("found 2 lines and no known one", "comms_logger", "flops_profiler", "steps_per_print"),
+            ("found no known line, 2 read", "comms_logger", "flops_profiler", "steps_per_print"),
         ),
         ("loss\n", (), ("--stage",)),
         ("loss\n", ("--stage", "2", "--steps", "many"), ("--steps", "'many'")),

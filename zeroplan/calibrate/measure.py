@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from datetime import timedelta
 
 from zeroplan.calibrate import disk, host
 from zeroplan.calibrate.found import Findings
@@ -77,7 +78,7 @@ def _cards(found: Findings, *, quick: bool) -> None:
             "collectives: one rank; torchrun --nproc_per_node GPUS -m zeroplan calibrate runs several"
         )
         return
-    torch.distributed.init_process_group("nccl")
+    torch.distributed.init_process_group("nccl", timeout=timedelta(minutes=30))  # the first rank builds an operator
     try:
         ring.keep(found, ring.measure(f"cuda:{local}", quick=quick), "NCCL")
     finally:

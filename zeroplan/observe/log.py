@@ -80,7 +80,7 @@ class Collective:
     def __init__(self, line: int) -> None:
         self.line = line
         self.calls, self.bytes, self.seconds, self.half = 0, 0.0, 0.0, 0.0
-        """`bytes` as the comms logger counts them: of an all-gather, what each rank brings."""
+        """`bytes` as the comms logger counts them (comm/utils.py:65-133): of an all-gather, what each rank brings."""
 
     def add(self, size: str, unit: str, calls: str, milliseconds: str) -> None:
         self.calls += int(calls)
@@ -194,7 +194,7 @@ def read_log(path: str) -> Log:
         raise SpecError(path, said.lower(), "a log that DeepSpeed's run has written", "its path") from error
     if not log.series and not any(summary.collectives for summary in log.summaries):
         raise SpecError(
-            path, f"{log.lines:,} lines and no known one",
+            path, f"no known line, {log.lines:,} read",
             "DeepSpeed's see_memory_usage, 'time (ms) |', RunningAvgSamplesPerSec, comms logger's summary or flops "
             f"profiler; {ASKED}",
         )  # fmt: skip
