@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from zeroplan.catalog import presets
-from zeroplan.errors import QuantityError
+from zeroplan.catalog import node_file, presets
+from zeroplan.errors import QuantityError, shown
 from zeroplan.specs.cluster import Cluster, Figure, Gpu
 from zeroplan.units import read_bytes, read_rate
 
@@ -58,9 +59,13 @@ def classes() -> list[int]:
 
 
 def cluster(name: str) -> Cluster:
-    """A cluster preset (one node of it) by name or alias. Raises `UnknownNameError`."""
-    found, content = presets.load("cluster", name, "`zeroplan clusters` lists them")
-    card = gpu(content["gpu"])
+    """One node: a preset by name or alias, or a YAML file. Raises `UnknownNameError`, and for a file `SpecError`."""
+    if node_file.is_file(name):
+        found, content = name, node_file.read_node(name)
+    else:
+        hint = "`zeroplan clusters` lists them; or write the name of a file, node.yaml"
+        found, content = presets.load("cluster", name, hint)
+    card = _stated(gpu(content["gpu"]), found, content) if "gpu" in content else None
     sizes = {key: int(_size(content[key], f"{found}.{key}").value) for key in ("host_memory", "nvme") if key in content}
     figures: dict[str, Any] = {
         **{key: _rate(content[key], f"{found}.{key}", "B/s") for key in LINKS if key in content},
@@ -70,27 +75,36 @@ def cluster(name: str) -> Cluster:
         name=found,
         gpus_per_node=content["gpus_per_node"],
         gpu=card,
-        capacity=int(card.memory.value),
+        capacity=int(card.memory.value) if card else None,
         host_memory=sizes.get("host_memory"),
         nvme=sizes.get("nvme"),
     )._replace(**figures)
 
 
+def _stated(card: Gpu, found: str, content: dict[str, Any]) -> Gpu:
+    """The card with the figures that its node's file has of it."""
+    measured = [key for key in node_file.CARD if key in content]
+    stated: dict[str, Any] = {key: _rate(content[key], f"{found}.{key}", UNITS[key]) for key in measured}
+    return card._replace(**stated)
+
+
 def _size(entry: dict[str, Any], what: str) -> Figure:
-    return _figure(entry, read_bytes(str(entry["value"]), what))
+    return _figure(entry, read_bytes(str(entry["value"]), what), what)
 
 
 def _rate(entry: dict[str, Any], what: str, unit: str) -> Figure:
-    return _figure(entry, read_rate(str(entry["value"]), what, unit))
+    return _figure(entry, read_rate(str(entry["value"]), what, unit), what)
 
 
 def _plain(entry: dict[str, Any], what: str, unit: str) -> Figure:
     """A number with its unit, written as in "3.4e-6 s"."""
-    number, _, written = str(entry["value"]).partition(" ")
-    if written != unit:
-        raise QuantityError(f"{what}: found {entry['value']}, expected a number and the unit {unit}")
-    return _figure(entry, float(number))
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?) " + re.escape(unit), str(entry["value"]))
+    if match is None:
+        raise QuantityError(f"{what}: found {shown(entry['value'])}, expected a number and the unit {unit}")
+    return _figure(entry, float(match[1]), what)
 
 
-def _figure(entry: dict[str, Any], value: float) -> Figure:
-    return Figure(value, entry["source"], str(entry["date"]), entry["evidence"], entry.get("kind", ""))
+def _figure(entry: dict[str, Any], value: float, what: str) -> Figure:
+    if not value > 0:
+        raise QuantityError(f"{what}: found {shown(entry['value'])}, expected more than zero")
+    return Figure(value, str(entry["source"]), str(entry["date"]), entry["evidence"], str(entry.get("kind", "")))

@@ -131,6 +131,43 @@ def verify(
 
 
 @app.command()
+@with_options
+def observe(
+    options: Options,
+    *,
+    log: Annotated[str, typer.Argument(metavar="LOG", help="What the run has printed.", show_default=False)],
+    steps: Annotated[
+        str | None,
+        typer.Option("--steps", metavar="N", help="Optimizer steps that the log covers, where it does not say."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """What DeepSpeed's own log lines say of a run, beside what was predicted for it."""
+    from zeroplan.cli.observe import run
+
+    raise typer.Exit(run(options, log, steps=steps, json=json, quiet=quiet))
+
+
+@app.command()
+def calibrate(
+    *,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE.yaml", help="Write a node's file, which --cluster then reads."),
+    ] = None,
+    disk: Annotated[str, typer.Option("--disk", metavar="DIR", help="A folder on the disk to measure.")] = ".",
+    quick: Annotated[bool, typer.Option("--quick", help="Shorter and smaller, and less exact.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    json: Json = False,
+) -> None:
+    """Measure this machine: host and disk, and its GPUs where torch sees any (that part was run on no GPU yet)."""
+    from zeroplan.cli.calibrate import run
+
+    raise typer.Exit(run(output=output, disk=disk, quick=quick, force=force, json=json))
+
+
+@app.command()
 def models(
     name: Annotated[str | None, typer.Argument(help="Show every tensor of this model.", show_default=False)] = None,
     *,

@@ -86,7 +86,11 @@ class Options:
     ] = None
     host_mem: Annotated[Text, _option("--host-mem", CLUSTER, "Host memory of one node.", "512GiB")] = None
     nvme: Annotated[Text, _option("--nvme", CLUSTER, "Local NVMe of one node.", "3.8TB")] = None
-    cluster: Annotated[Text, _option("--cluster", CLUSTER, "Node preset (see `zeroplan clusters`).", "NAME")] = None
+    cluster: Annotated[
+        Text,
+        _option("--cluster", CLUSTER, "Node preset (see `zeroplan clusters`), or a file of `zeroplan calibrate`.",
+                "NAME|FILE.yaml"),
+    ] = None  # fmt: skip
     hostfile: Annotated[Text, _option("--hostfile", CLUSTER, "Hosts in DeepSpeed's format.", "FILE")] = None
 
 

@@ -15,6 +15,11 @@ estimate, and each element of recommend's `plan` and `rejected`:
   of one optimizer step, a term's `seconds` those of all its `times` together; fit {capacity, needed, headroom, fits,
   host, nvme}; with --timeline also timeline[] {phase, place, held, beside, activations, bytes}: moments of a step in
   order.
+observe: log; lines; steps (optimizer steps that the log tells of, 0: none); model; observed[] {group, name, unit,
+  predicted (null where nothing is), observed, half (of the last printed digit), statistic {median, largest, last, sum},
+  seen, line, difference (predicted less observed, 0 within `half`)}; notes[].
+calibrate: date; machine; gpu (the card's preset or null); gpus_per_node (null without a GPU); figures[] {field, value,
+  unit, how}; observations[]; left_out[]; written (the file, or null).
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
 `first_forward` and `first_backward` are there when the run's first step needs more than the later ones.
 host and nvme are per node, gpu is per GPU.

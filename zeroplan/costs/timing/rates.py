@@ -45,13 +45,18 @@ def rates(gpu: Gpu | None, precision: str, attention: str) -> Rates:
     products = _products(gpu, precision)
     memory = NO_MEMORY
     if gpu.memory_bandwidth:
-        memory = _less(gpu.memory_bandwidth, MEMORY_REACHED, "of the datasheet's", "published")
+        memory = _reached(gpu.memory_bandwidth, MEMORY_REACHED, "of the datasheet's", "published")
     return Rates(products, _attention(gpu, attention, _products(gpu, "bf16")), memory, START)
 
 
 def _less(figure: Figure, share: float, what: str, evidence: str = "assumed") -> Figure:
     """A share of a figure: no better founded than what says so."""
     return figure._replace(value=share * figure.value, source=f"{share:g} {what}: {figure.source}", evidence=evidence)
+
+
+def _reached(figure: Figure, share: float, what: str, evidence: str = "assumed") -> Figure:
+    """What a nominal rate leaves; one that was measured is what was reached."""
+    return figure if figure.evidence == "measured" else _less(figure, share, what, evidence)
 
 
 def _products(gpu: Gpu, precision: str) -> Figure:
@@ -85,7 +90,7 @@ def link(cluster: Cluster, ranks: int, collective: str = "") -> Figure:
 
 def host_link(cluster: Cluster) -> Figure:
     gpu = cluster.gpu
-    return _less(gpu.host_link, LINK_SHARE, "of the host link") if gpu and gpu.host_link else USUAL_HOST_LINK
+    return _reached(gpu.host_link, LINK_SHARE, "of the host link") if gpu and gpu.host_link else USUAL_HOST_LINK
 
 
 def host_adam(cluster: Cluster) -> Figure:

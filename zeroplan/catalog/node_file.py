@@ -1,0 +1,91 @@
+"""A node of the user's own, in a YAML file of the form of `presets/clusters/`: `--cluster node.yaml`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zeroplan.catalog.files import read_text
+from zeroplan.clock import STRENGTH
+from zeroplan.errors import SpecError, nearest, shown
+
+EXPECTED = "a node as `zeroplan calibrate -o node.yaml` writes it"
+CARD = ("sustained_matmul", "memory_bandwidth", "host_link")
+"""Figures of the card that a node's file may state: they take the place of the preset's."""
+FIGURES = (
+    "host_memory", "cpu_cores", "nvme", "intra_node", "inter_node", "all_reduce", "effective_inter_node", "nvme_read",
+    "nvme_write", "host_adam", "hop", "crossing", *CARD,
+)  # fmt: skip
+WORDS = ("title", "aliases", "gpu", "gpus_per_node", "observations")
+"""`observations`: what was measured beside the figures, for people."""
+SAYS = ("value", "source", "date", "evidence")
+LARGEST_NODE = 10_000
+
+
+def is_file(name: str) -> bool:
+    """Whether a name of a cluster is that of a file."""
+    return name.strip().lower().endswith((".yaml", ".yml"))
+
+
+def read_node(path: str) -> dict[str, Any]:
+    """The content, with each field in its place; units are read where figures are. Raises `SpecError`."""
+    content = _parsed(path)
+    if not isinstance(content, dict):
+        raise SpecError(path, _kind(content), EXPECTED)
+    for key, entry in content.items():
+        if key not in FIGURES and key not in WORDS:
+            near = nearest(str(key)[:40], (*FIGURES, *WORDS))
+            raise SpecError(f"{path}.{str(key)[:40]}", "an unknown field", "a node's fields", near)
+        if key in FIGURES:
+            _check_figure(f"{path}.{key}", entry)
+    _check_gpus(path, content)
+    return content
+
+
+def _parsed(path: str) -> Any:
+    import yaml
+
+    text = read_text(path, EXPECTED)
+    try:
+        return yaml.safe_load(text)  # libyaml's faster loader crashes on what is nested a thousand times
+    except yaml.MarkedYAMLError as error:
+        at = error.problem_mark
+        place = f"{path}, line {at.line + 1}, column {at.column + 1}" if at else path
+        raise SpecError(place, f"no YAML: {error.problem}", EXPECTED) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # a character, a date, a depth that cannot be
+        raise SpecError(path, f"no YAML: {' '.join(str(error).split())[:80]}", EXPECTED) from error
+
+
+def _check_gpus(path: str, content: dict[str, Any]) -> None:
+    card, number = content.get("gpu"), content.get("gpus_per_node")
+    if "gpus_per_node" not in content:
+        raise SpecError(path, "no gpus_per_node", "how many a node has", "gpus_per_node: 8")
+    if type(number) is not int or not 1 <= number <= LARGEST_NODE:
+        place = f"{path}.gpus_per_node"
+        raise SpecError(place, _kind(number), f"a whole number from 1 to {LARGEST_NODE:,}", "gpus_per_node: 8")
+    if "gpu" in content and not isinstance(card, str):
+        raise SpecError(f"{path}.gpu", _kind(card), "a GPU preset (see `zeroplan gpus`)", "gpu: a100-80gb")
+    stated = [key for key in CARD if key in content]
+    if stated and card is None:
+        raise SpecError(path, f"{stated[0]} and no gpu", "the card that it is of", "gpu: a100-80gb")
+
+
+def _check_figure(place: str, entry: Any) -> None:
+    if not isinstance(entry, dict):
+        raise SpecError(place, _kind(entry), f"a mapping of {', '.join(SAYS)}")
+    for key in SAYS:
+        if entry.get(key) is None:
+            raise SpecError(place, f"no {key}", f"a mapping of {', '.join(SAYS)}")
+    for key in (*SAYS, "kind"):
+        if isinstance(entry.get(key), dict | list | tuple | set):
+            raise SpecError(f"{place}.{key}", _kind(entry[key]), "text")
+    if entry["evidence"] not in STRENGTH:
+        raise SpecError(f"{place}.evidence", _kind(entry["evidence"]), f"one of {', '.join(STRENGTH)}", "measured")
+
+
+def _kind(value: Any) -> str:
+    """What was found: of containers the kind alone, for a YAML alias can make them endless."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple | set):
+        return "a list"
+    return "nothing" if value is None else shown(value)

@@ -1,0 +1,54 @@
+"""`zeroplan calibrate`."""
+
+from __future__ import annotations
+
+import os
+
+import typer
+
+from zeroplan.calibrate import node
+from zeroplan.calibrate.found import Findings
+from zeroplan.calibrate.host import machine
+from zeroplan.calibrate.measure import measure, rank
+from zeroplan.catalog.node_file import is_file
+from zeroplan.errors import SpecError, shown
+
+
+def run(*, output: str | None, disk: str, quick: bool, force: bool, json: bool) -> int:
+    """0 when what is here has been measured."""
+    if output is not None:
+        _check(output, force=force)
+    found = measure(disk, quick=quick)
+    if rank() > 0:  # one of several that torchrun started; the first one speaks
+        return 0
+    if output is not None:
+        from zeroplan.deepspeed.files import write_whole
+
+        write_whole(output, node.text(found), force=force)
+    if json:
+        from zeroplan.report import machine
+
+        typer.echo(machine.dumps(_object(found, output)))
+    else:
+        from zeroplan.report import calibrate as report
+        from zeroplan.report import console
+
+        console.show(report.answer(found, output), *report.details(found))
+    return 0
+
+
+def _check(output: str, *, force: bool) -> None:
+    """Before minutes are spent."""
+    place = f"-o {shown(output)}"
+    if not is_file(output):
+        raise SpecError(place, "another ending", "a file that --cluster will take for one", "-o node.yaml")
+    if os.path.lexists(output) and not force:
+        raise SpecError(place, "something already there", "a new name", "--force to replace it")
+
+
+def _object(found: Findings, output: str | None) -> dict[str, object]:
+    return {
+        "command": "calibrate", "date": node.today(), "machine": machine(), "gpu": found.gpu,
+        "gpus_per_node": found.gpus_per_node, "figures": [figure._asdict() for figure in found.figures],
+        "observations": found.observations, "left_out": found.left_out, "written": output,
+    }  # fmt: skip

@@ -1,0 +1,45 @@
+"""`zeroplan observe`."""
+
+from __future__ import annotations
+
+import typer
+
+from zeroplan.cli.options import Options
+from zeroplan.cli.request import read_request
+from zeroplan.costs.ledger import ledger
+from zeroplan.costs.timing.speed import speed
+from zeroplan.errors import QuantityError
+from zeroplan.observe.beside import Predicted, beside
+from zeroplan.observe.log import read_log
+from zeroplan.observe.notes import notes
+from zeroplan.units import read_integer
+
+
+def run(options: Options, log_path: str, *, steps: str | None, json: bool, quiet: bool) -> int:
+    """Always 0: what a difference means is the reader's to say."""
+    passed = read_integer(steps, "--steps", "100") if steps is not None else None
+    request = read_request(options)
+    jobs = request.jobs()
+    if len(jobs) > 1:
+        raise QuantityError("observe: found no stage, expected the run's; write --stage, or --config ds_config.json")
+    job = jobs[0]
+    log, real = read_log(log_path), ledger(job)
+    timed = job.cluster.gpu is not None and job.strategy.backend != "cpu"
+    predicted = Predicted(job, real, speed(job, real) if timed else None)
+    rows, said = beside(log, predicted, passed), list(notes(log, predicted, passed))
+    assumed = request.assumed_for(jobs)
+    if json:
+        from zeroplan.report import machine
+
+        found = [{**row._asdict(), "difference": row.difference} for row in rows]
+        body = {
+            "log": log.path, "lines": log.lines, "steps": log.steps, "model": machine.model_object(job.model),
+            "observed": found, "notes": said, "assumed": list(assumed),
+        }  # fmt: skip
+        typer.echo(machine.dumps({"command": "observe", **body}))
+        return 0
+    from zeroplan.report import console
+    from zeroplan.report import observe as report
+
+    console.show(report.answer(job, log, rows), *([] if quiet else report.details(log, rows, said, assumed)))
+    return 0

@@ -1,0 +1,1 @@
+"""What a run's own log says, beside what was predicted for it."""

@@ -1,0 +1,206 @@
+"""DeepSpeed's own log lines, as version 0.19.8 prints them. Where it prints GB it means GiB.
+
+- see_memory_usage (runtime/utils.py:828-849): a message, then MA, Max_MA, CA, Max_CA over 1024³ ("GB").
+- SynchronizedWallClockTimer.log (utils/timer.py:143-154): `time (ms) | fwd: 87.08 | bwd: ...`.
+- ThroughputTimer.stop (utils/timer.py:264-274): samples per second, and memory over 1024³ ("GB").
+- CommsLogger.log_all (utils/comms_logging.py:243-293): a table; convert_size divides by powers of 1024 ("KB", "MB").
+- FlopsProfiler.print_model_profile (profiling/flops_profiler/profiler.py:291-345): counts by powers of 1000. Its
+  latencies are left out: they repeat the timers', summed over the micro-steps so far.
+- engine._report_progress (runtime/engine.py:3790): `step=5, skipped=0, lr=...`.
+
+Launchers put ranks, hosts and colours in front; lines are searched, not matched whole.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+
+from zeroplan.errors import SpecError
+from zeroplan.units import GiB
+
+LONGEST = 1 << 16
+"""Bytes of a line that are looked at in one piece."""
+MESSAGES = (
+    "Engine before forward", "Engine after forward", "Engine before backward", "Engine after backward",
+    "Engine before step", "Engine after step", "DeepSpeed Engine: Before configure distributed model",
+)  # fmt: skip
+ELSEWHERE = "elsewhere"
+"""A message of see_memory_usage that the engine does not print."""
+SIZES = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
+COUNTS = {"": 1, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+COLLECTIVES = {
+    "all_gather_into_tensor": "all_gather", "all_gather": "all_gather", "all_reduce": "all_reduce",
+    "all_reduce_coalesced": "all_reduce", "reduce_scatter_tensor": "reduce_scatter", "reduce_scatter": "reduce_scatter",
+    "all_to_all_single": "all_to_all", "all_to_all": "all_to_all", "broadcast": "broadcast", "reduce": "reduce",
+}  # fmt: skip
+"""DeepSpeed's names of collectives, and the ledger's."""
+ASKED = (
+    'write "wall_clock_breakdown": true, "memory_breakdown": true, "flops_profiler": {"enabled": true}, '
+    '"comms_logger": {"enabled": true} (and deepspeed.comm.log_summary() in the script), or "steps_per_print": 1 '
+    "(and deepspeed.utils.logging.set_log_level_from_string('info')) into ds_config.json"
+)
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+_MEMORY = re.compile(rf"\bMA {_NUMBER} GB\s+Max_MA {_NUMBER} GB\s+CA {_NUMBER} GB\s+Max_CA {_NUMBER} GB")
+_HOST = re.compile(rf"CPU Virtual Memory:\s+used = {_NUMBER} GB")
+_TIMER = re.compile(rf"\| (\w+): {_NUMBER}(?= \||\s*$)")
+_SPEED = re.compile(
+    rf"global_step=([0-9]+), RunningAvgSamplesPerSec={_NUMBER}, CurrSamplesPerSec={_NUMBER}, "
+    rf"MemAllocated={_NUMBER}GB, MaxMemAllocated={_NUMBER}GB"
+)
+_STEP = re.compile(r"\bstep=([0-9]+), skipped=[0-9]+, lr=")
+_PROFILE = re.compile(rf"(params per GPU|fwd MACs per GPU|fwd flops per GPU): +{_NUMBER} ([KMGT]?)(?:MACs)?\s*$")
+_JOB = re.compile(r"(world size|batch size per GPU): +([0-9]+)\s*$")
+_SUMMARY = re.compile(r"Comm\. Op +Message Size +Count +Total Latency\(ms\)")
+_OPERATION = re.compile(r"^(?:\S+: ?)*([a-z_]+)(?: \| \[Caller Func: .*\])?\s*$")
+_ROW = re.compile(rf"\s{_NUMBER} ?([KMGT]?B) +([0-9]+) +{_NUMBER}(?: +{_NUMBER}){{3}}\s*$")
+
+
+class Series:
+    """All observations of one thing, in the order of the log."""
+
+    def __init__(self, half: float) -> None:
+        self.half = half
+        """Half of the last printed digit: how far the printed value may be off."""
+        self.values = array("d")
+        self.lines = array("Q")
+
+    def add(self, value: float, line: int) -> None:
+        self.values.append(value)
+        self.lines.append(line)
+
+
+class Collective:
+    """One collective in a summary of the comms logger: all calls so far, of all sizes."""
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.calls, self.bytes, self.seconds, self.half = 0, 0.0, 0.0, 0.0
+        """`bytes` as the comms logger counts them (comm/utils.py:65-133): of an all-gather, what each rank brings."""
+
+    def add(self, size: str, unit: str, calls: str, milliseconds: str) -> None:
+        self.calls += int(calls)
+        self.bytes += int(calls) * float(size) * SIZES[unit]
+        self.half += int(calls) * (0.005 * SIZES[unit] if unit != "B" else 0.0)
+        self.seconds += float(milliseconds) / 1e3
+
+
+class Summary:
+    """One table of the comms logger, which counts from the start of the run."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        """Optimizer steps that the log had seen by then; 0 where it tells of none."""
+        self.collectives: dict[str, Collective] = {}
+
+
+class Log:
+    """What was read."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.lines = 0
+        self.series: dict[tuple[str, str], Series] = {}
+        """By what it is and where in the step: ('MA', 'Engine after step'), ('time', 'fwd'), ('profile', 'params')."""
+        self.summaries: list[Summary] = []
+        self.job: dict[str, int] = {}
+        """What the flops profiler says of the job: 'world size', 'batch size per GPU'."""
+        self._message = ELSEWHERE
+        self._operation: str | None = None
+        self._last_step = 0
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps that are told of; 0 where none is."""
+        timed = self.series.get(("time", "fwd"))
+        return len(timed.values) if timed else self._last_step
+
+    def read(self, line: str) -> None:
+        """Keep what a line tells."""
+        if "GB" in line:
+            self._memory(line)
+        if "time (ms) |" in line:
+            for name, value in _TIMER.findall(line):
+                self._keep("time", name, float(value) / 1e3, 0.5e-5)
+        elif "step=" in line:
+            self._progress(line)
+        elif "Engine" in line:
+            self._message = next((message for message in MESSAGES if message in line), ELSEWHERE)
+        elif "per GPU:" in line or "world size:" in line:
+            self._profile(line)
+        self._comms(line)
+
+    def _keep(self, what: str, where: str, value: float, half: float) -> None:
+        self.series.setdefault((what, where), Series(half)).add(value, self.lines)
+
+    def _memory(self, line: str) -> None:
+        if match := _MEMORY.search(line):
+            for what, value in zip(("MA", "Max_MA", "CA"), match.groups(), strict=False):
+                self._keep(what, self._message, float(value) * GiB, 0.005 * GiB)
+            self._message = ELSEWHERE
+        elif match := _HOST.search(line):
+            self._keep("host", "used", float(match[1]) * GiB, 0.005 * GiB)
+
+    def _progress(self, line: str) -> None:
+        if match := _SPEED.search(line):
+            self._last_step = int(match[1])
+            for what, value in zip(("average", "current"), match.groups()[1:3], strict=True):
+                self._keep("samples/s", what, float(value), 0.0)
+            for what, value in zip(("MemAllocated", "MaxMemAllocated"), match.groups()[3:], strict=True):
+                self._keep(what, "throughput", float(value) * GiB, 0.005 * GiB)
+        elif match := _STEP.search(line):
+            self._last_step = int(match[1])
+
+    def _profile(self, line: str) -> None:
+        if match := _PROFILE.search(line):
+            factor = COUNTS[match[3]]
+            self._keep("profile", match[1], float(match[2]) * factor, 0.005 * factor)
+        elif match := _JOB.search(line):
+            self.job[match[1]] = int(match[2])
+
+    def _comms(self, line: str) -> None:
+        if _SUMMARY.search(line):
+            self.summaries.append(Summary(self.steps))
+            self._operation = ""
+        elif "Breakdown with straggler effect" in line:
+            self._operation = None
+        elif self._operation is None:
+            return
+        elif match := _ROW.search(line):
+            if name := COLLECTIVES.get(self._operation):
+                found = self.summaries[-1].collectives.setdefault(name, Collective(self.lines))
+                found.add(match[1], match[2], match[3], match[4])
+        elif match := _OPERATION.match(line):
+            self._operation = match[1]
+
+
+def read_log(path: str) -> Log:
+    """Raises `SpecError` for what cannot be read, and where no line is DeepSpeed's."""
+    log = Log(path)
+    try:
+        with Path(path).open("rb") as file:
+            ended = True
+            while piece := file.readline(LONGEST):
+                log.lines += ended
+                ended = piece.endswith(b"\n")
+                for line in _texts(piece):
+                    log.read(line)
+    except (OSError, ValueError) as error:
+        said = getattr(error, "strerror", None) or str(error)
+        raise SpecError(path, said.lower(), "a log that DeepSpeed's run has written", "its path") from error
+    if not log.series and not any(summary.collectives for summary in log.summaries):
+        raise SpecError(
+            path, f"no known line, {log.lines:,} read",
+            "DeepSpeed's see_memory_usage, 'time (ms) |', RunningAvgSamplesPerSec, comms logger's summary or flops "
+            f"profiler; {ASKED}",
+        )  # fmt: skip
+    return log
+
+
+def _texts(piece: bytes) -> Iterator[str]:
+    """Without colours; a progress bar's carriage returns part what follows them from it."""
+    return iter(_COLOUR.sub("", piece.decode("utf-8", "replace")).rstrip("\n").split("\r"))
