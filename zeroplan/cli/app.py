@@ -12,7 +12,7 @@ FITS, DOES_NOT_FIT, BAD_INPUT = 0, 1, 2
 
 app = typer.Typer(
     name="zeroplan",
-    help="Plan a DeepSpeed training run before it starts: what fits, what moves, which ds_config.json.",
+    help="Plan a DeepSpeed training run before it starts: what fits, how long a step takes, which ds_config.json.",
     no_args_is_help=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
