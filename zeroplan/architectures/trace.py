@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from zeroplan.architectures.alike import checkpointed_layers, representatives
+from zeroplan.architectures.alike import representatives
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.running import Run
 from zeroplan.architectures.running import forward as forward_of
@@ -38,7 +38,7 @@ class Trace(NamedTuple):
 def traced(root: Module, run: Run) -> Trace:
     """Run forward and backward once."""
     layers = representatives(root, run.recomputing)
-    run.checkpointed = checkpointed_layers(root, run.recomputing)
+    run.checkpoints(root)
     ran = {chosen for _layer, chosen in layers}
     run.passed_over = frozenset(layer for layer, _chosen in layers) - ran
     forward: list[Beat] = []

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from zeroplan.autograd.graph import Accumulate, Node, summed_to
+from zeroplan.autograd.graph import Accumulate, Node, Opened, summed_to
 from zeroplan.autograd.iterator import iterated
 from zeroplan.autograd.log import BACKWARD
 from zeroplan.autograd.memory import RAN, READY, Memory
@@ -68,9 +68,13 @@ class Engine:
         memory.beat(RAN, memory.scope)
 
     def _take_ready(self) -> None:
-        """Parameters' gradients leave."""
+        """Parameters' gradients leave. Another leaf's stays, or a copy where it still goes elsewhere too."""
         while self.ready:
             node, gradient = self.ready.pop(0)
+            if isinstance(node, Opened):
+                waiting = [each for held in self.buffers.values() for each in held]
+                node.gradient = empty_like(gradient) if any(each is gradient for each in waiting) else gradient
+                continue
             assert gradient.storage is not None
             gradient.memory.beat(READY, node.parameter, gradient.storage.bytes)
             del gradient

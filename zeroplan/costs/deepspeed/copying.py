@@ -59,11 +59,13 @@ def _zeros(job: Job) -> Iterator[Copied]:
 
 def _stages_1_2(job: Job) -> Iterator[Copied]:
     strategy, w = job.strategy, job.strategy.element_bytes
-    pieces, master = own_pieces(job), strategy.master
-    moved = sum(piece.elements for piece in pieces.values())
+    master, used = strategy.master, set(job.execution.gradients)
+    moved = sum(piece.elements for index, piece in own_pieces(job).items() if index in used)
     if added := accumulated(job):
         whole = master == "float32"
-        own = sum(tensor_sizes(job)[index] if whole else piece.elements for index, piece in added.items())
+        own = sum(
+            tensor_sizes(job)[index] if whole else piece.elements for index, piece in added.items() if index in used
+        )
         symbols = {"accum": strategy.micro_steps, "own": own, "g": w}
         yield _copied(GPU, HOST, "accumulated gradients", copied.accumulated_to_host, strategy.dtype, **symbols)
         yield _copied(HOST, GPU, "accumulated gradients", copied.accumulated_from_host, strategy.dtype, **symbols)
