@@ -62,7 +62,10 @@ FROZEN_CASES = read(FROZEN)
 
 
 def test_enough_is_frozen():
-    assert len(FROZEN_CASES) >= 80
+    assert len(FROZEN_CASES) >= 200
+    opened = [case for case in FROZEN_CASES if case["checkpointing"] and {"embed", "embed_tokens", "weight"} & {*case["freeze"]}]
+    assert sum(case.get("reentrant", False) for case in opened) >= 30
+    assert sum(not case.get("reentrant", False) for case in opened) >= 50
     assert len({case["config"]["model_type"] for case in FROZEN_CASES}) == 26
 
 

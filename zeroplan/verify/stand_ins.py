@@ -23,6 +23,7 @@ HOST_COMPUTED = 65_536
 aten = torch.ops.aten
 MASKS = "/transformers/masking_utils.py"
 """It asks whether the tokens are one sequence without padding: they are. Others ask for an overflow: there is none."""
+SCALER = "/torch/amp/grad_scaler.py"
 FILLED = (aten.zeros.default, aten.ones.default, aten.full.default)
 
 
@@ -132,14 +133,23 @@ def _as_bfloat16(func: Any, args: Any, kwargs: Any) -> torch.Tensor:
 
 
 def _read(dtype: torch.dtype) -> float:
-    """What a scalar read from the device says."""
-    if dtype != torch.bool:
-        return 1.0 if dtype.is_floating_point else 0
+    """What a scalar read from the device says; to torch's GradScaler, that no gradient overflowed."""
     frame: FrameType | None = sys._getframe(1)
+    if dtype != torch.bool:
+        return 1.0 if dtype.is_floating_point and not _asks(frame, SCALER) else 0
     while frame is not None:
         name = frame.f_code.co_filename
         if name.endswith(MASKS) or "/deepspeed/" in name:
             return name.endswith(MASKS)
+        frame = frame.f_back
+    return False
+
+
+def _asks(frame: FrameType | None, file: str) -> bool:
+    """Whether a function of this file is among the callers."""
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(file):
+            return True
         frame = frame.f_back
     return False
 

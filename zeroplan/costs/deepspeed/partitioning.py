@@ -8,6 +8,7 @@ runtime/comm/coalesced_collectives.py. Gradients of a leaf module are reduced wh
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import chain
 
 from zeroplan.arithmetic import ceil_div, round_up
@@ -69,6 +70,7 @@ class Partitioning:
         alive.mark(START)
         repeats = Repeated(self, () if self.strategy.offload_optimizer or leaves else micro_step.repeats)
         events, number = micro_step.backward, 0
+        last = last_entries(events)
         while number < len(events):
             event = events[number]
             if event.ready != self.gathered:
@@ -84,7 +86,7 @@ class Partitioning:
             self._gather(event)
             alive.mark(event.at)
             if visit.enters and visit.backward:
-                self.entered.update(visit.tensors)
+                self.entered.update(index for index in visit.tensors if last[index] == number)
             number += 1 + repeats.skip(number)
         for index in self.queue:
             self._ready(index, waits=False)
@@ -250,6 +252,16 @@ class Partitioning:
             self._drop(index)
         for copy in written:
             self.alive.free(*copy)
+
+
+def last_entries(events: Sequence[Held]) -> dict[int, int]:
+    """The number of the last module that backward enters with a tensor: a tied one's gradient waits for its embedding."""
+    return {
+        index: number
+        for number, event in enumerate(events)
+        if event.visit.enters and event.visit.backward
+        for index in event.visit.tensors
+    }
 
 
 @once(whole)

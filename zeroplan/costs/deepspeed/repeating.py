@@ -100,6 +100,7 @@ class Repeats:
             frozenset((index - start, elements) for index, elements in of.storage.items()),
             tuple((frozenset(index - start for index in members), elements) for members, elements in of.buffers),
             frozenset(index - start for index in of.joined_low),
+            frozenset(index - start for index in of.views & passing),
             frozenset((index - start, of.recent[index] - of.step) for index in self._ahead(stretch)),
         )
 
@@ -192,6 +193,7 @@ class Repeats:
         of.storage = {index + by: elements for index, elements in of.storage.items()}
         of.buffers = [({index + by for index in members}, elements) for members, elements in of.buffers]
         of.joined_low = {index + by for index in of.joined_low}
+        of.views = {index + by for index in of.views}
         of.recent.update({index + by: used + count * steps for index, used in ahead})
         for _use in range(count * (self._uses_before(now.stretch.step) - self._uses_before(before.stretch.step))):
             of.queue.popleft()

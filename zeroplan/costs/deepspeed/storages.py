@@ -29,6 +29,8 @@ class Storages:
         """Receive buffers of coalesced gathers: members not consumed yet (all-reduced: not released), elements."""
         self.joined_low: set[int] = set()
         """Tensors in flight in another dtype, whose pieces are joined first."""
+        self.views: set[int] = set()
+        """Tensors that stay views of their all-reduced buffer; one that is gathered alone never is."""
         self.kept: dict[int, int] = {}
         """Elements of released tensors whose storage autograd keeps until their module's backward."""
         self.swapper = Swapper(settings.swapped, settings.swap_buffers)
@@ -82,6 +84,8 @@ class Storages:
         else:
             self.buffers.append((set(tensors), elements))
             self.joined_low |= low if not alone else set()
+        if self.settings.all_reduce:
+            self.views = self.views | tensors if joined else self.views - tensors
         self.held += elements
         self.most = max(self.most, self.held + self.copied + copied)
         self.count += sum([self.sizes[index] for index in tensors])
@@ -98,8 +102,7 @@ class Storages:
         self.most = max(self.most, self.held + self.copied)
         self.available |= waited
         self.flying -= waited
-        if not self.settings.all_reduce:
-            self.leave_buffers(waited)
+        self.leave_buffers(waited - self.views if self.views else waited)
 
     def unpack(self, tensors: set[int]) -> int:
         """Out of their common buffer, once; what travelled smaller is joined, converted, and goes first.
@@ -112,7 +115,7 @@ class Storages:
         flat = self.settings.flat(sum([self.padded[i] for i in tensors]), alone=not low) if self.settings.low else 0
         self.held += flat
         for index in (*sorted(low), *(tensors - low)):
-            if index not in self.storage and not self.settings.all_reduce:
+            if index not in self.storage and index not in self.views:
                 self.storage[index] = self.sizes[index]
                 self.held += self.sizes[index]
                 if index in low:
