@@ -28,8 +28,8 @@ class Run(Memory):
     """What a forward pass is told: sizes of the batch, the attention that runs, and which layers are checkpointed."""
 
     __slots__ = (
-        "attention", "batch", "checkpointed", "half", "kernel", "kernels", "low", "opens", "passed_over", "recomputing", "seq",
-        "weights",
+        "attention", "batch", "checkpointed", "half", "kernel", "kernels", "low", "opens", "passed_over",
+        "recomputing", "seq", "weights",
     )  # fmt: skip
 
     def __init__(

@@ -17,6 +17,11 @@ from zeroplan.autograd.memory import RAN, READY, Memory
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
 
+PYTHON = "Func"
+"""In the name of a node written in Python (torch.autograd.Function): its gradients go when it returns, before its results
+are cast; those of a node of torch's own C++ live until they are."""
+
+
 class Engine:
     """One run of backward from a loss."""
 
@@ -144,6 +149,8 @@ def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:
     got = node.backward(gradients[0] if len(gradients) == 1 else gradients, *saved, *node.numbers, needs)
     given: list[Tensor | None] = [got] if got is None or isinstance(got, Tensor) else list(got)
     del got, saved  # what checkpointing brought back lives no longer than the call
+    if PYTHON in node.name:
+        gradients.clear()
     for at, edge in enumerate(node.edges):
         each = given[at]
         if edge is not None and each is not None:

@@ -1,8 +1,8 @@
 """torch.autocast as CUDA does it, on torch's `meta` device, which has none.
 
-What is on torch's lists for CUDA (ATen/autocast_mode.h, torch 2.13) and transformers or DeepSpeed call is cast before it
-runs. Whether autocast is on, and in which dtype, is the CPU's own state: torch's checkpointing saves and restores it and
-DeepSpeed's linear function asks for it, and on the CPU's lists no `meta` tensor is ever looked at.
+What is on torch's lists for CUDA (ATen/autocast_mode.h, torch 2.13) and transformers or DeepSpeed call is cast before
+it runs. Whether autocast is on, and in which dtype, is the CPU's own state: torch's checkpointing restores it,
+DeepSpeed's linear function asks for it, and the CPU's autocast leaves `meta` tensors alone.
 Only the child process imports this module (it needs torch).
 """
 
@@ -48,7 +48,7 @@ class OnMeta(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         super().__init__()
         self.copies: dict[int, tuple[Tensor, Tensor]] = {}
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ARG002
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         low = dtype()
         if low is None:
@@ -80,7 +80,7 @@ class OnMeta(TorchFunctionMode):  # type: ignore[misc, unused-ignore]
 
 def is_eligible(value: Any) -> bool:
     """A floating-point tensor of the device; fp64 stays as it is."""
-    return value.device.type == "meta" and value.is_floating_point() and value.dtype != torch.float64
+    return bool(value.device.type == "meta" and value.is_floating_point() and value.dtype != torch.float64)
 
 
 def attention(otherwise: Function) -> Function:
@@ -103,8 +103,8 @@ def as_on_cuda() -> Iterator[None]:
     from transformers.utils import generic
 
     mode = OnMeta()
-    cleared, maybe, attends = torch.clear_autocast_cache, generic.maybe_autocast, functional.scaled_dot_product_attention
-    runs_backward = torch.autograd._engine_run_backward
+    cleared, maybe = torch.clear_autocast_cache, generic.maybe_autocast
+    attends, runs_backward = functional.scaled_dot_product_attention, torch.autograd._engine_run_backward
 
     def run_backward(*args: Any, **kwargs: Any) -> Any:
         """What a mode is asked about runs without the mode: here it is Tensor.backward, which runs layers again."""
@@ -116,7 +116,7 @@ def as_on_cuda() -> Iterator[None]:
         cleared()
 
     def maybe_autocast(device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> Any:
-        """transformers leaves autocast alone on "meta"; elsewhere it turns it off around rotary frequencies."""
+        """Transformers leaves autocast alone on "meta"; elsewhere it turns it off around rotary frequencies."""
         if device_type != "meta":
             return maybe(device_type, dtype, enabled, cache_enabled)
         on = enabled or torch.is_autocast_enabled("cpu")

@@ -92,7 +92,8 @@ class Setting:
         from deepspeed.runtime.config import get_torch_autocast_dtype
 
         dtype = get_torch_autocast_dtype({"torch_autocast": section})
-        return torch.autocast("cuda" if self.cuda else "cpu", dtype=dtype)
+        found: contextlib.AbstractContextManager[Any] = torch.autocast("cuda" if self.cuda else "cpu", dtype=dtype)
+        return found
 
     @contextlib.contextmanager
     def kernels(self) -> Iterator[None]:

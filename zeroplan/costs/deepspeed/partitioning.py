@@ -255,7 +255,7 @@ class Partitioning:
 
 
 def last_entries(events: Sequence[Held]) -> dict[int, int]:
-    """The number of the last module that backward enters with a tensor: a tied one's gradient waits for its embedding."""
+    """Where backward enters a module with a tensor for the last time: a tied one's gradient waits for its embedding."""
     return {
         index: number
         for number, event in enumerate(events)
