@@ -16,10 +16,9 @@ from zeroplan.autograd.log import BACKWARD
 from zeroplan.autograd.memory import RAN, READY, Memory
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
-
 PYTHON = "Func"
-"""In the name of a node written in Python (torch.autograd.Function): its gradients go when it returns, before its results
-are cast; those of a node of torch's own C++ live until they are."""
+"""In the name of a node written in Python (torch.autograd.Function): its gradients go when it returns, before its
+results are cast; those of a node of torch's own C++ live until they are."""
 
 
 class Engine:

@@ -39,8 +39,8 @@ COMPARED_BUT_LIGER = (
 )
 
 COMPARED_BUT_AUTOCAST = (
-    f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS} with CUDA's lists of autocast: what "
-    "a GPU and the host hold between steps, traffic, and activations; peaks within 1 %. No run on a GPU yet: what "
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS} with CUDA's lists of autocast: "
+    "what a GPU and the host hold between steps, traffic, and activations; peaks within 1 %. No run on a GPU yet: what "
     "kernels take for themselves is not in it."
 )
 COMPARED_BUT_FLASH = (

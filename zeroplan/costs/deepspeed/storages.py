@@ -30,7 +30,7 @@ class Storages:
         self.joined_low: set[int] = set()
         """Tensors in flight in another dtype, whose pieces are joined first."""
         self.views: set[int] = set()
-        """Tensors that stay views of their all-reduced buffer; one that is gathered alone never is."""
+        """Views of their buffer, where fetches are all-reduced; a tensor that came alone in 16 bit is none."""
         self.kept: dict[int, int] = {}
         """Elements of released tensors whose storage autograd keeps until their module's backward."""
         self.swapper = Swapper(settings.swapped, settings.swap_buffers)
@@ -85,7 +85,7 @@ class Storages:
             self.buffers.append((set(tensors), elements))
             self.joined_low |= low if not alone else set()
         if self.settings.all_reduce:
-            self.views = self.views | tensors if joined else self.views - tensors
+            self.views = self.views - tensors if alone and low else self.views | tensors
         self.held += elements
         self.most = max(self.most, self.held + self.copied + copied)
         self.count += sum([self.sizes[index] for index in tensors])
