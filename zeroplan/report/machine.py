@@ -9,7 +9,8 @@ estimate, and each element of recommend's `plan` and `rejected`:
   forward_peak, backward_peak} (bytes of the model alone over what is held before forward; saved: when forward has
   returned and only the loss is kept); under the paper's accounting memory.gpu.closed_forms[] (activations as
   Korthikanti and ZeRO-Infinity count them); traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank
-  in a step); compute (null where no forward is written out) = {flops {forward, backward, recomputed}, flops_causal, convention}:
+  in a step); compute (null where no forward is written out) = {flops {forward, backward, recomputed}, flops_causal,
+  convention}:
   operations of matrix products of one micro-batch on one GPU; fit {capacity, needed, headroom, fits, host, nvme}; with
   --timeline also timeline[] {phase, place, held, beside, activations, bytes}: moments of a step in order.
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
