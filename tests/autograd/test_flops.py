@@ -30,7 +30,7 @@ def counted(case: Case, *, causal: bool = False, **changes: object) -> Flops:
 
 
 def test_all_families_and_ways():
-    assert len({case["config"]["model_type"] for case in CASES}) == 25
+    assert len({case["config"]["model_type"] for case in CASES}) == 26
     ways = {(case["every"] > 0, case["reentrant"], case["keeps_products"]) for case in CASES if case["checkpointing"]}
     assert ways == {(True, False, False), (True, True, False), (True, False, True)}
     assert {case["kernel"] for case in CASES} >= {None, "efficient", "cudnn"}

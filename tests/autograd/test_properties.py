@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from tests.autograd.recorded import Case, held, read
 
 CASES = read()
+PROBABILITIES = {"attn_pdrop", "attention_dropout", "attention_probs_dropout_prob"}
+"""Of attention's dropout."""
 
 
 def series(case: Case, field: str, values: range, counted: str = "saved") -> list[int]:
@@ -32,8 +34,14 @@ def fuses(case: Case) -> bool:
     config, family = case["config"], case["config"]["model_type"]
     if family in {"falcon", "gptj", "bloom", "gpt_oss"}:
         return False
-    drops = any(value for field, value in config.items() if field in {"attn_pdrop", "attention_dropout"})
+    drops = any(value for field, value in config.items() if field in PROBABILITIES)
     return case["device"] == "meta" or not (drops or family.startswith("deepseek"))
+
+
+def keeps_no_pairs(case: Case) -> bool:
+    """Checkpointed, and an encoder: there is no mask to keep."""
+    config = case["config"]
+    return case["checkpointing"] and config["model_type"] == "bert" and not config["is_decoder"]
 
 
 def with_config(case: Case, **fields: Any) -> Case:
@@ -67,7 +75,7 @@ def test_eager_attention_saves_bytes_by_the_square_of_the_sequence(case: Case, s
     case = {**case, "attention": "eager"}
     saved = series(case, "seq", range(seq, seq + 5))
     assert set(differences(saved, 3)) == {0}
-    assert min(differences(saved, 2)) > 0
+    assert min(differences(saved, 2)) > 0 or keeps_no_pairs(case)
 
 
 @slowly

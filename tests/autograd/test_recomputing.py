@@ -28,7 +28,7 @@ def label(case: Case) -> str:
 
 
 def test_enough_of_both_is_recorded():
-    assert len({case["config"]["model_type"] for case in CASES}) == 25
+    assert len({case["config"]["model_type"] for case in CASES}) == 26
     assert sum(case["every"] > 1 for case in CASES) >= 80
     assert sum(case["reentrant"] for case in CASES) >= 80
     assert sum(case["keeps_products"] for case in CASES) >= 40

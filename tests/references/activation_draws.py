@@ -5,13 +5,13 @@ import random
 FAMILIES = (
     "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi3", "olmo", "olmo2", "starcoder2",
     "gpt2", "gpt_neox", "opt", "bloom", "falcon", "gptj", "gpt_bigcode", "phi", "mixtral", "qwen2_moe", "qwen3_moe",
-    "deepseek_v2", "deepseek_v3", "gpt_oss",
+    "deepseek_v2", "deepseek_v3", "gpt_oss", "bert",
 )  # fmt: skip
 EAGER_ONLY = {"gemma2", "bloom", "gpt_oss", "gptj"}
 """transformers has no other attention for these, or none that computes the same."""
-MULTI_HEAD = {"gpt2", "gpt_neox", "opt", "gptj", "gpt_bigcode"}
+MULTI_HEAD = {"gpt2", "gpt_neox", "opt", "gptj", "gpt_bigcode", "bert"}
 NO_FFN = {"bloom", "falcon"}
-HEAD_OF_HIDDEN = {"gpt2", "gpt_neox", "opt", "bloom", "falcon", "gptj", "gpt_bigcode", "phi", "phi3"}
+HEAD_OF_HIDDEN = {"gpt2", "gpt_neox", "opt", "bloom", "falcon", "gptj", "gpt_bigcode", "phi", "phi3", "bert"}
 WINDOWED = {"mistral", "mixtral", "phi3", "gemma2", "gemma3_text", "gpt_oss", "starcoder2"}
 ALSO_FULL = {"qwen2", "qwen3", "gemma3_text"}
 """Some layers have a window and others none."""
@@ -21,7 +21,7 @@ DROPOUTS = {
     "gpt_bigcode": ("attn_pdrop", "resid_pdrop", "embd_pdrop"), "gpt_neox": ("hidden_dropout", "attention_dropout"),
     "bloom": ("hidden_dropout", "attention_dropout"), "falcon": ("hidden_dropout", "attention_dropout"),
     "starcoder2": ("residual_dropout", "attention_dropout"), "llama": ("attention_dropout",),
-    "qwen3": ("attention_dropout",), "gpt_oss": ("attention_dropout",), "deepseek_v3": ("attention_dropout",),
+    "bert": ("hidden_dropout_prob", "attention_probs_dropout_prob"), "qwen3": ("attention_dropout",), "gpt_oss": ("attention_dropout",), "deepseek_v3": ("attention_dropout",),
 }  # fmt: skip
 DTYPES = ("fp32", "bf16", "fp16")
 
@@ -174,6 +174,11 @@ def as_deepseek_v2(r, c):
     as_deepseek_v3(r, c)
     c["hidden_size"] = 8 * c["num_attention_heads"] * r.choice([1, 2, 3])
     c["topk_method"] = r.choice(["greedy", "group_limited_greedy"])
+
+
+def as_bert(r, c):
+    c["is_decoder"] = r.random() < 0.3
+    c["hidden_act"] = r.choice(["gelu", "gelu", "relu", "gelu_new"])
 
 
 def aligned(c):

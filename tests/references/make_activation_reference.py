@@ -125,7 +125,9 @@ def drop_gradient(parameter):
 def built(case):
     import torch
     from torch.utils.checkpoint import create_selective_checkpoint_contexts
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig
+
+    from zeroplan.verify.job import language_model
 
     aten = torch.ops.aten
     fields = dict(case["config"])
@@ -133,7 +135,7 @@ def built(case):
     config.use_cache = False
     dtype = getattr(torch, WIDTHS[case["dtype"]])
     with torch.device(case["device"]):
-        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=case["attention"])
+        model = language_model(config).from_config(config, dtype=dtype, attn_implementation=case["attention"])
     if case["checkpointing"]:
         words = {"use_reentrant": case.get("reentrant", False)}
         if case.get("keeps_products"):

@@ -2,7 +2,9 @@
 
 python -m tests.references.make_frozen_reference
 
-Of each family the first cases, in turn with these names frozen; needs torch and transformers.
+Of each family the first cases, in turn with these names frozen; then, of those with checkpointing (some layers, with
+reentrance, keeping products), with a frozen table of words, whose result transformers has ask for a gradient. Needs
+torch and transformers.
 """
 
 import json
@@ -14,13 +16,21 @@ from tests.references.make_activation_reference import head, runs, write
 
 TARGET = Path(__file__).with_name("frozen_torch_2.13.json")
 DRAWN = Path(__file__).with_name("activations_torch_2.13.json")
+CHECKPOINTED = DRAWN.with_name("checkpointing_torch_2.13.json")
 CASES_A_FAMILY = 4
 PATTERNS = (("mlp",), ("attn", "attention"), ("embed", "wte", "wpe"), ("weight",), ("proj", "dense", "fc"), ("norm", "ln_"))
+WORDS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
+TABLES = (WORDS, ("embed", "wte", "wpe"), ("weight",), (*WORDS, "attn", "attention"), (*WORDS, "layers.0.", "h.0.", "layer.0."))
 
 
 def cases():
+    yield from frozen(DRAWN, PATTERNS)
+    yield from frozen(CHECKPOINTED, TABLES)
+
+
+def frozen(drawn, patterns):
     seen = {}
-    for case, names in zip(json.loads(DRAWN.read_text())["measured"], cycle(PATTERNS), strict=False):
+    for case, names in zip(json.loads(drawn.read_text())["measured"], cycle(patterns), strict=False):
         family = case["config"]["model_type"]
         seen[family] = seen.get(family, 0) + 1
         if seen[family] <= CASES_A_FAMILY:

@@ -14,10 +14,10 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy, Workload
 
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
-NAMES = ("deepspeed", "zenflow", "liger", "recomputing", "checkpointing", "flash_attn")
-RECORDED = [json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in NAMES]
-RUNS: list[dict[str, Any]] = [run for recorded in RECORDED for run in recorded["measured"]]
-REFUSED: list[dict[str, Any]] = [run for recorded in RECORDED for run in recorded["refused"]]
+NAMES = ("deepspeed", "zenflow", "liger", "recomputing", "checkpointing", "flash_attn", "bert", "autocast")
+RECORDED = {name: json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in NAMES}
+RUNS: list[dict[str, Any]] = [{**run, "of": name} for name, found in RECORDED.items() for run in found["measured"]]
+REFUSED: list[dict[str, Any]] = [run for found in RECORDED.values() for run in found["refused"]]
 
 
 def job_of(case: dict[str, Any]) -> Job:

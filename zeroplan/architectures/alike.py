@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import lru_cache
 
-from zeroplan.architectures.module import GradientCheckpointingLayer, Module
+from zeroplan.architectures.module import Embedding, GradientCheckpointingLayer, Module
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 
 KEPT_TREES = 8
@@ -20,6 +20,11 @@ def layers_of(root: Module) -> list[GradientCheckpointingLayer]:
 def checkpointed_layers(root: Module, recomputing: Recomputing) -> frozenset[int]:
     """By identity."""
     return frozenset(id(layer) for number, layer in enumerate(layers_of(root)) if recomputing.has(number))
+
+
+def input_embedding(root: Module) -> int:
+    """The table of words, which every family registers first, by identity."""
+    return next(id(module) for _path, module in root.named_modules() if isinstance(module, Embedding))
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)

@@ -139,44 +139,46 @@ def interfaced(
 
 def attended(
     run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None, *,
-    dropout: float = 0.0, softcap: bool = False, local: bool = False,
+    dropout: float = 0.0, softcap: bool = False, local: bool = False, causal: bool = True, positioned: bool = True,
 ) -> Attended:  # fmt: skip
-    """The values that each query attends to, [b, s, n, d], and under eager attention the weights."""
-    attend = partial(_attended, run, dropout=dropout, softcap=softcap, local=local)
+    """The values that each query attends to, [b, s, n, d], and under eager attention the weights.
+
+    `positioned`: a layer is given positions, and the flash-attention package looks at them.
+    """
+    attend = partial(
+        _attended, run, dropout=dropout, softcap=softcap, local=local, causal=causal, positioned=positioned
+    )
     return interfaced(run, attend, q, k, v, mask, positions)
 
 
 def _attended(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float, softcap: bool, local: bool
-) -> Attended:
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float, softcap: bool, local: bool,
+    causal: bool, positioned: bool,
+) -> Attended:  # fmt: skip
     if run.flash:
-        return attended_by_flash(run, q, k, v, dropout=dropout, softcap=softcap, local=local), None
+        how = Flash(run.flash, MULTIPROCESSORS, dropout, softcap, local, causal)
+        return attended_by_flash(run, q, k, v, how, positions=positioned), None
     times = q.shape[1] // k.shape[1]
     if run.attention == "eager":
         return attended_eagerly(run, q, k, v, mask, times, dropout=dropout, softcap=softcap)
     native = mask is None and k.shape[-1] == v.shape[-1] <= LARGEST_NATIVE_HEAD
     if not native:
         k, v = repeated(k, times), repeated(v, times)
-    made = scaled_dot_product(run, q, k, v, mask, dropout=dropout, grouped=native and times > 1)
+    made = scaled_dot_product(run, q, k, v, mask, dropout=dropout, grouped=native and times > 1, causal=causal)
     return contiguous(transposed(made, 1, 2)), None
 
 
-def attended_by_flash(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, *, dropout: float, softcap: bool, local: bool
-) -> Tensor:
+def attended_by_flash(run: Run, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool) -> Tensor:
     """The flash-attention package as transformers calls it (integrations/flash_attention.py)."""
     q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
     width, value = q.shape[-1], v.shape[-1]
     if value != width:
         v = padded(v, width)
-    made = by_flash(run, q, k, v, dropout=dropout, softcap=softcap, local=local)
+    made = by_flash(run, q, k, v, how, positions=positions)
     return made if value == width else sliced(made, -1, value)
 
 
-def by_flash(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, *, dropout: float = 0.0, softcap: bool = False, local: bool = False,
-    positions: bool = True,
-) -> Tensor:
+def by_flash(run: Run, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool = True) -> Tensor:
     """_flash_attention_forward of [b, s, n, d]; where it gets positions, it looks whether one row holds several texts.
 
     The third version has no dropout.
@@ -185,8 +187,7 @@ def by_flash(
         q, k, v = to(q, run.autocast), to(k, run.autocast), to(v, run.autocast)
     if positions and run.batch == 1:
         look_for_packing(run)
-    how = Flash(run.flash, MULTIPROCESSORS, dropout if run.flash == 2 else 0.0, softcap, local)
-    return flash_attention(q, k, v, how)
+    return flash_attention(q, k, v, how if how.version == 2 else how._replace(dropout=0.0))
 
 
 def look_for_packing(run: Run) -> None:
@@ -206,8 +207,9 @@ def look_for_packing(run: Run) -> None:
 
 
 def scaled_dot_product(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, grouped: bool = False
-) -> Tensor:
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, grouped: bool = False,
+    causal: bool = True,
+) -> Tensor:  # fmt: skip
     """F.scaled_dot_product_attention: a mask of bits becomes numbers, anew in every layer, and a kernel is chosen.
 
     The memory-efficient kernel wants rows of a multiple of 8 elements, and gets a copy of a mask that has others
@@ -225,18 +227,18 @@ def scaled_dot_product(
     if kernel == "cpu" and (dropout or v.shape[-1] != q.shape[-1] or (k.shape[1] != q.shape[1] and not grouped)):
         kernel = "math"
     if kernel == "math":
-        return plain_attention(q, k, v, mask, dropout=dropout, grouped=grouped, on_cpu=run.on_cpu)
+        return plain_attention(q, k, v, mask, dropout=dropout, grouped=grouped, causal=causal, on_cpu=run.on_cpu)
     if kernel == "flash" and q.shape[-1] % FLASH_ROW:
-        return flash_attention_padded(q, k, v)
-    return fused_attention(kernel, q, k, v, mask)
+        return flash_attention_padded(q, k, v, causal=causal)
+    return fused_attention(kernel, q, k, v, mask, causal=causal)
 
 
-def flash_attention_padded(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def flash_attention_padded(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> Tensor:
     """Heads are filled up for the kernel, and its result cut (pad_last_dim, post_process_flash_output)."""
     width = q.shape[-1]
     full = round_up(width, FLASH_ROW)
     q, k, v = padded(q, full), padded(k, full), padded(v, full)
-    return sliced(fused_attention("flash", q, k, v), -1, width)
+    return sliced(fused_attention("flash", q, k, v, causal=causal), -1, width)
 
 
 def cuda_kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, grouped: bool) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any
 
-from zeroplan.architectures.alike import checkpointed_layers, layers_of, representatives
+from zeroplan.architectures.alike import layers_of, representatives
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
@@ -57,7 +57,7 @@ def saved(root: Module, sizes: dict[str, int], asked: Asked) -> Saved:
     run = run_of(with_named_batch(asked))
     stands_for = representatives(root, asked.recomputing)
     run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in stands_for}
-    run.checkpointed = checkpointed_layers(root, asked.recomputing)
+    run.checkpoints(root)
     inputs = _inputs(root) if run.checkpointed else {}
     loss = forward(root, run)
     inside: dict[int, list[Stored]] = {}

@@ -6,7 +6,7 @@ byte that DeepSpeed holds, follow from the tree. Shapes are counted in elements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,6 +16,7 @@ from zeroplan.autograd.activations import activated
 from zeroplan.autograd.autocast import under
 from zeroplan.autograd.checkpoint import checkpointed
 from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.graph import opened
 from zeroplan.autograd.products import embedded, linear, matrix_product
 from zeroplan.autograd.reentrant import reentrant
 from zeroplan.autograd.tensor import Tensor
@@ -169,6 +170,8 @@ class GradientCheckpointingLayer(Module):
     """Which of the model's masks and ropes it gets."""
     gives_weights: ClassVar[bool] = False
     """It returns a pair: under eager attention its weights are the second."""
+    mask_by_position: ClassVar[bool] = False
+    """The mask is given by position: a reentrant checkpoint keeps it until the layer's backward has run."""
 
     def __call__(self, run: Any, *inputs: Any) -> Any:
         if id(self) in run.passed_over:
@@ -186,9 +189,17 @@ class GradientCheckpointingLayer(Module):
     def checkpointed(self, run: Any, x: Tensor, *rest: Any) -> Any:
         """Forward through torch.utils.checkpoint, in the one way or the other."""
         forward = partial(under, run, run.autocast, self.forward, run)
+        if run.recomputing.reentrant and self.mask_by_position:
+            shared, mask = rest[0]._replace(mask=None), rest[0].mask
+            given = partial(_with_mask, forward, shared)
+            return reentrant(run, given, x, beside=(mask,), emptying=run.emptying)
         if run.recomputing.reentrant:
             return reentrant(run, forward, x, *rest, emptying=run.emptying)
         return checkpointed(run, forward, x, *rest, keeps_products=run.recomputing.keeps_products)
+
+
+def _with_mask(forward: Callable[..., Any], shared: Any, x: Tensor, mask: Tensor | None) -> Any:
+    return forward(x, shared._replace(mask=mask))
 
 
 class Linear(Unary):
@@ -239,6 +250,11 @@ class Embedding(Unary):
         super().__init__()
         self.rows, self.width = rows, width
         self.weight = Parameter(rows, width)
+
+    def __call__(self, run: Run, ids: Tensor) -> Tensor:
+        """Frozen, transformers has the input embedding's result ask for a gradient where layers are checkpointed."""
+        made = super().__call__(run, ids)
+        return opened(made) if id(self) == run.opens and made.node is None else made
 
     def forward(self, run: Run, ids: Tensor) -> Tensor:
         return embedded(ids, run.parameter(self.weight))

@@ -32,7 +32,7 @@ def ran_for(laid: Laid, *, backward: bool, at: int) -> Ran:
     keys = [key for key, _chosen in structure.layers]
     there = [keys[structure.stands_for[number]] for number in range(before)]
     ran = [keys[number] for number in range(known) if structure.stands_for[number] == number]
-    offset = laid.offsets[block.layer] if block.layer != OUTSIDE else laid.end if before else 0
+    offset = laying.offsets[block.layer] if block.layer != OUTSIDE else laying.end if before else 0
     stretch = block.ran + at - block.start
     module = _module(structure, _enders(laying.beats)[stretch], block.layer)
     return Ran(stretch, offset, there, ran, module)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zeroplan.architectures.alike import checkpointed_layers
+from zeroplan.architectures.alike import checkpointed_layers, input_embedding
 from zeroplan.autograd.autocast import autocasting
 from zeroplan.autograd.emptied import Emptying
 from zeroplan.autograd.engine import Engine
@@ -29,7 +29,7 @@ class Run(Memory):
     """What a forward pass is told: sizes of the batch, the attention that runs, and which layers are checkpointed."""
 
     __slots__ = (
-        "attention", "batch", "checkpointed", "emptying", "half", "kernel", "kernels", "low", "passed_over",
+        "attention", "batch", "checkpointed", "emptying", "half", "kernel", "kernels", "low", "opens", "passed_over",
         "recomputing", "seq", "weights",
     )  # fmt: skip
 
@@ -43,6 +43,8 @@ class Run(Memory):
         """Layers that are, by identity."""
         self.emptying = emptying_of(recomputing.inputs)
         """What happens to their inputs."""
+        self.opens = 0
+        """The input embedding, by identity, where layers are: a frozen one's result asks for a gradient then."""
         self.attention = attention
         """eager, sdpa, flash_attention_2 or flash_attention_3."""
         self.kernel = kernel
@@ -57,6 +59,11 @@ class Run(Memory):
         """Layers that return their input: others stand for them."""
         self.weights: Callable[[], Tensor | None] = lambda: None
         """What the last layer that ran returned beside its output."""
+
+    def checkpoints(self, root: Module) -> None:
+        """The layers of this tree that are, and its input embedding (enable_input_require_grads)."""
+        self.checkpointed = checkpointed_layers(root, self.recomputing)
+        self.opens = input_embedding(root) if self.checkpointed else 0
 
     def enter(self, module: Module) -> int:
         """A module's forward begins; gives the module around it."""
@@ -154,7 +161,7 @@ def forward(root: Module, run: Run) -> Tensor:
 
 def step(root: Module, run: Run) -> dict[str, int]:
     """Bytes over what is held before forward: saved for backward, and the peaks of forward and of backward."""
-    run.checkpointed = checkpointed_layers(root, run.recomputing)
+    run.checkpoints(root)
     loss: Any = forward(root, run)
     saved, peak = run.live, run.most
     run.look_again()

@@ -75,15 +75,10 @@ class Laid:
     def __init__(self, structure: Structure, trace: Trace) -> None:
         self.structure, self.trace = structure, trace
         kept = [trace.keeps[chosen] for _key, chosen in structure.layers]
-        ran = [number for number, other in enumerate(structure.stands_for) if number == other]
-        before_ran = dict(zip(ran, accumulate((kept[number] for number in ran), initial=0), strict=False))
-        before = accumulate(kept, initial=0)
-        self.offsets = [held - before_ran[other] for held, other in zip(before, structure.stands_for, strict=False)]
-        """What the layers before one keep, less those of them that ran."""
-        self.end = sum(kept) - sum(kept[number] for number in ran)
-        self.saved = trace.saved + self.end
-        self.forward = _Laying(self, trace.forward, backward=False)
-        self.backward = _Laying(self, trace.backward, backward=True)
+        stay = [trace.keeps[chosen] - trace.drops.get(chosen, 0) for _key, chosen in structure.layers]
+        self.forward = _Laying(structure, trace.forward, kept, backward=False)
+        self.backward = _Laying(structure, trace.backward, stay, backward=True)
+        self.saved = trace.saved + self.backward.end
 
 
 def timeline(laid: Laid, *, recomputes: bool) -> Timeline:
@@ -100,9 +95,14 @@ def timeline(laid: Laid, *, recomputes: bool) -> Timeline:
 class _Laying:
     """One pass: its beats as they ran, and the blocks of all layers."""
 
-    def __init__(self, around: Laid, beats: Sequence[Beat], *, backward: bool) -> None:
-        self.structure, self.beats, self.is_backward = around.structure, beats, backward
-        self.offsets, self.end = around.offsets, around.end
+    def __init__(self, structure: Structure, beats: Sequence[Beat], kept: Sequence[int], *, backward: bool) -> None:
+        self.structure, self.beats, self.is_backward = structure, beats, backward
+        ran = [number for number, other in enumerate(structure.stands_for) if number == other]
+        before_ran = dict(zip(ran, accumulate((kept[number] for number in ran), initial=0), strict=False))
+        before = accumulate(kept, initial=0)
+        self.offsets = [held - before_ran[other] for held, other in zip(before, structure.stands_for, strict=False)]
+        """What the layers before one keep, less those of them that ran."""
+        self.end = sum(kept) - sum(kept[number] for number in ran)
         self.blocks = self._blocks(backward)
 
     def _blocks(self, backward: bool) -> list[Block]:

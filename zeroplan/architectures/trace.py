@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from zeroplan.architectures.alike import checkpointed_layers, representatives
+from zeroplan.architectures.alike import representatives
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.running import Run
 from zeroplan.architectures.running import forward as forward_of
 from zeroplan.autograd.engine import Engine
-from zeroplan.autograd.log import Log
+from zeroplan.autograd.log import FREED, MADE, Log
 from zeroplan.autograd.memory import ENTER, LEAVE, Beat
 
 
@@ -27,6 +27,8 @@ class Trace(NamedTuple):
     backward: tuple[Beat, ...]
     keeps: dict[int, int]
     """What a layer that ran leaves behind in forward."""
+    drops: dict[int, int]
+    """And what of that goes when forward returns: copies that autocast made of weights and no operator keeps."""
     log: Log
     """Of both passes, one after the other."""
     saved: int
@@ -40,21 +42,21 @@ class Trace(NamedTuple):
 def traced(root: Module, run: Run) -> Trace:
     """Run forward and backward once."""
     layers = representatives(root, run.recomputing)
-    run.checkpointed = checkpointed_layers(root, run.recomputing)
+    run.checkpoints(root)
     ran = {chosen for _layer, chosen in layers}
     run.passed_over = frozenset(layer for layer, _chosen in layers) - ran
     forward: list[Beat] = []
     backward: list[Beat] = []
     run.beats = forward
     loss = forward_of(root, run)
-    saved = run.live
+    saved, drops = run.live, dropped(run)
     run.beat("loss", 0)
     run.beats = backward
     run.look_again()
     Engine().run(loss)
     del loss
     inputs = run.emptying.sizes if run.emptying else {}
-    return Trace(tuple(forward), tuple(backward), kept(forward, ran), run.log, saved, run.flops, inputs)
+    return Trace(tuple(forward), tuple(backward), kept(forward, ran), drops, run.log, saved, run.flops, inputs)
 
 
 def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:
@@ -65,3 +67,14 @@ def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:
         for beat, after in pairwise(forward)
         if beat.kind == LEAVE and beat.of in ran
     }
+
+
+def dropped(run: Run) -> dict[int, int]:
+    """Bytes that the outermost autocast forgot and nothing else holds, by the layer that they were made in."""
+    forgotten = set(run.forgotten)
+    freed = {entry[1] for entry in run.log if entry[0] == FREED and entry[1] in forgotten} if forgotten else ()
+    found: dict[int, int] = {}
+    for entry in run.log if freed else ():
+        if entry[0] == MADE and entry[1] in freed:
+            found[entry[4]] = found.get(entry[4], 0) + entry[2]
+    return found

@@ -6,6 +6,8 @@ Sizes are those that torch 2.13 gives for each kernel (torch/_meta_registrations
 
 from __future__ import annotations
 
+from functools import partial
+
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, scaled, to
@@ -24,12 +26,19 @@ TILE = 32
 """The memory-efficient kernel rounds the rows of its log-sum-exp up to this."""
 
 
-def fused_attention(kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """softmax(q·kᵀ)·v without the scores: keeps q, k, v, the output, a log-sum-exp and the random state."""
-    node = operator(f"{kernel.capitalize()}AttentionBackward", _BACKWARD[kernel], (q, k, v), (q, k, v))
+def fused_attention(
+    kernel: Kernel, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, causal: bool = True
+) -> Tensor:
+    """softmax(q·kᵀ)·v without the scores: keeps q, k, v, the output, a log-sum-exp and the random state.
+
+    Without a mask the kernel is causal, or each token sees all.
+    """
+    triangle = causal and mask is None
+    backward = partial(_BACKWARD[kernel], triangle=triangle)
+    node = operator(f"{kernel.capitalize()}AttentionBackward", backward, (q, k, v), (q, k, v))
     multiplications = _multiplications(q, k, v, scores=1, values=1)
     made, *extras = product(
-        q.memory, multiplications, lambda: (_out(kernel, q, v), *_extras(kernel, q)), causal=mask is None
+        q.memory, multiplications, lambda: (_out(kernel, q, v), *_extras(kernel, q)), causal=triangle
     )
     keep(node, mask, made, *extras)
     return result(node, made)
@@ -69,32 +78,29 @@ def _multiplications(q: Tensor, k: Tensor, v: Tensor, *, scores: int, values: in
     return pairs * (scores * q.shape[-1] + values * v.shape[-1])
 
 
-def _count_backward(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
-    """The scores again, then the gradients of values and of probabilities, of queries and of keys.
-
-    Without a mask the kernel is causal.
-    """
-    q.memory.multiplied(_multiplications(q, k, v, scores=3, values=2), causal=mask is None)
+def _count_backward(q: Tensor, k: Tensor, v: Tensor, *, triangle: bool) -> None:
+    """The scores again, then the gradients of values and of probabilities, of queries and of keys."""
+    q.memory.multiplied(_multiplications(q, k, v, scores=3, values=2), causal=triangle)
 
 
 def _like_inputs(
-    _gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *_rest: object
+    _gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_rest: object, triangle: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients laid out as queries, keys and values."""
-    _count_backward(q, k, v, mask)
+    _count_backward(q, k, v, triangle=triangle)
     return empty_like(q), empty_like(k), empty_like(v)
 
 
 def _permuted(
-    _gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *_rest: object
+    _gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_rest: object, triangle: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients that lie as [b, s, n, d]."""
-    _count_backward(q, k, v, mask)
+    _count_backward(q, k, v, triangle=triangle)
     return permuted(q, q.shape), permuted(k, k.shape), permuted(v, v.shape)
 
 
 def plain_attention(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float, grouped: bool, on_cpu: bool
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float, grouped: bool, causal: bool, on_cpu: bool
 ) -> Tensor:
     """The math kernel: scores, softmax and values operator by operator, all in fp32.
 
@@ -102,12 +108,13 @@ def plain_attention(
     """
     wide_q, wide_k, wide_v = to(q, FLOAT), to(k, FLOAT), to(v, FLOAT)
     query = scaled(wide_q)
-    if mask is None:
+    if mask is None and causal:
         mask = _triangle(q.memory, q.shape[2], k.shape[2])
     times = q.shape[1] // k.shape[1] if grouped else 1
     keys, values = (interleaved(wide_k, times), interleaved(wide_v, times)) if grouped else (wide_k, wide_v)
     weights = batched_product(query, scaled(transposed(keys, 2, 3)))
-    weights = add(weights, mask)
+    if mask is not None:
+        weights = add(weights, mask)
     weights = softmax(weights, FLOAT)
     weights = dropped(weights, dropout, on_cpu=on_cpu)
     returned = to(weights, q.width)  # its second result, which nobody takes

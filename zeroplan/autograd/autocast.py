@@ -51,6 +51,7 @@ def autocasting(memory: Memory, width: int) -> Iterator[None]:
     finally:
         memory.autocast = before
         if not before:
+            memory.forgotten = [copy.storage.number for copy in memory.casts.values() if copy.storage]
             memory.casts.clear()
 
 

@@ -10,11 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from zeroplan.autograd.graph import Accumulate, Node, summed_to
+from zeroplan.autograd.graph import Accumulate, Node, Opened, summed_to
 from zeroplan.autograd.iterator import iterated
 from zeroplan.autograd.log import BACKWARD
 from zeroplan.autograd.memory import RAN, READY, Memory
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
+
+PYTHON = "Func"
+"""In the name of a node written in Python (torch.autograd.Function): its gradients go when it returns, before its
+results are cast; those of a node of torch's own C++ live until they are."""
 
 
 class Engine:
@@ -68,9 +72,13 @@ class Engine:
         memory.beat(RAN, memory.scope)
 
     def _take_ready(self) -> None:
-        """Parameters' gradients leave."""
+        """Parameters' gradients leave. Another leaf's stays, or a copy where it still goes elsewhere too."""
         while self.ready:
             node, gradient = self.ready.pop(0)
+            if isinstance(node, Opened):
+                waiting = [each for held in self.buffers.values() for each in held]
+                node.gradient = empty_like(gradient) if any(each is gradient for each in waiting) else gradient
+                continue
             assert gradient.storage is not None
             gradient.memory.beat(READY, node.parameter, gradient.storage.bytes)
             del gradient
@@ -140,6 +148,8 @@ def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:
     got = node.backward(gradients[0] if len(gradients) == 1 else gradients, *saved, *node.numbers, needs)
     given: list[Tensor | None] = [got] if got is None or isinstance(got, Tensor) else list(got)
     del got, saved  # what checkpointing brought back lives no longer than the call
+    if PYTHON in node.name:
+        gradients.clear()
     for at, edge in enumerate(node.edges):
         each = given[at]
         if edge is not None and each is not None:

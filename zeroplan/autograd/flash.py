@@ -34,6 +34,8 @@ class Flash(NamedTuple):
     softcap: bool = False
     local: bool = False
     """A window shorter than the sequence."""
+    causal: bool = True
+    """A query sees no later keys."""
 
 
 def flash_attention(q: Tensor, k: Tensor, v: Tensor, how: Flash) -> Tensor:
@@ -124,7 +126,9 @@ def _third(q: Tensor, k: Tensor, how: Flash) -> tuple[Tensor, ...]:
     """mha_bwd of hopper/flash_api.cpp on compute capability 9: sums of gradients in fp32, and a semaphore a block."""
     batch, seq, heads, width = q.shape
     wide = next(each for each in (64, 96, 128, 192, 256) if width <= each)
-    block = 64 if wide > 64 else 96 if how.softcap and not how.local else 128
+    whole = not (how.causal or how.local or how.softcap)
+    capped = how.softcap and how.causal and not how.local
+    block = (96 if capped else 128) if wide <= 64 else 80 if wide == 128 and whole else 64
     rows, keys = round_up(seq, block), round_up(k.shape[1], 128 if wide <= 128 else 96 if wide <= 192 else 80)
     shape = (batch, heads, rows)
     made = [workspace(q, shape, FLOAT), workspace(q, shape, FLOAT), workspace(q, (*shape, wide), FLOAT)]

@@ -45,6 +45,25 @@ class Accumulate(Node):
         self.parameter, self.shapes, self.widths = parameter, (shape,), (width,)
 
 
+class Opened(Accumulate):
+    """Where the gradient of a result ends that asks for one itself (requires_grad_): it lives as long as the result."""
+
+    __slots__ = ("gradient", "result")
+
+    def __init__(self, result: Tensor) -> None:
+        super().__init__(0, result.shape, result.width)
+        self.result = result.detached()
+        self.gradient: Tensor | None = None
+
+
+def opened(x: Tensor) -> Tensor:
+    """`x`, which asks for a gradient from now on; it lives until the loss goes, and so does the gradient."""
+    node = Opened(x)
+    x.memory.until_loss.append(node)
+    x.node = node
+    return x
+
+
 def operator(
     name: str,
     backward: Backward,

@@ -1,7 +1,8 @@
-"""Cross-entropy over logits, as transformers' loss/loss_utils.py:ForCausalLMLoss asks torch for it."""
+"""Cross-entropy over logits, as transformers' ForCausalLMLoss (loss/loss_utils.py) and BertForMaskedLM ask for it."""
 
 from __future__ import annotations
 
+from zeroplan.autograd.autocast import widened
 from zeroplan.autograd.elementwise import to
 from zeroplan.autograd.graph import Needs, keep, operator, result
 from zeroplan.autograd.reductions import log_softmax
@@ -24,12 +25,20 @@ def causal_loss(logits: Tensor, labels: Tensor) -> Tensor:
     return cross_entropy(logits, viewed(shifted, (batch * seq,)))
 
 
+def masked_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """The mean cross-entropy of the tokens that were masked; of the others the labels say so, and all are computed."""
+    return cross_entropy(viewed(logits, (-1, logits.shape[-1])), viewed(labels, (-1,)))
+
+
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean of -log p over [rows, classes]."""
-    logs = log_softmax(logits)
+    """Mean of -log p over [rows, classes], in the dtype of the logits.
+
+    torch names that dtype to log_softmax, so that autocast casts only what nll_loss is given.
+    """
+    logs = widened(log_softmax(logits))
     node = operator("NllLossBackward", _nll_loss, (logs,), (logs, targets))
-    loss = empty(logs.memory, (), FLOAT)
-    keep(node, empty(logs.memory, (), FLOAT))  # the sum of the rows' weights
+    loss = empty(logs.memory, (), logs.width)
+    keep(node, empty(logs.memory, (), logs.width))  # the sum of the rows' weights
     return result(node, loss)
 
 

@@ -40,8 +40,8 @@ class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
     __slots__ = (
-        "autocast", "beats", "casts", "checkpoint", "flops", "frozen", "layer", "live", "log", "made", "most",
-        "parameters", "phase", "records", "scope", "sequence", "until_loss", "width", "zero_linear",
+        "autocast", "beats", "casts", "checkpoint", "flops", "forgotten", "frozen", "layer", "live", "log", "made",
+        "most", "parameters", "phase", "records", "scope", "sequence", "until_loss", "width", "zero_linear",
     )  # fmt: skip
 
     def __init__(self, width: int) -> None:
@@ -66,6 +66,8 @@ class Memory:
         """Bytes of an element of what torch.autocast computes in; 0: it is off."""
         self.casts: dict[int, Tensor] = {}
         """Parameters in that dtype, while it is on."""
+        self.forgotten: list[int] = []
+        """Numbers of the storages of those that were there when it was last left."""
         self.zero_linear = False
         """Linear layers run as DeepSpeed's own function (stage 3)."""
         self.scope = 0

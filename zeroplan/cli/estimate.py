@@ -20,6 +20,10 @@ def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline:
         raise QuantityError(
             f"--accounting: found {shown(accounting)}, expected {' or '.join(ACCOUNTINGS)}; write --accounting paper"
         )
+    if timeline and accounting == "paper":
+        raise QuantityError(
+            "--timeline: found --accounting paper, expected DeepSpeed's, whose events are drawn; leave out --accounting"
+        )
     request = read_request(options)
     jobs = request.jobs()
     if timeline and len(jobs) > 1:

@@ -7,6 +7,7 @@ import typer
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
 from zeroplan.clock import Term
+from zeroplan.costs.activations import activations
 from zeroplan.costs.closed_forms import counted
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
 from zeroplan.costs.timing import step_time
@@ -74,8 +75,9 @@ def run(options: Options, term: str, *, json: bool) -> int:
 
 
 def named(job: Job) -> list[Line | Transfer]:
-    """Every entry of both ledgers of a job."""
-    found: list[Line | Transfer] = []
+    """Every entry of both ledgers of a job, and of the closed forms that stand in for a model's own activations."""
+    forms = activations(job)
+    found: list[Line | Transfer] = [*forms.forward, *forms.loss_backward, *forms.layer_backward]
     for accounting in reversed(ACCOUNTINGS):  # the paper first
         counted = ledger(job, accounting, detail=Detail.EQUATIONS)
         for tier in (counted.gpu, counted.host, counted.nvme):

@@ -46,9 +46,9 @@ def gpu_at_least(job: Job) -> int:
 
 def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:
     recomputing.check(job)
-    alive = activations(job)
     if accounting == "paper":
-        return paper.ledger(job, alive)
+        return paper.ledger(job)
+    alive = activations(job)
     muon.check(job)
     if job.strategy.stage == 3:
         check_buffers(job)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.activations import Activations
 from zeroplan.costs.closed_forms import closed_forms
 from zeroplan.formulas import states, volume
 from zeroplan.ledger import PHASES, Ledger, Line, Moment, Rule, Tier, Transfer, line
@@ -46,12 +45,13 @@ def traffic(job: Job) -> tuple[Transfer, ...]:
     )
 
 
-def ledger(job: Job, activations: Activations) -> Ledger:
-    """Model states held throughout, activations beside them; the paper counts no buffers."""
-    held = model_states(job)
-    extra = {
-        "forward": [activations.forward],
-        "backward": [activations.loss_backward, activations.layer_backward],
-    }
-    moments = [Moment(phase, phase, (*held, *lines)) for phase in PHASES for lines in extra.get(phase, [()])]
-    return Ledger("paper", Tier(held, tuple(moments)), traffic=traffic(job), closed_forms=closed_forms(job))
+def ledger(job: Job) -> Ledger:
+    """Model states held throughout, and beside them activations as papers count them; no buffers, no logits.
+
+    All layers' by Korthikanti's form; where they run again, ZeRO-Infinity's working memory of one in backward.
+    """
+    held, forms = model_states(job), closed_forms(job)
+    _layer, layers, _checkpoints, working = forms
+    extra = {"forward": (layers,), "backward": (layers, working) if job.strategy.recomputing.every else (layers,)}
+    moments = tuple(Moment(phase, phase, (*held, *extra.get(phase, ()))) for phase in PHASES)
+    return Ledger("paper", Tier(held, moments), traffic=traffic(job), closed_forms=forms)

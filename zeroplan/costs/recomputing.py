@@ -7,7 +7,7 @@ from zeroplan.specs.checkpointing import DEEPSPEED, PRODUCTS, SELECTIVE
 from zeroplan.specs.job import Job
 
 CODE = "runtime/activation_checkpointing/checkpointing.py"
-PASS_ARGUMENTS = ("gpt2", "gpt_bigcode")
+PASS_ARGUMENTS = ("bert", "gpt2", "gpt_bigcode")
 """Families whose model calls a layer with more than one argument by position."""
 
 

@@ -7,12 +7,13 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from zeroplan.autograd.equation import JOINT, equation, letters_of
+from zeroplan.autograd.equation import equation, letters_of
 from zeroplan.autograd.polynomial import terms
 from zeroplan.costs.closed_forms import Compared, closed_forms, compared, counted, peaks
 from zeroplan.ledger import Line, provenance
 from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import title, trust
+from zeroplan.report.letters import valued
 from zeroplan.report.machine import unphased
 from zeroplan.sources import SOURCES
 from zeroplan.specs.account import AtWork, Kept, Saved
@@ -140,14 +141,7 @@ def symbols_of(saved: Saved) -> dict[str, int]:
     used: set[str] = set()
     for each in (*saved.rest, *(each for make in saved.makes for each in make.kept)):
         used |= letters_of(terms(each.bytes))
-    values = dict(saved.sizes)
-    for letter, product in JOINT:
-        if all(name in values for name, exponent in product.items() if exponent > 0):
-            size = 1
-            for name, exponent in product.items():
-                size = size * values[name] if exponent > 0 else size // values[name]
-            values.setdefault(letter, size)
-    return {letter: values[letter] for letter in BY_LETTER if letter in used and letter in values}
+    return valued(used, saved.sizes)
 
 
 def _shown(job: Job) -> tuple[Line, ...]:

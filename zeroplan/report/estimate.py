@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from rich.console import RenderableType
@@ -13,13 +14,15 @@ from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, Line, is_activation, total
 from zeroplan.levels import shown_by
 from zeroplan.report import speed as step
-from zeroplan.report.console import assumptions, heading, table
+from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER, TRANSFORMERS
 from zeroplan.specs.cluster import NVIDIA
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.units import between, count, gb, gib
 
+PAIR, SIDE_BY_SIDE = 2, 80
+"""Stages in one table at a narrow terminal, and columns from which all four fit."""
 COMPARED = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS}: what a GPU and the host hold "
     "between steps, traffic, and activations; peaks within 1 %. No run on a GPU yet: what kernels take for themselves "
@@ -38,9 +41,9 @@ COMPARED_BUT_LIGER = (
 )
 
 COMPARED_BUT_AUTOCAST = (
-    f"Equal to recorded runs of DeepSpeed {DEEPSPEED}: what a GPU and the host hold between steps, and traffic; and of "
-    f"transformers {TRANSFORMERS} under torch's own autocast, without DeepSpeed: activations. No run on a GPU yet: "
-    "what kernels take for themselves is not in it."
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS} with CUDA's lists of autocast: "
+    "what a GPU and the host hold between steps, traffic, and activations; peaks within 1 %. No run on a GPU yet: what "
+    "kernels take for themselves is not in it."
 )
 COMPARED_BUT_FLASH = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED}, transformers {TRANSFORMERS} and flash-attn {FLASH_ATTN}'s "
@@ -88,8 +91,8 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[Rendera
     """What `estimate` prints below its answer, for one strategy or for several side by side."""
     parts: list[RenderableType] = [
         "",
-        heading("Model states by the ZeRO paper, per GPU (GB = 10⁹ bytes)"), _paper_table(estimates), "",
-        heading(f"What DeepSpeed {DEEPSPEED} needs, per GPU (GiB = 2³⁰ bytes)"), _need_table(estimates),
+        heading("Model states by the ZeRO paper, per GPU (GB = 10⁹ bytes)"), *_abreast(_paper_table, estimates), "",
+        heading(f"What DeepSpeed {DEEPSPEED} needs, per GPU (GiB = 2³⁰ bytes)"), *_abreast(_need_table, estimates),
         *_peak(estimates), *trust(estimates[0].job, whole=estimates[0].real.activations is not None),
         *_step(estimates),
     ]  # fmt: skip
@@ -142,6 +145,13 @@ def _name(estimate: Estimate) -> str:
 
 def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _abreast(made: Callable[[list[Estimate]], Table], estimates: list[Estimate]) -> list[Table]:
+    """All stages side by side, or two at a time where the terminal would fold their names."""
+    if len(estimates) <= PAIR or console().width >= SIDE_BY_SIDE:
+        return [made(estimates)]
+    return [made(estimates[at : at + PAIR]) for at in range(0, len(estimates), PAIR)]
 
 
 def _paper_table(estimates: list[Estimate]) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +14,7 @@ from zeroplan.deepspeed.keys.key import Key
 from zeroplan.ledger import Ledger, Line, Transfer, less_activations, provenance, total
 from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import gpus, title
+from zeroplan.report.letters import letters_in
 from zeroplan.sources import DEEPSPEED, SOURCES
 from zeroplan.specs.job import Job
 from zeroplan.symbols import BY_LETTER, SYMBOLS, Symbol
@@ -69,7 +69,7 @@ def _symbols(group: Found) -> list[Symbol]:
     """The letters that the formula, or each line's own equation, is written in."""
     if not (equations := _equations(group)):
         return [SYMBOLS[name] for name in group[0][1].symbols]
-    used = {letter for equation in equations for letter in re.findall(r"[^\W\d]+", equation)}
+    used = letters_in(equations)
     return [symbol for letter, symbol in BY_LETTER.items() if letter in used]
 
 

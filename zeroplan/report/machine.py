@@ -3,18 +3,19 @@
 estimate, and each element of recommend's `plan` and `rejected`:
   model {name, family, parameters, source, inferred}; cluster {nodes, gpus_per_node, gpus, gpu}; workload; strategy;
   not_counted[] (what no number here has in it); accounting; memory.{gpu,host,nvme} = {lines[], resident, phases,
-  peak}; memory.gpu.outside[] (the CUDA context and NCCL's buffers, not in the peak); memory.gpu.levels = {allocated,
-  reserved, nvidia-smi}, each {bytes, low, high, evidence, reason}; memory.gpu.activations = {saved, forward_peak,
-  backward_peak} (bytes of the model alone over what is held before forward; saved: when forward has returned and only
-  the loss is kept); under the paper's accounting memory.gpu.closed_forms[] (activations as Korthikanti and
-  ZeRO-Infinity count them); traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank in a step);
-  compute (null where no forward is written out) = {flops {forward, backward, recomputed}, flops_causal, convention}:
-  operations of matrix products of one micro-batch on one GPU; time (null where no card is named) = {step, interval
-  {low, high, reason}, tokens, tokens_per_s_per_gpu, utilisation[] {convention, value}, groups {compute, communication,
-  offload, optimizer}, terms[] {group, name, seconds, times, formula, symbols, source, evidence, figures[]}}: seconds
-  of one optimizer step, a term's `seconds` those of all its `times` together; fit {capacity, needed, headroom, fits,
-  host, nvme}; with --timeline also timeline[] {phase, place, held, beside, activations, bytes}: moments of a step in
-  order.
+  peak}; memory.gpu.letters = {letter: {value, unit, meaning}}, those of lines whose formula is in the model's own sizes
+  (one stage asked); memory.gpu.outside[] (the CUDA context and NCCL's buffers, not in the peak); memory.gpu.levels =
+  {allocated, reserved, nvidia-smi}, each {bytes, low, high, evidence, reason}; memory.gpu.activations = {saved,
+  forward_peak, backward_peak} (bytes of the model alone over what is held before forward; saved: when forward has
+  returned and only the loss is kept); under the paper's accounting memory.gpu.closed_forms[] (activations as
+  Korthikanti and ZeRO-Infinity count them); traffic[] (collectives); copies[] (between gpu, host and nvme, of one rank
+  in a step); compute (null where no forward is written out) = {flops {forward, backward, recomputed}, flops_causal,
+  convention}: operations of matrix products of one micro-batch on one GPU; time (null where no card is named) = {step,
+  interval {low, high, reason}, tokens, tokens_per_s_per_gpu, utilisation[] {convention, value}, groups {compute,
+  communication, offload, optimizer}, terms[] {group, name, seconds, times, formula, symbols, source, evidence,
+  figures[]}}: seconds of one optimizer step, a term's `seconds` those of all its `times` together; fit {capacity,
+  needed, headroom, fits, host, nvme}; with --timeline also timeline[] {phase, place, held, beside, activations, bytes}:
+  moments of a step in order.
 observe: log; lines; steps (optimizer steps that the log tells of, 0: none); model; observed[] {group, name, unit,
   predicted (null where nothing is), observed, half (of the last printed digit), statistic {median, largest, last, sum},
   seen, line, difference (predicted less observed, 0 within `half`)}; notes[].
@@ -36,6 +37,7 @@ from zeroplan.costs.operations import operations
 from zeroplan.fit import Fit, TierFit
 from zeroplan.ledger import Copied, Ledger, Line, Tier, Transfer, less_activations, total
 from zeroplan.levels import Level, shown_by
+from zeroplan.report.letters import letters
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Strategy
@@ -67,6 +69,7 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit, speed: Speed | None 
         "memory": {
             "gpu": {
                 **_tier(ledger.gpu),
+                "letters": letters(job, (entry for entry, _phases in ledger.gpu.lines())),
                 "activations": ledger.activations._asdict() if ledger.activations else None,
                 **({"closed_forms": [unphased(entry) for entry in ledger.closed_forms]} if ledger.closed_forms else {}),
                 "outside": [unphased(entry) for entry in verdict.outside],

@@ -117,8 +117,6 @@ class Strategy(NamedTuple):
         """What DeepSpeed does, or holds for a while, that no formula here counts."""
         quantizes = self.stage == 3 and (self.quantized_weights or self.quantized_gradients)
         found = ["what ZeRO++'s CUDA kernels need in memory for themselves"] if quantizes else []
-        if self.autocast and self.stage == 3:
-            found.append("activations under torch_autocast at stage 3, which are compared with no run")
         if self.autocast and self.kernels != "transformers":
             found.append("Liger's kernels under torch_autocast, which cast what they are given by themselves")
         if self.flash and (self.autocast or self.kernels != "transformers"):

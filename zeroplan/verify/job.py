@@ -29,15 +29,15 @@ def training_dtype(ds_config: dict[str, Any]) -> torch.dtype:
 
 
 def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Module:
-    """The causal language model of the case's HF configuration, on `device`, with fresh weights."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    """The language model of the case's HF configuration, on `device`, with fresh weights."""
+    from transformers import AutoConfig
 
     settings = dict(case["model"])
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
     config.use_cache = False
     torch.manual_seed(case.get("seed", 0))
     with init or torch.device(device):
-        model: torch.nn.Module = AutoModelForCausalLM.from_config(
+        model: torch.nn.Module = language_model(config).from_config(
             config, dtype=training_dtype(case["ds_config"]), attn_implementation=case.get("attention", "eager")
         )
     for name, parameter in model.named_parameters():
@@ -69,6 +69,14 @@ def checkpoint_attention() -> None:
 
     ALL_ATTENTION_FUNCTIONS["eager"] = through_checkpoint(None)
     ALL_ATTENTION_FUNCTIONS["sdpa"] = through_checkpoint(AttentionInterface._global_mapping["sdpa"])
+
+
+def language_model(config: Any) -> Any:
+    """Of transformers' classes the one that predicts the next token, or of an encoder those that are masked."""
+    import transformers
+
+    encoder = config.model_type == "bert" and not config.is_decoder
+    return transformers.AutoModelForMaskedLM if encoder else transformers.AutoModelForCausalLM
 
 
 def words(recomputes: Recomputing) -> dict[str, Any]:

@@ -30,7 +30,8 @@ def activations(case: dict[str, Any], setting: Any) -> dict[str, int]:
     gc.disable()
     base = storages.totals[GPU]
     storages.start("forward")
-    loss = model(**batch).loss
+    with setting.autocast():
+        loss = model(**batch).loss
     saved, forward_peak = storages.totals[GPU] - base, storages.peaks[GPU] - base
     storages.start("backward")
     loss.backward()

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from zeroplan.verify import job, kernels
+from zeroplan.verify import autocast, job, kernels
 from zeroplan.verify.card import CardStandIns
 from zeroplan.verify.disk import Disk, kind_of
 from zeroplan.verify.stand_ins import MetaStandIns, StandIns
@@ -58,9 +58,9 @@ class Setting:
             replace_builders()
             from deepspeed.runtime.zero import linear
 
-            linear.get_accelerator = lambda: host  # asked for autocast's state alone, which `meta` does not have
+            linear.get_accelerator = lambda: host  # asked for autocast's state alone: the CPU's (verify/autocast.py)
             sys.modules["deepspeed.runtime.engine"].autocast_if_enabled = (  # type: ignore[attr-defined]
-                lambda _engine: contextlib.nullcontext()
+                lambda _engine: self.autocast()
             )
         elif self.cuda:
             from zeroplan.verify.accelerator import replace_builders
@@ -84,6 +84,17 @@ class Setting:
         gc.freeze()  # the libraries' own objects need no collecting before each phase
         return deepspeed
 
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """What DeepSpeed's engine has around the model's forward (runtime/torch_autocast.py)."""
+        section = self.case["ds_config"].get("torch_autocast", {})
+        if section.get("enabled") is not True:
+            return contextlib.nullcontext()
+        from deepspeed.runtime.config import get_torch_autocast_dtype
+
+        dtype = get_torch_autocast_dtype({"torch_autocast": section})
+        found: contextlib.AbstractContextManager[Any] = torch.autocast("cuda" if self.cuda else "cpu", dtype=dtype)
+        return found
+
     @contextlib.contextmanager
     def kernels(self) -> Iterator[None]:
         """On "meta", torch's optimizers take the foreach path and the model CUDA's kernels."""
@@ -96,7 +107,7 @@ class Setting:
         torch_optimizer._get_foreach_kernels_supported_devices = lambda: [*supported(), "meta"]
         torch.Tensor.record_stream = lambda _self, _stream: None
         try:
-            with kernels.as_on_cuda():
+            with kernels.as_on_cuda(), autocast.as_on_cuda():
                 yield
         finally:
             torch_optimizer._get_foreach_kernels_supported_devices = supported

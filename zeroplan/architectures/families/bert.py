@@ -1,11 +1,19 @@
-"""BERT with its language-model head: post-norm layers, three embeddings, no pooler; the decoder is tied."""
+"""BERT with its language-model head: post-norm layers, three embeddings, no pooler; the decoder is tied.
+
+An encoder (the default) trains as BertForMaskedLM: each token sees all, the loss is the cross-entropy of the masked
+tokens, in the dtype of the logits. With is_decoder it is BertLMHeadModel, which predicts the next token.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
+from zeroplan.architectures.attention import attended, interfaced, split_heads
+from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
+from zeroplan.architectures.families.gpt2 import attended_narrowly
 from zeroplan.architectures.module import (
     Activation,
     Buffer,
@@ -16,8 +24,14 @@ from zeroplan.architectures.module import (
     Module,
     ModuleList,
     Parameter,
+    Unary,
 )
 from zeroplan.architectures.norms import LayerNorm
+from zeroplan.architectures.running import LONG, Run, Shared
+from zeroplan.autograd.elementwise import add
+from zeroplan.autograd.losses import masked_loss
+from zeroplan.autograd.tensor import Tensor, empty, given
+from zeroplan.autograd.views import contiguous, expanded, reshaped
 from zeroplan.errors import SpecError
 
 
@@ -72,6 +86,17 @@ class Embeddings(Module):
         self.position_ids = Buffer((1, c.max_position_embeddings), "int64")
         self.token_type_ids = Buffer((1, c.max_position_embeddings), "int64")
 
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        """Token types are gathered from the buffer of zeros; positions are a view of theirs."""
+        gathered = empty(run, (1, run.seq), LONG)
+        words = self.word_embeddings(run, ids)
+        types = self.token_type_embeddings(run, expanded(gathered, (run.batch, run.seq)))
+        x = add(words, types)
+        places = self.position_embeddings(run, given(run, (1, run.seq), LONG))
+        x = add(x, places)
+        x = self.LayerNorm(run, x)
+        return self.dropout(run, x)
+
 
 class SelfAttention(Module):
     """The dropout's probability is read, the module never called."""
@@ -87,6 +112,20 @@ class SelfAttention(Module):
         self.key = Linear(c.hidden_size, c.hidden_size, bias=True)
         self.value = Linear(c.hidden_size, c.hidden_size, bias=True)
         self.dropout = Dropout(c.attention_dropout)
+        self.head_width, self.causal = c.head_width, c.is_decoder
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        q = split_heads(self.query(run, x), self.head_width)
+        k = split_heads(self.key(run, x), self.head_width)
+        v = split_heads(self.value(run, x), self.head_width)
+        drop, shape = self.dropout.probability or 0.0, (*x.shape[:-1], -1)
+        weights: Tensor | None
+        if run.attention == "eager":
+            attend = partial(attended_narrowly, run, dropout=drop, cast=False)
+            made, weights = interfaced(run, attend, q, k, v, shared.mask)
+            return reshaped(contiguous(made), shape), weights
+        made, _ = attended(run, q, k, v, shared.mask, dropout=drop, causal=self.causal, positioned=False)
+        return reshaped(made, shape), None
 
 
 class CrossAttention(SelfAttention):
@@ -105,6 +144,10 @@ class Output(Module):
         self.LayerNorm = LayerNorm(c.hidden_size)
         self.dropout = Dropout(c.residual_dropout)
 
+    def forward(self, run: Run, x: Tensor, residual: Tensor) -> Tensor:
+        x = self.dropout(run, self.dense(run, x))
+        return self.LayerNorm(run, add(x, residual))
+
 
 class SelfOutput(Output):
     transformers_class = "SelfOutput"
@@ -119,8 +162,12 @@ class Attention(Module):
         self.self = attention(c)
         self.output = SelfOutput(c, c.hidden_size)
 
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        made, weights = self.self(run, x, shared)
+        return self.output(run, made, x), weights
 
-class Intermediate(Module):
+
+class Intermediate(Unary):
     transformers_class = "Intermediate"
 
     def __init__(self, c: BertConfig) -> None:
@@ -128,12 +175,16 @@ class Intermediate(Module):
         self.dense = Linear(c.hidden_size, c.ffn, bias=True)
         self.intermediate_act_fn = Activation(c.hidden_act)
 
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        return self.intermediate_act_fn(run, self.dense(run, x))
+
 
 class Layer(GradientCheckpointingLayer):
     """Attention across to an encoder runs only beside one."""
 
     transformers_class = "Layer"
     forward_order = ("attention", "intermediate", "output")
+    mask_by_position = True
 
     def __init__(self, c: BertConfig) -> None:
         super().__init__()
@@ -143,6 +194,11 @@ class Layer(GradientCheckpointingLayer):
         self.intermediate = Intermediate(c)
         self.output = Output(c, c.ffn)
 
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+        attended, _weights = self.attention(run, x, shared)
+        made: Tensor = self.output(run, self.intermediate(run, attended), attended)
+        return made
+
 
 class Encoder(Module):
     transformers_class = "Encoder"
@@ -150,6 +206,11 @@ class Encoder(Module):
     def __init__(self, c: BertConfig) -> None:
         super().__init__()
         self.layer = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
+
+    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+        for layer in self.layer.children.values():
+            x = layer(run, x, shared)
+        return x
 
 
 class Model(Module):
@@ -160,9 +221,17 @@ class Model(Module):
         super().__init__()
         self.embeddings = Embeddings(c)
         self.encoder = Encoder(c)
+        self.causal = c.is_decoder
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        """An encoder needs no mask where nothing is padded (create_bidirectional_mask)."""
+        embedded = self.embeddings(run, ids)
+        mask = run.mask() if self.causal else None
+        made: Tensor = self.encoder(run, embedded, Shared(None, mask))
+        return made
 
 
-class Transform(Module):
+class Transform(Unary):
     transformers_class = "PredictionHeadTransform"
 
     def __init__(self, c: BertConfig) -> None:
@@ -171,8 +240,12 @@ class Transform(Module):
         self.transform_act_fn = Activation(c.hidden_act)
         self.LayerNorm = LayerNorm(c.hidden_size)
 
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        x = self.transform_act_fn(run, self.dense(run, x))
+        return self.LayerNorm(run, x)
 
-class Predictions(Module):
+
+class Predictions(Unary):
     """A transform, then the decoder; tied, its weight is the words' and its bias is the one kept here.
 
     Not tied, the bias kept here goes unused and has no gradient.
@@ -189,13 +262,19 @@ class Predictions(Module):
         if c.tie_word_embeddings:
             self.decoder.weight, self.decoder.bias = words.weight, self.bias
 
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        return self.decoder(run, self.transform(run, x))
 
-class Heads(Module):
+
+class Heads(Unary):
     transformers_class = "OnlyMLMHead"
 
     def __init__(self, c: BertConfig, words: Embedding) -> None:
         super().__init__()
         self.predictions = Predictions(c, words)
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        return self.predictions(run, x)
 
 
 class LMHeadModel(Module):
@@ -207,6 +286,18 @@ class LMHeadModel(Module):
         self.bert = Model(c)
         self.cls = Heads(c, self.bert.embeddings.word_embeddings)
 
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        return next_token_loss(run, self.bert, self.cls, ids)
+
+
+class MaskedLM(LMHeadModel):
+    transformers_class = "ForMaskedLM"
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        x = self.bert(run, ids)
+        logits = self.cls(run, x)
+        return masked_loss(logits, ids)
+
 
 def build(c: BertConfig) -> Module:
-    return LMHeadModel(c)
+    return LMHeadModel(c) if c.is_decoder else MaskedLM(c)

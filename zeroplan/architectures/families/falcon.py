@@ -19,8 +19,9 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import BOOL, FLOAT, LONG, Run, Shared
+from zeroplan.architectures.running import BOOL, FLOAT, LONG, MULTIPROCESSORS, Run, Shared
 from zeroplan.autograd.elementwise import add, scaled, to
+from zeroplan.autograd.flash import Flash
 from zeroplan.autograd.indexing import picked_along
 from zeroplan.autograd.inplace import added_in_place
 from zeroplan.autograd.products import batched_product, torch_linear
@@ -150,7 +151,7 @@ class Attention(Module):
             q, k = turned(q, k, shared.rope)
         if run.flash:
             q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
-            made = by_flash(run, q, k, v, dropout=self.dropout)
+            made = by_flash(run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout))
             return self.dense(run, reshaped(made, (*x.shape[:2], -1))), None
         if run.attention != "eager":
             made = scaled_dot_product(run, q, k, v, shared.mask, dropout=self.dropout if alibi is not None else 0.0)

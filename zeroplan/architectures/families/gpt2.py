@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from zeroplan.architectures.attention import attended, interfaced, split_heads
 from zeroplan.architectures.causal import next_token_loss
@@ -27,7 +27,6 @@ from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, scaled, to
 from zeroplan.autograd.products import batched_product, batched_product_plus, heads_joined
 from zeroplan.autograd.reductions import softmax
-from zeroplan.autograd.reentrant import reentrant
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import chunked, contiguous, reshaped, transposed, viewed
 
@@ -120,9 +119,13 @@ class Attention(Module):
 
 
 def attended_narrowly(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, *, upcasting: Dropout | None = None
-) -> tuple[Tensor, Tensor]:
-    """Scores and their softmax in the model's own dtype, or both in fp32 before the module `upcasting`."""
+    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, *, upcasting: Dropout | None = None,
+    cast: bool = True,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Scores and their softmax in the model's own dtype, or both in fp32 before the module `upcasting`.
+
+    Under autocast the softmax is in fp32 anyway; `cast`: and then cast to the values' dtype (BERT leaves that out).
+    """
     if upcasting:
         weights = batched_product_plus(None, to(heads_joined(q), FLOAT), to(heads_joined(transposed(k, 2, 3)), FLOAT))
         weights = viewed(weights, (*q.shape[:2], q.shape[2], k.shape[2]))
@@ -130,8 +133,9 @@ def attended_narrowly(
         weights = scaled(batched_product(q, transposed(k, 2, 3)))
     if mask is not None:
         weights = add(weights, mask)
-    weights = softmax(weights, weights.width)
-    weights = to(weights, v.width)
+    weights = softmax(weights, FLOAT if run.autocast else weights.width)
+    if cast:
+        weights = to(weights, v.width)
     weights = upcasting(run, weights) if upcasting else dropped(weights, dropout, on_cpu=run.on_cpu)
     made = batched_product(weights, v)
     return transposed(made, 1, 2), weights
@@ -183,18 +187,6 @@ class Block(GradientCheckpointingLayer):
         x = self.ln_2(run, x)
         mlp = self.mlp(run, x)
         return add(residual, mlp)
-
-    def checkpointed(self, run: Run, x: Tensor, *rest: Any) -> Any:
-        """The mask is given by position: a checkpoint keeps it until the layer's backward has run."""
-        shared: Shared = rest[0]
-        if not (self.mask_by_position and run.recomputing.reentrant):
-            return super().checkpointed(run, x, shared)
-
-        def forward(x: Tensor, mask: Tensor | None, shared: Shared) -> Tensor:
-            return self.forward(run, x, shared._replace(mask=mask))
-
-        beside = (shared.mask,)
-        return reentrant(run, forward, x, shared._replace(mask=None), beside=beside, emptying=run.emptying)
 
 
 class Transformer(Module):

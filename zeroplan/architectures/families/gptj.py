@@ -18,8 +18,9 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, LONG, Run, Shared
+from zeroplan.architectures.running import FLOAT, LONG, MULTIPROCESSORS, Run, Shared
 from zeroplan.autograd.elementwise import add, multiply, negated, scaled, to
+from zeroplan.autograd.flash import Flash
 from zeroplan.autograd.products import batched_product
 from zeroplan.autograd.reductions import joined, softmax
 from zeroplan.autograd.tensor import Tensor, empty
@@ -95,7 +96,7 @@ class Attention(Module):
         q = transposed(q, 1, 2)
         if run.flash:
             k, q, v = contiguous(transposed(k, 1, 2)), contiguous(transposed(q, 1, 2)), contiguous(transposed(v, 1, 2))
-            weights = by_flash(run, q, k, v, dropout=self.dropout, positions=False)
+            weights = by_flash(run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout), positions=False)
             made = reshaped(weights, (*x.shape[:-1], -1))
         else:
             made, weights = self.attended(run, q, k, v, shared.mask)

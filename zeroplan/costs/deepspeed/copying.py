@@ -42,12 +42,19 @@ def copies(job: Job) -> tuple[Copied, ...]:
     if not (strategy.offload_optimizer or strategy.offload_param):
         found = _zeros(job) if strategy.stage in (1, 2) else iter(())
     else:
-        found = _stage_3(job) if strategy.stage == 3 else _stages_1_2(job)
+        found = chain(_stage_3(job) if strategy.stage == 3 else _stages_1_2(job), _scaler(job))
     return tuple(entry for entry in chain(found, _checkpoints(job)) if entry.line.bytes)
 
 
 def _copied(source: str, target: str, name: str, rule: Rule, dtype: str, **symbols: int) -> Copied:
     return Copied(source, target, line(name, rule, dtype, **symbols))
+
+
+def _scaler(job: Job) -> Iterator[Copied]:
+    """Torch's GradScaler unscales gradients on the host."""
+    if job.strategy.autocast == "fp16" and job.strategy.offload_optimizer:
+        yield _copied(GPU, HOST, "gradient scaler", copied.scaler, "float32", tensors=2, w=4)
+        yield _copied(HOST, GPU, "gradient scaler", copied.scaler, "float32", tensors=1, w=4)
 
 
 def _zeros(job: Job) -> Iterator[Copied]:
@@ -67,11 +74,13 @@ def _checkpoints(job: Job) -> Iterator[Copied]:
 
 def _stages_1_2(job: Job) -> Iterator[Copied]:
     strategy, w = job.strategy, job.strategy.element_bytes
-    pieces, master = own_pieces(job), strategy.master
-    moved = sum(piece.elements for piece in pieces.values())
+    master, used = strategy.master, set(job.execution.gradients)
+    moved = sum(piece.elements for index, piece in own_pieces(job).items() if index in used)
     if added := accumulated(job):
         whole = master == "float32"
-        own = sum(tensor_sizes(job)[index] if whole else piece.elements for index, piece in added.items())
+        own = sum(
+            tensor_sizes(job)[index] if whole else piece.elements for index, piece in added.items() if index in used
+        )
         symbols = {"accum": strategy.micro_steps, "own": own, "g": w}
         yield _copied(GPU, HOST, "accumulated gradients", copied.accumulated_to_host, strategy.dtype, **symbols)
         yield _copied(HOST, GPU, "accumulated gradients", copied.accumulated_from_host, strategy.dtype, **symbols)

@@ -119,10 +119,11 @@ def _checkpointed(job: Job) -> frozenset[int]:
 def _is_viewed(tensor: Tensor, strategy: Strategy) -> bool:
     """Torch's own linear saves its weight transposed; DeepSpeed's, memory_efficient_linear, the weight itself.
 
-    So do Liger's experts.
+    So do Liger's experts. Under autocast torch's saves the 16-bit copy.
     """
     viewed = tensor.viewed and strategy.kernels != "liger"
-    return viewed or (tensor.linear and len(tensor.shape) > 1 and not strategy.memory_efficient_linear)
+    by_torch = not strategy.memory_efficient_linear and not strategy.autocast
+    return viewed or (tensor.linear and len(tensor.shape) > 1 and by_torch)
 
 
 def _low(job: Job) -> frozenset[int]:

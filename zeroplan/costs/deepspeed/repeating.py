@@ -100,7 +100,7 @@ class Repeats:
             frozenset((index - start, elements) for index, elements in of.storage.items()),
             tuple((frozenset(index - start for index in members), elements) for members, elements in of.buffers),
             frozenset(index - start for index in of.joined_low),
-            frozenset(index - start for index in of.views),
+            frozenset(index - start for index in of.views & passing),
             frozenset((index - start, of.recent[index] - of.step) for index in self._ahead(stretch)),
         )
 

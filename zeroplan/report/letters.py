@@ -1,0 +1,41 @@
+"""The letters of equations, with what each stands for in a model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from zeroplan.autograd.equation import JOINT
+from zeroplan.costs.closed_forms import counted
+from zeroplan.ledger import Line
+from zeroplan.specs.job import Job
+from zeroplan.symbols import BY_LETTER
+
+
+def letters_in(equations: Iterable[str]) -> set[str]:
+    """Every letter that they are written in."""
+    return {letter for equation in equations for letter in re.findall(r"[^\W\d]+", equation)}
+
+
+def valued(used: set[str], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Of these letters those that sizes of the model have a value for: their own, or a product's (T = b·s)."""
+    values = dict(sizes)
+    for letter, product in JOINT:
+        if all(name in values for name, exponent in product.items() if exponent > 0):
+            size = 1
+            for name, exponent in product.items():
+                size = size * values[name] if exponent > 0 else size // values[name]
+            values.setdefault(letter, size)
+    return {letter: values[letter] for letter in BY_LETTER if letter in used and letter in values}
+
+
+def letters(job: Job, lines: Iterable[Line]) -> dict[str, Any]:
+    """Letter -> value, unit and meaning, for the lines whose equation is in the model's own sizes."""
+    used = letters_in(entry.equation for entry in lines if entry.equation)
+    saved = counted(job) if used else None
+    found = valued(used, saved.sizes) if saved else {}
+    return {
+        letter: {"value": value, "unit": BY_LETTER[letter].unit, "meaning": BY_LETTER[letter].meaning}
+        for letter, value in found.items()
+    }
