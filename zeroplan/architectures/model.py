@@ -243,6 +243,7 @@ def shape_of(config: Config, root: Module) -> Shape:
         dense_ffn=config.ffn if moe else 0,
         shared_ffn=shared,
         windows=tuple(filter(None, _windows(config))),
+        causal=getattr(config, "is_decoder", True),
     )
 
 

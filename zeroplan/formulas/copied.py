@@ -112,13 +112,6 @@ def norms(tensors: int, w: int) -> int:
     return w * tensors
 
 
-def scaler(tensors: int, w: int) -> int:
-    """w·t -- what GradScaler needs to unscale gradients on the host: its scale and a flag there, the flag back [torch
-    amp/grad_scaler.py:_unscale_grads_].
-    """
-    return w * tensors
-
-
 def zero_norms(tensors: int, w: int) -> int:
     """w·t -- a zero, made on the host, for each group of which this rank has nothing but padding [DeepSpeed
     runtime/zero/stage_1_and_2.py:get_grad_norm_direct].

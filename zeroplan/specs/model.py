@@ -211,6 +211,8 @@ class Shape(NamedTuple):
     shared_ffn: int = 0
     windows: tuple[int, ...] = ()
     """Tokens that a layer sees back, of each layer that does not see all."""
+    causal: bool = True
+    """A token sees those before it alone; in an encoder all."""
 
     @property
     def queries(self) -> int:

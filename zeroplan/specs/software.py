@@ -36,8 +36,11 @@ TRANSFORMERS = Software(
     passes=judged(2.0, "operators of transformers' norms, rotary positions and MLP run one by one"),
     shown=fitted(0.15), shown_at_stage_3=fitted(0.5), logit_bytes=fitted(24.0),
 )  # fmt: skip
-LIGER = TRANSFORMERS._replace(
+LIGER_LOSS = TRANSFORMERS._replace(
+    name="Liger's loss under DeepSpeed",
+    logit_bytes=judged(8.0, "logits of one chunk at a time, read and written once each way"),
+)
+LIGER = LIGER_LOSS._replace(
     name="Liger's kernels under DeepSpeed",
     passes=judged(1.0, "norms, rotary positions and the MLP's activation each run as one kernel"),
-    logit_bytes=judged(8.0, "logits of one chunk at a time, read and written once each way"),
 )

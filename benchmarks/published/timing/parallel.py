@@ -50,7 +50,7 @@ def degrees(row: Row) -> Degrees:
 def parallel_step(row: Row, found: Timed) -> StepTime:
     """Of one optimizer step: the job is that of the whole model, its micro-batch that of one pipeline slot."""
     job, split = found.job, degrees(row)
-    at = rates(job.cluster.gpu, job.strategy.precision, job.strategy.attention)
+    at = rates(job)
     layers = job.model.shape.layers / split.pp
     share = layers / job.model.shape.layers
     forward, backward = (_pass(job, split, at, found, share, backward=flag) for flag in (False, True))
@@ -145,7 +145,7 @@ def _data_parallel(row: Row, job: Job, split: Degrees, found: Timed, work: float
     if row.stage < 3:
         return gather + scatter
     traffic = (2 * gather + scatter) * (split.micro_batches if split.pp == 1 else 1)
-    slowed = MEMORY_PER_BYTE * 8 * psi / rates(cluster.gpu, "bf16", job.strategy.attention).memory.value
+    slowed = MEMORY_PER_BYTE * 8 * psi / rates(job).memory.value
     return roofline.together(work + slowed, traffic, found.software.shown_at_stage_3.value) + slowed
 
 

@@ -174,8 +174,8 @@ def test_the_interval_says_what_is_not_known():
 
 
 def test_fp32_runs_at_its_own_peak_and_fp8_faster_than_16_bits():
-    card = hardware.gpu("h100-80gb")
-    fp32, bf16, fp8 = (rates(card, precision, "sdpa").products.value for precision in ("fp32", "bf16", "fp8"))
+    fp32, bf16, fp8 = (rates(job(precision=precision)).products.value for precision in ("fp32", "bf16", "fp8"))
+    assert rates(job(precision="fp32", autocast="bf16")).products.value == bf16
     assert fp32 == pytest.approx(0.8 * 67e12)
     assert bf16 < fp8 < 2 * bf16
 
@@ -191,6 +191,10 @@ def test_buckets_cost_at_both_ends():
     assert shows(slow, 500_000, 2) > 1.1 * shows(slow, 500_000_000, 2)
     fast = hardware.cluster("dgx-h100")
     assert shows(fast, 500_000_000, 8) > shows(fast, 200_000_000, 8)
+
+
+def test_an_encoder_attends_to_all():
+    assert pairs(job("bert-base", seq=512)) == 12 * 512**2
 
 
 def test_what_pinning_and_pipelines_save():

@@ -42,19 +42,12 @@ def copies(job: Job) -> tuple[Copied, ...]:
     if not (strategy.offload_optimizer or strategy.offload_param):
         found = _zeros(job) if strategy.stage in (1, 2) else iter(())
     else:
-        found = chain(_stage_3(job) if strategy.stage == 3 else _stages_1_2(job), _scaler(job))
+        found = _stage_3(job) if strategy.stage == 3 else _stages_1_2(job)
     return tuple(entry for entry in chain(found, _checkpoints(job)) if entry.line.bytes)
 
 
 def _copied(source: str, target: str, name: str, rule: Rule, dtype: str, **symbols: int) -> Copied:
     return Copied(source, target, line(name, rule, dtype, **symbols))
-
-
-def _scaler(job: Job) -> Iterator[Copied]:
-    """Torch's GradScaler unscales gradients on the host."""
-    if job.strategy.autocast == "fp16" and job.strategy.offload_optimizer:
-        yield _copied(GPU, HOST, "gradient scaler", copied.scaler, "float32", tensors=2, w=4)
-        yield _copied(HOST, GPU, "gradient scaler", copied.scaler, "float32", tensors=1, w=4)
 
 
 def _zeros(job: Job) -> Iterator[Copied]:

@@ -42,7 +42,7 @@ class Computing(NamedTuple):
 
 def computing(job: Job, software: Software) -> Computing:
     """Of one micro-batch."""
-    found, at = work(job), rates(job.cluster.gpu, job.strategy.precision, job.strategy.attention)
+    found, at = work(job), rates(job)
     layers = _layers(found, at, software)
     forward = _pass("forward", found, at, software, layers)
     backward = _pass("backward", found, at, software, _layers(found, at, software, backward=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.specs.cluster import Cluster, Figure, Gpu
+from zeroplan.specs.job import Job
 from zeroplan.specs.software import judged
 
 MEMORY_REACHED = 0.8
@@ -38,15 +39,16 @@ class Rates(NamedTuple):
     start: Figure
 
 
-def rates(gpu: Gpu | None, precision: str, attention: str) -> Rates:
-    """Of a card in a precision, with the attention that runs."""
+def rates(job: Job) -> Rates:
+    """Of the job's card in the precision that products run in, with the attention that runs."""
+    gpu, precision = job.cluster.gpu, job.strategy.autocast or job.strategy.precision
     if gpu is None:
         return Rates(NO_CARD, _less(NO_CARD, ATTENTION_SHARE, "flash attention"), NO_MEMORY, START)
-    products = _products(gpu, precision)
     memory = NO_MEMORY
     if gpu.memory_bandwidth:
         memory = _reached(gpu.memory_bandwidth, MEMORY_REACHED, "of the datasheet's", "published")
-    return Rates(products, _attention(gpu, attention, _products(gpu, "bf16")), memory, START)
+    attention = _attention(gpu, job.strategy.attention, _products(gpu, "bf16"))
+    return Rates(_products(gpu, precision), attention, memory, START)
 
 
 def _less(figure: Figure, share: float, what: str, evidence: str = "assumed") -> Figure:

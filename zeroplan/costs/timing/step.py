@@ -11,7 +11,7 @@ from zeroplan.costs.timing.traffic import communication
 from zeroplan.formulas import roofline
 from zeroplan.ledger import Ledger
 from zeroplan.specs.job import Job
-from zeroplan.specs.software import LIGER, TRANSFORMERS, Software
+from zeroplan.specs.software import LIGER, LIGER_LOSS, TRANSFORMERS, Software
 
 
 def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> StepTime:
@@ -29,23 +29,25 @@ def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> Ste
 
 def software_of(job: Job) -> Software:
     """Which of the model's operators run as kernels of their own."""
-    return LIGER if job.strategy.kernels == "liger" else TRANSFORMERS
+    return {"liger": LIGER, "liger-loss": LIGER_LOSS}.get(job.strategy.kernels, TRANSFORMERS)
 
 
 def update(job: Job) -> list[Term]:
-    """The optimizer on the GPU: master weights and states read and written, the gradient widened, weights written."""
+    """On the GPU: the norm of gradients and their clipping, then the optimizer."""
     strategy = job.strategy
     here = job.model.parameters / strategy.shards(1, job.ranks)
     if strategy.offload_optimizer:
         here -= updated_per_node(job) / min(job.cluster.gpus_per_node, job.ranks)
     if here < 1:
         return []
+    single, w = DTYPE_BYTES["float32"], strategy.element_bytes
     states = 2 * (DTYPE_BYTES[strategy.master] + state_bytes(job, state_dtype(job)))
-    widened = 2 * DTYPE_BYTES["float32"]
-    at = rates(job.cluster.gpu, strategy.precision, strategy.attention)
+    passes = [("optimizer on the GPU", states + 2 * single + w)]  # the gradient widened, the weights written
+    if strategy.compute_grad_norm or strategy.gradient_clipping:
+        clipped = 2 * single if strategy.gradient_clipping else 0
+        passes.insert(0, ("gradient norm and clipping", w + clipped))
+    memory = rates(job).memory
     return [
-        term(
-            OPTIMIZER, "optimizer on the GPU", roofline.streamed, at.memory,
-            touched=here * (states + widened + strategy.element_bytes), bandwidth=at.memory.value,
-        )
-    ]  # fmt: skip
+        term(OPTIMIZER, name, roofline.streamed, memory, touched=here * each, bandwidth=memory.value)
+        for name, each in passes
+    ]

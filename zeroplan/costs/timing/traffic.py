@@ -45,7 +45,7 @@ def exposed(job: Job, sent: list[Sent], work: float, shown: Figure | None, times
         return []
     visible = traffic
     if shown:
-        memory = rates(job.cluster.gpu, job.strategy.precision, job.strategy.attention).memory
+        memory = rates(job).memory
         wire = sum(entry.calls * one.symbols["wire"] for entry, one in calls)
         slowed = roofline.streamed(MEMORY_PER_BYTE * wire, memory.value)
         alone = sum(min(1.0, entry.calls) * one.seconds for entry, one in calls)

@@ -93,14 +93,15 @@ def multiplied(found: tuple[tuple[Matrix, int], ...], tokens: int, top: int, wid
 def work(job: Job) -> Work:
     """Of the job's micro-batch: products from its tensors, the rest from the widths of its layers."""
     shape, tokens, width = job.model.shape, job.tokens, job.strategy.element_bytes
+    multiplied_width = 2 if job.strategy.autocast else width
     found, top = matrices(job.model), max(1, shape.experts_per_token)
-    layers = multiplied(found.layers, tokens, top, width)
+    layers = multiplied(found.layers, tokens, top, multiplied_width)
     seen = pairs(job)
     ffn = shape.ffn * top + shape.shared_ffn if shape.experts else shape.ffn
     element = NORM_BYTES * shape.hidden + (MLP_BYTES + GATE_BYTES * shape.gated) * ffn
     return Work(
         layers=layers,
-        head=multiplied(found.head, tokens, top, width),
+        head=multiplied(found.head, tokens, top, multiplied_width),
         attention=2.0 * seen * shape.heads * (shape.head_width + shape.value_width),
         scores=float(SCORE_BYTES * seen * shape.heads) if job.strategy.attention == "eager" else 0.0,
         elements=tokens * shape.layers * element * width / 2,
@@ -117,7 +118,7 @@ def pairs(job: Job) -> float:
     """
     shape, seq, batch = job.model.shape, job.workload.seq, job.strategy.micro_batch
     everything, causal = float(seq * seq), seq * (seq + 1) / 2
-    if job.strategy.attention == "eager":
+    if job.strategy.attention == "eager" or not shape.causal:
         return batch * shape.layers * everything
     narrow = [window for window in shape.windows if window < seq]
     slid = sum(_within(seq, window) if job.strategy.flash else everything for window in narrow)
