@@ -19,7 +19,7 @@ from zeroplan.symbols import SYMBOLS
 ROOMS = (
     "states", "buffers", "moments", "gathered", "hosted", "activations", "volume", "compute", "outside", "muon", "zenflow",
     "korthikanti", "zero_infinity",
-    "megatron", "fused", "fully_sharded", "versions", "copied", "roofline", "network", "beside",
+    "megatron", "fused", "fully_sharded", "versions", "copied", "roofline", "network", "overlap", "beside",
 )  # fmt: skip
 NOT_FORMULAS = {"ceil_div", "power_of_two", "sqrt", "log2"}
 FORMULAS = [

@@ -74,6 +74,7 @@ def cluster(name: str) -> Cluster:
     return Cluster(
         name=found,
         gpus_per_node=content["gpus_per_node"],
+        node_width=content["gpus_per_node"],
         gpu=card,
         capacity=int(card.memory.value) if card else None,
         host_memory=sizes.get("host_memory"),

@@ -47,7 +47,8 @@ def run(options: Options, *, json: bool, quiet: bool) -> int:
     if json:
         from zeroplan.report import machine
 
-        typer.echo(machine.dumps({"command": "compare", "rows": [_machine(row) for row in rows]}))
+        model = machine.model_object(found[0].job.model)
+        typer.echo(machine.dumps({"command": "compare", "model": model, "rows": [_machine(row) for row in rows]}))
     else:
         from zeroplan.report import compare, console
 
@@ -61,11 +62,13 @@ def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> list[Com
     try:
         request = read_request(tried, default_gpus=8)
         if request.cluster.gpu is None:
-            raise ContradictionError("no card: write --gpu h100-80gb, --gpu-mem 80 or --cluster dgx-h100")
+            raise QuantityError("no card: write --gpu h100-80gb, --gpu-mem 80 or --cluster dgx-h100")
+        if tried.backend == "cpu":
+            raise QuantityError("--backend cpu has no card to be timed; leave it out")
         found = [_timed(changed, job) for job in request.jobs()]
     except ZeroplanError as error:
-        if not str(error).startswith("--global-batch"):  # which not every number of GPUs divides
-            raise
+        if not (isinstance(error, ContradictionError) or str(error).startswith("--global-batch")):
+            raise  # what nobody could mean; what does not go together is a row
         return [Failed(changed, str(error))]
     if not alone or len(found) == 1:
         return list(found)

@@ -8,6 +8,7 @@ from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
 from zeroplan.costs.course import course
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
+from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed
 from zeroplan.errors import QuantityError, shown
 from zeroplan.fit import fit
@@ -32,7 +33,7 @@ def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline:
     detail = Detail.EQUATIONS if len(jobs) == 1 else Detail.KINDS  # what side by side has no room for is not worked out
     ledgers = [ledger(job, accounting if json else "deepspeed", detail=detail) for job in jobs]
     fits = [fit(job, real) for job, real in zip(jobs, ledgers, strict=True)]
-    timed = jobs[0].cluster.gpu is not None and jobs[0].strategy.backend != "cpu" and ledgers[0].accounting != "paper"
+    timed = is_timed(jobs[0]) and ledgers[0].accounting != "paper"
     speeds = [speed(job, real) if timed else None for job, real in zip(jobs, ledgers, strict=True)]
     if json:
         from zeroplan.report import machine

@@ -11,6 +11,7 @@ from zeroplan.costs.activations import activations
 from zeroplan.costs.closed_forms import counted
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
 from zeroplan.costs.timing import step_time
+from zeroplan.costs.timing.rates import is_timed
 from zeroplan.deepspeed.key_cost import costs
 from zeroplan.deepspeed.keys import KEYS, key
 from zeroplan.deepspeed.keys.key import Key
@@ -34,7 +35,7 @@ def run(options: Options, term: str, *, json: bool) -> int:
     if wanted == ACTIVATIONS and counted(highest) is not None:
         lines = []  # the closed form of families that are not written out: another number for what is counted here
     costed = {known.path: costs(highest, known) for known in keys}
-    step = step_time(highest, ledger(highest)).terms if highest.cluster.gpu else ()
+    step = step_time(highest, ledger(highest)).terms if is_timed(highest) else ()
     terms = [entry for entry in step if wanted in (STEP, *_parts(entry))]
     if wanted == STEP and not step:
         raise ContradictionError("no card: the seconds of a step are a card's; write --gpu h100-80gb or --gpu-mem 80")

@@ -9,6 +9,7 @@ import typer
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ledger
+from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.deepspeed.write import TARGETS, ds_config, dumps
 from zeroplan.errors import ContradictionError, QuantityError, shown
@@ -59,7 +60,7 @@ def machine_form(found: Plan, assumed: list[str]) -> str:
     from zeroplan.report import machine
 
     def entry(candidate: Candidate) -> dict[str, Any]:
-        speed = speed_of(candidate.job, candidate.time) if candidate.job.cluster.gpu else None
+        speed = speed_of(candidate.job, candidate.time) if is_timed(candidate.job) else None
         whole = machine.strategy_object(candidate.job, candidate.ledger, candidate.fit, speed)
         return {**whole, "name": label(candidate), "step_seconds": candidate.time.total}
 

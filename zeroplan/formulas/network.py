@@ -9,7 +9,7 @@ def piped(wire: float, link: float, latency: float, filling: float) -> float:
     """x/ζ + H + √(J·x/ζ) -- a message that goes round in pieces: its size, latency, and filling pipelines [NCCL-tests].
 
     Cut into k pieces it takes longer by a latency a piece and shorter by filling a node's pipeline with a k-th of it:
-    the best k leaves a term that grows as the root of the size. It meets 76 of 77 measured all-reduces within 20 %.
+    the best k leaves a term that grows as the root of the size. It meets 78 of 79 measured all-reduces within 20 %.
     """
     return wire / link + latency + sqrt(filling * wire / link)
 

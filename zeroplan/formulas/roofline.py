@@ -1,4 +1,7 @@
-"""Seconds of a GPU's own work: matrix products, attention, operators bound by memory, and starting their kernels."""
+"""Seconds of a GPU's own work: matrix products, attention, operators bound by memory, and starting their kernels.
+
+No roofline in the strict sense: a product's seconds of computing and of memory add up.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,3 @@ def streamed(touched: float, bandwidth: float) -> float:
 def launches(kernels: float, start: float) -> float:
     """j·τs -- kernels are started one after the other: a pass is never shorter than that [zeroplan]."""
     return kernels * start
-
-
-def together(work: float, traffic: float, shown: float) -> float:
-    """max(W, C) + γ·min(W, C) - W -- what traffic adds to work that runs at the same time [throughput].
-
-    Both share the card's memory and its multiprocessors: with γ = 0 the shorter would be hidden altogether.
-    """
-    return max(work, traffic) + shown * min(work, traffic) - work

@@ -10,12 +10,14 @@ from rich.text import Text
 
 from zeroplan.clock import COMMUNICATION, OFFLOAD, Speed
 from zeroplan.fit import Fit
-from zeroplan.report.console import heading, table
+from zeroplan.report.console import console, heading, table
 from zeroplan.report.estimate import gpus, title
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
 
 BAR = 30
+WIDE = 80
+"""Columns from which on there is room for all."""
 
 
 class Compared(NamedTuple):
@@ -55,24 +57,31 @@ def details(rows: Sequence[Compared | Failed]) -> list[RenderableType]:
     found = [row for row in rows if isinstance(row, Compared)]
     names = [name for name in (rows[0].changed if rows else {}) if name != "stage"]
     offloads = any(row.speed.step.offload for row in found)
-    columns = ["ZeRO", "needed", "step", "tokens/s/GPU", "MFU", "traffic", *["offload"] * offloads]
-    grid = table([*map(_flag, names), *columns])
+    narrow = console().width < WIDE
+    last = [] if narrow else ["traffic", *["offload"] * offloads]
+    columns = ["ZeRO", "needed", "step", "tokens/s/GPU", "MFU", *last]
+    grid = table([", ".join(map(_flag, names)), *columns])
     for row in found:
-        step = row.speed.step
-        used = row.speed.utilisation
-        grid.add_row(
-            *(row.changed[name] for name in names), str(row.job.strategy.stage), _needed(row), seconds(step.total),
-            f"{row.speed.tokens_per_gpu:,.0f}", f"{used[0].value:.0%}" if used else "",
-            f"{step.of(COMMUNICATION) / step.total:.0%}",
-            *[f"{step.of(OFFLOAD) / step.total:.0%}"] * offloads,
-        )  # fmt: skip
+        label = ", ".join(row.changed[name] for name in names)
+        cells = _measures(row, offloads=offloads) if row.fit.fits is not False else ["-"] * len(columns)
+        grid.add_row(label, str(row.job.strategy.stage), _needed(row), *cells[: len(columns) - 2])
     parts: list[RenderableType] = ["", grid]
+    if any(row.fit.fits is False for row in found):
+        parts.append(Text("-: needs more than there is, and takes no step.", style="dim"))
     parts.append(Text("MFU: PaLM's convention. traffic: the share of the step that communication adds.", style="dim"))
     parts += [
         Text(f"{', '.join(row.changed.values())}: {row.reason}", style="yellow")
         for row in rows if isinstance(row, Failed)
     ]  # fmt: skip
     return parts + scaling(found)
+
+
+def _measures(row: Compared, *, offloads: bool) -> list[str]:
+    step, used = row.speed.step, row.speed.utilisation
+    return [
+        seconds(step.total), f"{row.speed.tokens_per_gpu:,.0f}", f"{used[0].value:.0%}" if used else "",
+        f"{step.of(COMMUNICATION) / step.total:.0%}", *[f"{step.of(OFFLOAD) / step.total:.0%}"] * offloads,
+    ]  # fmt: skip
 
 
 def scaling(rows: Sequence[Compared]) -> list[RenderableType]:
@@ -87,10 +96,10 @@ def scaling(rows: Sequence[Compared]) -> list[RenderableType]:
     for row in rows:
         each = row.speed.tokens_per_gpu
         if row.fit.fits is False:
-            grid.add_row(str(row.job.ranks), "does not fit", "", "")
+            grid.add_row(row.changed["gpus"], "does not fit", "", "")
             continue
-        bar = "█" * max(1, round(BAR * each / most))
-        grid.add_row(str(row.job.ranks), f"{each * row.job.ranks:,.0f}", f"{each / first:.0%}", bar)
+        bar = "█" * max(1, round((BAR if console().width >= WIDE else BAR // 3) * each / most))
+        grid.add_row(row.changed["gpus"], f"{each * row.job.ranks:,.0f}", f"{each / first:.0%}", bar)
     return ["", heading(f"Scaling, against {gpus(fitting[0].job)}"), grid]
 
 

@@ -77,7 +77,7 @@ def _summary(speed: Speed) -> Table:
 
 def _reason(speed: Speed) -> Text:
     return Text(
-        f"Nine in ten published steps lie in such an interval. Its width: {speed.interval.reason}. "
+        f"Nine in ten published steps of dense models lie in such an interval. Its width: {speed.interval.reason}. "
         "No step was measured by this project.",
         style="dim",
     )

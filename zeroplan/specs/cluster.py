@@ -65,6 +65,8 @@ class Cluster(NamedTuple):
     """Bytes/s that one rank of a ring inside a node sends."""
     inter_node: Figure | None = None
     """Bytes/s of one node's network cards."""
+    node_width: int = 0
+    """GPUs of a whole node, whose network cards `inter_node` counts together; 0: as many as are used."""
     all_reduce: Figure | None = None
     """Bytes/s as `intra_node`, of an all-reduce over a whole node whose switch adds up (NVLink SHARP)."""
     effective_inter_node: Figure | None = None
@@ -84,6 +86,7 @@ class Cluster(NamedTuple):
         return self._replace(
             intra_node=other.intra_node, inter_node=other.inter_node, all_reduce=other.all_reduce,
             effective_inter_node=other.effective_inter_node, hop=other.hop, crossing=other.crossing,
+            node_width=other.node_width,
         )  # fmt: skip
 
     @property
@@ -92,13 +95,20 @@ class Cluster(NamedTuple):
 
     @property
     def network(self) -> Figure:
-        """Bytes/s between nodes that large messages reach, of one node."""
+        """Bytes/s between nodes that large messages reach, of one node's GPUs that are used."""
         if self.effective_inter_node:
             return self.effective_inter_node
         if self.inter_node is None:
             return USUAL_NETWORK
-        source = f"{NETWORK_REACHED} of {self.inter_node.source}"
-        return self.inter_node._replace(value=NETWORK_REACHED * self.inter_node.value, source=source)
+        share = NETWORK_REACHED * self.used_width
+        return self.inter_node._replace(
+            value=share * self.inter_node.value, source=f"{share:g} of {self.inter_node.source}"
+        )
+
+    @property
+    def used_width(self) -> float:
+        """The share of a node's GPUs that is used, and with them of its network cards."""
+        return min(1.0, self.gpus_per_node / self.node_width) if self.node_width else 1.0
 
     @property
     def maker(self) -> str:

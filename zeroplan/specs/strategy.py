@@ -127,6 +127,7 @@ class Strategy(NamedTuple):
             found.append("activations in fp8, which are counted as in bf16")
         if self.optimizer == "muon":
             found.append("Muon's compiled update, which is counted as it runs uncompiled")
+            found.append("Muon's Newton-Schulz products in the time of a step")
             if self.offload_optimizer and self.offload_optimizer.device == "nvme":
                 found.append("what Muon reads from NVMe in the step, and writes back")
         if self.zenflow and not self.selective:

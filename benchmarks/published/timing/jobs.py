@@ -141,7 +141,9 @@ def _split_over_ranks(row: Row) -> Timed:
     size = row.micro_batch
     if "torchtitan" in framework and pipelined:
         size = max(1, size // row.pp)
-    precision = "fp8" if re.search(r"fp8|float8(?! rowwise)", row.lower("precision")) else "bf16"
+    stated = row.lower("precision")
+    half = "fp16" if "fp16" in stated else "bf16"
+    precision = "fp8" if re.search(r"fp8|float8(?! rowwise)", stated) else half
     kind = row.checkpointing
     if kind == "full":
         kind = "full-reentrant" if re.search(r"megatron|deepspeed", framework) else "full"

@@ -17,7 +17,7 @@ from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.speed import shares_again
 from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE
 from zeroplan.costs.timing.work import Matrix, matrices, work
-from zeroplan.formulas import roofline, volume
+from zeroplan.formulas import overlap, roofline, volume
 from zeroplan.ledger import Transfer
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
@@ -119,7 +119,7 @@ def _attention(job: Job, split: Degrees, flops: float, share: float, at: Rates) 
     shape = job.model.shape
     size = int(2 * job.tokens * shape.keys / split.tp * shape.layers * share * 2)
     traffic = _collective(job.cluster, "all_gather", size, split.cp, int(shape.layers * share))
-    return seconds + roofline.together(seconds, traffic, 0.15)
+    return seconds + overlap.together(seconds, traffic, 0.15)
 
 
 def _tensor_parallel(row: Row, job: Job, split: Degrees, layers: float, again: float) -> float:
@@ -146,7 +146,7 @@ def _data_parallel(row: Row, job: Job, split: Degrees, found: Timed, work: float
         return gather + scatter
     traffic = (2 * gather + scatter) * (split.micro_batches if split.pp == 1 else 1)
     slowed = MEMORY_PER_BYTE * 8 * psi / rates(job).memory.value
-    return roofline.together(work + slowed, traffic, found.software.shown_at_stage_3.value) + slowed
+    return overlap.together(work + slowed, traffic, found.software.shown_at_stage_3.value) + slowed
 
 
 def _of_a_slice(cluster: Cluster, tp: int) -> Cluster:

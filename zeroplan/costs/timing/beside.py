@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zeroplan.clock import OFFLOAD, Term, term
+from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.timing.rates import NVME, host_adam, host_link
 from zeroplan.formulas import beside
 from zeroplan.ledger import Ledger
@@ -11,6 +12,8 @@ from zeroplan.specs.job import Job
 
 PAGEABLE = 0.5
 """Of the rate from pinned memory, by judgement."""
+LEAST = 1_000_000
+"""Bytes of copies that take time worth a line: norms and flags are fewer."""
 TO_HOST = ("gpu", "host")
 FROM_HOST = ("host", "gpu")
 READ = ("nvme", "host")
@@ -23,18 +26,17 @@ def copied(ledger: Ledger, way: tuple[str, str]) -> int:
 
 
 def host_terms(job: Job, ledger: Ledger, work: float) -> list[Term]:
-    """Of the step's end, one after the other: PCIe, the disk, and the CPUs' optimizer; `work`: seconds of computing.
+    """PCIe, the disk, and the CPUs' optimizer, as if one waited for the other; `work`: seconds of computing.
 
+    What is fetched and brought away during the passes is not taken to hide behind them: no run says how much does.
     What pipeline_read and pipeline_write overlap with the update shows where it is longer; an update in a process of
     its own (ZenFlow's overlap_step) where it is longer than the next step computes.
     """
     strategy, cluster = job.strategy, job.cluster
-    if not (strategy.offload_optimizer or strategy.offload_param):
-        return []
     found = [
         _copy(name, size, _over_pcie(job))
         for name, way in (("copies to the host", TO_HOST), ("copies from the host", FROM_HOST))
-        if (size := copied(ledger, way))
+        if (size := copied(ledger, way)) >= LEAST
     ]
     update = _update(job)
     for name, way, known in (
@@ -75,10 +77,11 @@ def _over_pcie(job: Job) -> Figure:
 
 
 def updated_per_node(job: Job) -> int:
-    """Parameters that the CPUs of a node update; stage 3 may leave a part to the GPU (`ratio`)."""
-    offload, share = job.strategy.offload_optimizer, job.model.parameters / job.ranks
-    ratio = offload.ratio if offload and job.strategy.stage == 3 else 1.0
-    return int(ratio * share * min(job.cluster.gpus_per_node, job.ranks))
+    """Parameters that the CPUs of a node update; stage 3 may leave whole sub-groups to the GPU (`ratio`)."""
+    share = job.model.parameters // job.ranks
+    if job.strategy.stage == 3:
+        share -= sum(group.elements for group in on_gpu(job))
+    return max(0, share) * min(job.cluster.gpus_per_node, job.ranks)
 
 
 def _copy(name: str, size: int, speed: Figure) -> Term:

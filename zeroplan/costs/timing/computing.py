@@ -54,8 +54,8 @@ def shares_again(job: Job) -> Again:
     whole = layers_again(job)
     if job.strategy.recomputing.attention:
         return Again(0.0, 1.0)
-    found = job.model.timeline.again(asked(job)) if whole else None
-    return found or Again(whole, whole)
+    found = (job.model.timeline.again(asked(job)) if whole else None) or Again(whole, whole)
+    return found._replace(attention=0.0) if job.strategy.recomputing.keeps_products else found
 
 
 def layers_again(job: Job) -> float:
@@ -67,7 +67,8 @@ def layers_again(job: Job) -> float:
 def _again(job: Job, layers: tuple[Term, ...]) -> list[Term]:
     """Of the layers' terms in forward what runs again in backward."""
     found = shares_again(job)
-    shares = {PRODUCTS: found.products, ATTENTION: found.attention, SCORES: found.attention}
+    scores = layers_again(job) or found.attention
+    shares = {PRODUCTS: found.products, ATTENTION: found.attention, SCORES: scores}
     return [
         entry._replace(
             name=entry.name.replace("forward", "recomputation"), seconds=share * entry.seconds,

@@ -14,7 +14,7 @@ HOP = Figure(
     "2026-11-22", "published",
 )  # fmt: skip
 CROSSING = Figure(
-    6e-6, "370 us over the 62 hops of an all-reduce of 32 B200 in 4 nodes, as fitted to their sweep", "2026-11-22",
+    6e-6, "370 us over the 62 steps of an all-reduce of 32 B200 in 4 nodes, as fitted to their sweep", "2026-11-22",
     "published",
 )  # fmt: skip
 LEVEL = Figure(
@@ -26,7 +26,8 @@ class Call(NamedTuple):
     """One call of a collective, all calls of its kind taken as equal in size."""
 
     seconds: float
-    link: Figure
+    figures: tuple[Figure, ...]
+    """The link's rate, and what a hop takes."""
     symbols: dict[str, float]
 
 
@@ -35,12 +36,29 @@ def call(cluster: Cluster, transfer: Transfer) -> Call:
     kind, ranks, inside = transfer.collective, transfer.ranks, min(transfer.ranks, cluster.gpus_per_node)
     speed, wire = link(cluster, ranks, kind), transfer.wire_bytes / transfer.calls
     waits, filling = latency(cluster, kind, ranks), latency(cluster, kind, inside)
+    if kind == "all_to_all" and between_nodes(cluster, transfer):
+        speed = shared(cluster)
+        waits = network.ring_latency(ranks - 1, (cluster.crossing or CROSSING).value)
     symbols = {"wire": wire, "link": speed.value, "latency": waits, "filling": filling}
-    return Call(network.piped(**symbols), speed, symbols)
+    crosses = ranks > cluster.gpus_per_node or speed is not link(cluster, ranks, kind)
+    hop = (cluster.crossing or CROSSING) if crosses else (cluster.hop or HOP)
+    return Call(network.piped(**symbols), (speed, hop), symbols)
+
+
+def between_nodes(cluster: Cluster, transfer: Transfer) -> bool:
+    """Whether ranks lie in several nodes; of qgZ's two exchanges the second is among one rank of each."""
+    one_of_each = transfer.group == "qgz" and transfer.ranks == cluster.nodes > 1
+    return transfer.ranks > cluster.gpus_per_node or one_of_each
+
+
+def shared(cluster: Cluster) -> Figure:
+    """What one GPU has of its node's network, when all send what is their own; a ring crosses once for all of them."""
+    network_ = cluster.network
+    return network_._replace(value=network_.value / cluster.gpus_per_node)
 
 
 def latency(cluster: Cluster, collective: str, ranks: int) -> float:
-    """Seconds until a first piece has been everywhere."""
+    """Seconds until a first piece has been everywhere: every step of a ring waits for its slowest hop."""
     passes = 2 if collective == "all_reduce" else 1
     hop = (cluster.hop or HOP).value
     if ranks <= cluster.gpus_per_node:

@@ -11,6 +11,7 @@ from zeroplan.specs.job import Job
 
 FORWARD, BACKWARD, UPDATE = "forward", "backward", "after the step"
 MICRO_STEP = "micro_step"
+WHEN = (MICRO_STEP, "step")
 
 
 class Sent(NamedTuple):
@@ -27,9 +28,11 @@ def phases(job: Job, traffic: Iterable[Transfer]) -> Iterator[Sent]:
 
     Those of stage 1 come in the last micro-step's backward; at stage 0 the engine waits until backward is over.
     """
+    traffic = tuple(traffic)
+    gathered = {when: sum(e.symbols["moved"] for e in traffic if e.when == when and _gathers(job, e)) for when in WHEN}
     for entry in traffic:
         if _gathers(job, entry):
-            yield from _split(job, entry)
+            yield from _split(job, entry, gathered[entry.when])
         elif entry.when == MICRO_STEP:
             yield Sent(BACKWARD, entry, entry.calls)
         elif job.strategy.stage and "reduce" in entry.collective and entry.rule is volume.replayed:
@@ -48,11 +51,14 @@ def _gathers(job: Job, entry: Transfer) -> bool:
     )  # fmt: skip
 
 
-def _split(job: Job, entry: Transfer) -> Iterator[Sent]:
-    """All parameters once in forward, what is beyond that in backward; of the step's an even share each micro-step."""
+def _split(job: Job, entry: Transfer, gathered: int) -> Iterator[Sent]:
+    """All parameters once in forward, what is beyond that in backward; of the step's an even share each micro-step.
+
+    `gathered`: elements of all gathers that come with this one, in whatever dtype.
+    """
     times = 1 if entry.when == MICRO_STEP else job.strategy.micro_steps
     calls = entry.calls / times
-    first = min(1.0, times * job.model.parameters * job.strategy.element_bytes / max(entry.bytes, 1))
+    first = min(1.0, times * job.model.parameters / max(gathered, 1))
     yield Sent(FORWARD, entry, first * calls)
     if first < 1:
         yield Sent(BACKWARD, entry, (1 - first) * calls)

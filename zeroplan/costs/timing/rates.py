@@ -41,14 +41,27 @@ class Rates(NamedTuple):
 
 def rates(job: Job) -> Rates:
     """Of the job's card in the precision that products run in, with the attention that runs."""
-    gpu, precision = job.cluster.gpu, job.strategy.autocast or job.strategy.precision
+    gpu, precision = job.cluster.gpu, multiplied_in(job)
     if gpu is None:
         return Rates(NO_CARD, _less(NO_CARD, ATTENTION_SHARE, "flash attention"), NO_MEMORY, START)
     memory = NO_MEMORY
     if gpu.memory_bandwidth:
         memory = _reached(gpu.memory_bandwidth, MEMORY_REACHED, "of the datasheet's", "published")
-    attention = _attention(gpu, job.strategy.attention, _products(gpu, "bf16"))
-    return Rates(_products(gpu, precision), attention, memory, START)
+    products = _products(gpu, precision)
+    attention = _less(products, ATTENTION_SHARE, "of the matmul rate")
+    if precision != "fp32":
+        attention = _attention(gpu, job.strategy.attention, _products(gpu, "fp16"))
+    return Rates(products, attention, memory, START)
+
+
+def multiplied_in(job: Job) -> str:
+    """The precision that products run in: under autocast not that of the weights."""
+    return job.strategy.autocast or job.strategy.precision
+
+
+def is_timed(job: Job) -> bool:
+    """Whether a clock of this job's own card can be given."""
+    return job.cluster.gpu is not None and job.strategy.backend != "cpu"
 
 
 def _less(figure: Figure, share: float, what: str, evidence: str = "assumed") -> Figure:
@@ -63,10 +76,15 @@ def _reached(figure: Figure, share: float, what: str, evidence: str = "assumed")
 
 def _products(gpu: Gpu, precision: str) -> Figure:
     sustained = gpu.sustained_matmul
+    if precision == "bf16" and "bf16" not in gpu.peak and "fp32" in gpu.peak:
+        return _less(gpu.peak["fp32"], EMULATED, "of the fp32 peak, for the card has no cores for bf16")
     if precision == "fp32":
         return _less(gpu.peak["fp32"], EMULATED, "of the fp32 peak") if "fp32" in gpu.peak else NO_CARD
     if sustained is None:
         return NO_CARD
+    wide, narrow = gpu.peak.get("bf16"), gpu.peak.get("fp16")
+    if precision == "fp16" and wide and narrow and narrow.value < wide.value:
+        return _less(sustained, narrow.value / wide.value, "of the rate in bf16, as the peaks are")
     if precision == "fp8" and "fp8" in gpu.peak:
         return _less(sustained, FP8_GAIN, "times the 16-bit rate")
     return sustained
@@ -84,7 +102,7 @@ def link(cluster: Cluster, ranks: int, collective: str = "") -> Figure:
     stated = _less(gpu.link, LINK_SHARE, "of the link") if gpu and gpu.link else USUAL_LINK
     inside = cluster.intra_node or stated
     if ranks <= cluster.gpus_per_node:
-        whole_node = ranks == cluster.gpus_per_node and collective == "all_reduce"
+        whole_node = ranks == (cluster.node_width or cluster.gpus_per_node) and collective == "all_reduce"
         return cluster.all_reduce if whole_node and cluster.all_reduce else inside
     network = cluster.network
     return inside if inside.value <= network.value else network

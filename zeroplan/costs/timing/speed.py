@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zeroplan.clock import Speed, StepTime, Utilisation
 from zeroplan.costs.timing.computing import BACKWARD_PRODUCTS, shares_again
+from zeroplan.costs.timing.rates import multiplied_in
 from zeroplan.costs.timing.spread import interval
 from zeroplan.costs.timing.step import step_time
 from zeroplan.costs.timing.work import work
@@ -54,7 +55,7 @@ def _as_run(job: Job) -> float:
 
 
 def _peak(job: Job) -> float:
-    gpu, precision = job.cluster.gpu, job.strategy.precision
+    gpu, precision = job.cluster.gpu, multiplied_in(job)
     if gpu is None:
         return 0.0
     known = gpu.peak.get(precision) or gpu.peak.get("bf16") or gpu.peak.get("fp16")

@@ -42,7 +42,8 @@ def update(job: Job) -> list[Term]:
         return []
     single, w = DTYPE_BYTES["float32"], strategy.element_bytes
     states = 2 * (DTYPE_BYTES[strategy.master] + state_bytes(job, state_dtype(job)))
-    passes = [("optimizer on the GPU", states + 2 * single + w)]  # the gradient widened, the weights written
+    narrow = 2 * single + w if w < single else single  # the gradient widened, the weights written; or the gradient
+    passes = [("optimizer on the GPU", states + narrow)]
     if strategy.compute_grad_norm or strategy.gradient_clipping:
         clipped = 2 * single if strategy.gradient_clipping else 0
         passes.insert(0, ("gradient norm and clipping", w + clipped))

@@ -7,7 +7,7 @@ from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.network import call
 from zeroplan.costs.timing.phases import BACKWARD, FORWARD, UPDATE, Sent, phases
 from zeroplan.costs.timing.rates import rates
-from zeroplan.formulas import network, roofline
+from zeroplan.formulas import network, overlap, roofline
 from zeroplan.ledger import Ledger
 from zeroplan.specs.cluster import Figure
 from zeroplan.specs.job import Job
@@ -49,10 +49,11 @@ def exposed(job: Job, sent: list[Sent], work: float, shown: Figure | None, times
         wire = sum(entry.calls * one.symbols["wire"] for entry, one in calls)
         slowed = roofline.streamed(MEMORY_PER_BYTE * wire, memory.value)
         alone = sum(min(1.0, entry.calls) * one.seconds for entry, one in calls)
-        visible = alone + roofline.together(work + slowed, traffic - alone, shown.value) + slowed
+        beside = overlap.together(work + slowed, traffic - alone, shown.value) + slowed
+        visible = min(traffic, alone + beside)  # never more than one after the other
     return [
         term(
-            COMMUNICATION, f"{entry.transfer.collective}, {entry.phase}", network.piped, one.link,
+            COMMUNICATION, f"{entry.transfer.collective}, {entry.phase}", network.piped, *one.figures,
             *([shown] if shown else []), times=times * entry.calls * visible / traffic, **one.symbols,
         )
         for entry, one in calls
