@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from zeroplan.catalog import hardware
+from zeroplan.catalog.models import from_preset
 from zeroplan.costs.timing import rates
+from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy, Workload
 
 FIGURE = "{{value: {}, source: a bench, date: '2026-11-22', evidence: measured}}"
 GOOD = f"""
@@ -22,6 +26,10 @@ memory_bandwidth: {FIGURE.format("1700 GB/s")}
 host_link: {FIGURE.format("22 GB/s")}
 observations: [anything]
 """
+
+
+def rates_of(cluster: Cluster) -> rates.Rates:
+    return rates.rates(Job(from_preset("gpt2"), cluster, Workload(), Strategy(2)))
 
 
 @pytest.fixture
@@ -42,7 +50,7 @@ def test_what_a_file_states_is_what_the_clock_takes(node):
     assert rates.host_adam(cluster).value == 2.5e9
     assert cluster.hop.value == 4e-6
     # measured: reached already, and no share of it is taken
-    at = rates.rates(cluster.gpu, "bf16", "sdpa")
+    at = rates_of(cluster)
     assert (at.products.value, at.memory.value, rates.host_link(cluster).value) == (200e12, 1700e9, 22e9)
     assert at.memory.evidence == "measured"
     assert cluster.gpu.memory == hardware.gpu("a100-80gb").memory
@@ -51,13 +59,13 @@ def test_what_a_file_states_is_what_the_clock_takes(node):
 def test_a_stated_figure_that_was_not_measured_is_nominal(node):
     text = GOOD.replace("1700 GB/s, source: a bench, date: '2026-11-22', evidence: measured",
                         "2000 GB/s, source: a sheet, date: '2026-11-22', evidence: datasheet")  # fmt: skip
-    assert rates.rates(hardware.cluster(node(text)).gpu, "bf16", "sdpa").memory.value == 0.8 * 2000e9
+    assert rates_of(hardware.cluster(node(text))).memory.value == 0.8 * 2000e9
 
 
 def test_presets_take_the_same_share_as_before():
     """0.8 of 2039 GB/s and of 31 GB/s, as presets/gpus/a100-80gb.yaml has them."""
     cluster = hardware.cluster("dgx-a100")
-    assert rates.rates(cluster.gpu, "bf16", "sdpa").memory.value == pytest.approx(0.8 * 2039e9)
+    assert rates_of(cluster).memory.value == pytest.approx(0.8 * 2039e9)
     assert rates.host_link(cluster).value == pytest.approx(0.8 * 31e9)
 
 

@@ -102,8 +102,8 @@ def test_a_timeline_says_what_it_does_not_draw(zeroplan):
     """The first step of DeepSeek-V3 needs more than a later one."""
     typed = "estimate", "--gpus", "64x8", "--stage", "3", "--timeline", "-q", "--model"
     out = {name: " ".join(zeroplan(*typed, name).out.split()) for name in ("deepseek-v3", "gpt2")}
-    closed = zeroplan(*typed, "gpt2", "--checkpointing", "selective").out
-    assert ["closed forms here" in text for text in (closed, out["gpt2"])] == [True, False]
+    selective = zeroplan(*typed, "gpt2", "--checkpointing", "selective").out
+    assert "closed forms here" not in selective + out["gpt2"]
     assert [name for name, text in out.items() if "first step, which is not drawn" in text] == ["deepseek-v3"]
 
 
@@ -112,7 +112,7 @@ def test_a_narrow_terminal_gets_two_stages_at_a_time(zeroplan, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     lines = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--gpu-mem", "80").out.splitlines()[1:]
     assert all(len(line) <= 60 for line in lines)
-    assert [line.split() for line in lines if line.strip().startswith("ZeRO-")] == [["ZeRO-0", "ZeRO-1"], ["ZeRO-2", "ZeRO-3"]] * 2
+    assert [line.split() for line in lines if line.strip().startswith("ZeRO-")] == [["ZeRO-0", "ZeRO-1"], ["ZeRO-2", "ZeRO-3"]] * 3
     for row in ("held between steps", "+ gradients and buffers", "reserved by PyTorch"):
         assert sum(line.startswith(row) for line in lines) == 2
 

@@ -131,7 +131,8 @@ def test_another_job_than_the_logs_is_said(zeroplan):
     assert "The log's run had world size 2, predicted is 4" in json.dumps(ran.json["notes"])
 
 
-def test_the_screen_names_file_and_line(zeroplan):
+def test_the_screen_names_file_and_line(zeroplan, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     ran = zeroplan("observe", str(STAGE_2), "--stage", "2", *JOB)
     assert ran.code == 0
     at = max(number for number, text in enumerate(STAGE_2.read_text().splitlines(), 1) if "fwd MACs per GPU:" in text)

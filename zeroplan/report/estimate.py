@@ -135,8 +135,15 @@ def _step(estimates: list[Estimate]) -> list[RenderableType]:
     """How long it takes, where a card is named."""
     if len(estimates) == 1:
         return step.alone(estimates[0].job, estimates[0].speed) if estimates[0].speed else []
+    known = [entry.speed for entry in estimates if entry.fit.fits and entry.speed]
+    if not known:
+        return []
+    return [*step.title(), *_abreast(_step_table, estimates), step.reason(known[0])]
+
+
+def _step_table(estimates: list[Estimate]) -> Table:
     speeds = [entry.speed if entry.fit.fits else None for entry in estimates]
-    return step.side_by_side([_name(entry) for entry in estimates], speeds) if any(speeds) else []
+    return step.side_by_side([_name(entry) for entry in estimates], speeds)
 
 
 def _name(estimate: Estimate) -> str:

@@ -11,11 +11,13 @@ from rich.text import Text
 
 from zeroplan.observe.beside import SUM, Observed
 from zeroplan.observe.log import Log
-from zeroplan.report.console import assumptions, heading, table
+from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.report.estimate import title
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
 
+WIDE = 100
+"""Columns from which on there is room for the file's name in every row."""
 LETTERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"))
 
 
@@ -37,12 +39,13 @@ def details(log: Log, rows: list[Observed], notes: list[str], assumed: tuple[str
 
 
 def _table(log: Log, rows: list[Observed]) -> Table:
+    file = f"{Path(log.path).name}:" if console().width >= WIDE else "line "  # whose name the answer has
     grid = table(["", "predicted", "observed", "difference", "", "seen", "at"])
     grid.columns[-1].justify, grid.columns[-1].no_wrap = "left", False
     for row in rows:
         predicted = "-" if row.predicted is None else shown(row.predicted, row.unit)
         grid.add_row(row.name, predicted, shown(row.observed, row.unit), *_difference(row), _seen(row),
-                     f"{Path(log.path).name}:{row.line}")  # fmt: skip
+                     f"{file}{row.line}")  # fmt: skip
     return grid
 
 

@@ -30,7 +30,11 @@ def answer(speed: Speed) -> str:
     return f"A step takes about {seconds(speed.step.total)}, {speed.tokens_per_gpu:,.0f} tokens/s per GPU."
 
 
-def side_by_side(names: Sequence[str], speeds: Sequence[Speed | None]) -> list[RenderableType]:
+def title() -> list[RenderableType]:
+    return ["", heading("How long an optimizer step takes")]
+
+
+def side_by_side(names: Sequence[str], speeds: Sequence[Speed | None]) -> Table:
     """Of several strategies; None for one that does not fit, and takes no step."""
     known = [one for one in speeds if one]
     grid = table(["", *names])
@@ -46,9 +50,9 @@ def side_by_side(names: Sequence[str], speeds: Sequence[Speed | None]) -> list[R
             row(f"  {group}", lambda one, group=group: seconds(one.step.of(group)))  # type: ignore[misc]
     row("tokens/s per GPU", lambda one: f"{one.tokens_per_gpu:,.0f}")
     for index, name in enumerate(NAMES):
-        if all(one.utilisation for one in known):
+        if known and all(one.utilisation for one in known):
             row(name, lambda one, index=index: f"{one.utilisation[index].value:.1%}")  # type: ignore[misc]
-    return ["", heading("How long an optimizer step takes"), grid, _reason(known[0])]
+    return grid
 
 
 def alone(job: Job, speed: Speed) -> list[RenderableType]:
@@ -57,7 +61,7 @@ def alone(job: Job, speed: Speed) -> list[RenderableType]:
     batch = f"micro-batch {job.strategy.micro_batch} × accumulation {job.strategy.micro_steps} × {cards}"
     title = f"How long an optimizer step takes ({batch} × {job.workload.seq:,} tokens = {speed.tokens:,} tokens)"
     return [
-        "", heading(title), _summary(speed), _reason(speed), "", heading("Where the time goes"), _bars(speed), "",
+        "", heading(title), _summary(speed), reason(speed), "", heading("Where the time goes"), _bars(speed), "",
         heading("Every term of the step (times: how often in a step; of collectives, as far as they show)"),
         _terms(speed),
     ]  # fmt: skip
@@ -75,7 +79,7 @@ def _summary(speed: Speed) -> Table:
     return grid
 
 
-def _reason(speed: Speed) -> Text:
+def reason(speed: Speed) -> Text:
     return Text(
         f"Nine in ten published steps of dense models lie in such an interval. Its width: {speed.interval.reason}. "
         "No step was measured by this project.",
