@@ -102,6 +102,9 @@ def read_request(options: Options, *, default_params: str | None = None, default
         given, stated = _merge_config(options, settled, model, assumed)
         total = _agreed(total, stated.train_batch_size, "--global-batch", "train_batch_size")
         total_alone = stated.total_alone
+    if "precision" not in settled and given is None and _lacks_bf16(cluster):
+        settled["precision"] = "fp16"
+        assumed.append(f"precision fp16 (--precision): {cluster.gpu.title if cluster.gpu else 'the card'} has no bf16")
     _check_offload(settled)
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
     open_sizes = _batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
@@ -124,6 +127,11 @@ def read_request(options: Options, *, default_params: str | None = None, default
         model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
         open_sizes=open_sizes, assumed=tuple(assumed), rank=_rank(options.rank, cluster.gpus), given=given,
     )  # fmt: skip
+
+
+def _lacks_bf16(cluster: Cluster) -> bool:
+    """A card of before Ampere: DeepSpeed asks the accelerator and refuses bf16 there, or torch emulates it."""
+    return cluster.gpu is not None and "fp16" in cluster.gpu.peak and "bf16" not in cluster.gpu.peak
 
 
 def _model(options: Options, assumed: list[str], default_params: str | None) -> Model:

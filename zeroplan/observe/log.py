@@ -44,7 +44,7 @@ ASKED = (
 )
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)"
+_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,2})?)"
 _MEMORY = re.compile(rf"\bMA {_NUMBER} GB\s+Max_MA {_NUMBER} GB\s+CA {_NUMBER} GB\s+Max_CA {_NUMBER} GB")
 _HOST = re.compile(rf"CPU Virtual Memory:\s+used = {_NUMBER} GB")
 _TIMER = re.compile(rf"\| (\w+): {_NUMBER}(?= \||\s*$)")
