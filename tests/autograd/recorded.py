@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import random
+from importlib import import_module
 from typing import Any
+
+import pytest
 
 from tests.conftest import REFERENCES
 from zeroplan.architectures.read import build_module, read_config
@@ -11,6 +16,8 @@ from zeroplan.architectures.running import Run, step
 from zeroplan.specs.checkpointing import Recomputing
 
 Case = dict[str, Any]
+MORE = int(os.environ.get("ZEROPLAN_STEPS", "1"))
+"""Cases of each family that are drawn and measured anew, where torch and transformers are installed."""
 WIDTHS = {"fp32": 4, "bf16": 2, "fp16": 2}
 COUNTED = ("saved", "forward_peak", "backward_peak")
 DRAWN, FROZEN = "activations_torch_2.13.json", "frozen_torch_2.13.json"
@@ -56,3 +63,13 @@ def held(case: Case, **changes: Any) -> dict[str, int]:
     found = step(root, run)
     assert run.live == 0
     return found
+
+
+def measured_now(maker: str) -> None:
+    """Draws more cases by that module of tests/references, measures them with torch, and compares."""
+    pytest.importorskip("torch")
+    if pytest.importorskip("transformers").__version__ != "5.23.0":
+        pytest.skip("another version of transformers was recorded")
+    reference, seed = import_module(f"tests.references.{maker}"), random.randrange(10**6)
+    for case in reference.cases(MORE, seed):
+        assert held(case) == {counted: case[counted] for counted in COUNTED}, (seed, case)

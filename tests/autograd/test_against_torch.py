@@ -7,15 +7,12 @@ and compared.
 from __future__ import annotations
 
 import gc
-import os
-import random
 
 import pytest
 
-from tests.autograd.recorded import COUNTED, FROZEN, Case, held, name, read
+from tests.autograd.recorded import COUNTED, FROZEN, Case, held, measured_now, name, read
 
 CASES = read()
-MORE = int(os.environ.get("ZEROPLAN_STEPS", "1"))
 
 
 def test_enough_of_everything_is_recorded():
@@ -48,14 +45,7 @@ def test_the_same_without_the_garbage_collector(case: Case):
 
 @pytest.mark.filterwarnings("ignore")
 def test_as_torch_measures_now():
-    pytest.importorskip("torch")
-    if pytest.importorskip("transformers").__version__ != "5.23.0":
-        pytest.skip("another version of transformers was recorded")
-    from tests.references import make_activation_reference as reference
-
-    seed = random.randrange(10**6)
-    for case in reference.cases(MORE, seed):
-        assert held(case) == {counted: case[counted] for counted in COUNTED}, (seed, case)
+    measured_now("make_activation_reference")
 
 
 FROZEN_CASES = read(FROZEN)
