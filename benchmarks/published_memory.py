@@ -15,12 +15,13 @@ import csv
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.published import components, constants, fits, held_out, measures, report
+from benchmarks.published.bounds import Bound
+from benchmarks.published.bounds import acceptance as accepted_within
 from benchmarks.published.measures import Compared, Measures
 from benchmarks.published.rows import FILE, FITS, Row, UncomputableError, read
 
@@ -29,14 +30,6 @@ SEVERAL = 3
 """Sources from which on it says something to leave one out."""
 OUT_OF_MEMORY = 11
 """Published runs that were out of memory and can be computed."""
-
-
-class Bound(NamedTuple):
-    text: str
-    kept: bool
-
-    def __str__(self) -> str:
-        return f"  {'ok ' if self.kept else 'NOT'} {self.text}"
 
 
 def bounds(found: Measures) -> list[Bound]:
@@ -57,15 +50,7 @@ def bounds(found: Measures) -> list[Bound]:
 
 def acceptance(rows: Sequence[Row]) -> list[Bound]:
     """Twelve rows, each inside a tolerance of its own."""
-    named = {row.name: row for row in rows}
-    with FILE.with_name("acceptance.csv").open(newline="") as file:
-        wanted = list(csv.DictReader(file))
-    found = []
-    for entry in wanted:
-        error, within = _error(named[entry["id"]]), float(entry["within"])
-        text = f"{entry['id']:46}{error:>+7.1%} within {within:.0%}: {entry['isolates']}"
-        found.append(Bound(text, abs(error) <= within))
-    return found
+    return accepted_within(rows, FILE.with_name("acceptance.csv"), _error, 46)
 
 
 def _error(row: Row) -> float:

@@ -18,11 +18,12 @@ import csv
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from benchmarks.published.bounds import Bound
+from benchmarks.published.bounds import acceptance as accepted_within
 from benchmarks.published.rows import FILE, Row, read
 from benchmarks.published.timing import held_out
 from benchmarks.published.timing.measures import (
@@ -48,14 +49,6 @@ INSIDE = 0.9
 HELD_OUT_MEAN, HELD_OUT_NINE = 0.10, 0.20
 
 
-class Bound(NamedTuple):
-    text: str
-    kept: bool
-
-    def __str__(self) -> str:
-        return f"  {'ok ' if self.kept else 'NOT'} {self.text}"
-
-
 def at_most(what: str, value: float, bound: float) -> Bound:
     return Bound(f"{what} {value:.1%}, at most {bound:.0%}", value <= bound)
 
@@ -79,16 +72,12 @@ def core_bounds(core: Sequence[Compared]) -> list[Bound]:
 
 def acceptance(rows: Sequence[Row]) -> list[Bound]:
     """Rows inside a tolerance of their own."""
-    named = {row.name: row for row in rows}
-    with FILE.with_name("throughput_acceptance.csv").open(newline="") as file:
-        wanted = list(csv.DictReader(file))
-    found = []
-    for entry in wanted:
-        (one,) = compare([named[entry["id"]]]).compared
-        within = float(entry["within"])
-        text = f"{entry['id']:22}{one.error:>+7.1%} within {within:.0%}: {entry['isolates']}"
-        found.append(Bound(text, abs(one.error) <= within))
-    return found
+    return accepted_within(rows, FILE.with_name("throughput_acceptance.csv"), _error, 22)
+
+
+def _error(row: Row) -> float:
+    (one,) = compare([row]).compared
+    return one.error
 
 
 def intervals(compared: Sequence[Compared]) -> Bound:

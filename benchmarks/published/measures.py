@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Sequence
 from statistics import mean, median
 from typing import NamedTuple
 
+from benchmarks.published.bounds import nine_in_ten, read_reasons
 from benchmarks.published.engines import predict
 from benchmarks.published.levels import Value, levels
 from benchmarks.published.prediction import Prediction
@@ -121,7 +121,7 @@ def measure(compared: Sequence[Compared]) -> Measures:
     return Measures(
         len(errors),
         median(errors),
-        errors[-(-9 * len(errors) // 10) - 1],
+        nine_in_ten(errors),
         mean(by_source(compared).values()),
         (sum(one.inside for one in ranged), len(ranged)),
     )
@@ -137,5 +137,4 @@ def by_source(compared: Iterable[Compared]) -> dict[str, float]:
 
 def reasons() -> dict[str, str]:
     """What is known of rows that are missed, by id; no prediction reads it."""
-    with FILE.with_name("reasons.csv").open(newline="") as file:
-        return {entry["id"]: entry["reason"] for entry in csv.DictReader(file)}
+    return read_reasons(FILE.with_name("reasons.csv"))

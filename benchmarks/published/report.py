@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from statistics import mean, median
 
+from benchmarks.published.bounds import nine_in_ten
 from benchmarks.published.constants import Constant
 from benchmarks.published.fits import Asked
 from benchmarks.published.held_out import HeldOut
@@ -35,7 +36,7 @@ def errors(title: str, compared: Sequence[Compared]) -> list[str]:
 
 def _line(name: str, compared: Sequence[Compared]) -> str:
     off = sorted(abs(one.error) for one in compared)
-    at_nine = off[-(-9 * len(off) // 10) - 1]
+    at_nine = nine_in_ten(off)
     bias = mean(one.error for one in compared)
     return f"  {name:18}{len(off):>5}{median(off):>9.1%}{at_nine:>9.1%}{mean(off):>8.1%}{bias:>+8.1%}"
 
@@ -103,7 +104,7 @@ def terms(found: Iterable[Removed]) -> list[str]:
 def held_out(found: HeldOut) -> list[str]:
     """Measures where each source's constants were chosen without it."""
     errors = found.errors
-    at_nine = errors[-(-9 * len(errors) // 10) - 1]
+    at_nine = nine_in_ten(errors)
     return [
         "Each source with reserved / max allocated and what lies outside chosen without it",
         f"  median {median(errors):.1%}, nine in ten within {at_nine:.1%}",

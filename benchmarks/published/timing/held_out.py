@@ -18,10 +18,6 @@ GRIDS: dict[str, tuple[float, ...]] = {
 }  # fmt: skip
 """What each constant may be: sustained matmul on A100 and H100, that of other cards, attention and element-wise passes
 as a share of the shipped, what shows under FSDP and under DeepSpeed's stage 3, and bytes of a logit."""
-SHIPPED = {
-    "a100": 250e12, "h100": 625e12, "other": 1.0, "attention": 1.0, "shown": 0.15, "shown_at_stage_3": 0.5,
-    "passes": 1.0, "logits": 24.0,
-}  # fmt: skip
 START = {name: sorted(values)[len(values) // 2] for name, values in GRIDS.items()}
 """The fit begins in the middle of each grid, not at what is shipped."""
 ROUNDS = 2

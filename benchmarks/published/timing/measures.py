@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable, Iterable, Sequence
 from statistics import mean
 from typing import NamedTuple
 
+from benchmarks.published.bounds import nine_in_ten, read_reasons
 from benchmarks.published.rows import FILE, Row, UncomputableError
 from benchmarks.published.timing.jobs import Timed, timed
 from zeroplan.clock import StepTime
@@ -105,7 +105,7 @@ class Measures(NamedTuple):
 def measure(errors: Iterable[float]) -> Measures:
     listed = list(errors)
     off = sorted(map(abs, listed))
-    return Measures(len(off), mean(off), off[-(-9 * len(off) // 10) - 1], mean(listed))
+    return Measures(len(off), mean(off), nine_in_ten(off), mean(listed))
 
 
 def by(compared: Sequence[Compared], key: Callable[[Row], str]) -> dict[str, list[Compared]]:
@@ -126,5 +126,4 @@ def mean_of_sources(compared: Sequence[Compared]) -> float:
 
 def reasons() -> dict[str, str]:
     """What is known of rows that are missed, by id; no prediction reads it."""
-    with FILE.with_name("throughput_reasons.csv").open(newline="") as file:
-        return {entry["id"]: entry["reason"] for entry in csv.DictReader(file)}
+    return read_reasons(FILE.with_name("throughput_reasons.csv"))

@@ -5,7 +5,6 @@ zeroplan plans data-parallel jobs; these forms show that its rates carry to othe
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from benchmarks.published.rows import Row
@@ -165,10 +164,3 @@ def _collective(cluster: Cluster, kind: str, size: int, ranks: int, calls: int) 
     symbols = {"moved": size, "w": 1}
     transfer = Transfer("micro_step", kind, "", max(1, calls), size, ranks, "dp", volume.replayed, symbols)
     return transfer.calls * call(cluster, transfer).seconds
-
-
-def is_supported(row: Row) -> bool:
-    """Dense models alone; Ulysses is another engine's."""
-    return row.degree("sp") == 1 and row.degree("ep") == 1 and not re.search(r"moe", row.lower("model"))
-
-
