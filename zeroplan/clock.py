@@ -63,9 +63,14 @@ class Interval(NamedTuple):
     reason: str
 
 
+MFU, MFU_CAUSAL, HFU = "MFU", "MFU, causal", "HFU"
+
+
 class Utilisation(NamedTuple):
     """Of the card's peak in this precision, as a share; each by a convention of its own."""
 
+    name: str
+    """MFU, MFU of causal attention, HFU."""
     convention: str
     value: float
 

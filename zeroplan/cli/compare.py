@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
@@ -56,7 +57,7 @@ def run(options: Options, *, json: bool, quiet: bool) -> int:
     return 0 if any(row.fit.fits is not False for row in found) else 1
 
 
-def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> list[Compared | Failed]:
+def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> Sequence[Compared | Failed]:
     """Of one combination every stage that is asked for; `alone`: the fastest of those that fit."""
     tried = Options(**{name: changed.get(name, getattr(options, name)) for name in Options.__annotations__})
     try:
@@ -71,7 +72,7 @@ def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> list[Com
             raise  # what nobody could mean; what does not go together is a row
         return [Failed(changed, str(error))]
     if not alone or len(found) == 1:
-        return list(found)
+        return found
     fitting = [row for row in found if row.fit.fits is not False]
     if not fitting:
         return [min(found, key=lambda row: row.fit.gpu.needed)]

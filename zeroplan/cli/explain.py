@@ -48,9 +48,7 @@ def run(options: Options, term: str, *, json: bool) -> int:
 
         found = machine_form(lines, keys, costed)
         if terms:
-            from zeroplan.report.explain_step import machine_form as terms_form
-
-            found["terms"] = terms_form(terms)
+            found["terms"] = [machine.term_object(entry) for entry in terms]
         if wanted == ACTIVATIONS:
             from zeroplan.report.activations import machine_form as activations_form
 

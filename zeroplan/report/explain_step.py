@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -11,7 +10,6 @@ from rich.text import Text
 from zeroplan.clock import Term
 from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import gpus, title
-from zeroplan.report.machine import term_object
 from zeroplan.sources import SOURCES
 from zeroplan.specs.job import Job
 from zeroplan.symbols import SYMBOLS
@@ -44,8 +42,3 @@ def _formula(job: Job, group: Sequence[Term]) -> list[RenderableType]:
         Text(f"  source: {origin.cited} ({source.address})"),
         *([Text(f"  note: {origin.note}")] if origin.note else []), "",
     ]  # fmt: skip
-
-
-def machine_form(terms: Sequence[Term]) -> list[dict[str, Any]]:
-    """`terms[]` as under `time` of estimate."""
-    return [term_object(entry) for entry in terms]

@@ -115,7 +115,7 @@ def time_object(speed: Speed) -> dict[str, Any]:
         "interval": interval._asdict(),
         "tokens": speed.tokens,
         "tokens_per_s_per_gpu": speed.tokens_per_gpu,
-        "utilisation": [used._asdict() for used in speed.utilisation],
+        "utilisation": [{"convention": used.convention, "value": used.value} for used in speed.utilisation],
         "groups": {group: step.of(group) for group in GROUPS},
         "terms": [term_object(entry) for entry in step.terms],
     }

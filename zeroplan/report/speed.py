@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from zeroplan.clock import GROUPS, Speed
+from zeroplan.clock import GROUPS, HFU, MFU, MFU_CAUSAL, Speed
 from zeroplan.report.console import heading, table
 from zeroplan.specs.job import Job
 from zeroplan.units import seconds
@@ -17,21 +17,17 @@ BAR = 30
 """Columns of the longest bar."""
 LEAST = 0.005
 """Of the step, under which a term is not drawn."""
-NAMES = {
-    "MFU": "6·Ψ + 12·L·q·s FLOP a token: PaLM's convention, attention over all pairs",
-    "MFU, causal": "6·Ψ + 6·L·q·s FLOP a token: attention over a token and those before it",
-    "HFU": "the products and attention that run, those of checkpointing again",
+CONVENTIONS = {
+    MFU: "6·Ψ + 12·L·q·s FLOP a token: PaLM's convention, attention over all pairs",
+    MFU_CAUSAL: "6·Ψ + 6·L·q·s FLOP a token: attention over a token and those before it",
+    HFU: "the products and attention that run, those of checkpointing again",
 }
-"""Of the conventions, in the order in which `Speed.utilisation` has them."""
+"""As the screen has room for them."""
 
 
 def answer(speed: Speed) -> str:
     """A clause for the answer."""
     return f"A step takes about {seconds(speed.step.total)}, {speed.tokens_per_gpu:,.0f} tokens/s per GPU."
-
-
-def title() -> list[RenderableType]:
-    return ["", heading("How long an optimizer step takes")]
 
 
 def side_by_side(names: Sequence[str], speeds: Sequence[Speed | None]) -> Table:
@@ -49,9 +45,8 @@ def side_by_side(names: Sequence[str], speeds: Sequence[Speed | None]) -> Table:
         if any(one.step.of(group) for one in known):
             row(f"  {group}", lambda one, group=group: seconds(one.step.of(group)))  # type: ignore[misc]
     row("tokens/s per GPU", lambda one: f"{one.tokens_per_gpu:,.0f}")
-    for index, name in enumerate(NAMES):
-        if known and all(one.utilisation for one in known):
-            row(name, lambda one, index=index: f"{one.utilisation[index].value:.1%}")  # type: ignore[misc]
+    for index, used in enumerate(known[0].utilisation if known else ()):
+        row(used.name, lambda one, index=index: f"{one.utilisation[index].value:.1%}")  # type: ignore[misc]
     return grid
 
 
@@ -74,8 +69,8 @@ def _summary(speed: Speed) -> Table:
     low, high = seconds(speed.interval.low), seconds(speed.interval.high)
     grid.add_row("step", f"{seconds(speed.step.total)}, from {low} to {high}", style="bold")
     grid.add_row("tokens/s", f"{speed.tokens_per_gpu:,.0f} per GPU, {speed.tokens_per_gpu * speed.gpus:,.0f} in all")
-    for (name, convention), used in zip(NAMES.items(), speed.utilisation, strict=False):
-        grid.add_row(name, f"{used.value:.1%}: {convention}")
+    for used in speed.utilisation:
+        grid.add_row(used.name, f"{used.value:.1%}: {CONVENTIONS[used.name]}")
     return grid
 
 

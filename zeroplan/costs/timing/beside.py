@@ -12,6 +12,7 @@ from zeroplan.specs.job import Job
 
 PAGEABLE = 0.5
 """Of the rate from pinned memory, by judgement."""
+ON_CPU = "optimizer on the CPU"
 LEAST = 1_000_000
 """Bytes of copies that take time worth a line: norms and flags are fewer."""
 TO_HOST = ("gpu", "host")
@@ -42,7 +43,7 @@ def host_terms(job: Job, ledger: Ledger, work: float) -> list[Term]:
     for name, way, known in (
         ("read from NVMe", READ, cluster.nvme_read), ("written to NVMe", WRITTEN, cluster.nvme_write),
     ):  # fmt: skip
-        if size := copied(ledger, way) * min(cluster.gpus_per_node, job.ranks):
+        if size := copied(ledger, way) * cluster.gpus_per_node:
             entry = _copy(name, size, known or NVME)
             beside_update = update and _pipelined(job, way)
             found.append(_behind(entry, update[0].seconds) if beside_update else entry)
@@ -50,10 +51,10 @@ def host_terms(job: Job, ledger: Ledger, work: float) -> list[Term]:
 
 
 def _update(job: Job) -> list[Term]:
-    if not job.strategy.offload_optimizer or not (updated := updated_per_node(job)):
+    if not job.strategy.offload_optimizer or not (updated := updated_by_cpus(job) * job.cluster.gpus_per_node):
         return []
     pace = host_adam(job.cluster)
-    return [term(OFFLOAD, "optimizer on the CPU", beside.updated_on_host, pace, updated=updated, pace=pace.value)]
+    return [term(OFFLOAD, ON_CPU, beside.updated_on_host, pace, updated=updated, pace=pace.value)]
 
 
 def _pipelined(job: Job, way: tuple[str, str]) -> bool:
@@ -76,12 +77,12 @@ def _over_pcie(job: Job) -> Figure:
     return rate._replace(value=PAGEABLE * rate.value, source=f"{PAGEABLE} where memory is not pinned: {rate.source}")
 
 
-def updated_per_node(job: Job) -> int:
-    """Parameters that the CPUs of a node update; stage 3 may leave whole sub-groups to the GPU (`ratio`)."""
+def updated_by_cpus(job: Job) -> int:
+    """One rank's parameters that the CPUs update; stage 3 may leave whole sub-groups to the GPU (`ratio`)."""
     share = job.model.parameters // job.ranks
     if job.strategy.stage == 3:
         share -= sum(group.elements for group in on_gpu(job))
-    return max(0, share) * min(job.cluster.gpus_per_node, job.ranks)
+    return max(0, share)
 
 
 def _copy(name: str, size: int, speed: Figure) -> Term:

@@ -19,7 +19,7 @@ BACKWARD_ATTENTION = 2.5
 """Five products of fused attention against two: the scores are computed again."""
 BACKWARD_SCORES = 2.0
 BACKWARD_ELEMENTS = 1.5
-PRODUCTS, ATTENTION, SCORES = "matrix products", "attention", "attention's scores"
+PRODUCTS, LOGITS, ATTENTION, SCORES = "matrix products", "logits", "attention", "attention's scores"
 LOSS_FORWARD = 1 / 3
 """Of the loss's bytes, those of forward."""
 
@@ -115,7 +115,7 @@ def _pass(way: str, found: Work, at: Rates, software: Software, layers: tuple[Te
     products, share, starts = 1.0, LOSS_FORWARD, 1
     if way == "backward":
         products, share, starts = BACKWARD_PRODUCTS, 1 - LOSS_FORWARD, 2
-    head = _products(f"logits, {way}", at, products, found.head.flops, found.head.touched)
+    head = _products(f"{LOGITS}, {way}", at, products, found.head.flops, found.head.touched)
     loss = term(
         COMPUTE, f"loss, {way}", roofline.streamed, at.memory, software.logit_bytes,
         touched=share * software.logit_bytes.value * found.logits, bandwidth=at.memory.value,

@@ -36,12 +36,11 @@ def call(cluster: Cluster, transfer: Transfer) -> Call:
     kind, ranks, inside = transfer.collective, transfer.ranks, min(transfer.ranks, cluster.gpus_per_node)
     speed, wire = link(cluster, ranks, kind), transfer.wire_bytes / transfer.calls
     waits, filling = latency(cluster, kind, ranks), latency(cluster, kind, inside)
-    if kind == "all_to_all" and between_nodes(cluster, transfer):
-        speed = shared(cluster)
-        waits = network.ring_latency(ranks - 1, (cluster.crossing or CROSSING).value)
-    symbols = {"wire": wire, "link": speed.value, "latency": waits, "filling": filling}
-    crosses = ranks > cluster.gpus_per_node or speed is not link(cluster, ranks, kind)
+    crosses = between_nodes(cluster, transfer)
     hop = (cluster.crossing or CROSSING) if crosses else (cluster.hop or HOP)
+    if kind == "all_to_all" and crosses:
+        speed, waits = shared(cluster), network.ring_latency(ranks - 1, hop.value)
+    symbols = {"wire": wire, "link": speed.value, "latency": waits, "filling": filling}
     return Call(network.piped(**symbols), (speed, hop), symbols)
 
 
@@ -53,8 +52,8 @@ def between_nodes(cluster: Cluster, transfer: Transfer) -> bool:
 
 def shared(cluster: Cluster) -> Figure:
     """What one GPU has of its node's network, when all send what is their own; a ring crosses once for all of them."""
-    network_ = cluster.network
-    return network_._replace(value=network_.value / cluster.gpus_per_node)
+    whole = cluster.network
+    return whole._replace(value=whole.value / cluster.gpus_per_node)
 
 
 def latency(cluster: Cluster, collective: str, ranks: int) -> float:

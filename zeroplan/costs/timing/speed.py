@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.clock import Speed, StepTime, Utilisation
+from zeroplan.clock import HFU, MFU, MFU_CAUSAL, Speed, StepTime, Utilisation
 from zeroplan.costs.timing.computing import BACKWARD_PRODUCTS, shares_again
 from zeroplan.costs.timing.rates import multiplied_in
 from zeroplan.costs.timing.spread import interval
@@ -38,9 +38,9 @@ def utilisation(job: Job, step: StepTime) -> tuple[Utilisation, ...]:
     linear = compute.parameter_flops(active_parameters(job), tokens)
     causal = compute.attention_flops(shape.queries, shape.layers, job.workload.seq, tokens)
     return (
-        Utilisation(MODEL, (linear + 2 * causal) / available),
-        Utilisation(MODEL_CAUSAL, (linear + causal) / available),
-        Utilisation(HARDWARE, _as_run(job) / available),
+        Utilisation(MFU, MODEL, (linear + 2 * causal) / available),
+        Utilisation(MFU_CAUSAL, MODEL_CAUSAL, (linear + causal) / available),
+        Utilisation(HFU, HARDWARE, _as_run(job) / available),
     )
 
 

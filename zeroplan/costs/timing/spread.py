@@ -5,15 +5,17 @@ from __future__ import annotations
 from math import sqrt
 
 from zeroplan.clock import COMMUNICATION, COMPUTE, OFFLOAD, OPTIMIZER, Interval, StepTime, Term, weakest
+from zeroplan.costs.timing.beside import ON_CPU
+from zeroplan.costs.timing.computing import ATTENTION, LOGITS, PRODUCTS
 
 KNOWN = ("measured", "published")
 SPREADS: dict[tuple[str, bool], tuple[float, float]] = {
-    ("matrix products", True): (0.90, 1.10), ("matrix products", False): (0.80, 1.25),
-    ("logits", True): (0.90, 1.10), ("logits", False): (0.80, 1.25),
-    ("attention", True): (0.88, 1.12), ("attention", False): (0.70, 1.40),
+    (PRODUCTS, True): (0.90, 1.10), (PRODUCTS, False): (0.80, 1.25),
+    (LOGITS, True): (0.90, 1.10), (LOGITS, False): (0.80, 1.25),
+    (ATTENTION, True): (0.88, 1.12), (ATTENTION, False): (0.70, 1.40),
     (COMPUTE, True): (0.70, 1.40), (COMPUTE, False): (0.60, 1.60),
     (COMMUNICATION, True): (0.70, 1.40), (COMMUNICATION, False): (0.50, 2.00),
-    ("optimizer on the CPU", True): (0.85, 1.15), ("optimizer on the CPU", False): (0.25, 4.00),
+    (ON_CPU, True): (0.85, 1.15), (ON_CPU, False): (0.25, 4.00),
     (OFFLOAD, True): (0.80, 1.30), (OFFLOAD, False): (0.60, 2.00),
     (OPTIMIZER, True): (0.80, 1.30), (OPTIMIZER, False): (0.60, 1.60),
 }  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zeroplan.clock import OPTIMIZER, StepTime, Term, term
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes, state_dtype
-from zeroplan.costs.timing.beside import host_terms, updated_per_node
+from zeroplan.costs.timing.beside import host_terms, updated_by_cpus
 from zeroplan.costs.timing.computing import computing
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.traffic import communication
@@ -37,7 +37,7 @@ def update(job: Job) -> list[Term]:
     strategy = job.strategy
     here = job.model.parameters / strategy.shards(1, job.ranks)
     if strategy.offload_optimizer:
-        here -= updated_per_node(job) / min(job.cluster.gpus_per_node, job.ranks)
+        here -= updated_by_cpus(job)
     if here < 1:
         return []
     single, w = DTYPE_BYTES["float32"], strategy.element_bytes

@@ -30,10 +30,10 @@ class Matrix(NamedTuple):
 class Products(NamedTuple):
     """Matrix products of one pass."""
 
-    flops: float = 0.0
-    touched: float = 0.0
+    flops: float
+    touched: float
     """Bytes of operands and results."""
-    number: int = 0
+    number: int
 
 
 class Work(NamedTuple):
