@@ -141,6 +141,10 @@ def built(case):
         if case.get("keeps_products"):
             words["context_fn"] = partial(create_selective_checkpoint_contexts, [getattr(aten, op).default for op in KEPT])
         model.activation_checkpointing_enable(words, every_n_layers=case.get("every", 1))
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    for name in ("eager", "sdpa"):  # a case before this one may have wrapped them
+        ALL_ATTENTION_FUNCTIONS._local_mapping.pop(name, None)
     if case.get("selective"):
         from zeroplan.verify.job import checkpoint_attention
 
