@@ -12,6 +12,7 @@ from zeroplan.clock import COMMUNICATION, OFFLOAD, Speed
 from zeroplan.fit import Fit
 from zeroplan.report.console import console, heading, table
 from zeroplan.report.estimate import gpus, title
+from zeroplan.report.speed import UNMEASURED
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
 
@@ -68,7 +69,8 @@ def details(rows: Sequence[Compared | Failed]) -> list[RenderableType]:
     parts: list[RenderableType] = ["", grid]
     if any(row.fit.fits is False for row in found):
         parts.append(Text("-: needs more than there is, and takes no step.", style="dim"))
-    parts.append(Text("MFU: PaLM's convention. traffic: the share of the step that communication adds.", style="dim"))
+    legend = f"MFU: PaLM's convention. traffic: the share of the step that communication adds. {UNMEASURED}"
+    parts.append(Text(legend, style="dim"))
     parts += [
         Text(f"{', '.join(row.changed.values())}: {row.reason}", style="yellow")
         for row in rows if isinstance(row, Failed)

@@ -138,7 +138,8 @@ def _step(estimates: list[Estimate]) -> list[RenderableType]:
     known = [entry.speed for entry in estimates if entry.fit.fits and entry.speed]
     if not known:
         return []
-    return ["", heading("How long an optimizer step takes"), *_abreast(_step_table, estimates), step.reason(known[0])]
+    tables = _abreast(_step_table, estimates)
+    return ["", heading("How long an optimizer step takes"), *tables, step.trust(estimates[0].job, known[0])]
 
 
 def _step_table(estimates: list[Estimate]) -> Table:

@@ -14,6 +14,7 @@ from zeroplan.deepspeed.write import training_arguments
 from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import Plan, label
+from zeroplan.report import speed as step
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.estimate import gpus, title, trust
 from zeroplan.search import Candidate
@@ -35,7 +36,7 @@ def details(
     """What `recommend` prints below its answer."""
     parts: list[RenderableType] = [""]
     if plan.chosen:
-        parts += [heading("The plan"), _plan_table(plan.chosen), *trust(plan.chosen.job), ""]
+        parts += [heading("The plan"), _plan_table(plan.chosen), *trust(plan.chosen.job), _step_trust(plan.chosen), ""]
     if plan.rejected:
         parts += [heading("Why the others lost" if plan.chosen else "Nearest to fitting"), _others(plan), ""]
     if plan.ways_out:
@@ -125,6 +126,10 @@ def _step(chosen: Candidate) -> list[tuple[str, str]]:
         ("step", f"{seconds(chosen.time.total)}, from {low} to {high}: {parts}{card}"),
         ("tokens/s", f"{found.tokens_per_gpu:,.0f} per GPU{used}"),
     ]
+
+
+def _step_trust(chosen: Candidate) -> Text:
+    return step.trust(chosen.job, speed_of(chosen.job, chosen.time))
 
 
 def _buckets(strategy: Strategy) -> str:

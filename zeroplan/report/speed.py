@@ -15,6 +15,7 @@ from zeroplan.units import seconds
 
 BAR = 30
 """Columns of the longest bar."""
+UNMEASURED = "No step was measured by this project."
 LEAST = 0.005
 """Of the step, under which a term is not drawn."""
 CONVENTIONS = {
@@ -56,7 +57,7 @@ def alone(job: Job, speed: Speed) -> list[RenderableType]:
     batch = f"micro-batch {job.strategy.micro_batch} × accumulation {job.strategy.micro_steps} × {cards}"
     title = f"How long an optimizer step takes ({batch} × {job.workload.seq:,} tokens = {speed.tokens:,} tokens)"
     return [
-        "", heading(title), _summary(speed), reason(speed), "", heading("Where the time goes"), _bars(speed), "",
+        "", heading(title), _summary(speed), trust(job, speed), "", heading("Where the time goes"), _bars(speed), "",
         heading("Every term of the step (times: how often in a step; of collectives, as far as they show)"),
         _terms(speed),
     ]  # fmt: skip
@@ -74,12 +75,12 @@ def _summary(speed: Speed) -> Table:
     return grid
 
 
-def reason(speed: Speed) -> Text:
-    return Text(
-        f"Nine in ten published steps of dense models lie in such an interval. Its width: {speed.interval.reason}. "
-        "No step was measured by this project.",
-        style="dim",
-    )
+def trust(job: Job, speed: Speed) -> Text:
+    """What steps were compared with, and what makes the interval as wide as it is."""
+    compared = "Nine in ten published steps of dense models lie in such an interval."
+    if job.model.shape.experts:
+        compared = "No published step of a mixture of experts was compared: the interval is that of dense models."
+    return Text(f"{compared} Its width: {speed.interval.reason}. {UNMEASURED}", style="dim")
 
 
 def _bars(speed: Speed) -> Table:
