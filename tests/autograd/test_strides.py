@@ -101,6 +101,8 @@ def test_dense():
     assert not is_dense((2, 3), (0, 1))  # one row twice
     assert dense_strides((2, 3, 4), (12, 1, 3)) == (12, 1, 3)
     assert dense_strides((2, 3), (8, 1)) == (3, 1)
+    # torch 2.13: torch.zeros(4, 20, 1, 24).transpose(1, 2).expand(4, 8, 20, 24).half().stride()
+    assert dense_strides((4, 8, 20, 24), (480, 0, 24, 1)) == (3840, 480, 24, 1)
 
 
 def test_broadcast_and_completed():

@@ -36,14 +36,39 @@ def is_dense(shape: Sizes, strides: Sizes) -> bool:
     return True
 
 
-def dense_strides(shape: Sizes, strides: Sizes) -> Sizes:
-    """Strides of `shape` without gaps, its dimensions in the order of `strides` (infer_dense_strides)."""
-    order = sorted(range(len(shape)), key=lambda at: (strides[at], -at))
-    found, step = [0] * len(shape), 1
-    for at in order:
-        found[at] = step
-        step *= max(shape[at], 1)
+def dense_strides(shape: Sizes, *operands: Sizes) -> Sizes:
+    """Strides of `shape` without gaps, its dimensions from the smallest stride of the operands to the largest.
+
+    As TensorIterator.cpp orders them for several, and infer_dense_strides (ExpandUtils.cpp) for one: where a stride is
+    0 nothing tells, and dimensions stay as they are.
+    """
+    rank = len(shape)
+    order = list(range(rank - 1, -1, -1))
+    for at in range(1, rank):
+        here = at
+        for before in range(at - 1, -1, -1):
+            verdict = _compared(operands, shape, order[before], order[here])
+            if verdict > 0:
+                order[before], order[here] = order[here], order[before]
+                here = before
+            elif verdict < 0:
+                break
+    found, step = [0] * rank, 1
+    for dimension in order:
+        found[dimension] = step
+        step *= max(shape[dimension], 1)
     return tuple(found)
+
+
+def _compared(strides: tuple[Sizes, ...], shape: Sizes, one: int, other: int) -> int:
+    """1 where `one` lies farther apart than `other`, -1 where closer, 0 where nothing tells."""
+    for each in strides:
+        if each[one] and each[other]:
+            if each[one] != each[other]:
+                return 1 if each[one] > each[other] else -1
+            if shape[one] > shape[other]:
+                return 1
+    return 0
 
 
 def view_strides(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
