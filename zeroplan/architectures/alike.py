@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 from functools import lru_cache
 
-from zeroplan.architectures.module import Embedding, GradientCheckpointingLayer, Module
+from zeroplan.architectures.module import KEPT_TREES, Embedding, GradientCheckpointingLayer, Module, tree
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
-
-KEPT_TREES = 8
 
 
 @lru_cache(maxsize=KEPT_TREES)
 def layers_of(root: Module) -> list[GradientCheckpointingLayer]:
     """The layers that checkpointing knows, in order."""
-    return [module for _path, module in root.named_modules() if isinstance(module, GradientCheckpointingLayer)]
+    return [module for _path, module in tree(root) if isinstance(module, GradientCheckpointingLayer)]
 
 
 def checkpointed_layers(root: Module, recomputing: Recomputing) -> frozenset[int]:
@@ -24,7 +22,7 @@ def checkpointed_layers(root: Module, recomputing: Recomputing) -> frozenset[int
 
 def input_embedding(root: Module) -> int:
     """The table of words, which every family registers first, by identity."""
-    return next(id(module) for _path, module in root.named_modules() if isinstance(module, Embedding))
+    return next(id(module) for _path, module in tree(root) if isinstance(module, Embedding))
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zeroplan.architectures.alike import first_parameter, layers_of, makes
-from zeroplan.architectures.module import Module
+from zeroplan.architectures.module import Module, tree
 from zeroplan.architectures.walk import Walk
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import Execution, LayerPlace
@@ -53,7 +53,7 @@ def layers(root: Module, walk: Walk, recomputing: Recomputing) -> Iterator[Layer
 
 
 def subtrees(root: Module, walk: Walk) -> tuple[tuple[int, ...], ...]:
-    modules = dict(root.named_modules())
+    modules = dict(tree(root))
     return tuple(walk.below(modules[path]) for path in walk.places)
 
 

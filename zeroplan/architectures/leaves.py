@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 
-from zeroplan.architectures.module import Module, ModuleList
+from zeroplan.architectures.module import Module, ModuleList, tree
 from zeroplan.architectures.registry import FAMILIES
 from zeroplan.specs.model import LeafModules
 
@@ -22,7 +22,7 @@ def leaf_paths(root: Module, model_type: str, leaves: LeafModules) -> frozenset[
     if not concerns(model_type, leaves):
         return frozenset()
     found = {
-        path for path, module in root.named_modules()
+        path for path, module in tree(root)
         if chosen(leaves, path, class_name(model_type, module.transformers_class))
     }  # fmt: skip
     if leaves.granularity_threshold > 0:

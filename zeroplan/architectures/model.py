@@ -15,7 +15,7 @@ from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import EVERY_LAYER, execution
 from zeroplan.architectures.kept import saved, with_named_batch, with_names
 from zeroplan.architectures.leaves import leaf_paths
-from zeroplan.architectures.module import Linear, Module
+from zeroplan.architectures.module import Linear, Module, tree
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
 from zeroplan.architectures.places import places
 from zeroplan.architectures.registry import family
@@ -48,10 +48,10 @@ def model_of(
     """The model that transformers would build from this config; `content`: config.json as it was stated."""
     _config_class, build = family(model_type)
     root = build(config)
-    owners = [(module, id(p)) for _path, module in root.named_modules() for p in module.parameters.values()]
+    owners = [(module, id(p)) for _path, module in tree(root) for p in module.parameters.values()]
     viewed = {parameter for module, parameter in owners if module.saves_views}
     linear = {parameter for module, parameter in owners if module.transformers_class == Linear.transformers_class}
-    uses = Counter(id(p) for _path, module in root.named_modules() for p in module.parameters.values())
+    uses = Counter(id(p) for _path, module in tree(root) for p in module.parameters.values())
     tensors = tuple(
         Tensor(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in root.named_parameters()
     )
@@ -257,7 +257,7 @@ def _windows(config: Config) -> list[int | None]:
 
 def last_layer(root: Module) -> Module:
     """The last of the longest list of modules: a decoder's last layer."""
-    lists = [m for _n, m in root.named_modules() if m.children and all(k.isdigit() for k in m.children)]
+    lists = [m for _n, m in tree(root) if m.children and all(k.isdigit() for k in m.children)]
     longest = max(lists, key=lambda module: len(module.children))
     return list(longest.children.values())[-1]
 

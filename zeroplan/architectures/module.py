@@ -7,7 +7,7 @@ byte that DeepSpeed holds, follow from the tree. Shapes are counted in elements.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import lru_cache, partial
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from zeroplan.architectures.running import Run
 
 FLOAT = 4
+KEPT_TREES = 8
 
 
 class Parameter:
@@ -138,6 +139,12 @@ class Module:
         for prefix, module in self.named_modules():
             for name, buffer in module.buffers.items():
                 yield (f"{prefix}.{name}" if prefix else name), buffer
+
+
+@lru_cache(maxsize=KEPT_TREES)
+def tree(root: Module) -> list[tuple[str, Module]]:
+    """`named_modules` of a whole model, listed once."""
+    return list(root.named_modules())
 
 
 class Unary(Module):

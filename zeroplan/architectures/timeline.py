@@ -11,7 +11,7 @@ from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from zeroplan.architectures.alike import first_parameter, layers_of, representatives
-from zeroplan.architectures.module import Module
+from zeroplan.architectures.module import Module, tree
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
@@ -39,13 +39,11 @@ class Structure:
 
     def __init__(self, root: Module, execution: Execution, recomputing: Recomputing = PLAIN) -> None:
         places = {path: place for place, path in enumerate(execution.modules)}
-        self.execution, self.layers = execution, representatives(root, recomputing)
+        self.root, self.execution, self.layers = root, execution, representatives(root, recomputing)
         self.places: dict[int, int] = {}
-        self.paths: dict[int, str] = {}
         self.tensors: dict[int, int] = {}
-        for path, module in root.named_modules():
+        for path, module in tree(root):
             self.places[id(module)] = places.get(path, OUTSIDE)
-            self.paths[id(module)] = path
             for parameter in module.parameters.values():
                 self.tensors.setdefault(id(parameter), len(self.tensors))
         self.parents = [places.get(path.rpartition(".")[0], 0) for path in execution.modules]
@@ -54,6 +52,11 @@ class Structure:
         self.first_module = [self.places[key] for key, _chosen in self.layers]
         self.first_tensor = [self.tensors[first_parameter(layer)] for layer in layers_of(root)]
         self.layer_of = self._layers_of_modules(len(execution.modules), execution)
+
+    @cached_property
+    def paths(self) -> dict[int, str]:
+        """Of each module, by identity."""
+        return {id(module): path for path, module in tree(self.root)}
 
     def _layers_of_modules(self, count: int, execution: Execution) -> list[int]:
         """The layer that each module lies in: modules are numbered in the order of forward."""

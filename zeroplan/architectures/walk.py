@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zeroplan.architectures.alike import layers_of
+from zeroplan.architectures.alike import layers_of, makes
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
-from zeroplan.specs.checkpointing import Recomputing
+from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import Visit
 
 Moment = tuple[int, int]
@@ -25,10 +25,30 @@ class Layer(NamedTuple):
     number: int
 
 
+class Walked(NamedTuple):
+    """What the walk of a layer has added: one of the same make adds the same, with other places and tensors."""
+
+    path: str
+    ends: list[str]
+    """Of the paths of its modules, its own first."""
+    place: int
+    """Of the first."""
+    parameters: range
+    reads: set[tuple[int, ...]]
+    """What its modules read."""
+    start: Moment
+    steps: list[Visit]
+    undo: list[Visit]
+    uses: list[int]
+    biased: list[int]
+    """Places in `uses`."""
+    layer: Layer
+
+
 class Walk:
     """Modules as forward enters and leaves them, and the uses of parameters.
 
-    Below a module whose path is in `leaves` nothing has hooks.
+    Below a module whose path is in `leaves` nothing has hooks. Of layers of one make the first is walked.
     """
 
     def __init__(self, root: Module, leaves: frozenset[str], *, eager: bool, flash: bool, kernels: str) -> None:
@@ -41,6 +61,9 @@ class Walk:
         self.layers: list[Layer] = []
         self.layer_places: dict[int, int] = {}  # of those that are visited, by identity
         self.numbers = {id(layer): number for number, layer in enumerate(layers_of(root))}
+        self.makes = makes(root, PLAIN)
+        self.walked: dict[int, Walked] = {}  # by make
+        self.parameters: dict[int, range] = {}  # those of a layer that no module before it has, by the layer's identity
         self.saved = self.now()  # the last tensor, so far
         self.uses: list[int] = []
         self.biased: list[int] = []  # where in `uses` a weight and its bias meet the linear function
@@ -49,23 +72,81 @@ class Walk:
 
     def number(self, module: Module) -> None:
         """Parameters in the order of `named_parameters`."""
+        start = len(self.index)
         for parameter in module.parameters.values():
             self.index.setdefault(id(parameter), len(self.index))
         for child in module.children.values():
             self.number(child)
+        if isinstance(module, GradientCheckpointingLayer):
+            self.parameters[id(module)] = range(start, len(self.index))
 
     def now(self) -> Moment:
         return len(self.steps), len(self.undo)
 
     def run(self, path: str, module: Module, hooked: bool) -> None:
-        """One call of the module, with DeepSpeed's hooks around its forward."""
+        """One call of the module."""
         leaf = path in self.leaves
         if not (hooked and module.called):
             self.forward(path, module, hooked and not leaf)
-            return
+        elif not isinstance(module, GradientCheckpointingLayer):
+            self.call(path, module, leaf)
+        elif like := self.like(path, module):
+            self.follow(like, path, module)
+        else:
+            self.call_layer(path, module, leaf)
+
+    def like(self, path: str, layer: Module) -> Walked | None:
+        """A layer that was walked, of the same make and with the same leaves, if this one is new and all its own."""
+        known = self.walked.get(self.makes[self.numbers[id(layer)]])
+        if known is None or path in self.places or len(self.parameters[id(layer)]) != len(known.parameters):
+            return None
+        ends = known.ends if self.leaves else ()
+        return known if all((path + end in self.leaves) == (known.path + end in self.leaves) for end in ends) else None
+
+    def call_layer(self, path: str, layer: Module, leaf: bool) -> None:
+        """Walk it, and remember it if all it reads is its own."""
+        start, place, uses, biased = self.now(), len(self.places), len(self.uses), len(self.biased)
+        self.layer_places[id(layer)] = self.places.get(path, place)
+        self.call(path, layer, leaf)
+        steps, undo, used = self.steps[start[0] :], self.undo[start[1] :], self.uses[uses:]
+        own, reads = self.parameters[id(layer)], {visit.tensors for visit in steps}
+        if set(used).union(*reads) <= set(own):
+            ends = [each[len(path) :] for each in list(self.places)[place:]]
+            self.walked.setdefault(
+                self.makes[self.numbers[id(layer)]],
+                Walked(
+                    path, ends, place, own, reads, start, steps, undo, used,
+                    [at - uses for at in self.biased[biased:]], self.layers[-1],
+                ),
+            )  # fmt: skip
+
+    def follow(self, like: Walked, path: str, layer: Module) -> None:
+        """What walking it would add."""
+        places, tensors = len(self.places) - like.place, self.parameters[id(layer)].start - like.parameters.start
+        theirs = {read: tuple([index + tensors for index in read]) for read in like.reads}
+        steps, undo = (now - then for now, then in zip(self.now(), like.start, strict=True))
+
+        def later(moment: Moment) -> Moment:
+            return moment[0] + steps, moment[1] + undo
+
+        def moved(visits: list[Visit]) -> list[Visit]:
+            return [Visit(enters, module + places, theirs[read], late) for enters, module, read, late in visits]
+
+        self.layer_places[id(layer)] = len(self.places)
+        for end in like.ends:
+            self.places[path + end] = len(self.places)
+        self.steps += moved(like.steps)
+        self.undo += moved(like.undo)
+        self.biased += [len(self.uses) + at for at in like.biased]
+        self.uses += [index + tensors for index in like.uses]
+        if like.layer.saved >= like.start:
+            self.saved = later(like.layer.saved)
+        number = self.numbers[id(layer)]
+        self.layers.append(Layer(later(like.layer.start), self.saved, later(like.layer.end), number))
+
+    def call(self, path: str, module: Module, leaf: bool) -> None:
+        """With DeepSpeed's hooks around its forward."""
         place = self.places.setdefault(path, len(self.places))
-        if isinstance(module, GradientCheckpointingLayer):
-            self.layer_places[id(module)] = place
         tensors = self.below(module) if leaf else self.own(module)
         self.steps.append(Visit(True, place, tensors, False))
         if module.takes_gradient:

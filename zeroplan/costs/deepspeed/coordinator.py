@@ -32,7 +32,7 @@ class Coordinator(Storages):
             (visit, again, at) for again, order in enumerate((forward, backward)) for at, visit in enumerate(order)
         ]
         left = {visit.module for visit in backward if not visit.enters}
-        self.last_user = {index: visit.module for visit in forward for index in visit.tensors}
+        self.last_user = {index: visit.module for visit in forward if visit.tensors for index in visit.tensors}
         self.never_left = [visit for visit in backward if visit.enters and visit.module not in left]
         visited = [visit for visit, _backward, _at in self.visits if visit.enters]
         self.own = Distances([() if v.module in settings.leaves else v.tensors for v in visited], sizes)

@@ -198,6 +198,7 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     Nothing is prefetched or kept for reuse: what is gathered belongs to the modules at work, and to autograd's views.
     """
     padded, most, now = [round_up(size, job.ranks) for size in tensor_sizes(job)], 0, 0
+    low = bool(settings.low)
     again = _backward(job) if settings.checkpointed else ()  # else backward enters the same modules as forward
     for visit in (*job.execution.forward, *again):
         if not visit.tensors:
@@ -207,8 +208,7 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
             now -= own
             continue
         now += own
-        beside = own * ((len(visit.tensors) > 1 or bool(settings.low)) + settings.from_host)
-        most = max(most, now + beside)
+        most = max(most, now + own * ((len(visit.tensors) > 1 or low) + settings.from_host))
     most += sum(padded[index] for index in settings.viewed - settings.checkpointed)
     phases = (max(event.most for event in phase) for phase in (steady.forward, steady.backward))
     return not settings.second and most <= min(phases)

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
 from zeroplan.costs.deepspeed.gather_buffers import Buffers
-from zeroplan.costs.deepspeed.layout import rank_of, sub_group_members, tensor_sizes
+from zeroplan.costs.deepspeed.layout import rank_of, shard_sizes, sub_group_members, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.orthogonalizing import working
@@ -37,7 +36,7 @@ def chunks(job: Job) -> Iterator[list[int]]:
 
 def shards(job: Job, tensors: Sequence[int]) -> int:
     """Elements of this rank's partitions of them."""
-    return sum(ceil_div(tensor_sizes(job)[index], job.ranks) for index in tensors)
+    return sum(shard_sizes(job)[index] for index in tensors)
 
 
 def rounds(job: Job, chunk: Sequence[int]) -> Iterator[Sequence[int]]:

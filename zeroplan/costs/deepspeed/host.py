@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed import checkpoints, cpu, overlapping, zenflow
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import (
@@ -21,6 +20,7 @@ from zeroplan.costs.deepspeed.layout import (
     own_pieces,
     secondary_sizes,
     shard_elements,
+    shard_sizes,
     sub_group_members,
     tensor_sizes,
 )
@@ -176,7 +176,7 @@ def stage_3(job: Job) -> Iterator[Block]:
     counted = [members for members in sub_group_members(job) if members[0] not in matrices(job)]
     yield from _step_counters(job, len(counted) if strategy.torch_adam else by_torch)
     if strategy.offload_param and strategy.offload_param.device == "cpu":
-        shards = [sum(ceil_div(tensor_sizes(job)[i], job.ranks) for i in members) for members in group_members(job)]
+        shards = [sum(shard_sizes(job)[index] for index in members) for members in group_members(job)]
         yield Block("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)
     elif strategy.offload_param:
         yield from parameter_blocks(job)

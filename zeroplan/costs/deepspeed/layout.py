@@ -209,9 +209,16 @@ def fp32_groups(job: Job) -> frozenset[int]:
 
 
 @once(no_part)
+def shard_sizes(job: Job) -> list[int]:
+    """Elements of one rank's partition of each tensor: stage 3 splits every one by itself, rounded up."""
+    ranks = job.ranks
+    return [ceil_div(size, ranks) for size in tensor_sizes(job)]
+
+
+@once(no_part)
 def shard_elements(job: Job) -> int:
-    """P: at stage 3 every tensor is split over the ranks by itself, rounded up."""
-    return sum(ceil_div(size, job.ranks) for size in tensor_sizes(job))
+    """P: of all tensors."""
+    return sum(shard_sizes(job))
 
 
 @once(lambda strategy: (strategy.param_persistence_threshold, strategy.model_persistence_threshold))
@@ -245,14 +252,14 @@ def persistent_tensors(job: Job) -> list[int]:
 def sub_group_members(job: Job) -> list[list[int]]:
     """A group's tensors are collected until their partitions reach sub_group_size."""
     found: list[list[int]] = []
-    sizes = tensor_sizes(job)
+    shards, most = shard_sizes(job), job.strategy.sub_group_size
     for members in group_members(job):
         gathered: list[int] = []
         filled = 0
         for index in members:
             gathered.append(index)
-            filled += ceil_div(sizes[index], job.ranks)
-            if filled >= job.strategy.sub_group_size:
+            filled += shards[index]
+            if filled >= most:
                 found.append(gathered)
                 gathered, filled = [], 0
         if gathered:
@@ -263,8 +270,8 @@ def sub_group_members(job: Job) -> list[list[int]]:
 @once(lambda strategy: (decides_groups(strategy), strategy.sub_group_size))
 def sub_groups(job: Job) -> list[int]:
     """Elements of each sub-group's partition."""
-    sizes = tensor_sizes(job)
-    return [sum(ceil_div(sizes[index], job.ranks) for index in members) for members in sub_group_members(job)]
+    shards = shard_sizes(job)
+    return [sum([shards[index] for index in members]) for members in sub_group_members(job)]
 
 
 def below_ratio(job: Job) -> int:

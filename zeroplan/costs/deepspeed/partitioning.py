@@ -43,12 +43,16 @@ class Partitioning:
         """Gradients in storage of their own: not ready for their bucket yet, or without room in it."""
         self.swapped, self.left_on_gpu = frozenset(swapped_tensors(job)), kept_on_gpu(job)
         self.gathered, self.secondary = 0, 0
-        self.order: tuple[int, ...] = ()
+        execution = job.execution
+        by_weight = job.strategy.memory_efficient_linear
+        self.order = execution.gradients_stage_3 if by_weight else execution.gradients
         self.queue: deque[int] = deque()
         """Tensors in the order of their gradients, all and those to come; of an entered module the next may be."""
-        self.first_user: dict[int, int] = {}
-        """The module whose backward makes a tensor's gradient whole: of a tied one the embedding."""
         self.entered: set[int] = set()
+        reading = [visit for visit in execution.forward if visit.enters and visit.tensors]
+        self.first_user = {index: visit.module for visit in reversed(reading) for index in visit.tensors}
+        """The module whose backward makes a tensor's gradient whole: of a tied one the embedding."""
+        self.in_leaves = {index for visit in reading if visit.module in execution.leaves for index in visit.tensors}
         self.sent: list[Part] = []
         self.boundary = True
         """The last backward of an optimizer step: what is offloaded goes on to the optimizer."""
@@ -64,16 +68,11 @@ class Partitioning:
         execution, alive, self.sent = self.job.execution, self.alive, []
         if execution.leaves:
             self._check_leaves()
-        by_weight = self.strategy.memory_efficient_linear
-        self.order = execution.gradients_stage_3 if by_weight else execution.gradients
         self.queue = deque(self.order)
-        for visit in reversed(execution.forward):
-            self.first_user.update(dict.fromkeys(visit.tensors, visit.module))
-        leaves = {index for visit in execution.forward if visit.module in execution.leaves for index in visit.tensors}
         ready = micro_step.forward[-1]
         self._gather(ready)
         alive.mark(START)
-        repeats = Repeated(self, () if self.strategy.offload_optimizer or leaves else micro_step.repeats)
+        repeats = Repeated(self, () if self.strategy.offload_optimizer or self.in_leaves else micro_step.repeats)
         events, number = micro_step.backward, 0
         while number < len(events):
             event = events[number]
@@ -82,7 +81,7 @@ class Partitioning:
             while event.visit.backward and self.queue and self.queue[0] in self.entered:
                 index = self.queue.popleft()
                 self.entered.discard(index)
-                self._ready(index, waits=index in leaves)
+                self._ready(index, waits=index in self.in_leaves)
                 alive.mark(~index)
             visit = event.visit
             if visit.module in execution.leaves and visit.backward and not visit.enters:

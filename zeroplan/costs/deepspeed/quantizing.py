@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Variables
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.layout import secondary_sizes, tensor_sizes
+from zeroplan.costs.deepspeed.layout import secondary_sizes, shard_sizes
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered as forms
 from zeroplan.specs.job import Job
@@ -54,8 +54,7 @@ def check_partitions(job: Job) -> None:
 
     Raises `ContradictionError` where DeepSpeed cannot quantize them.
     """
-    near = secondary_sizes(job)
-    shares = near or [ceil_div(size, job.ranks) for size in tensor_sizes(job)]
+    shares = secondary_sizes(job) or shard_sizes(job)
     for visit in job.execution.forward:
         if visit.enters and visit.tensors:
             scales(sum(shares[index] for index in visit.tensors))

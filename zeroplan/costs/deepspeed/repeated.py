@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from zeroplan.costs.deepspeed.alive import Entry
 from zeroplan.costs.deepspeed.events import Repeat
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ class Repeated:
         for layer in range(1, layers + 1):
             visits, tensors = layer * repeat.visits, layer * repeat.shift
             of.alive.entries += [
-                entry._replace(key=entry.key + visits if entry.key >= 0 else entry.key - tensors) for entry in entries
+                Entry(key + visits if key >= 0 else key - tensors, most, at_most, now, at_end)
+                for key, most, at_most, now, at_end in entries
             ]
         of.sent += sent * layers
         for _gradient in range((before.queue - now.queue) * layers):

@@ -55,6 +55,8 @@ class Repeats:
         self.stretches = [
             Stretch(at + 1, places[self.visits[at][0].module], steps[at + 1], self.visits[at][1]) for at in ends
         ]
+        self.remembers = coordinator.settings.grad_accum > 1  # else one steady micro-step is replayed, from nothing
+        self.persists = [index in coordinator.persistent for index in range(len(coordinator.sizes))]
         self.begin()
 
     def begin(self) -> None:
@@ -127,10 +129,11 @@ class Repeats:
 
     def _stays_alike(self, one: Stretch, other: Stretch) -> bool:
         """Their tensors are of the same sizes, and the same of them persistent."""
-        persistent, size = self.of.persistent, one.layer.tensors
+        of, size = self.of, one.layer.tensors
         start, begin = one.layer.tensor, other.layer.tensor
-        return self.of.sizes[start : start + size] == self.of.sizes[begin : begin + size] and all(
-            (start + index in persistent) == (begin + index in persistent) for index in range(size)
+        return (
+            of.sizes[start : start + size] == of.sizes[begin : begin + size]
+            and self.persists[start : start + size] == self.persists[begin : begin + size]
         )
 
     def _releases_alike(self, before: Stretch, now: Stretch, count: int) -> bool:
@@ -147,7 +150,7 @@ class Repeats:
                 later = index + count * shift, step + count * steps
                 if distances.comes_again(*later, reach) != distances.comes_again(index, step, reach):
                     return False
-            for layer in range(1, count + 1):
+            for layer in range(1, count + 1) if self.remembers else ():
                 module = self.visits[at + layer * (now.end - before.end)][0].module
                 known = of.released.get((module, step + layer * steps))
                 if known is not None and known != {index + layer * shift for index in released}:
@@ -167,26 +170,26 @@ class Repeats:
         """Events of so many layers, and the state that the last of them leaves."""
         of = self.of
         steps = now.stretch.step - before.stretch.step
-        visits = now.stretch.end - before.stretch.end
+        period = now.stretch.end - before.stretch.end
         shift = now.stretch.layer.tensor - before.stretch.layer.tensor
         ahead = [(index, of.recent[index]) for index in self._ahead(now.stretch)]
         gathers, events = of.gathers[before.gathers :], held[before.held :]
         _last, _again, at = self.visits[now.stretch.end - 1]
-        start = now.stretch.end - 1 - at  # the pass's own, in all visits
+        visits = self.visits[now.stretch.end - 1 - at :]  # of this pass
         for layer in range(1, count + 1):
-            by, after = layer * shift, layer * visits
+            by, after = layer * shift, layer * period
             of.gathers += [
                 Gather(tuple([index + by for index in gather.tensors]), *gather[1:])
                 for gather in gathers
             ]
             held += [
-                Held(e.elements, e.secondary, e.most, e.ready, self.visits[start + e.at + after][0], e.at + after)
-                for e in events
+                Held(elements, secondary, most, ready, visits[at + after][0], at + after)
+                for elements, secondary, most, ready, _visit, at in events
             ]
-        if of.settings.grad_accum > 1:
+        if self.remembers:
             self._remember(before.stretch, now.stretch, count)
         if now.stretch.again:
-            self.found.append(Repeat(before.held, len(events), count + 1, visits, shift))
+            self.found.append(Repeat(before.held, len(events), count + 1, period, shift))
         by = count * shift
         of.available = {index if index in of.persistent else index + by for index in of.available}
         of.flying = {index + by for index in of.flying}

@@ -7,7 +7,6 @@ from itertools import accumulate, chain
 from types import ModuleType
 from typing import Any
 
-from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed import converting, gather_buffers, gathering, muon_offload
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
 from zeroplan.costs.deepspeed.events import Held, MicroStep
@@ -28,10 +27,10 @@ from zeroplan.costs.deepspeed.layout import (
     persistent_tensors,
     secondary_sizes,
     shard_elements,
+    shard_sizes,
     small_tensors,
     sub_group_members,
     sub_groups,
-    tensor_sizes,
 )
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import backward_of, partitioned
@@ -45,8 +44,7 @@ PERSISTENT = "persistent parameters"
 
 
 def persistent_elements(job: Job) -> int:
-    sizes = tensor_sizes(job)
-    return sum(round_up(sizes[index], job.ranks) for index in persistent_tensors(job))
+    return job.ranks * sum(shard_sizes(job)[index] for index in persistent_tensors(job))
 
 
 def held(job: Job) -> list[Line]:
@@ -192,7 +190,7 @@ def _secondary(job: Job) -> tuple[Line, ...]:
 def _from_host(job: Job) -> tuple[Line, ...]:
     """Offloaded partitions of the persistent parameters are all copied before they are gathered, or each for itself."""
     alive = Alive()
-    shards = [ceil_div(tensor_sizes(job)[index], job.ranks) for index in persistent_tensors(job)]
+    shards = [shard_sizes(job)[index] for index in persistent_tensors(job)]
     if job.strategy.offload_param and job.ranks > 1 and shards:
         copied = sum(shards)
         if job.strategy.allgather_sequential:
@@ -228,9 +226,9 @@ def _step(job: Job) -> tuple[Line, ...]:
     kept, master = strategy.accumulation, strategy.master
     _of_muon(job).apply(job, alive)
     if not strategy.offload_optimizer:
-        sizes = tensor_sizes(job)
+        shards = shard_sizes(job)
         for members in sub_group_members(job):
-            largest = ceil_div(max([sizes[index] for index in members]), job.ranks)
+            largest = max([shards[index] for index in members])
             alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
             alive.make(gathered.norms_of_groups, "float64", 1)
         alive.make(gathered.norms_of_groups, "float64", 2)

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes
-from zeroplan.costs.deepspeed.layout import below_ratio, group_members, sub_group_members, sub_groups, tensor_sizes
+from zeroplan.costs.deepspeed.layout import (
+    below_ratio,
+    group_members,
+    shard_sizes,
+    sub_group_members,
+    sub_groups,
+    tensor_sizes,
+)
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
@@ -173,8 +180,8 @@ def swapped_parameters(job: Job) -> list[int]:
 
 def parameter_bytes(job: Job, tensors: Iterable[int]) -> int:
     """What is read or written for these tensors' partitions."""
-    w, sizes = job.strategy.element_bytes, tensor_sizes(job)
-    return sum(aligned(job, w * ceil_div(sizes[index], job.ranks)) for index in tensors)
+    w, shards = job.strategy.element_bytes, shard_sizes(job)
+    return sum(aligned(job, w * shards[index]) for index in tensors)
 
 
 def _in_memory(job: Job) -> tuple[list[int], list[list[int]]]:
@@ -202,8 +209,7 @@ def _in_memory(job: Job) -> tuple[list[int], list[list[int]]]:
 
 
 def _shards(job: Job, members: list[int]) -> list[int]:
-    sizes = tensor_sizes(job)
-    return [ceil_div(sizes[index], job.ranks) for index in members]
+    return [shard_sizes(job)[index] for index in members]
 
 
 def optimizer_files(job: Job) -> tuple[int, ...]:
@@ -221,7 +227,7 @@ def kept_on_gpu(job: Job) -> frozenset[int]:
     until the optimizer reads it (optimizer_utils.py:_adjust_for_misaligned_lengths, unswapped_gradients).
     """
     master, whole = DTYPE_BYTES[job.strategy.master], ALIGNMENT * job.strategy.aio_intra_op_parallelism
-    sizes = {index: master * ceil_div(tensor_sizes(job)[index], job.ranks) for index in swapped_tensors(job)}
+    sizes = {index: master * shard_sizes(job)[index] for index in swapped_tensors(job)}
     return frozenset(index for index, size in sizes.items() if size % whole or not is_swappable(job, size))
 
 
