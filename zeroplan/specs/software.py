@@ -29,6 +29,8 @@ class Software(NamedTuple):
     shown_at_stage_3: Figure
     logit_bytes: Figure
     """Read and written for one logit, forward and backward, by the loss."""
+    in_order: bool = True
+    """Its collectives come in DeepSpeed's order; else as if spread evenly over the work."""
 
 
 TRANSFORMERS = Software(

@@ -38,7 +38,7 @@ EARLY_FLASH = {
 EARLY = (0, 10)
 """DeepSpeed before which stage 3 reached no more between nodes than `EARLY_NETWORK`."""
 EARLY_NETWORK = Figure(
-    30e9, "fitted: DeepSpeed of 2021 to 2023 at stage 3 reached 24 to 30 GB/s a node (SC21, ZeRO++)", DATE, "published"
+    35e9, "fitted: what DeepSpeed of 2021 to 2023 at stage 3 reached a node (SC21, ZeRO++)", DATE, "published"
 )  # fmt: skip
 
 

@@ -89,6 +89,7 @@ class Coordinator(Storages):
         for visit, backward, at in visits:
             ready, tensors = self.held, visit.tensors
             if visit.enters:
+                self.place = backward, at
                 if tensors:  # half of the modules have none
                     self._fetch(visit)
                 if self.queue:

@@ -17,6 +17,9 @@ class Gather(NamedTuple):
     """In fewer bytes than the weights have: linear layers under autocast, or quantized ones."""
     joined: bool
     """An all-reduce (stage3_use_all_reduce_for_fetch_params): of several tensors, from their own partitions."""
+    again: int
+    """The pass in which it is issued: 0 forward, 1 backward; and the visit of that pass."""
+    at: int
 
 
 class Held(NamedTuple):
@@ -31,6 +34,14 @@ class Held(NamedTuple):
     visit: Visit
     at: int
     """The visit's number in its pass."""
+
+
+class Flush(NamedTuple):
+    """A bucket of gradients is reduced."""
+
+    elements: int
+    at: int
+    """The visit of backward that comes next; END when none does."""
 
 
 class Repeat(NamedTuple):

@@ -87,12 +87,13 @@ def _alone(job: Job, copied: int) -> MicroStep:
     """Nothing is gathered; so many elements of secondary partitions at most, which come one by one."""
     forward, backward = (
         tuple(Held(0, copied, copied, 0, visit, at) for at, visit in enumerate(visits))
-        for visits in (job.execution.forward, _backward(job))
+        for visits in (job.execution.forward, backward_visits(job))
     )
     return MicroStep((), forward, backward, ())
 
 
-def _backward(job: Job) -> tuple[Visit, ...]:
+def backward_visits(job: Job) -> tuple[Visit, ...]:
+    """With what checkpointing runs again."""
     return job.execution.recomputing if job.strategy.recomputing.every else job.execution.backward
 
 
@@ -174,7 +175,7 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
 
     def run() -> Coordinator:
         order = job.execution
-        return Coordinator(tensor_sizes(job), settings, order.forward, _backward(job), order.layers)
+        return Coordinator(tensor_sizes(job), settings, order.forward, backward_visits(job), order.layers)
 
     coordinator = run()
     if settings.grad_accum == 1:  # every step after the first starts from the same state
@@ -199,7 +200,7 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     """
     padded, most, now = [round_up(size, job.ranks) for size in tensor_sizes(job)], 0, 0
     low = bool(settings.low)
-    again = _backward(job) if settings.checkpointed else ()  # else backward enters the same modules as forward
+    again = backward_visits(job) if settings.checkpointed else ()  # else backward enters the same modules as forward
     for visit in (*job.execution.forward, *again):
         if not visit.tensors:
             continue

@@ -12,7 +12,7 @@ from itertools import chain
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Variables
-from zeroplan.costs.deepspeed.events import Held, MicroStep
+from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
@@ -54,6 +54,9 @@ class Partitioning:
         """The module whose backward makes a tensor's gradient whole: of a tied one the embedding."""
         self.in_leaves = {index for visit in reading if visit.module in execution.leaves for index in visit.tensors}
         self.sent: list[Part] = []
+        self.flushes: list[Flush] = []
+        self.visit = 0
+        """The visit that comes."""
         self.boundary = True
         """The last backward of an optimizer step: what is offloaded goes on to the optimizer."""
         self.offloaded: dict[int, int] = {}
@@ -66,6 +69,7 @@ class Partitioning:
         What a checkpointed layer runs again comes before: backward of its last module waits for what that saves.
         """
         execution, alive, self.sent = self.job.execution, self.alive, []
+        self.flushes = []
         if execution.leaves:
             self._check_leaves()
         self.queue = deque(self.order)
@@ -76,6 +80,7 @@ class Partitioning:
         events, number = micro_step.backward, 0
         while number < len(events):
             event = events[number]
+            self.visit = event.at
             if event.ready != self.gathered:
                 self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
             while event.visit.backward and self.queue and self.queue[0] in self.entered:
@@ -91,6 +96,7 @@ class Partitioning:
             if visit.enters and visit.backward:
                 self.entered.update([index for index in visit.tensors if self.first_user[index] == visit.module])
             number += 1 + repeats.skip(number)
+        self.visit = END
         for index in self.queue:
             self._ready(index, waits=False)
             alive.mark(~index)
@@ -156,6 +162,7 @@ class Partitioning:
         bucket, filled = self.buckets[dtype], self.filled[dtype]
         if not bucket:
             return
+        self.flushes.append(Flush(filled, self.visit))
         whole = self.strategy.contiguous_gradients and filled <= self.strategy.reduce_bucket_size
         if whole and not self.strategy.scatters:
             self._all_reduce(bucket, dtype, filled)

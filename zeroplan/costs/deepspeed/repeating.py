@@ -179,8 +179,8 @@ class Repeats:
         for layer in range(1, count + 1):
             by, after = layer * shift, layer * period
             of.gathers += [
-                Gather(tuple([index + by for index in gather.tensors]), *gather[1:])
-                for gather in gathers
+                Gather(tuple([index + by for index in tensors]), elements, ranks, low, joined, again, at + after)
+                for tensors, elements, ranks, low, joined, again, at in gathers
             ]
             held += [
                 Held(elements, secondary, most, ready, visits[at + after][0], at + after)

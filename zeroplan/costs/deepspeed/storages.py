@@ -41,6 +41,8 @@ class Storages:
         """Tensors with a secondary partition; `copied` of their elements are on the GPU."""
         self.copied = 0
         self.most = 0  # of both, since it was last asked for
+        self.place = 0, 0
+        """The pass and the visit."""
         for index in range(len(settings.second)):  # `initialize` partitions them all
             self.copy_again(index)
 
@@ -73,7 +75,7 @@ class Storages:
             if not members:
                 continue
             full = held = sum([self.padded[index] for index in members])
-            self.gathers.append(Gather(tuple(sorted(members)), full, ranks, members is low, joined))
+            self.gathers.append(Gather(tuple(sorted(members)), full, ranks, members is low, joined, *self.place))
             if members is low:  # smaller until they are converted
                 held = ceil_div(full, self.settings.smaller)
                 if self.settings.dequantized:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed import exchanging, gathering, muon_offload, quantizing, zenflow
@@ -21,7 +21,7 @@ from zeroplan.costs.deepspeed.layout import (
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import backward_of
 from zeroplan.costs.deepspeed.quantizing import Part
-from zeroplan.costs.deepspeed.reduction import buckets, engine_runs, reduction
+from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
 from zeroplan.specs.job import Job
@@ -79,14 +79,9 @@ def _stages_1_2(job: Job) -> list[Transfer]:
     strategy, groups = job.strategy, flat_groups(job)
     if strategy.runs_bf16_optimizer:
         return _bf16_optimizer(job, groups)
-    sent, sizes, collectives = communication_dtypes(job), tensor_sizes(job), reduction(job)
+    collectives = reduction(job)
     calls = [
-        (dtype, collective)
-        for dtype in bucket_dtypes(job)
-        for bucket in buckets(
-            (index for index in gradient_order(job) if sent[index] == dtype), sizes, strategy.reduce_bucket_size
-        )
-        for collective in collectives.of(bucket.tensors)
+        (dtype, collective) for dtype, bucket in reduced(job) for collective in collectives.of(bucket.tensors)
     ]
     when = MICRO_STEP if strategy.reduces_every_micro_step else STEP
     in_bf16 = strategy.dtype == "bfloat16" and strategy.check_grad_overflow and not strategy.overlaps_update
@@ -120,6 +115,14 @@ def _of_muon(job: Job) -> list[Transfer]:
     if job.strategy.offload_optimizer:
         return _moved(job, STEP, "all_gather", *muon_offload.sent(job))
     return _moved(job, STEP, "all_gather", job.strategy.communication, gathering.sent(job))
+
+
+def reduced(job: Job) -> Iterator[tuple[str, Bucket]]:
+    """Buckets of gradients at stages 1 and 2, those of one dtype after those of another."""
+    sent, sizes, limit = communication_dtypes(job), tensor_sizes(job), job.strategy.reduce_bucket_size
+    for dtype in bucket_dtypes(job):
+        for bucket in buckets((index for index in gradient_order(job) if sent[index] == dtype), sizes, limit):
+            yield dtype, bucket
 
 
 def gradient_order(job: Job) -> Sequence[int]:

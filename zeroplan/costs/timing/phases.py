@@ -21,12 +21,14 @@ class Sent(NamedTuple):
     transfer: Transfer
     calls: float
     last: bool = False
+    gathers: bool = False
+    """For modules, at stage 3."""
 
 
 def phases(job: Job, traffic: Iterable[Transfer]) -> Iterator[Sent]:
     """Gathers of stage 3 fall into forward and backward, reductions into backward, the rest after the step.
 
-    Those of stage 1 come in the last micro-step's backward; at stage 0 the engine waits until backward is over.
+    Those of stage 1 come in the last micro-step's backward.
     """
     traffic = tuple(traffic)
     gathered = {when: sum(e.symbols["moved"] for e in traffic if e.when == when and _gathers(job, e)) for when in WHEN}
@@ -35,10 +37,16 @@ def phases(job: Job, traffic: Iterable[Transfer]) -> Iterator[Sent]:
             yield from _split(job, entry, gathered[entry.when])
         elif entry.when == MICRO_STEP:
             yield Sent(BACKWARD, entry, entry.calls)
-        elif job.strategy.stage and "reduce" in entry.collective and entry.rule is volume.replayed:
+        elif _in_last_backward(job, entry):
             yield Sent(BACKWARD, entry, entry.calls, last=True)
         else:
             yield Sent(UPDATE, entry, entry.calls)
+
+
+def _in_last_backward(job: Job, entry: Transfer) -> bool:
+    """Stage 1's buckets; what the engine reduces by itself, at stage 0 and for BF16_Optimizer, comes after it."""
+    by_engine = not job.strategy.stage or job.strategy.runs_bf16_optimizer
+    return "reduce" in entry.collective and entry.rule is volume.replayed and not by_engine
 
 
 def _gathers(job: Job, entry: Transfer) -> bool:
@@ -59,6 +67,6 @@ def _split(job: Job, entry: Transfer, gathered: int) -> Iterator[Sent]:
     times = 1 if entry.when == MICRO_STEP else job.strategy.micro_steps
     calls = entry.calls / times
     first = min(1.0, times * job.model.parameters / max(gathered, 1))
-    yield Sent(FORWARD, entry, first * calls)
+    yield Sent(FORWARD, entry, first * calls, gathers=True)
     if first < 1:
-        yield Sent(BACKWARD, entry, (1 - first) * calls)
+        yield Sent(BACKWARD, entry, (1 - first) * calls, gathers=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zeroplan.clock import COMMUNICATION, Term, term
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.network import call
+from zeroplan.costs.timing.order import Event, Order, order
 from zeroplan.costs.timing.phases import BACKWARD, FORWARD, UPDATE, Sent, phases
 from zeroplan.costs.timing.rates import rates
+from zeroplan.costs.timing.replay import waiting
 from zeroplan.formulas import network, overlap, roofline
 from zeroplan.ledger import Ledger
 from zeroplan.specs.cluster import Figure
@@ -22,22 +26,26 @@ def communication(job: Job, ledger: Ledger, found: Computing, software: Software
     strategy, sent = job.strategy, list(phases(job, ledger.traffic))
     share = software.shown_at_stage_3 if strategy.stage == 3 else software.shown
     shown = share if strategy.overlaps and strategy.stage else None
+    in_order = order(job) if shown and sent and software.in_order else Order()
     terms: list[Term] = []
-    for phase, work in ((FORWARD, found.forward.seconds), (BACKWARD, found.backward.seconds)):
+    for phase, work, events in (
+        (FORWARD, found.forward.seconds, in_order.forward), (BACKWARD, found.backward.seconds, in_order.backward),
+    ):  # fmt: skip
         here = [entry for entry in sent if entry.phase == phase]
         every = [entry for entry in here if not entry.last]
         alike = strategy.micro_steps if every == here else strategy.micro_steps - 1
-        terms += exposed(job, every, work, shown, alike)
+        terms += exposed(job, every, work, shown, alike, events)
         if every != here:
-            terms += exposed(job, here, work, shown, 1)
+            terms += exposed(job, here, work, shown, 1, events)
     return _joined([*terms, *exposed(job, [entry for entry in sent if entry.phase == UPDATE], 0.0, None, 1)])
 
 
-def exposed(job: Job, sent: list[Sent], work: float, shown: Figure | None, times: int) -> list[Term]:
+def exposed(
+    job: Job, sent: list[Sent], work: float, shown: Figure | None, times: int, events: Sequence[Event] = (),
+) -> list[Term]:  # fmt: skip
     """Of all collectives beside this much work what shows, shared out by their seconds; None: nothing is hidden.
 
-    The last bucket's reduction has no backward left to hide behind, the first module's gather nothing before it: one
-    call of each is alone. So large buckets show as whole, and small ones by their latency.
+    `events`: the order in which they are issued; without one they are spread evenly, but for one call of each alone.
     """
     calls = [(entry, call(job.cluster, entry.transfer)) for entry in sent]
     traffic = sum(entry.calls * one.seconds for entry, one in calls)
@@ -48,9 +56,14 @@ def exposed(job: Job, sent: list[Sent], work: float, shown: Figure | None, times
         memory = rates(job).memory
         wire = sum(entry.calls * one.symbols["wire"] for entry, one in calls)
         slowed = roofline.streamed(MEMORY_PER_BYTE * wire, memory.value)
-        alone = sum(min(1.0, entry.calls) * one.seconds for entry, one in calls)
-        beside = overlap.together(work + slowed, traffic - alone, shown.value) + slowed
-        visible = min(traffic, alone + beside)  # never more than one after the other
+        if events:
+            gathers = sum(entry.calls * one.seconds for entry, one in calls if entry.gathers)
+            waits = waiting(events, work + slowed, gathers, traffic - gathers)
+        else:
+            alone = sum(min(1.0, entry.calls) * one.seconds for entry, one in calls)
+            waits = overlap.evenly(work + slowed, traffic, alone)
+        beside = overlap.shown(waits, work + slowed, traffic, shown.value) + slowed
+        visible = min(traffic, beside)  # never more than one after the other
     return [
         term(
             COMMUNICATION, f"{entry.transfer.collective}, {entry.phase}", network.piped, *one.figures,

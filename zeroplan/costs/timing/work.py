@@ -64,13 +64,30 @@ def matrices(model: Model) -> Matrices:
     layers: Counter[Matrix] = Counter()
     head: Counter[Matrix] = Counter()
     for tensor in model.tensors:
-        if len(tensor.shape) < 2 or tensor.name.endswith("bias"):
-            continue
-        if any(part.isdecimal() for part in tensor.name.split(".")):
-            layers[_matrix(tensor, model)] += 1
-        elif tensor.linear:
-            head[_matrix(tensor, model)] += 1
+        if _is_multiplied(tensor):
+            (layers if _in_a_layer(tensor) else head)[_matrix(tensor, model)] += 1
     return Matrices(tuple(layers.items()), tuple(head.items()))
+
+
+@lru_cache(maxsize=64)
+def multiplied_with(model: Model) -> tuple[list[float], frozenset[int]]:
+    """Of each tensor the elements that a token is multiplied with, on average; and which tensors are the head's."""
+    shape = model.shape
+    routed = shape.experts_per_token / shape.experts if shape.experts else 1.0
+    elements = [
+        tensor.elements * (routed if _matrix(tensor, model).experts else 1.0) if _is_multiplied(tensor) else 0.0
+        for tensor in model.tensors
+    ]
+    heads = (index for index, size in enumerate(elements) if size and not _in_a_layer(model.tensors[index]))
+    return elements, frozenset(heads)
+
+
+def _is_multiplied(tensor: Tensor) -> bool:
+    return len(tensor.shape) > 1 and not tensor.name.endswith("bias") and (tensor.linear or _in_a_layer(tensor))
+
+
+def _in_a_layer(tensor: Tensor) -> bool:
+    return any(part.isdecimal() for part in tensor.name.split("."))
 
 
 def _matrix(tensor: Tensor, model: Model) -> Matrix:

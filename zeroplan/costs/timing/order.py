@@ -1,0 +1,126 @@
+"""What a pass issues and waits for, in DeepSpeed's order, and how far its work has come by then.
+
+At stage 3 gathers run on a stream of their own, which waits for no work (partitioned_param_coordinator.py:
+__all_gather_params_, fetch_sub_module); a module waits for its own. A full bucket is reduced when its gradients are
+there, and NCCL runs what it is given in turn: later gathers too wait for it. At stages 1 and 2 work waits, when a
+bucket is full, for the one before (stage_1_and_2.py:average_tensor). All of DeepSpeed 0.19.8, runtime/zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, zip_longest
+from typing import NamedTuple
+
+from zeroplan.costs.deepspeed.alive import END
+from zeroplan.costs.deepspeed.events import Flush, Gather
+from zeroplan.costs.deepspeed.fetch import backward_visits, micro_steps
+from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.partitioning import backward_of
+from zeroplan.costs.deepspeed.traffic import reduced
+from zeroplan.costs.timing.work import multiplied_with
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import Visit
+
+GATHER, REDUCE, WAIT = "gather", "reduce", "wait"
+
+
+class Event(NamedTuple):
+    kind: str
+    done: float
+    """Share of the pass's work that was issued before."""
+    size: float
+    """Of all that the pass gathers, or reduces."""
+    number: int
+    """Of the collective, counted from 0; of a wait the one that is waited for."""
+
+
+class Order(NamedTuple):
+    """Of one micro-step."""
+
+    forward: tuple[Event, ...] = ()
+    backward: tuple[Event, ...] = ()
+
+
+@once(whole)
+def order(job: Job) -> Order:
+    """Of a job that overlaps; the engine's own reductions, at stage 0, come when backward is over."""
+    if job.strategy.stage < 3:
+        return Order((), tuple(_reductions(job)))
+    gathers = micro_steps(job).later.gathers
+    passes = []
+    for again, visits in enumerate((job.execution.forward, backward_visits(job))):
+        flushes = backward_of(job).flushes if again else []
+        passes.append(tuple(_stage_3(job, visits, [each for each in gathers if each.again == again], flushes)))
+    return Order(*passes)
+
+
+def progress(job: Job, visits: Sequence[Visit]) -> list[float]:
+    """Share of the pass's work before each visit, and 1 at the end.
+
+    A module's work is what tokens are multiplied with there, twice in backward; of a tied table, the head's.
+    """
+    elements, heads = multiplied_with(job.model)
+    found = [
+        (1 + backward) * sum([elements[index] for index in tensors if index not in heads])
+        if enters and tensors else 0.0
+        for enters, _module, tensors, backward in visits
+    ]  # fmt: skip
+    for index in heads:
+        using = [at for at, visit in enumerate(visits) if visit.enters and index in visit.tensors]
+        if using:
+            at = using[0 if visits[0].backward else -1]
+            found[at] += (1 + visits[at].backward) * elements[index]
+    total = sum(found)
+    return [each / total for each in accumulate(found, initial=0.0)] if total else [1.0] * (len(found) + 1)
+
+
+def _stage_3(job: Job, visits: Sequence[Visit], gathers: Sequence[Gather], flushes: Sequence[Flush]) -> Iterator[Event]:
+    """Buckets that are full before a visit, what it and the look ahead gather, and what it waits for."""
+    done, number = progress(job, visits), 0
+    gathered, filled = sum(each.elements for each in gathers), sum(each.elements for each in flushes)
+    issued: dict[int, list[Gather]] = {}
+    for gather in gathers:
+        issued.setdefault(gather.at, []).append(gather)
+    full: dict[int, int] = {}
+    for flush in flushes:
+        at = len(visits) if flush.at == END else flush.at
+        full[at] = full.get(at, 0) + flush.elements
+    flying: dict[int, int] = {}
+    """Of each tensor the gather that brings it."""
+    for at, (enters, _module, tensors, _backward) in enumerate(visits):
+        if at in full:
+            yield Event(REDUCE, done[at], full[at] / filled, number)
+            number += 1
+        if at in issued:
+            for gather in issued[at]:
+                yield Event(GATHER, done[at], gather.elements / gathered, number)
+                flying.update(dict.fromkeys(gather.tensors, number))
+                number += 1
+        if enters and tensors:
+            waits = [flying.pop(index) for index in tensors if index in flying]
+            if waits:
+                yield Event(WAIT, done[at], 0.0, max(waits))
+    if len(visits) in full:
+        yield Event(REDUCE, 1.0, full[len(visits)] / filled, number)
+
+
+def _reductions(job: Job) -> Iterator[Event]:
+    """A bucket is full when the next gradient does not fit; the last one is reduced when backward is over."""
+    visits = backward_visits(job)
+    done = progress(job, visits)
+    ready: dict[int, float] = {}
+    for at, visit in enumerate(visits):
+        if visit.enters and visit.backward:
+            ready.update(dict.fromkeys(visit.tensors, done[at + 1]))  # of a tied one the last
+    found = list(reduced(job))
+    filled, arrived = sum(bucket.elements for _dtype, bucket in found), 0.0
+    full = []
+    for (dtype, bucket), following in zip_longest(found, found[1:]):
+        last = following is None or following[0] != dtype
+        full.append((1.0 if last else ready.get(following[1].tensors[0], 1.0), bucket.elements / filled))
+    for number, (share, size) in enumerate(sorted(full)):
+        arrived = max(arrived, share)
+        yield Event(REDUCE, arrived, size, number)
+        if number:
+            yield Event(WAIT, arrived, 0.0, number - 1)
