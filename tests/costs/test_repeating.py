@@ -35,7 +35,7 @@ def small(family: str, layers: int, vocab: int):
 def replayed(one, layers):
     """The micro-steps and their backwards; `layers` are those that may follow from others."""
     order, found = one.execution, fetch._settings(one)
-    coordinator = Coordinator(tensor_sizes(one), found, order.forward, fetch._backward(one), layers)
+    coordinator = Coordinator(tensor_sizes(one), found, order.forward, fetch.backward_visits(one), layers)
     steps = []
     for _step in range(2 if one.strategy.grad_accum > 1 else 1):
         coordinator.gather_persistent()
@@ -48,7 +48,7 @@ def told(one, step):
     backward = partitioned(one, step)
     passes = [[event for event in phase if event.visit.tensors] for phase in (step.forward, step.backward)]
     gradients = [entry for entry in backward.alive.entries if entry.key < 0]
-    return step.gathers, passes, backward.alive.peak, backward.alive.lines(), backward.sent, gradients
+    return step.gathers, passes, backward.alive.peak, backward.alive.lines(), backward.sent, backward.flushes, gradients
 
 
 @settings(max_examples=150, deadline=None)
