@@ -32,6 +32,8 @@ class Config:
     """Optional names that transformers cannot read as null: leaving them out is something else."""
     has_sdpa: ClassVar[bool] = True
     """transformers runs the family's attention through torch's fused kernels, unless told otherwise."""
+    masks_always: ClassVar[bool] = False
+    """transformers gives torch's attention the causal mask as a tensor, where others say that it is causal."""
     refused: ClassVar[frozenset[str]] = frozenset()
     """Names that transformers refuses in this family's config.json, whatever their value."""
 

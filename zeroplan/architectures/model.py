@@ -244,6 +244,7 @@ def shape_of(config: Config, root: Module) -> Shape:
         shared_ffn=shared,
         windows=tuple(filter(None, _windows(config))),
         causal=getattr(config, "is_decoder", True),
+        masked=config.masks_always,
     )
 
 

@@ -213,6 +213,8 @@ class Shape(NamedTuple):
     """Tokens that a layer sees back, of each layer that does not see all."""
     causal: bool = True
     """A token sees those before it alone; in an encoder all."""
+    masked: bool = False
+    """Its mask is given to torch's attention as a tensor, whatever it says: all pairs are computed."""
 
     @property
     def queries(self) -> int:

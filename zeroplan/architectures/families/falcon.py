@@ -42,6 +42,7 @@ class FalconConfig(RotaryConfig):
         "residual_dropout": ("hidden_dropout",),
     }
     divides_heads: ClassVar[bool] = True
+    masks_always: ClassVar[bool] = True
     refused: ClassVar[frozenset[str]] = frozenset({"head_dim", "rotary"})
 
     vocab_size: int = 65024

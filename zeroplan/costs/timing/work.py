@@ -130,12 +130,13 @@ def work(job: Job) -> Work:
 def pairs(job: Job) -> float:
     """Pairs of tokens whose score is computed, over all layers.
 
-    Eager attention computes those ahead too, and so does torch's where a window is narrower than the sequence: it is
-    given a mask then.
+    Eager attention computes those ahead too, and so does torch's where it is given a mask: of a window narrower than
+    the sequence, or in any case.
     """
     shape, seq, batch = job.model.shape, job.workload.seq, job.strategy.micro_batch
     everything, causal = float(seq * seq), seq * (seq + 1) / 2
-    if job.strategy.attention == "eager" or not shape.causal:
+    given = shape.masked and not job.strategy.flash
+    if job.strategy.attention == "eager" or not shape.causal or given:
         return batch * shape.layers * everything
     narrow = [window for window in shape.windows if window < seq]
     slid = sum(_within(seq, window) if job.strategy.flash else everything for window in narrow)
