@@ -34,7 +34,8 @@ class Options:
     config: Annotated[
         Text, _option("--config", JOB, "An existing ds_config.json is the strategy ('-': standard input).", "FILE")
     ] = None
-    seq: Annotated[Text, _option("--seq", JOB, "Sequence length in tokens (2048).", "TOKENS")] = None
+    seq: Annotated[Text, _option("--seq", JOB, "Sequence length in tokens (2048, or the model's positions if fewer).",
+                                    "TOKENS")] = None  # fmt: skip
     micro_batch: Annotated[Text, _option("--micro-batch", JOB, "Sequences per GPU and micro-step.", "N")] = None
     grad_accum: Annotated[Text, _option("--grad-accum", JOB, "Micro-steps per optimizer step.", "N")] = None
     global_batch: Annotated[

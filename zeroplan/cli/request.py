@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from zeroplan.deepspeed.read import Stated
 
 DEFAULT_SEQ = 2048
+"""Tokens, of a model with at least as many positions."""
 CHOICES = {
     "precision": PRECISIONS,
     "optimizer": tuple(OPTIMIZERS),
@@ -108,10 +109,7 @@ def read_request(options: Options, *, default_params: str | None = None, default
     _check_offload(settled)
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
     open_sizes = _batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
-    seq = _number(options.seq, "--seq", "2048") or DEFAULT_SEQ
-    if options.seq is None:
-        assumed.append(f"sequence {DEFAULT_SEQ} (--seq)")
-    _check_seq(model, seq, assumed)
+    seq = _seq(options, model, assumed)
     choose_attention(settled, model, assumed)
     check_flash(settled, model)
     check_kernels(settled, model)
@@ -285,9 +283,16 @@ def _batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str, 
     return {}
 
 
-def _check_seq(model: Model, seq: int, assumed: list[str]) -> None:
-    if model.shape.positions and seq > model.shape.positions and not model.inferred:
-        assumed.append(f"sequence {seq} is beyond the model's {model.shape.positions} positions")
+def _seq(options: Options, model: Model, assumed: list[str]) -> int:
+    """Tokens as stated, or as many as usual and no more than the model has positions for (0: it has no such limit)."""
+    typed, positions = _number(options.seq, "--seq", "2048"), 0 if model.inferred else model.shape.positions
+    seq = typed or min(DEFAULT_SEQ, positions or DEFAULT_SEQ)
+    if typed is None:
+        why = f", all of the model's positions, under the usual {DEFAULT_SEQ}" if seq < DEFAULT_SEQ else ""
+        assumed.append(f"sequence {seq}{why} (--seq)")
+    elif positions and seq > positions:
+        assumed.append(f"sequence {seq} is beyond the model's {positions} positions")
+    return seq
 
 
 def _number(text: str | None, flag: str, example: str = "8") -> int | None:
