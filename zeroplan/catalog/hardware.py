@@ -34,6 +34,7 @@ def gpu(name: str) -> Gpu:
         sustained_matmul=rates.get("sustained_matmul"),
         link=rates.get("link"),
         host_link=rates.get("host_link"),
+        compute_capability=_bare(content, "compute_capability", found),
         usual_node=content.get("usual_node", ""),
         attention={
             kernel: _rate(entry, f"{found}.attention.{kernel}", "FLOP/s")
@@ -103,6 +104,12 @@ def _plain(entry: dict[str, Any], what: str, unit: str) -> Figure:
     if match is None:
         raise QuantityError(f"{what}: found {shown(entry['value'])}, expected a number and the unit {unit}")
     return _figure(entry, float(match[1]), what)
+
+
+def _bare(content: dict[str, Any], key: str, found: str) -> Figure | None:
+    """A number without a unit, where it is stated."""
+    entry = content.get(key)
+    return _figure(entry, float(entry["value"]), f"{found}.{key}") if entry else None
 
 
 def _figure(entry: dict[str, Any], value: float, what: str) -> Figure:

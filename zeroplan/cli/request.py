@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.request_cluster import read_cluster
-from zeroplan.cli.request_operators import check_flash, check_kernels, choose_attention
+from zeroplan.cli.request_operators import check_operators, choose_attention
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
 from zeroplan.specs.checkpointing import DEEPSPEED, KINDS, is_checkpointing
@@ -111,8 +111,7 @@ def read_request(options: Options, *, default_params: str | None = None, default
     open_sizes = _batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
     seq = _seq(options, model, assumed)
     choose_attention(settled, model, assumed)
-    check_flash(settled, model)
-    check_kernels(settled, model)
+    check_operators(settled, model, cluster.gpu)
     for name, value in DEFAULTS.items():
         if name not in settled:
             assumed.append(f"{name} {value} (--{name})")

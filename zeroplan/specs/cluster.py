@@ -41,6 +41,8 @@ class Gpu(NamedTuple):
     """Bytes one process takes outside PyTorch's allocator."""
     attention: dict[str, Figure] = {}  # noqa: RUF012 (a tuple's default, never changed)
     """FLOP/s of attention kernels, forward and backward together, by name; of the pairs of tokens they compute."""
+    compute_capability: Figure | None = None
+    """NVIDIA's number of what a card can do, 9.0 for Hopper; other makers have none."""
     usual_node: str = ""
     """The node preset that stands for its links where none is named."""
     stands_for_class: bool = False
