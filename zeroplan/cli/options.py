@@ -95,6 +95,11 @@ class Options:
     hostfile: Annotated[Text, _option("--hostfile", CLUSTER, "Hosts in DeepSpeed's format.", "FILE")] = None
 
 
+def flag(name: str) -> str:
+    """An option as it is typed: --gpu-mem of gpu_mem."""
+    return "--" + name.replace("_", "-")
+
+
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command the shared options: it receives them as its first argument, an `Options`."""
     own = [p.replace(kind=p.KEYWORD_ONLY) for p in list(inspect.signature(function).parameters.values())[1:]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zeroplan.cli.options import Options
+from zeroplan.cli.options import Options, flag
 from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.cli.request_operators import check_operators, choose_attention
 from zeroplan.costs.deepspeed.room import with_room
@@ -161,9 +161,9 @@ def _flags(options: Options) -> dict[str, Any]:
         if value is None:
             continue
         if value not in choices and not (name == "checkpointing" and is_checkpointing(value)):
-            flag = "--" + name.replace("_", "-")
+            typed = flag(name)
             raise QuantityError(
-                f"{flag}: found {shown(value)}, expected {', '.join(choices)}; write {flag} {nearest(value, choices)}"
+                f"{typed}: found {shown(value)}, expected {', '.join(choices)}; write {typed} {nearest(value, choices)}"
             )
         settled[name] = value
         if name.startswith("offload"):
@@ -171,7 +171,7 @@ def _flags(options: Options) -> dict[str, Any]:
         if name == "zero_init":
             settled[name] = value == "yes"
     for name in ("micro_batch", "grad_accum"):
-        value = _number(getattr(options, name), "--" + name.replace("_", "-"))
+        value = _number(getattr(options, name), flag(name))
         if value is not None:
             settled[name] = value
     return settled
@@ -193,15 +193,14 @@ def _merge_config(
         if name == "precision" and (settled.get(name), value) == ("fp8", "bf16"):
             continue  # what fp8 training writes in its config
         if name in settled and settled[name] != value and not _same_device(settled[name], value):
-            flag = "--" + name.replace("_", "-")
             raise ContradictionError(
-                f"{flag} {_text(settled[name])} contradicts {place}, which says {_text(value)}; keep one"
+                f"{flag(name)} {_text(settled[name])} contradicts {place}, which says {_text(value)}; keep one"
             )
         settled[name] = value
     for name in ("offload_optimizer", "offload_param"):
         if getattr(options, name) not in (None, "none") and name not in stated.fields:
             raise ContradictionError(
-                f"--{name.replace('_', '-')} {settled[name].device} contradicts {place}, which offloads nothing there; "
+                f"{flag(name)} {settled[name].device} contradicts {place}, which offloads nothing there; "
                 "leave the option out, or --config"
             )
     fills = trainer_fills(model.shape.hidden, settled["stage"])
@@ -294,5 +293,5 @@ def _seq(options: Options, model: Model, assumed: list[str]) -> int:
     return seq
 
 
-def _number(text: str | None, flag: str, example: str = "8") -> int | None:
-    return None if text is None else read_integer(text, flag, example)
+def _number(text: str | None, typed: str, example: str = "8") -> int | None:
+    return None if text is None else read_integer(text, typed, example)
