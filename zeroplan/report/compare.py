@@ -83,8 +83,8 @@ def _assumed(rows: Sequence[Combination]) -> list[RenderableType]:
     """What was assumed for all rows, then what for some."""
     every = dict.fromkeys(said for row in rows for said in row.assumed)
     common = [said for said in every if all(said in row.assumed for row in rows)]
-    some = [f"for some rows {said}" for said in every if said not in common]
-    return ["", *assumptions((*common, *some))] if every else []
+    some = "; ".join(said for said in every if said not in common)
+    return ["", *assumptions((*common, *([f"for some rows: {some}"] if some else [])))] if every else []
 
 
 def _measures(row: Combination, *, offloads: bool) -> list[str]:
