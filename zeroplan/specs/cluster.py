@@ -52,6 +52,10 @@ class Gpu(NamedTuple):
     def maker(self) -> str:
         return self.title.split()[0]
 
+    def peak_in(self, precision: str) -> Figure | None:
+        """Dense FLOP/s in a precision, or in 16 bit where the card has no rate for it."""
+        return self.peak.get(precision) or self.peak.get("bf16") or self.peak.get("fp16")
+
 
 class Cluster(NamedTuple):
     nodes: int = 1
