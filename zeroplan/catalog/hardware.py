@@ -72,6 +72,11 @@ def cluster(name: str) -> Cluster:
         **{key: _rate(content[key], f"{found}.{key}", "B/s") for key in LINKS if key in content},
         **{key: _plain(content[key], f"{found}.{key}", unit) for key, unit in PLAIN.items() if key in content},
     }
+    if node_file.is_file(name):
+        stated = {key: figure.value for key, figure in figures.items()}
+        stated |= {key: getattr(card, key).value for key in node_file.CARD if key in content}
+        for key, value in (*sizes.items(), *stated.items()):
+            node_file.check_bounds(name, key, value, content[key]["value"])
     return Cluster(
         name=found,
         gpus_per_node=content["gpus_per_node"],
