@@ -17,10 +17,11 @@ estimate, and each element of recommend's `plan` and `rejected`:
   needed, headroom, fits, host, nvme}; with --timeline also timeline[] {phase, place, held, beside, activations, bytes}:
   moments of a step in order.
 compare: model; rows[] {changed {option: value}, stage, gpus, strategy, fit, time, assumed[]}, or {changed, reason} of a
-combination that cannot run.
-observe: log; lines; steps (optimizer steps that the log tells of, 0: none); model; observed[] {group, name, unit,
-  predicted (null where nothing is), observed, half (of the last printed digit), statistic {median, largest, last, sum},
-  seen, line, difference (predicted less observed, 0 within `half`)}; notes[].
+  combination that cannot run.
+observe: log; lines; runs (that the log holds: the last is observed), first_line (of it); steps (optimizer steps that it
+  tells of, 0: none); model; contradictions[] (where its run is another than that predicted); observed[] {group, name,
+  unit, predicted (null where nothing is), observed, half (of the last printed digit), statistic {median, largest, last,
+  sum}, seen, line, difference (predicted less observed, 0 within `half`)}; notes[].
 calibrate: date; machine; gpu (the card's preset or null); gpus_per_node (null without a GPU); figures[] {field, value,
   unit, how}; observations[]; left_out[]; written (the file, or null).
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
