@@ -79,8 +79,8 @@ def cluster(name: str) -> Cluster:
             node_file.check_bounds(name, key, value, content[key]["value"])
     return Cluster(
         name=found,
-        gpus_per_node=content["gpus_per_node"],
-        node_width=content["gpus_per_node"],
+        gpus_per_node=content.get("gpus_per_node", 1),
+        node_width=content.get("gpus_per_node", 0),
         gpu=card,
         capacity=int(card.memory.value) if card else None,
         host_memory=sizes.get("host_memory"),

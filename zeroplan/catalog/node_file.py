@@ -105,9 +105,10 @@ def _parsed(path: str) -> Any:
 
 def _check_gpus(path: str, content: dict[str, Any]) -> None:
     card, number = content.get("gpu"), content.get("gpus_per_node")
-    if "gpus_per_node" not in content:
+    if "gpus_per_node" not in content and card is not None:
         raise SpecError(path, "no gpus_per_node", "how many a node has", "gpus_per_node: 8")
-    if type(number) is not int or not 1 <= number <= LARGEST_NODE:
+    # Without either: a host and a disk, measured where there was no GPU.
+    if "gpus_per_node" in content and (type(number) is not int or not 1 <= number <= LARGEST_NODE):
         place = f"{path}.gpus_per_node"
         raise SpecError(place, _kind(number), f"a whole number from 1 to {LARGEST_NODE:,}", "gpus_per_node: 8")
     if "gpu" in content and not isinstance(card, str):

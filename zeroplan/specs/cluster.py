@@ -72,7 +72,7 @@ class Cluster(NamedTuple):
     inter_node: Figure | None = None
     """Bytes/s of one node's network cards."""
     node_width: int = 0
-    """GPUs of a whole node, whose network cards `inter_node` counts together; 0: as many as are used."""
+    """GPUs of a whole node, whose network cards `inter_node` counts together; 0: not known, as many as are used."""
     all_reduce: Figure | None = None
     """Bytes/s as `intra_node`, of an all-reduce over a whole node whose switch adds up (NVLink SHARP)."""
     effective_inter_node: Figure | None = None
