@@ -24,6 +24,8 @@ observe: log; lines; runs (that the log holds: the last is observed), first_line
   sum}, seen, line, difference (predicted less observed, 0 within `half`)}; notes[].
 calibrate: date; machine; gpu (the card's preset or null); gpus_per_node (null without a GPU); figures[] {field, value,
   unit, how}; observations[]; left_out[]; written (the file, or null).
+gpus, clusters, models: a list under the command's name; keys end in the unit (memory_bytes, link_bytes_per_s,
+  peak_flops_per_s {precision: value}), null where no preset states a number.
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
 `first_forward` and `first_backward` are there when the run's first step needs more than the later ones.
 host and nvme are per node, gpu is per GPU.
