@@ -282,27 +282,3 @@ def test_activation_checkpointing_is_read_where_deepspeeds_function_is_called(ze
     assert code == 2
     assert "partition_activations" in error
     assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("model", "seq", "said"),
-    [
-        # config.json of each: n_positions 1024, max_position_embeddings 512, none (ALiBi), 4096
-        ("gpt2", 1024, "sequence 1024, all of the model's positions, under the usual 2048 (--seq)"),
-        ("bert-base", 512, "sequence 512, all of the model's positions, under the usual 2048 (--seq)"),
-        ("bloom-560m", 2048, "sequence 2048 (--seq)"),
-        ("llama-2-7b", 2048, "sequence 2048 (--seq)"),
-    ],
-)
-def test_the_usual_sequence_is_no_longer_than_the_model_has_positions(zeroplan, model, seq, said):
-    found = zeroplan("estimate", "--model", model, "--gpus", "8", "--stage", "2", "--json").json
-    assert found["workload"]["seq"] == seq
-    assert said in found["assumed"]
-
-
-def test_a_stated_sequence_is_taken_even_beyond_the_positions(zeroplan):
-    found = zeroplan("estimate", "--model", "gpt2", "--gpus", "8", "--stage", "2", "--seq", "2048", "--json").json
-    assert found["workload"]["seq"] == 2048
-    assert [said for said in found["assumed"] if "sequence" in said] == [
-        "sequence 2048 is beyond the model's 1024 positions"
-    ]
