@@ -22,7 +22,7 @@ if __package__ in (None, ""):
 from benchmarks.published import components, constants, fits, held_out, measures, report
 from benchmarks.published.bounds import Bound
 from benchmarks.published.bounds import acceptance as accepted_within
-from benchmarks.published.measures import Compared, Measures
+from benchmarks.published.measures import ComparedLevel, Measures
 from benchmarks.published.rows import FILE, FITS, Row, UncomputableError, read
 
 MEDIAN, NINE_IN_TEN, MEAN_OF_SOURCES, INSIDE = 0.03, 0.10, 0.05, 0.9
@@ -140,13 +140,13 @@ def _own(rows: Sequence[Row]) -> Part:
     ]
 
 
-def _what_carries(chosen: Sequence[Compared]) -> list[list[str]]:
+def _what_carries(chosen: Sequence[ComparedLevel]) -> list[list[str]]:
     if len(measures.by_source(chosen)) < SEVERAL:
         return []
     return [report.terms(measures.removed(chosen)), report.held_out(held_out.held_out(chosen))]
 
 
-def _beside(others: Sequence[Compared], known: dict[str, str]) -> list[list[str]]:
+def _beside(others: Sequence[ComparedLevel], known: dict[str, str]) -> list[list[str]]:
     """Rows that no bound is promised for: a look at how far the forms carry."""
     texts = []
     for quality in sorted({one.row.column("quality") for one in others}):

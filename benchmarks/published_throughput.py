@@ -29,7 +29,7 @@ from benchmarks.published.timing import held_out
 from benchmarks.published.timing.measures import (
     KINDS,
     THROUGHPUT,
-    Compared,
+    ComparedStep,
     by,
     compare,
     is_full,
@@ -53,7 +53,7 @@ def at_most(what: str, value: float, bound: float) -> Bound:
     return Bound(f"{what} {value:.1%}, at most {bound:.0%}", value <= bound)
 
 
-def core_bounds(core: Sequence[Compared]) -> list[Bound]:
+def core_bounds(core: Sequence[ComparedStep]) -> list[Bound]:
     found = measure(one.error for one in core)
     kept = [
         at_most("core rows: mean", found.mean, MEAN),
@@ -80,13 +80,13 @@ def _error(row: Row) -> float:
     return one.error
 
 
-def intervals(compared: Sequence[Compared]) -> Bound:
+def intervals(compared: Sequence[ComparedStep]) -> Bound:
     inside = sum(found.low <= one.measured <= found.high for one in compared for found in [interval(one.time)])
     text = f"{inside} of {len(compared)} inside the printed interval, at least {INSIDE:.0%}"
     return Bound(text, inside >= INSIDE * len(compared))
 
 
-def table(title: str, compared: Sequence[Compared]) -> list[str]:
+def table(title: str, compared: Sequence[ComparedStep]) -> list[str]:
     """Errors by source, card, stage and world."""
     lines = [title, f"  {'':34}{'rows':>5}{'mean':>8}{'9 in 10':>9}{'bias':>8}"]
     lines.append(_line("all", compared))
@@ -100,12 +100,12 @@ def table(title: str, compared: Sequence[Compared]) -> list[str]:
     return lines
 
 
-def _line(name: str, compared: Sequence[Compared]) -> str:
+def _line(name: str, compared: Sequence[ComparedStep]) -> str:
     found = measure(one.error for one in compared)
     return f"  {name:34}{found.rows:>5}{found.mean:>8.1%}{found.nine_in_ten:>9.1%}{found.bias:>+8.1%}"
 
 
-def worst(compared: Sequence[Compared], count: int = 10) -> list[str]:
+def worst(compared: Sequence[ComparedStep], count: int = 10) -> list[str]:
     known = reasons()
     lines = [f"The {count} that are missed most: measured, predicted, what is known"]
     for one in sorted(compared, key=lambda one: -abs(one.error))[:count]:
@@ -117,14 +117,14 @@ def worst(compared: Sequence[Compared], count: int = 10) -> list[str]:
     return lines
 
 
-def every(compared: Sequence[Compared]) -> list[str]:
+def every(compared: Sequence[ComparedStep]) -> list[str]:
     return [
         f"  {one.row.name:28}{one.measured:>9.3f}{one.time.total:>9.3f} s{one.error:>+8.1%}"
         for one in sorted(compared, key=lambda one: one.row.name)
     ]
 
 
-def _bounds(kind: str, chosen: Sequence[Compared], *, left_out: bool) -> list[Bound]:
+def _bounds(kind: str, chosen: Sequence[ComparedStep], *, left_out: bool) -> list[Bound]:
     if kind != "core":
         return [at_most(f"{kind}: mean", measure(one.error for one in chosen).mean, MEANS[kind])]
     if not left_out:

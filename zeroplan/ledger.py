@@ -163,7 +163,7 @@ def less_activations(tier: Tier, phase: str) -> int:
     return max(total(entry for entry in moment.lines if not is_activation(entry)) for moment in moments)
 
 
-class Compared(NamedTuple):
+class Checked(NamedTuple):
     """A predicted number beside a measured one."""
 
     group: str

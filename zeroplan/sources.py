@@ -31,7 +31,7 @@ SOURCES: dict[str, Source] = {
         "Korthikanti et al., Reducing Activation Recomputation in Large Transformer Models",
         "https://arxiv.org/abs/2205.05198", "paper",
     ),
-    "PaLM": Source("Chowdhery et al., PaLM, appendix B", "https://arxiv.org/abs/2204.02311", "paper"),
+    "PaLM": Source("Chowdhery et al., PaLM", "https://arxiv.org/abs/2204.02311", "paper"),
     "DeepSpeed": Source(
         f"DeepSpeed {DEEPSPEED}, source", f"https://github.com/deepspeedai/DeepSpeed/tree/v{DEEPSPEED}/deepspeed",
         "code",

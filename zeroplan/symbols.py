@@ -86,6 +86,18 @@ SYMBOLS: dict[str, Symbol] = {
     "moved_bytes": Symbol("y", "bytes", "copied by one rank, or read and written by one node"),
     "speed": Symbol("u", "bytes/s", "of that copy"),
     "updated": Symbol("U", "elements", "parameters that the CPUs of one node update"),
+    "held": Symbol("Mh", "bytes", "held between steps"),
+    "beside": Symbol("Mb", "bytes", "gradients, gathered parameters and buffers at the peak"),
+    "kept": Symbol("Ma", "bytes", "activations at the peak"),
+    "most": Symbol("Mp", "bytes", "the peak: the most that PyTorch has allocated at one moment"),
+    "context": Symbol("Mc", "bytes", "the CUDA context and libraries of one process"),
+    "communicator": Symbol("Mn", "bytes", "NCCL's buffers"),
+    "capacity": Symbol("Mt", "bytes", "what PyTorch sees of the card's memory"),
+    "need": Symbol("Mr", "bytes", "needed of it"),
+    "step": Symbol("Δ", "seconds", "of an optimizer step"),
+    "flop_rate": Symbol("Π", "FLOP/s", "the card's peak in the precision of its products"),
+    "below": Symbol("ε", "seconds", "fewer, with terms at the low end of what their rates leave open"),
+    "above": Symbol("υ", "seconds", "more, with terms at the high end of what their rates leave open"),
     "pace": Symbol("p", "elements/s", "that DeepSpeedCPUAdam updates on one node"),
 }
 BY_LETTER = {symbol.letter: symbol for symbol in SYMBOLS.values()}

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from benchmarks.published.constants import OUTSIDE, RESERVED, RESERVED_2021, RESERVED_COMPILED
 from benchmarks.published.levels import levels
-from benchmarks.published.measures import Compared
+from benchmarks.published.measures import ComparedLevel
 
 
 class Choice(NamedTuple):
@@ -35,7 +35,7 @@ class HeldOut(NamedTuple):
     """Of all rows, smallest first."""
 
 
-def held_out(compared: Sequence[Compared]) -> HeldOut:
+def held_out(compared: Sequence[ComparedLevel]) -> HeldOut:
     errors = {choice: [abs(_under(one, choice)) for one in compared] for choice in CHOICES}
     sources = [one.row.family for one in compared]
     chosen: dict[str, Choice] = {}
@@ -54,7 +54,7 @@ def _miss(errors: Iterable[float]) -> float:
     return mean(listed) + median(listed)
 
 
-def _under(one: Compared, choice: Choice) -> float:
+def _under(one: ComparedLevel, choice: Choice) -> float:
     found = one.found
     if found.ratio in (RESERVED, RESERVED_COMPILED):
         found = found._replace(ratio=found.ratio._replace(value=choice.reserved))

@@ -17,7 +17,7 @@ CONTRADICTS_ITSELF = frozenset({"bslog3Doff-1"})
 """Max allocated equals allocated to four digits while more was reserved: left out of the measures, not of the table."""
 
 
-class Compared(NamedTuple):
+class ComparedLevel(NamedTuple):
     row: Row
     level: str
     measured: float
@@ -35,7 +35,7 @@ class Compared(NamedTuple):
 
 
 class Table(NamedTuple):
-    compared: tuple[Compared, ...]
+    compared: tuple[ComparedLevel, ...]
     left_out: tuple[tuple[Row, str], ...]
     """Rows that cannot be computed or compared, and why."""
 
@@ -50,13 +50,13 @@ def compare(rows: Iterable[Row]) -> Table:
                 raise UncomputableError("no value in value_gib")
             level = row.level
             found = predict(row)
-            compared.append(Compared(row, level, row.measured, levels(row, found)[level], found))
+            compared.append(ComparedLevel(row, level, row.measured, levels(row, found)[level], found))
         except UncomputableError as error:
             left_out.append((row, str(error)))
     return Table(tuple(compared), tuple(left_out))
 
 
-def counts(one: Compared) -> bool:
+def counts(one: ComparedLevel) -> bool:
     """Whether a row takes part in the measures: full training, all known, and one form for it."""
     row = one.row
     what = row.column("what_was_measured")
@@ -67,9 +67,9 @@ def counts(one: Compared) -> bool:
     )  # fmt: skip
 
 
-def distinct(compared: Iterable[Compared]) -> list[Compared]:
+def distinct(compared: Iterable[ComparedLevel]) -> list[ComparedLevel]:
     """Levels of runs that differ only in how many micro-batches they accumulate, once where they are equal."""
-    seen: dict[tuple[str, float], Compared] = {}
+    seen: dict[tuple[str, float], ComparedLevel] = {}
     for one in compared:
         seen.setdefault((re.sub(r"_mbc\d+", "", one.row.name), one.measured), one)
     return list(seen.values())
@@ -87,7 +87,7 @@ class Removed(NamedTuple):
     nine_in_ten: float
 
 
-def removed(compared: Sequence[Compared]) -> list[Removed]:
+def removed(compared: Sequence[ComparedLevel]) -> list[Removed]:
     """Every term alone, those that change most rows first."""
     found = []
     for term in sorted({term for one in compared for term in one.found.terms}):
@@ -101,7 +101,7 @@ def removed(compared: Sequence[Compared]) -> list[Removed]:
     return sorted(found, key=lambda one: -one.rows)
 
 
-def _without(one: Compared, term: str) -> Compared:
+def _without(one: ComparedLevel, term: str) -> ComparedLevel:
     found = one.found.without(term)
     return one._replace(found=found, value=levels(one.row, found)[one.level])
 
@@ -115,7 +115,7 @@ class Measures(NamedTuple):
     """Of reserved and nvidia-smi values: inside the printed range, and all."""
 
 
-def measure(compared: Sequence[Compared]) -> Measures:
+def measure(compared: Sequence[ComparedLevel]) -> Measures:
     errors = sorted(abs(one.error) for one in compared)
     ranged = [one for one in compared if one.level in (RESERVED, USED)]
     return Measures(
@@ -127,7 +127,7 @@ def measure(compared: Sequence[Compared]) -> Measures:
     )
 
 
-def by_source(compared: Iterable[Compared]) -> dict[str, float]:
+def by_source(compared: Iterable[ComparedLevel]) -> dict[str, float]:
     """Mean absolute error of each source."""
     errors: dict[str, list[float]] = {}
     for one in compared:

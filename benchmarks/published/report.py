@@ -10,13 +10,13 @@ from benchmarks.published.constants import Constant
 from benchmarks.published.fits import Asked
 from benchmarks.published.held_out import HeldOut
 from benchmarks.published.levels import GIB
-from benchmarks.published.measures import Compared, Removed, by_source, measure
+from benchmarks.published.measures import ComparedLevel, Removed, by_source, measure
 from benchmarks.published.rows import LEVELS, Row
 
 UNSURE = "no reason is known; the largest lines are"
 
 
-def errors(title: str, compared: Sequence[Compared]) -> list[str]:
+def errors(title: str, compared: Sequence[ComparedLevel]) -> list[str]:
     """Measures over all, by level and by source."""
     if not compared:
         return [title, "  no rows"]
@@ -34,14 +34,14 @@ def errors(title: str, compared: Sequence[Compared]) -> list[str]:
     return lines
 
 
-def _line(name: str, compared: Sequence[Compared]) -> str:
+def _line(name: str, compared: Sequence[ComparedLevel]) -> str:
     off = sorted(abs(one.error) for one in compared)
     at_nine = nine_in_ten(off)
     bias = mean(one.error for one in compared)
     return f"  {name:18}{len(off):>5}{median(off):>9.1%}{at_nine:>9.1%}{mean(off):>8.1%}{bias:>+8.1%}"
 
 
-def rows(compared: Iterable[Compared]) -> list[str]:
+def rows(compared: Iterable[ComparedLevel]) -> list[str]:
     """Every row, GiB: measured, predicted, the range where there is one."""
     lines = [f"  {'id':46}{'level':14}{'measured':>9}{'predicted':>10}{'off':>8}  {'range':15} peak in"]
     for one in compared:
@@ -55,7 +55,7 @@ def rows(compared: Iterable[Compared]) -> list[str]:
     return lines
 
 
-def worst(compared: Iterable[Compared], known: dict[str, str], count: int = 10) -> list[str]:
+def worst(compared: Iterable[ComparedLevel], known: dict[str, str], count: int = 10) -> list[str]:
     """The rows that are missed most, each with what is known about it."""
     lines = [f"The {count} that are missed most"]
     off = sorted(compared, key=lambda one: -abs(one.error))[:count]
@@ -65,7 +65,7 @@ def worst(compared: Iterable[Compared], known: dict[str, str], count: int = 10) 
     return lines
 
 
-def guess(one: Compared) -> str:
+def guess(one: ComparedLevel) -> str:
     """What can be said of a row that nobody has looked at: what was assumed, and what weighs most."""
     largest = sorted(one.found.peak.lines, key=lambda entry: -entry.bytes)[:3]
     text = f"{UNSURE} " + ", ".join(f"{entry.name} {entry.bytes / GIB:.1f} GiB" for entry in largest)

@@ -80,6 +80,16 @@ def test_without_torch_host_and_disk_are_measured(zeroplan, quick):
     assert cluster.nvme_read.evidence == "measured"
     assert cluster.nvme_read.date == ran.json["date"]
     assert "8 threads" in cluster.nvme_read.source
+    text = Path("node.yaml").read_text()
+    assert "gpus_per_node" not in yaml.safe_load(text)  # no GPU was found, and none is stated
+    assert "# gpus_per_node: no GPU was found; write how many there are" in text
+    read = zeroplan("estimate", "--params", "1B", "--stage", "2", "--cluster", "node.yaml", "--json").json
+    assert read["cluster"]["gpus"] == 1
+    assert "1 GPU (--gpus)" in read["assumed"]
+    assert read["fit"]["host"]["capacity"] == pytest.approx(figures["host_memory"]["value"], rel=1e-3)
+    wide = zeroplan("estimate", "--params", "1B", "--stage", "2", "--cluster", "node.yaml", "--gpus", "16", "--json").json
+    assert (wide["cluster"]["nodes"], wide["cluster"]["gpus_per_node"]) == (2, 8)
+    assert "nodes of 8 GPUs (--gpus 2x8)" in wide["assumed"]
     screen = zeroplan("calibrate", "--quick")
     assert "nvme_read" in screen.out
     assert "left out: CPU Adam" in screen.out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zeroplan.catalog import hardware
+from zeroplan.catalog import hardware, presets
 from zeroplan.catalog.models import from_preset
 from zeroplan.costs.timing import rates
 from zeroplan.specs.cluster import Cluster
@@ -120,6 +120,13 @@ BAD = [
     (f"gpus_per_node: 8\nhost_adam: {FIGURE.format('nan /s')}", "'nan /s'", "the unit /s"),
     (f"gpus_per_node: 8\nhost_memory: {FIGURE.format('512')}", "'512'", "GiB"),
     (f"gpus_per_node: 8\nhost_link: {FIGURE.format('20 GB/s')}", "host_link and no gpu", "gpu: a100-80gb"),
+    (f"gpus_per_node: 8\nhop: {FIGURE.format('1e9 s')}", "node.yaml, line 2, hop: found '1e9 s'", "1e-09 to 1 s"),
+    (f"gpus_per_node: 8\n\nhost_adam: {FIGURE.format('3 /s')}", "line 3, host_adam: found '3 /s'", "1e+06 to 1e+12 /s"),
+    (f"gpus_per_node: 8\nhost_memory: {FIGURE.format('512 MB')}\nnvme: {FIGURE.format('8 kB')}", "line 3, nvme", "1e+06"),
+    (f"gpus_per_node: 8\nintra_node: {FIGURE.format('450 TB/s')}", "line 2, intra_node", "1e+13 B/s"),
+    (f"gpu: h200\ngpus_per_node: 8\nsustained_matmul: {FIGURE.format('640 GFLOP/s')}", "line 3, sustained", "FLOP/s"),
+    ("gpus_per_node: 8\ngpu: h200\ngpus_per_node: 4", "line 3: found 'gpus_per_node' a second time", "after line 1"),
+    ("gpus_per_node: 8\nhop: {value: 1e-6 s,\n  value: 2e-6 s}", "line 3: found 'value' a second time", "after line 2"),
 ]  # fmt: skip
 
 
@@ -131,6 +138,17 @@ def test_a_malformed_file_is_one_line(zeroplan, node, text, found, expected):
     assert found in ran.err
     assert expected in ran.err
     assert len(ran.err) < 500
+
+
+@pytest.mark.parametrize("name", presets.names("cluster"))
+def test_every_preset_is_within_the_bounds_of_a_file(node, name):
+    text = (presets.PRESETS / "clusters" / f"{name}.yaml").read_text()
+    assert hardware.cluster(node(text)).gpu == hardware.cluster(name).gpu
+
+
+def test_what_an_alias_repeats_is_no_second_time(node):
+    text = f"gpus_per_node: 8\nintra_node: &link {FIGURE.format('20 GB/s')}\ninter_node: *link\n"
+    assert hardware.cluster(node(text)).inter_node.value == 20e9
 
 
 def test_a_file_that_is_none(zeroplan, tmp_path, monkeypatch):

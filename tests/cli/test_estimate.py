@@ -63,6 +63,16 @@ def test_json_of_one_strategy_has_the_documented_shape(zeroplan, accounting):
     assert found["fit"]["fits"] is True
 
 
+def test_json_names_every_part_of_a_strategy(zeroplan):
+    strategy = zeroplan("estimate", "--params", "1B", "--gpus", "8", "--stage", "3", "--offload-optimizer", "cpu",
+                        "--json").json["strategy"]  # fmt: skip
+    assert strategy["activation_checkpointing"] == {
+        "partitions": False, "on_host": False, "contiguous": False, "number": None,
+    }  # fmt: skip
+    assert strategy["offload_optimizer"]["device"] == "cpu"
+    assert {name for name, value in strategy.items() if isinstance(value, list)} == {"uncounted"}  # a list of keys
+
+
 def test_json_without_a_stage_has_one_object_for_each(zeroplan):
     stages = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--accounting", "paper", "--json").json["stages"]
     assert [one["strategy"]["stage"] for one in stages] == [0, 1, 2, 3]

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from zeroplan.deepspeed.keys import KEYS
@@ -96,3 +98,45 @@ def test_the_letters_of_an_equation_are_explained(zeroplan):
     for letter, meaning in (("w", "bytes of one element"), ("T", "tokens of one micro-batch"), ("f", "width of the MLP")):
         assert f"  {letter}  {meaning}" in out
     assert "bytes of the line itself" not in out
+
+
+WORDS = ["peak", "needed", "free", "tokens/s", "MFU", "HFU", "interval"]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_sum_of_the_tables_is_what_estimate_says(zeroplan, word):
+    job = ("--model", "mixtral-8x7b", "--gpus", "16", "--gpu", "h100-80gb", "--stage", "3", "--checkpointing", "full")
+    entries = zeroplan("explain", word, *job, "--grad-accum", "2", "--json").json["quantities"]
+    found = zeroplan("estimate", *job, "--grad-accum", "2", "--json").json
+    time, used = found["time"], [one["value"] for one in found["time"]["utilisation"]]
+    said = {
+        "peak": found["memory"]["gpu"]["peak"]["bytes"], "needed": found["fit"]["needed"],
+        "free": found["fit"]["headroom"], "tokens/s per GPU": time["tokens_per_s_per_gpu"], "MFU": used[0],
+        "MFU, causal": used[1], "HFU": used[2], "interval, from": time["interval"]["low"],
+        "interval, to": time["interval"]["high"],
+    }  # fmt: skip
+    assert entries
+    for entry in entries:
+        assert entry["value"] == pytest.approx(said[entry["name"]], rel=1e-12)
+        assert entry["source"]
+        assert entry["evidence"]
+        assert set(entry["symbols"]) <= set(re.findall(r"[^\W\d]+", entry["formula"]))
+
+
+def test_a_sum_shows_formula_symbols_values_and_source(zeroplan):
+    text = " ".join(zeroplan("explain", "mfu", "--params", "7B", "--gpus", "8", "--gpu", "a100-80gb", "--stage", "2").out.split())
+    for said in ("MFU = (6·Ψ + 12·L·q·s)·T·α / (Π·Δ)", "6·7,000,000,000 + 12·32·4,096·2,048", "arxiv.org/abs/2204.02311",
+                 "3.12e+14: datasheet", "trainable parameters", "evidence:"):  # fmt: skip
+        assert said in text
+    text = " ".join(zeroplan("explain", "needed", "--params", "7B", "--gpus", "8").out.split())
+    assert "needed = Mp + Mc + Mn" in text
+    assert "ZeRO-3" in text
+    for line in ("CUDA context", "NCCL buffers"):
+        assert "evidence:" in zeroplan("explain", line).out
+
+
+@pytest.mark.parametrize("word", ["MFU", "tokens per second", "interval"])
+def test_what_needs_a_card_says_so(zeroplan, word):
+    ran = zeroplan("explain", word)
+    assert (ran.code, ran.out) == (2, "")
+    assert "no card" in ran.err

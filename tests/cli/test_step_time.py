@@ -94,6 +94,10 @@ def test_nothing_fits_is_exit_code_1(zeroplan):
         (("--stage", "1,4", "--gpus", "8", *CARD), "--stage: found '4'"),
         (("--gpu", "a100-80gb,h1000", "--gpus", "8"), "h1000"),
         (("--gpus", ",".join(map(str, range(1, 70))), *CARD), "at most 64"),
+        (("--gpu-mem", "24,80"), "write several cards, --gpu a100-40gb,h100-80gb"),
+        (("--hostfile", "a,b", *CARD), "write several numbers of GPUs, --gpus 8,4x8"),
+        (("--model", "gpt2,gpt2-xl", *CARD), "write one of them and run compare for each --model"),
+        (("--host-mem", "1TB,2TB", *CARD), "found several values behind --host-mem, expected them behind any of --gpus,"),
     ],
 )
 def test_bad_lists_stop_with_one_line(zeroplan, arguments, expected):
@@ -102,6 +106,26 @@ def test_bad_lists_stop_with_one_line(zeroplan, arguments, expected):
     assert ran.out == ""
     assert expected in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_a_hostfile_counts_the_gpus_of_every_combination(zeroplan, tmp_path):
+    hosts = tmp_path / "hosts, old"
+    hosts.write_text("a slots=8\nb slots=8\n")
+    rows = zeroplan("compare", *JOB[:2], *CARD, "--hostfile", str(hosts), "--stage", "1,2", "--json").json["rows"]
+    assert [(row["stage"], row["gpus"]) for row in rows] == [(1, 16), (2, 16)]
+    alone = zeroplan("compare", *JOB[:2], *CARD, "--hostfile", str(hosts))
+    assert (alone.code, alone.err.startswith("zeroplan: nothing to compare")) == (2, True)
+
+
+def test_each_row_says_its_strategy_and_what_it_assumes(zeroplan):
+    job = (*JOB[:2], *CARD, "--gpus", "8", "--stage", "2")
+    rows = zeroplan("compare", *job, "--seq", "512,2048", "--json").json["rows"]
+    alone = zeroplan("estimate", *job, "--seq", "2048", "--json").json
+    assert rows[1]["strategy"] == alone["strategy"]
+    assert rows[1]["assumed"] == alone["assumed"]
+    screen = " ".join(zeroplan("compare", *job, "--seq", "512,2048").out.split())
+    common, some = rows[0]["assumed"], "for some rows: sequence 2048 is beyond the model's 1024 positions"
+    assert screen.endswith("assumed: " + "; ".join([*common, some]))
 
 
 def test_explain_follows_the_steps_seconds(zeroplan):

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zeroplan import formulas
+from zeroplan import formulas, quantities
 from zeroplan.ledger import provenance
 from zeroplan.sources import KINDS, SOURCES
 from zeroplan.symbols import SYMBOLS
@@ -22,12 +22,16 @@ ROOMS = (
     "megatron", "fused", "fully_sharded", "versions", "copied", "roofline", "network", "overlap", "beside",
 )  # fmt: skip
 NOT_FORMULAS = {"ceil_div", "power_of_two", "sqrt", "log2"}
+SUMS = (
+    quantities.peak, quantities.needed, quantities.free, quantities.tokens_per_gpu, quantities.mfu, quantities.mfu_causal,
+    quantities.hfu, quantities.earliest, quantities.latest,
+)  # fmt: skip
 FORMULAS = [
     function
     for room in ROOMS
     for name, function in getmembers(import_module(f"{formulas.__name__}.{room}"), isfunction)
     if name not in NOT_FORMULAS
-]
+] + list(SUMS)
 PYTHON = str.maketrans({"·": "*", "⌈": " ceil(", "⌉": ")", "^": "**", "√": " sqrt"})
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.observe.test_log import LOGS, STAGE_2, STAGE_3
@@ -128,7 +126,47 @@ def test_another_job_than_the_logs_is_said(zeroplan):
     ran = zeroplan(
         "observe", str(STAGE_2), "--model", str(LOGS / "config.json"), "--gpus", "4", "--stage", "2", "--json"
     )
-    assert "The log's run had world size 2, predicted is 4" in json.dumps(ran.json["notes"])
+    said = ran.json["contradictions"]
+    assert "The log's run had world size 2, predicted is 4: state the run's own options." in said
+    assert not [note for note in ran.json["notes"] if note in said]
+    _, whole = rows(zeroplan, str(STAGE_2), "--stage", "2")
+    assert whole["contradictions"] == []
+
+
+def test_contradictions_stand_right_below_the_answer(zeroplan):
+    log = str(STAGE_2)
+    ran = zeroplan("observe", log, *JOB, "--stage", "3", "--precision", "fp16")
+    assert ran.out.splitlines()[1:3] == [
+        "The log's run had ZeRO stage 2, predicted is 3: state the run's own options.",
+        "The log's run had dtype bfloat16, predicted is float16: state the run's own options.",
+    ]
+    quiet = zeroplan("observe", log, *JOB, "--stage", "3", "-q").out.splitlines()
+    assert len(quiet) == 2
+
+
+def test_of_two_runs_in_a_file_the_answer_says_which_is_observed(zeroplan, tmp_path):
+    log = tmp_path / "run.log"
+    log.write_bytes(STAGE_2.read_bytes() + STAGE_3.read_bytes())
+    both, whole = rows(zeroplan, str(log), "--stage", "3")
+    alone, _ = rows(zeroplan, str(STAGE_3), "--stage", "3")
+    assert {key: row["observed"] for key, row in both.items()} == {key: row["observed"] for key, row in alone.items()}
+    assert (whole["runs"], whole["first_line"]) == (2, 528)
+    answer = zeroplan("observe", str(log), *JOB, "--stage", "3", "-q").out
+    assert "the last of 2 runs, from line 528 on, 5 optimizer steps" in answer
+
+
+@pytest.mark.parametrize("columns", ["80", "90"])
+def test_rows_are_not_folded_at_the_usual_width(zeroplan, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+    out = zeroplan("observe", str(STAGE_2), "--stage", "2", "--gpu", "a100", *JOB).out
+    lines = [line for line in out.splitlines() if line.strip()]
+    names = ("initialize, most allocated", "multiply-accumulates", "running average", "held between steps", "most reserved")
+    for name in names:
+        row = next(line for line in lines if line.startswith(name))
+        assert len(row.split("  ")) > 4, row
+    folded = [line for line in lines if line.strip() in ("steps", "allocated", "tes", "average", ")")]
+    assert folded == []
+    assert max(map(len, lines[1:])) <= int(columns)
 
 
 def test_the_screen_names_file_and_line(zeroplan, monkeypatch):
@@ -164,6 +202,8 @@ def test_the_screen_names_file_and_line(zeroplan, monkeypatch):
             ("--stage", "2"),
             ("found no known line, 2 read", "comms_logger", "flops_profiler", "steps_per_print"),
         ),
+        (b"\x1f\x8b\x08\x00time (ms) |", ("--stage", "2"), ("found a gzip file", "write gunzip -c ")),
+        ("time (ms) | fwd: 1.0 |\n".encode("utf-16"), ("--stage", "2"), ("found UTF-16 text", "iconv -f UTF-16")),
         ("loss\n", (), ("--stage",)),
         ("loss\n", ("--stage", "2", "--steps", "many"), ("--steps", "'many'")),
     ],
@@ -173,7 +213,7 @@ def test_what_cannot_be_read_is_one_line(zeroplan, tmp_path, text, options, frag
     if text == "folder":
         log.mkdir()
     elif text is not None:
-        log.write_text(text)
+        log.write_bytes(text if isinstance(text, bytes) else text.encode())
     ran = zeroplan("observe", str(log), *JOB, *options)
     assert (ran.code, ran.out) == (2, "")
     assert len(ran.err.splitlines()) == 1

@@ -59,7 +59,41 @@ def test_the_flops_profiler():
     log = read_log(str(STAGE_2))
     assert list(log.series["profile", "fwd MACs per GPU"].values) == [460.59e6, 460.59e6]
     assert list(log.series["profile", "fwd flops per GPU"].values) == [921.53e6, 921.53e6]
-    assert log.job == {"world size": 2, "batch size per GPU": 2}
+    assert read_log(str(STAGE_3)).job == {"world size": 2, "batch size per GPU": 2}
+
+
+def test_what_the_run_was_comes_with_the_log_level_info():
+    assert read_log(str(STAGE_2)).job == {
+        "world size": 2, "batch size per GPU": 2, "accumulation": 2, "ZeRO stage": 2, "dtype": "bfloat16",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["as printed", "pdsh", "torchrun", "colours", "progress bars"])
+@pytest.mark.parametrize(("first", "second"), [(STAGE_2, STAGE_3), (STAGE_3, STAGE_2), (STAGE_2, STAGE_2)])
+def test_of_several_runs_in_one_file_the_last_is_read(first, second, how, tmp_path):
+    both = tmp_path / "run.log"
+    text = first.read_bytes() + second.read_bytes()
+    both.write_bytes(text if how == "as printed" else mangled(how, text))
+    alone, found = read_log(str(second)), read_log(str(both))
+    before = len(first.read_text().splitlines())
+    assert (found.runs, found.lines, found.steps) == (2, before + alone.lines, alone.steps)
+    begins = {STAGE_2: "Initializing TorchBackend", STAGE_3: "After args sanity test"}[second]
+    inside = next(at for at, line in enumerate(second.read_text().splitlines(), 1) if begins in line)
+    assert found.first == before + inside
+    assert {key: (list(s.values), [line - before for line in s.lines]) for key, s in found.series.items()} == {
+        key: (list(s.values), list(s.lines)) for key, s in alone.series.items()
+    }
+    assert [summary.steps for summary in found.summaries] == [summary.steps for summary in alone.summaries]
+    assert found.job == alone.job
+
+
+def test_a_run_begins_where_steps_are_counted_from_0_again(tmp_path):
+    log = tmp_path / "run.log"
+    run = "[Rank 0] step=0, skipped=0, lr=[0]\n" * 2 + "".join(f"[Rank 0] step={n}, skipped=0, lr=[0]\n" for n in (1, 2, 7))
+    log.write_text(run * 3 + "[Rank 0] time (ms) | fwd: 1.00 | bwd: 1.00 | step: 1.00\n")
+    found = read_log(str(log))
+    assert (found.runs, found.first, found.lines) == (3, 11, 16)
+    assert read_log(str(STAGE_2)).runs == read_log(str(STAGE_3)).runs == 1
 
 
 @pytest.mark.parametrize("path", [STAGE_2, STAGE_3])

@@ -8,7 +8,7 @@ from benchmarks import published_throughput as benchmark
 from benchmarks.published.rows import Row, read
 from benchmarks.published.timing import held_out, measures
 from benchmarks.published.timing.clusters import cluster_of
-from benchmarks.published.timing.measures import Compared
+from benchmarks.published.timing.measures import ComparedStep
 
 
 @pytest.fixture(scope="module")
@@ -17,15 +17,15 @@ def rows() -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def compared(rows: list[Row]) -> tuple[Compared, ...]:
+def compared(rows: list[Row]) -> tuple[ComparedStep, ...]:
     return measures.compare(row for row in rows if measures.is_full(row)).compared
 
 
-def of(compared: tuple[Compared, ...], kind: str) -> list[Compared]:
+def of(compared: tuple[ComparedStep, ...], kind: str) -> list[ComparedStep]:
     return [one for one in compared if measures.KINDS[kind](one.row)]
 
 
-def test_the_core_rows(compared: tuple[Compared, ...]):
+def test_the_core_rows(compared: tuple[ComparedStep, ...]):
     core = of(compared, "core")
     assert len(core) == 151
     assert [str(bound) for bound in benchmark.core_bounds(core) if not bound.kept] == []
@@ -34,17 +34,17 @@ def test_the_core_rows(compared: tuple[Compared, ...]):
 @pytest.mark.parametrize(("kind", "count", "mean"), [
     ("fp8, data-parallel", 11, 0.10), ("offload", 21, 0.12), ("tensor, pipeline or context parallel", 54, 0.12),
 ])  # fmt: skip
-def test_rows_in_fp8_with_offload_and_split_over_ranks(compared: tuple[Compared, ...], kind: str, count: int, mean: float):
+def test_rows_in_fp8_with_offload_and_split_over_ranks(compared: tuple[ComparedStep, ...], kind: str, count: int, mean: float):
     found = measures.measure(one.error for one in of(compared, kind))
     assert found.rows == count
     assert found.mean <= mean
 
 
-def test_nine_in_ten_are_inside_the_printed_interval(compared: tuple[Compared, ...]):
+def test_nine_in_ten_are_inside_the_printed_interval(compared: tuple[ComparedStep, ...]):
     assert benchmark.intervals([one for one in compared if not measures.is_parallel(one.row)]).kept
 
 
-def test_a_source_left_out_is_predicted_with_what_the_others_say(compared: tuple[Compared, ...]):
+def test_a_source_left_out_is_predicted_with_what_the_others_say(compared: tuple[ComparedStep, ...]):
     """Rows of three small sources: each fit is chosen from its grid, and each row gets one error."""
     few = [one for one in of(compared, "core") if one.row.family in ("sc21", "flagperfT", "swiftT")]
     found = held_out.held_out(few)
@@ -58,7 +58,7 @@ def test_acceptance_rows(rows: list[Row]):
     assert [bound.text for bound in found if not bound.kept] == []
 
 
-def test_an_offloaded_step_on_a_host_nobody_measured_is_inside_its_interval(compared: tuple[Compared, ...]):
+def test_an_offloaded_step_on_a_host_nobody_measured_is_inside_its_interval(compared: tuple[ComparedStep, ...]):
     """Hosts differ 25-fold; without a rate of the host's own the interval says so."""
     outside = []
     for one in of(compared, "offload"):
@@ -70,7 +70,7 @@ def test_an_offloaded_step_on_a_host_nobody_measured_is_inside_its_interval(comp
     assert len(outside) <= 2, outside  # one in ten
 
 
-def test_stages_2_and_3_cross_where_the_published_runs_do(compared: tuple[Compared, ...]):
+def test_stages_2_and_3_cross_where_the_published_runs_do(compared: tuple[ComparedStep, ...]):
     """175B on 384 and 768 A100: 144 and 88 TFLOP/s; half the micro-batch shows the network."""
     named = {one.row.name: one for one in compared}
     few, many = named["sc21-z3-175B-384"], named["sc21-z3-175B-768"]

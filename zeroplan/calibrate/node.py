@@ -10,8 +10,6 @@ from zeroplan.calibrate.found import Findings, Found
 from zeroplan.calibrate.host import machine
 from zeroplan.catalog.node_file import CARD
 
-USUAL_GPUS = 8
-
 
 def text(found: Findings) -> str:
     """YAML of the form of `presets/clusters/`. Figures of a card without a preset are left as comments."""
@@ -20,7 +18,7 @@ def text(found: Findings) -> str:
     lines.append(f"title: {json.dumps('measured: ' + machine())}")
     lines.append(f"gpu: {found.gpu}" if found.gpu else "# gpu: not known; write the preset of the card")
     known = found.gpus_per_node
-    lines.append(f"gpus_per_node: {known}" if known else f"gpus_per_node: {USUAL_GPUS}  # assumed: no GPU was found")
+    lines.append(f"gpus_per_node: {known}" if known else "# gpus_per_node: no GPU was found; write how many there are")
     for figure in found.figures:
         mark = "" if found.gpu or figure.field not in CARD else "# "
         lines += [f"{mark}{figure.field}:", f"{mark}  {_figure(figure)}"]

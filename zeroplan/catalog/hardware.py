@@ -34,6 +34,7 @@ def gpu(name: str) -> Gpu:
         sustained_matmul=rates.get("sustained_matmul"),
         link=rates.get("link"),
         host_link=rates.get("host_link"),
+        compute_capability=_bare(content, "compute_capability", found),
         usual_node=content.get("usual_node", ""),
         attention={
             kernel: _rate(entry, f"{found}.attention.{kernel}", "FLOP/s")
@@ -71,10 +72,15 @@ def cluster(name: str) -> Cluster:
         **{key: _rate(content[key], f"{found}.{key}", "B/s") for key in LINKS if key in content},
         **{key: _plain(content[key], f"{found}.{key}", unit) for key, unit in PLAIN.items() if key in content},
     }
+    if node_file.is_file(name):
+        stated = {key: figure.value for key, figure in figures.items()}
+        stated |= {key: getattr(card, key).value for key in node_file.CARD if key in content}
+        for key, value in (*sizes.items(), *stated.items()):
+            node_file.check_bounds(name, key, value, content[key]["value"])
     return Cluster(
         name=found,
-        gpus_per_node=content["gpus_per_node"],
-        node_width=content["gpus_per_node"],
+        gpus_per_node=content.get("gpus_per_node", 1),
+        node_width=content.get("gpus_per_node", 0),
         gpu=card,
         capacity=int(card.memory.value) if card else None,
         host_memory=sizes.get("host_memory"),
@@ -103,6 +109,12 @@ def _plain(entry: dict[str, Any], what: str, unit: str) -> Figure:
     if match is None:
         raise QuantityError(f"{what}: found {shown(entry['value'])}, expected a number and the unit {unit}")
     return _figure(entry, float(match[1]), what)
+
+
+def _bare(content: dict[str, Any], key: str, found: str) -> Figure | None:
+    """A number without a unit, where it is stated."""
+    entry = content.get(key)
+    return _figure(entry, float(entry["value"]), f"{found}.{key}") if entry else None
 
 
 def _figure(entry: dict[str, Any], value: float, what: str) -> Figure:

@@ -19,6 +19,15 @@ WORDS = ("title", "aliases", "gpu", "gpus_per_node", "observations")
 """`observations`: what was measured beside the figures, for people."""
 SAYS = ("value", "source", "date", "evidence")
 LARGEST_NODE = 10_000
+LINK, DISK, DELAY = (1e7, 1e13, "B/s"), (1e6, 1e12, "B/s"), (1e-9, 1.0, "s")
+BOUNDS = {
+    "host_memory": (1e8, 1e15, "B"), "nvme": (1e6, 1e17, "B"), "intra_node": LINK, "inter_node": LINK,
+    "all_reduce": LINK, "effective_inter_node": LINK, "host_link": LINK, "nvme_read": DISK, "nvme_write": DISK,
+    "host_adam": (1e6, 1e12, "/s"), "hop": DELAY, "crossing": DELAY, "memory_bandwidth": (1e10, 1e14, "B/s"),
+    "sustained_matmul": (1e12, 1e17, "FLOP/s"),
+}  # fmt: skip
+"""From what to what a figure is believed: ten times and more beyond the slowest and the fastest that is sold, to catch
+a slipped unit."""
 
 
 def is_file(name: str) -> bool:
@@ -41,11 +50,50 @@ def read_node(path: str) -> dict[str, Any]:
     return content
 
 
+def check_bounds(path: str, key: str, value: float, written: Any) -> None:
+    """Raises `SpecError` with the line of a figure that no machine has."""
+    low, high, unit = BOUNDS[key]
+    if not low <= value <= high:
+        place = f"{path}, line {_line_of(path, key)}, {key}"
+        raise SpecError(place, shown(written), f"{low:g} to {high:g} {unit}, which machines have")
+
+
+def _line_of(path: str, key: str) -> int:
+    import yaml
+
+    root: Any = yaml.compose(read_text(path, EXPECTED), Loader=yaml.SafeLoader)
+    lines: dict[str, int] = {name.value: name.start_mark.line + 1 for name, _value in root.value}
+    return lines[key]
+
+
+def _check_once(path: str, root: Any) -> None:
+    """PyYAML takes the last of two; a YAML alias may stand in many places, and is looked at once."""
+    waiting: list[Any] = [root]
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen or not isinstance(getattr(node, "value", None), list):
+            continue
+        seen.add(id(node))
+        pairs = node.value if node.id == "mapping" else [(None, value) for value in node.value]
+        lines: dict[str, int] = {}
+        for name, value in pairs:
+            waiting.append(value)
+            if name is None or name.id != "scalar":
+                continue
+            line = name.start_mark.line + 1
+            if name.value in lines:
+                twice = f"{shown(name.value)} a second time, after line {lines[name.value]}"
+                raise SpecError(f"{path}, line {line}", twice, "each field once")
+            lines[name.value] = line
+
+
 def _parsed(path: str) -> Any:
     import yaml
 
     text = read_text(path, EXPECTED)
     try:
+        _check_once(path, yaml.compose(text, Loader=yaml.SafeLoader))
         return yaml.safe_load(text)  # libyaml's faster loader crashes on what is nested a thousand times
     except yaml.MarkedYAMLError as error:
         at = error.problem_mark
@@ -57,9 +105,10 @@ def _parsed(path: str) -> Any:
 
 def _check_gpus(path: str, content: dict[str, Any]) -> None:
     card, number = content.get("gpu"), content.get("gpus_per_node")
-    if "gpus_per_node" not in content:
+    if "gpus_per_node" not in content and card is not None:
         raise SpecError(path, "no gpus_per_node", "how many a node has", "gpus_per_node: 8")
-    if type(number) is not int or not 1 <= number <= LARGEST_NODE:
+    # Without either: a host and a disk, measured where there was no GPU.
+    if "gpus_per_node" in content and (type(number) is not int or not 1 <= number <= LARGEST_NODE):
         place = f"{path}.gpus_per_node"
         raise SpecError(place, _kind(number), f"a whole number from 1 to {LARGEST_NODE:,}", "gpus_per_node: 8")
     if "gpu" in content and not isinstance(card, str):

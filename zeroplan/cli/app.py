@@ -97,7 +97,9 @@ def compare(options: Options, *, json: Json = False, quiet: Quiet = False) -> No
 def explain(
     options: Options,
     *,
-    term: Annotated[str, typer.Argument(help="A line, formula or ds_config key; or activations.", show_default=False)],
+    term: Annotated[
+        str, typer.Argument(help="A line, formula or ds_config key; MFU, needed, ...; activations.", show_default=False)
+    ],
     json: Json = False,
 ) -> None:
     """Formula, symbols with their values, source and assumptions of any number; or a ds_config key."""

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
 import typer
 
-from zeroplan.cli.options import Options
+from zeroplan.cli.options import Options, flag
 from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.speed import speed
 from zeroplan.errors import ContradictionError, QuantityError, ZeroplanError
 from zeroplan.fit import fit
 from zeroplan.ledger import Detail
-from zeroplan.report.compare import Compared, Failed
+from zeroplan.report.compare import Combination, Failed
 from zeroplan.specs.job import Job
 
 LISTS = (
@@ -23,6 +24,11 @@ LISTS = (
     "optimizer", "checkpointing", "attention", "kernels", "offload_optimizer", "offload_param",
 )  # fmt: skip
 """Options that may hold several values, separated by commas."""
+INSTEAD = {
+    "gpu_mem": "write several cards, --gpu a100-40gb,h100-80gb",
+    "hostfile": "write several numbers of GPUs, --gpus 8,4x8",
+}
+"""For the others where people try a list."""
 SCALING = "1,2,4,8,16,32,64,128,256,512"
 """GPUs that are compared when nothing else is."""
 MOST = 64
@@ -31,8 +37,11 @@ MOST = 64
 
 def run(options: Options, *, json: bool, quiet: bool) -> int:
     """0 when something fits, 1 when nothing does."""
-    lists = {name: getattr(options, name).split(",") for name in LISTS if "," in (getattr(options, name) or "")}
-    if not lists and options.gpus is None:
+    several = [name for name in Options.__annotations__ if "," in (getattr(options, name) or "")]
+    for name in several:
+        _check_varies(name, getattr(options, name))
+    lists = {name: getattr(options, name).split(",") for name in LISTS if name in several}
+    if not lists and options.gpus is None and options.hostfile is None:
         lists = {"gpus": SCALING.split(",")}
     if not lists:
         raise ContradictionError(
@@ -42,7 +51,7 @@ def run(options: Options, *, json: bool, quiet: bool) -> int:
     if len(combinations) > MOST:
         raise QuantityError(f"compare: found {len(combinations)} combinations, expected at most {MOST}; write fewer")
     rows = [row for changed in combinations for row in _rows(options, changed, alone="gpus" in lists)]
-    found = [row for row in rows if isinstance(row, Compared)]
+    found = [row for row in rows if isinstance(row, Combination)]
     if not found:
         raise ContradictionError(rows[0].reason if isinstance(rows[0], Failed) else "nothing to compare")
     if json:
@@ -57,7 +66,18 @@ def run(options: Options, *, json: bool, quiet: bool) -> int:
     return 0 if any(row.fit.fits is not False for row in found) else 1
 
 
-def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> Sequence[Compared | Failed]:
+def _check_varies(name: str, text: str) -> None:
+    """A list where compare takes none; the name of a file may hold a comma."""
+    if name in LISTS or os.path.exists(text):
+        return
+    options = ", ".join(map(flag, LISTS))
+    raise QuantityError(
+        f"compare: found several values behind {flag(name)}, expected them behind any of {options}; "
+        f"{INSTEAD.get(name, f'write one of them and run compare for each {flag(name)}')}"
+    )
+
+
+def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> Sequence[Combination | Failed]:
     """Of one combination every stage that is asked for; `alone`: the fastest of those that fit."""
     tried = Options(**{name: changed.get(name, getattr(options, name)) for name in Options.__annotations__})
     try:
@@ -66,7 +86,7 @@ def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> Sequence
             raise QuantityError("no card: write --gpu h100-80gb, --gpu-mem 80 or --cluster dgx-h100")
         if tried.backend == "cpu":
             raise QuantityError("--backend cpu has no card to be timed; leave it out")
-        found = [_timed(changed, job) for job in request.jobs()]
+        found = [_timed(changed, job, request.assumed_for([job])) for job in request.jobs()]
     except ZeroplanError as error:
         if not (isinstance(error, ContradictionError) or str(error).startswith("--global-batch")):
             raise  # what nobody could mean; what does not go together is a row
@@ -79,17 +99,18 @@ def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> Sequence
     return [min(fitting, key=lambda row: row.speed.step.total)]
 
 
-def _timed(changed: dict[str, str], job: Job) -> Compared:
+def _timed(changed: dict[str, str], job: Job, assumed: tuple[str, ...]) -> Combination:
     counted = ledger(job, detail=Detail.WHOLE)
-    return Compared(changed, job, fit(job, counted), speed(job, counted))
+    return Combination(changed, job, fit(job, counted), speed(job, counted), assumed)
 
 
-def _machine(row: Compared | Failed) -> dict[str, Any]:
+def _machine(row: Combination | Failed) -> dict[str, Any]:
     from zeroplan.report import machine
 
     if isinstance(row, Failed):
         return {"changed": row.changed, "reason": row.reason}
     return {
         "changed": row.changed, "stage": row.job.strategy.stage, "gpus": row.job.ranks,
-        "fit": machine.fit_object(row.fit), "time": machine.time_object(row.speed),
+        "strategy": machine.strategy_fields(row.job.strategy), "fit": machine.fit_object(row.fit),
+        "time": machine.time_object(row.speed), "assumed": list(row.assumed),
     }  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from zeroplan import quantities
 from zeroplan.cli.options import Options
-from zeroplan.cli.request import read_request
+from zeroplan.cli.request import Request, read_request
 from zeroplan.clock import Term
 from zeroplan.costs.activations import activations
 from zeroplan.costs.closed_forms import counted
@@ -16,6 +17,7 @@ from zeroplan.deepspeed.key_cost import costs
 from zeroplan.deepspeed.keys import KEYS, key
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.errors import ContradictionError, UnknownNameError
+from zeroplan.fit import outside
 from zeroplan.ledger import Detail, Line, Transfer
 from zeroplan.specs.job import Job
 
@@ -37,44 +39,54 @@ def run(options: Options, term: str, *, json: bool) -> int:
     costed = {known.path: costs(highest, known) for known in keys}
     step = step_time(highest, ledger(highest)).terms if is_timed(highest) else ()
     terms = [entry for entry in step if wanted in (STEP, *_parts(entry))]
-    if wanted == STEP and not step:
-        raise ContradictionError("no card: the seconds of a step are a card's; write --gpu h100-80gb or --gpu-mem 80")
-    if not lines and not keys and not terms and wanted != ACTIVATIONS:
+    summed = _summed(request, wanted)
+    if not summed and not step and (wanted == STEP or quantities.named(wanted)):
+        raise ContradictionError(
+            "no card: memory to fill and the seconds of a step are a card's; write --gpu h100-80gb or --gpu-mem 80"
+        )
+    if not any((lines, keys, terms, summed, wanted == ACTIVATIONS)):
         known = {name for _job, entry in entries for name in _names(entry)} | {k.name for k in KEYS.values()}
-        raise UnknownNameError("line, formula or key", term, known | {STEP, *(n for e in step for n in _parts(e))})
+        known |= {STEP, *(n for e in step for n in _parts(e)), *quantities.MEMORY, *quantities.CLOCK}
+        raise UnknownNameError("line, formula or key", term, known)
     if json:
-        from zeroplan.report import machine
+        from zeroplan.report import explain_quantities, machine
         from zeroplan.report.explain import machine_form
 
         found = machine_form(lines, keys, costed)
-        if terms:
-            found["terms"] = [machine.term_object(entry) for entry in terms]
+        found["quantities"] = explain_quantities.machine_form(summed)
+        found["terms"] = [machine.term_object(entry) for entry in terms]
         if wanted == ACTIVATIONS:
             from zeroplan.report.activations import machine_form as activations_form
 
             found["activations"] = activations_form(highest)
         typer.echo(machine.dumps({"command": "explain", "term": term, **found}))
     else:
-        from zeroplan.report import console
+        from zeroplan.report import console, explain_quantities, explain_step
         from zeroplan.report.explain import screen
 
-        parts = screen(lines, keys, costed, highest)
+        parts = [*explain_quantities.screen(summed), *screen(lines, keys, costed, highest)]
         if wanted == ACTIVATIONS:
             from zeroplan.report.activations import screen as activations_screen
 
             parts = [*activations_screen(highest), *parts]
-        if terms:
-            from zeroplan.report.explain_step import screen as step_screen
-
-            parts += step_screen(highest, terms)
-        if wanted == ACTIVATIONS or lines or terms or any(costed.values()):
+        parts += explain_step.screen(highest, terms)
+        if any((wanted == ACTIVATIONS, lines, terms, summed, *costed.values())):
             parts += console.assumptions(request.assumed)
         console.show(*parts)
     return 0
 
 
+def _summed(request: Request, wanted: str) -> list[tuple[Job, quantities.Quantity]]:
+    """What tables sum up under that word, of each job."""
+    names = quantities.named(wanted)
+    jobs = request.jobs() if names else []
+    return [(job, found) for job in jobs for found in quantities.quantities(job, ledger(job)) if found.name in names]
+
+
 def named(job: Job) -> list[Line | Transfer]:
-    """Every entry of both ledgers of a job, and of the closed forms that stand in for a model's own activations."""
+    """Every entry of both ledgers of a job, of the closed forms that stand in for a model's own activations, and what
+    lies outside PyTorch's allocator.
+    """
     forms = activations(job)
     found: list[Line | Transfer] = [*forms.forward, *forms.loss_backward, *forms.layer_backward]
     for accounting in reversed(ACCOUNTINGS):  # the paper first
@@ -82,7 +94,7 @@ def named(job: Job) -> list[Line | Transfer]:
         for tier in (counted.gpu, counted.host, counted.nvme):
             found += [entry for entry, _phases in tier.lines()]
         found += [*counted.traffic, *(entry.line for entry in counted.copies)]
-    return found
+    return [*found, *outside(job)]
 
 
 def find_keys(term: str) -> list[Key]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
 
 from zeroplan.catalog import hardware, presets
 from zeroplan.catalog.models import from_preset
-from zeroplan.specs.model import Model
+from zeroplan.specs.cluster import Cluster, Figure, Gpu
 from zeroplan.units import count, gib
 
 
@@ -16,44 +17,69 @@ def models(name: str | None, *, json: bool) -> int:
     """All model presets, or every tensor of one model (a preset, a config.json or org/name)."""
     if name is not None:
         return _tensors(name, json=json)
-    rows = [_model_row(from_preset(preset)) for preset in presets.names("model")]
-    return _listed("models", ["model", "family", "parameters", "layers", "hidden"], rows, json=json)
+    found = [from_preset(preset) for preset in presets.names("model")]
+    if json:
+        return _dumped("models", [
+            {"model": one.name, "family": one.family, "parameters": one.parameters, "layers": one.shape.layers,
+             "hidden": one.shape.hidden} for one in found
+        ])  # fmt: skip
+    return _listed("models", ["model", "family", "parameters", "layers", "hidden"], [
+        (one.name, one.family, count(one.parameters), str(one.shape.layers), str(one.shape.hidden)) for one in found
+    ])  # fmt: skip
 
 
 def gpus(*, json: bool) -> int:
     """All GPU presets."""
-    rows = []
-    for name in presets.names("GPU"):
-        card = hardware.gpu(name)
-        matmul = f"{card.sustained_matmul.value / 1e12:.0f} TFLOP/s" if card.sustained_matmul else ""
-        rows.append({
-            "gpu": name, "title": card.title, "memory": int(card.memory.value), "shown": gib(card.memory.value),
-            "sustained matmul": matmul, "evidence": card.memory.evidence,
-        })  # fmt: skip
-    return _listed("gpus", ["gpu", "shown", "evidence", "sustained matmul", "title"], rows, json=json)
+    found = [hardware.gpu(name) for name in presets.names("GPU")]
+    if json:
+        return _dumped("gpus", [_card(one) for one in found])
+    return _listed("gpus", ["gpu", "shown", "evidence", "sustained matmul", "title"], [
+        (one.name, gib(one.memory.value), one.memory.evidence, _teraflops(one.sustained_matmul), one.title)
+        for one in found
+    ])  # fmt: skip
 
 
 def clusters(*, json: bool) -> int:
     """All node presets."""
-    rows = []
-    for name in presets.names("cluster"):
-        node = hardware.cluster(name)
-        assert node.gpu is not None
-        network = f"{node.inter_node.value / 1e9:.0f} GB/s" if node.inter_node else "-"
-        rows.append({
-            "cluster": name, "GPUs": f"{node.gpus_per_node} x {node.gpu.name}",
-            "host memory": gib(node.host_memory) if node.host_memory else "-", "network": network,
-            "host_memory": node.host_memory, "nvme": node.nvme,
-        })  # fmt: skip
-    return _listed("clusters", ["cluster", "GPUs", "host memory", "network"], rows, json=json)
+    found = [hardware.cluster(name) for name in presets.names("cluster")]
+    if json:
+        return _dumped("clusters", [_node(one) for one in found])
+    return _listed("clusters", ["cluster", "GPUs", "host memory", "network"], [
+        (one.name, f"{one.gpus_per_node} x {one.gpu.name if one.gpu else '-'}",
+         gib(one.host_memory) if one.host_memory else "-",
+         f"{one.inter_node.value / 1e9:.0f} GB/s" if one.inter_node else "-")
+        for one in found
+    ])  # fmt: skip
 
 
-def _model_row(model: Model) -> dict[str, Any]:
-    shape = model.shape
+def _card(card: Gpu) -> dict[str, Any]:
+    """Numbers alone; the key has their unit."""
     return {
-        "model": model.name, "family": model.family, "parameters": count(model.parameters),
-        "count": model.parameters, "layers": str(shape.layers), "hidden": str(shape.hidden),
+        "gpu": card.name, "title": card.title, "memory_bytes": int(card.memory.value),
+        "evidence": card.memory.evidence, "memory_class_gb": card.memory_class,
+        "context_bytes": int(card.context.value) if card.context else None,
+        "memory_bandwidth_bytes_per_s": _value(card.memory_bandwidth), "link_bytes_per_s": _value(card.link),
+        "host_link_bytes_per_s": _value(card.host_link), "sustained_matmul_flops_per_s": _value(card.sustained_matmul),
+        "peak_flops_per_s": {precision: figure.value for precision, figure in card.peak.items()},
+        "compute_capability": _value(card.compute_capability), "usual_node": card.usual_node or None,
     }  # fmt: skip
+
+
+def _node(node: Cluster) -> dict[str, Any]:
+    return {
+        "cluster": node.name, "gpu": node.gpu.name if node.gpu else None, "gpus_per_node": node.gpus_per_node,
+        "host_memory_bytes": node.host_memory, "nvme_bytes": node.nvme,
+        "intra_node_bytes_per_s": _value(node.intra_node), "inter_node_bytes_per_s": _value(node.inter_node),
+        "nvme_read_bytes_per_s": _value(node.nvme_read), "nvme_write_bytes_per_s": _value(node.nvme_write),
+    }  # fmt: skip
+
+
+def _value(figure: Figure | None) -> float | None:
+    return figure.value if figure else None
+
+
+def _teraflops(figure: Figure | None) -> str:
+    return f"{figure.value / 1e12:.0f} TFLOP/s" if figure else ""
 
 
 def _tensors(name: str, *, json: bool) -> int:
@@ -78,12 +104,14 @@ def _tensors(name: str, *, json: bool) -> int:
     return 0
 
 
-def _listed(command: str, columns: list[str], rows: list[dict[str, Any]], *, json: bool) -> int:
-    if json:
-        from zeroplan.report import machine
+def _dumped(command: str, rows: list[dict[str, Any]]) -> int:
+    from zeroplan.report import machine
 
-        typer.echo(machine.dumps({"command": command, command: rows}))
-        return 0
+    typer.echo(machine.dumps({"command": command, command: rows}))
+    return 0
+
+
+def _listed(command: str, columns: list[str], rows: Sequence[tuple[str, ...]]) -> int:
     from zeroplan.report import console
 
     grid = console.table(columns)
@@ -91,6 +119,6 @@ def _listed(command: str, columns: list[str], rows: list[dict[str, Any]], *, jso
         grid.columns[-1].justify = "left"
         grid.columns[-1].no_wrap = False
     for row in rows:
-        grid.add_row(*(str(row[column]) for column in columns))
+        grid.add_row(*row)
     console.show(console.heading(f"{len(rows)} {command}"), grid)
     return 0

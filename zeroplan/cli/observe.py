@@ -11,7 +11,7 @@ from zeroplan.costs.timing.speed import speed
 from zeroplan.errors import QuantityError
 from zeroplan.observe.beside import Predicted, beside
 from zeroplan.observe.log import read_log
-from zeroplan.observe.notes import notes
+from zeroplan.observe.notes import contradictions, notes
 from zeroplan.units import read_integer
 
 
@@ -27,19 +27,22 @@ def run(options: Options, log_path: str, *, steps: str | None, json: bool, quiet
     timed = job.cluster.gpu is not None and job.strategy.backend != "cpu"
     predicted = Predicted(job, real, speed(job, real) if timed else None)
     rows, said = beside(log, predicted, passed), list(notes(log, predicted, passed))
+    wrong = list(contradictions(log, predicted))
     assumed = request.assumed_for(jobs)
     if json:
         from zeroplan.report import machine
 
         found = [{**row._asdict(), "difference": row.difference} for row in rows]
         body = {
-            "log": log.path, "lines": log.lines, "steps": log.steps, "model": machine.model_object(job.model),
-            "observed": found, "notes": said, "assumed": list(assumed),
+            "log": log.path, "lines": log.lines, "runs": log.runs, "first_line": log.first, "steps": log.steps,
+            "model": machine.model_object(job.model), "contradictions": wrong, "observed": found, "notes": said,
+            "assumed": list(assumed),
         }  # fmt: skip
         typer.echo(machine.dumps({"command": "observe", **body}))
         return 0
     from zeroplan.report import console
     from zeroplan.report import observe as report
 
-    console.show(report.answer(job, log, rows), *([] if quiet else report.details(log, rows, said, assumed)))
+    details = [] if quiet else report.details(log, rows, said, assumed)
+    console.show(report.answer(job, log, rows), *report.contradicted(wrong), *details)
     return 0

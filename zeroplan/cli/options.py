@@ -34,7 +34,8 @@ class Options:
     config: Annotated[
         Text, _option("--config", JOB, "An existing ds_config.json is the strategy ('-': standard input).", "FILE")
     ] = None
-    seq: Annotated[Text, _option("--seq", JOB, "Sequence length in tokens (2048).", "TOKENS")] = None
+    seq: Annotated[Text, _option("--seq", JOB, "Sequence length in tokens (2048, or the model's positions if fewer).",
+                                    "TOKENS")] = None  # fmt: skip
     micro_batch: Annotated[Text, _option("--micro-batch", JOB, "Sequences per GPU and micro-step.", "N")] = None
     grad_accum: Annotated[Text, _option("--grad-accum", JOB, "Micro-steps per optimizer step.", "N")] = None
     global_batch: Annotated[
@@ -92,6 +93,11 @@ class Options:
                 "NAME|FILE.yaml"),
     ] = None  # fmt: skip
     hostfile: Annotated[Text, _option("--hostfile", CLUSTER, "Hosts in DeepSpeed's format.", "FILE")] = None
+
+
+def flag(name: str) -> str:
+    """An option as it is typed: --gpu-mem of gpu_mem."""
+    return "--" + name.replace("_", "-")
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zeroplan.cli.options import Options
+from zeroplan.cli.options import Options, flag
 from zeroplan.cli.request_cluster import read_cluster
-from zeroplan.cli.request_operators import check_flash, check_kernels, choose_attention
+from zeroplan.cli.request_operators import check_operators, choose_attention
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
 from zeroplan.specs.checkpointing import DEEPSPEED, KINDS, is_checkpointing
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from zeroplan.deepspeed.read import Stated
 
 DEFAULT_SEQ = 2048
+"""Tokens, of a model with at least as many positions."""
 CHOICES = {
     "precision": PRECISIONS,
     "optimizer": tuple(OPTIMIZERS),
@@ -108,13 +109,9 @@ def read_request(options: Options, *, default_params: str | None = None, default
     _check_offload(settled)
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
     open_sizes = _batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
-    seq = _number(options.seq, "--seq", "2048") or DEFAULT_SEQ
-    if options.seq is None:
-        assumed.append(f"sequence {DEFAULT_SEQ} (--seq)")
-    _check_seq(model, seq, assumed)
+    seq = _seq(options, model, assumed)
     choose_attention(settled, model, assumed)
-    check_flash(settled, model)
-    check_kernels(settled, model)
+    check_operators(settled, model, cluster.gpu)
     for name, value in DEFAULTS.items():
         if name not in settled:
             assumed.append(f"{name} {value} (--{name})")
@@ -164,9 +161,9 @@ def _flags(options: Options) -> dict[str, Any]:
         if value is None:
             continue
         if value not in choices and not (name == "checkpointing" and is_checkpointing(value)):
-            flag = "--" + name.replace("_", "-")
+            typed = flag(name)
             raise QuantityError(
-                f"{flag}: found {shown(value)}, expected {', '.join(choices)}; write {flag} {nearest(value, choices)}"
+                f"{typed}: found {shown(value)}, expected {', '.join(choices)}; write {typed} {nearest(value, choices)}"
             )
         settled[name] = value
         if name.startswith("offload"):
@@ -174,7 +171,7 @@ def _flags(options: Options) -> dict[str, Any]:
         if name == "zero_init":
             settled[name] = value == "yes"
     for name in ("micro_batch", "grad_accum"):
-        value = _number(getattr(options, name), "--" + name.replace("_", "-"))
+        value = _number(getattr(options, name), flag(name))
         if value is not None:
             settled[name] = value
     return settled
@@ -196,15 +193,14 @@ def _merge_config(
         if name == "precision" and (settled.get(name), value) == ("fp8", "bf16"):
             continue  # what fp8 training writes in its config
         if name in settled and settled[name] != value and not _same_device(settled[name], value):
-            flag = "--" + name.replace("_", "-")
             raise ContradictionError(
-                f"{flag} {_text(settled[name])} contradicts {place}, which says {_text(value)}; keep one"
+                f"{flag(name)} {_text(settled[name])} contradicts {place}, which says {_text(value)}; keep one"
             )
         settled[name] = value
     for name in ("offload_optimizer", "offload_param"):
         if getattr(options, name) not in (None, "none") and name not in stated.fields:
             raise ContradictionError(
-                f"--{name.replace('_', '-')} {settled[name].device} contradicts {place}, which offloads nothing there; "
+                f"{flag(name)} {settled[name].device} contradicts {place}, which offloads nothing there; "
                 "leave the option out, or --config"
             )
     fills = trainer_fills(model.shape.hidden, settled["stage"])
@@ -285,10 +281,17 @@ def _batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str, 
     return {}
 
 
-def _check_seq(model: Model, seq: int, assumed: list[str]) -> None:
-    if model.shape.positions and seq > model.shape.positions and not model.inferred:
-        assumed.append(f"sequence {seq} is beyond the model's {model.shape.positions} positions")
+def _seq(options: Options, model: Model, assumed: list[str]) -> int:
+    """Tokens as stated, or as many as usual and no more than the model has positions for (0: it has no such limit)."""
+    typed, positions = _number(options.seq, "--seq", "2048"), 0 if model.inferred else model.shape.positions
+    seq = typed or min(DEFAULT_SEQ, positions or DEFAULT_SEQ)
+    if typed is None:
+        why = f", all of the model's positions, under the usual {DEFAULT_SEQ}" if seq < DEFAULT_SEQ else ""
+        assumed.append(f"sequence {seq}{why} (--seq)")
+    elif positions and seq > positions:
+        assumed.append(f"sequence {seq} is beyond the model's {positions} positions")
+    return seq
 
 
-def _number(text: str | None, flag: str, example: str = "8") -> int | None:
-    return None if text is None else read_integer(text, flag, example)
+def _number(text: str | None, typed: str, example: str = "8") -> int | None:
+    return None if text is None else read_integer(text, typed, example)

@@ -50,7 +50,7 @@ def _counted(options: Options, cluster: Cluster, assumed: list[str], default: in
             )
         return cluster._replace(nodes=len(slots), gpus_per_node=next(iter(slots.values())))
     if options.gpus is None:
-        if cluster.name:
+        if cluster.node_width:
             return cluster
         assumed.append(f"{default} GPU{'s' if default > 1 else ''} (--gpus)")
         return cluster._replace(nodes=1, gpus_per_node=default)
@@ -66,7 +66,7 @@ def _nodes(text: str, cluster: Cluster, assumed: list[str]) -> Cluster:
         return cluster._replace(nodes=numbers[0], gpus_per_node=numbers[1])
     if numbers[0] > LARGEST_CLUSTER:
         return cluster._replace(nodes=numbers[0], gpus_per_node=1)
-    gpus, per_node = numbers[0], cluster.gpus_per_node if cluster.name else USUAL_NODE
+    gpus, per_node = numbers[0], cluster.node_width or USUAL_NODE
     if gpus <= per_node:
         return cluster._replace(nodes=1, gpus_per_node=gpus)
     if gpus % per_node:
@@ -75,7 +75,7 @@ def _nodes(text: str, cluster: Cluster, assumed: list[str]) -> Cluster:
             f"--gpus: found {gpus}, expected a multiple of {per_node} GPUs a node; "
             f"write --gpus {gpus // even}x{even}, or another nodes x GPUs"
         )
-    if not cluster.name:
+    if not cluster.node_width:
         assumed.append(f"nodes of {per_node} GPUs (--gpus {gpus // per_node}x{per_node})")
     return cluster._replace(nodes=gpus // per_node, gpus_per_node=per_node)
 

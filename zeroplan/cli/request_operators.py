@@ -1,4 +1,4 @@
-"""The operators that the model runs with: which attention, and whose kernels."""
+"""The operators that the model runs with, which attention and whose kernels; and what a card cannot run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 from zeroplan.architectures.registry import LIGER_FAMILIES
 from zeroplan.autograd.flash import HEAD_ROW, WIDEST_HEAD
 from zeroplan.errors import ContradictionError
+from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.model import Model
+
+FLASH_CARDS = {"flash_attention_2": (8.0, 99.0), "flash_attention_3": (8.0, 10.0)}
+"""Compute capabilities from and below which the package has kernels. Either stops under 8.0, "only supports Ampere GPUs
+or newer" (csrc/flash_attn/flash_api.cpp, hopper/flash_api.cpp). Those of version 3 are compiled for 8.0 and 9.0a
+(hopper/setup.py): Ampere and Ada run them (Dao-AILab/flash-attention#1049, and transformers 5.23.0 asks for 8 in
+modeling_flash_attention_utils.py), and Blackwell finds "no kernel image" (#2593)."""
 
 
 def choose_attention(settled: dict[str, Any], model: Model, assumed: list[str]) -> None:
@@ -26,8 +33,20 @@ def choose_attention(settled: dict[str, Any], model: Model, assumed: list[str]) 
         )
 
 
-def check_flash(settled: dict[str, Any], model: Model) -> None:
-    """The flash-attention package computes in 16 bit on a GPU, heads of up to 256 elements, of some families."""
+def check_operators(settled: dict[str, Any], model: Model, card: Gpu | None) -> None:
+    """Refuse what does not run. Of a card that only stands for a memory size nothing is known."""
+    named = card if card and not card.stands_for_class else None
+    _check_flash(settled, model, named)
+    _check_kernels(settled, model)
+    if named and settled.get("precision") == "fp8" and "fp8" not in named.peak:
+        raise ContradictionError(
+            f"--precision: found fp8 on {named.title}, which does not compute in it, expected a card of Ada, Hopper, "
+            f"Blackwell or MI300; write --precision {'bf16' if 'bf16' in named.peak else 'fp16'}"
+        )
+
+
+def _check_flash(settled: dict[str, Any], model: Model, card: Gpu | None) -> None:
+    """The flash-attention package computes in 16 bit on some GPUs, heads of up to 256 elements, of some families."""
     attention = settled.get("attention", "")
     if not attention.startswith("flash"):
         return
@@ -44,6 +63,14 @@ def check_flash(settled: dict[str, Any], model: Model) -> None:
             f"--attention: found {attention} with --backend cpu, expected a GPU, which its kernels need; "
             "write --backend cuda"
         )
+    lowest, beyond = FLASH_CARDS[attention]
+    capability = card and card.compute_capability
+    if card and capability and not lowest <= capability.value < beyond:
+        generations = "Ampere, Ada or Hopper (8.0 to 9.0)" if beyond == 10.0 else "Ampere or newer (8.0)"
+        raise ContradictionError(
+            f"--attention: found {attention} on {card.title} of compute capability {capability.value:.1f}, expected a "
+            f"card of {generations}; {instead}"
+        )
     width, value = model.shape.head_width, model.shape.value_width
     if width > WIDEST_HEAD or (attention == "flash_attention_3" and width % HEAD_ROW) or value > width:
         limit = f"a multiple of {HEAD_ROW} " if attention == "flash_attention_3" else ""
@@ -53,7 +80,7 @@ def check_flash(settled: dict[str, Any], model: Model) -> None:
         )
 
 
-def check_kernels(settled: dict[str, Any], model: Model) -> None:
+def _check_kernels(settled: dict[str, Any], model: Model) -> None:
     """Liger patches some families, on a GPU; the others it passes over with a line in the log."""
     kernels = settled.get("kernels", "transformers")
     if kernels == "transformers":

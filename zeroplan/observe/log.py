@@ -6,7 +6,10 @@
 - CommsLogger.log_all (utils/comms_logging.py:243-293): a table; convert_size divides by powers of 1024 ("KB", "MB").
 - FlopsProfiler.print_model_profile (profiling/flops_profiler/profiler.py:291-345): counts by powers of 1000. Its
   latencies are left out: they repeat the timers', summed over the micro-steps so far.
-- engine._report_progress (runtime/engine.py:3790): `step=5, skipped=0, lr=...`.
+- engine._report_progress (runtime/engine.py:3790): `step=5, skipped=0, lr=...`; step=0 when a run begins (:684).
+- What the run was: the engine's optimizer line (runtime/engine.py:2661), and config.py:678's list of settings.
+
+A log that is appended to holds several runs; the last one is kept.
 
 Launchers put ranks, hosts and colours in front; lines are searched, not matched whole.
 """
@@ -17,6 +20,7 @@ import re
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 from zeroplan.errors import SpecError
 from zeroplan.units import GiB
@@ -43,6 +47,22 @@ ASKED = (
     "(and deepspeed.utils.logging.set_log_level_from_string('info')) into ds_config.json"
 )
 
+SETTINGS = {
+    "world_size": "world size", "train_micro_batch_size_per_gpu": "batch size per GPU",
+    "gradient_accumulation_steps": "accumulation", "zero_optimization_stage": "ZeRO stage",
+}  # fmt: skip
+"""What DeepSpeed lists of its config, and what it is called here."""
+BEGINNINGS = ("Initializing TorchBackend in DeepSpeed", "DeepSpeed Engine: After args sanity test")
+"""Printed before anything is trained (comm/comm.py:908, runtime/engine.py:605)."""
+PACKED = {
+    b"\x1f\x8b": ("a gzip file", "gunzip -c {} > run.log"), b"BZh": ("a bzip2 file", "bunzip2 -c {} > run.log"),
+    b"\xfd7zXZ": ("an xz file", "xz -dc {} > run.log"), b"\x28\xb5\x2f\xfd": ("a zstd file", "zstd -dc {} > run.log"),
+    b"PK\x03\x04": ("a zip file", "unzip -p {} > run.log"),
+    b"\xff\xfe": ("UTF-16 text", "iconv -f UTF-16 -t UTF-8 {} > run.log"),
+    b"\xfe\xff": ("UTF-16 text", "iconv -f UTF-16 -t UTF-8 {} > run.log"),
+}  # fmt: skip
+"""First bytes of files that are no plain text: what they are, and what makes text of them."""
+
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,2})?)"
 _MEMORY = re.compile(rf"\bMA {_NUMBER} GB\s+Max_MA {_NUMBER} GB\s+CA {_NUMBER} GB\s+Max_CA {_NUMBER} GB")
@@ -55,6 +75,8 @@ _SPEED = re.compile(
 _STEP = re.compile(r"\bstep=([0-9]+), skipped=[0-9]+, lr=")
 _PROFILE = re.compile(rf"(params per GPU|fwd MACs per GPU|fwd flops per GPU): +{_NUMBER} ([KMGT]?)(?:MACs)?\s*$")
 _JOB = re.compile(r"(world size|batch size per GPU): +([0-9]+)\s*$")
+_OPTIMIZER = re.compile(r"Creating torch\.(\w+) ZeRO stage ([0-9]) optimizer")
+_SETTING = re.compile(rf"\]   ({'|'.join(SETTINGS)}) \.* *([0-9]+)\s*$")
 _SUMMARY = re.compile(r"Comm\. Op +Message Size +Count +Total Latency\(ms\)")
 _OPERATION = re.compile(r"^(?:\S+: ?)*([a-z_]+)(?: \| \[Caller Func: .*\])?\s*$")
 _ROW = re.compile(rf"\s{_NUMBER} ?([KMGT]?B) +([0-9]+) +{_NUMBER}(?: +{_NUMBER}){{3}}\s*$")
@@ -104,11 +126,14 @@ class Log:
     def __init__(self, path: str) -> None:
         self.path = path
         self.lines = 0
+        """Of the whole file."""
+        self.runs, self.first = 1, 1
+        """How many there are in the file so far, and the line that this one begins with."""
         self.series: dict[tuple[str, str], Series] = {}
         """By what it is and where in the step: ('MA', 'Engine after step'), ('time', 'fwd'), ('profile', 'params')."""
         self.summaries: list[Summary] = []
-        self.job: dict[str, int] = {}
-        """What the flops profiler says of the job: 'world size', 'batch size per GPU'."""
+        self.job: dict[str, int | str] = {}
+        """What the log says of the job: 'world size', 'batch size per GPU', 'accumulation', 'ZeRO stage', 'dtype'."""
         self._message = ELSEWHERE
         self._operation: str | None = None
         self._last_step = 0
@@ -118,6 +143,19 @@ class Log:
         """Optimizer steps that are told of; 0 where none is."""
         timed = self.series.get(("time", "fwd"))
         return len(timed.values) if timed else self._last_step
+
+    def ends_before(self, line: str) -> bool:
+        """Whether the line begins another run: one that comes first in a run, after steps were made."""
+        if "DeepSpeed" not in line and "step=0" not in line:
+            return False
+        begins = any(text in line for text in BEGINNINGS) or ((match := _STEP.search(line)) and match[1] == "0")
+        return bool(begins) and (self.steps > 0 or ("Max_MA", "Engine after step") in self.series)
+
+    def followed(self) -> Log:
+        """The next run of the same file."""
+        found = Log(self.path)
+        found.lines, found.runs, found.first = self.lines, self.runs + 1, self.lines
+        return found
 
     def read(self, line: str) -> None:
         """Keep what a line tells."""
@@ -132,6 +170,8 @@ class Log:
             self._message = next((message for message in MESSAGES if message in line), ELSEWHERE)
         elif "per GPU:" in line or "world size:" in line:
             self._profile(line)
+        elif "ZeRO stage" in line or "config.py:" in line:
+            self._settings(line)
         self._comms(line)
 
     def _keep(self, what: str, where: str, value: float, half: float) -> None:
@@ -162,6 +202,12 @@ class Log:
         elif match := _JOB.search(line):
             self.job[match[1]] = int(match[2])
 
+    def _settings(self, line: str) -> None:
+        if match := _OPTIMIZER.search(line):
+            self.job["dtype"], self.job["ZeRO stage"] = match[1], int(match[2])
+        elif match := _SETTING.search(line):
+            self.job[SETTINGS[match[1]]] = int(match[2])
+
     def _comms(self, line: str) -> None:
         if _SUMMARY.search(line):
             self.summaries.append(Summary(self.steps))
@@ -183,22 +229,32 @@ def read_log(path: str) -> Log:
     log = Log(path)
     try:
         with Path(path).open("rb") as file:
+            _check_text(path, file.read(8))
+            file.seek(0)
             ended = True
             while piece := file.readline(LONGEST):
                 log.lines += ended
                 ended = piece.endswith(b"\n")
                 for line in _texts(piece):
+                    log = log.followed() if log.ends_before(line) else log
                     log.read(line)
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
         raise SpecError(path, said.lower(), "a log that DeepSpeed's run has written", "its path") from error
     if not log.series and not any(summary.collectives for summary in log.summaries):
+        last = f" in the last of {log.runs} runs, from line {log.first:,} on" if log.runs > 1 else ""
         raise SpecError(
-            path, f"no known line, {log.lines:,} read",
+            path, f"no known line{last}, {log.lines:,} read",
             "DeepSpeed's see_memory_usage, 'time (ms) |', RunningAvgSamplesPerSec, comms logger's summary or flops "
             f"profiler; {ASKED}",
         )  # fmt: skip
     return log
+
+
+def _check_text(path: str, start: bytes) -> None:
+    for magic, (kind, command) in PACKED.items():
+        if start.startswith(magic):
+            raise SpecError(path, kind, "a log as plain text in UTF-8", command.format(quote(path)))
 
 
 def _texts(piece: bytes) -> Iterator[str]:

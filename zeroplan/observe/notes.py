@@ -8,13 +8,21 @@ from zeroplan.observe.beside import Predicted, since
 from zeroplan.observe.log import Log
 
 
-def notes(log: Log, predicted: Predicted, steps: int | None) -> Iterator[str]:
-    """Sentences on how the log was made, and on what it covers."""
-    job, series, timed = predicted.job, log.series, ("time", "fwd") in log.series
-    said = {"world size": job.ranks, "batch size per GPU": job.strategy.micro_batch}
+def contradictions(log: Log, predicted: Predicted) -> Iterator[str]:
+    """What the log says of its run, where that is not what was predicted."""
+    job = predicted.job
+    said: dict[str, int | str] = {
+        "world size": job.ranks, "batch size per GPU": job.strategy.micro_batch,
+        "accumulation": job.strategy.micro_steps, "ZeRO stage": job.strategy.stage, "dtype": job.strategy.dtype,
+    }  # fmt: skip
     for name, expected in said.items():
         if log.job.get(name, expected) != expected:
             yield f"The log's run had {name} {log.job[name]}, predicted is {expected}: state the run's own options."
+
+
+def notes(log: Log, predicted: Predicted, steps: int | None) -> Iterator[str]:
+    """Sentences on how the log was made, and on what it covers."""
+    job, series, timed = predicted.job, log.series, ("time", "fwd") in log.series
     if job.strategy.backend == "cpu":
         yield "On the CPU DeepSpeed prints the process's memory for a GPU's: neither that nor time has a prediction."
     elif predicted.speed is None:

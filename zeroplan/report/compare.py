@@ -10,7 +10,7 @@ from rich.text import Text
 
 from zeroplan.clock import COMMUNICATION, OFFLOAD, Speed
 from zeroplan.fit import Fit
-from zeroplan.report.console import console, heading, table
+from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.report.estimate import gpus, title
 from zeroplan.report.speed import UNMEASURED
 from zeroplan.specs.job import Job
@@ -21,12 +21,13 @@ WIDE = 80
 """Columns from which on there is room for all."""
 
 
-class Compared(NamedTuple):
+class Combination(NamedTuple):
     changed: dict[str, str]
     """What was written for the options that hold lists."""
     job: Job
     fit: Fit
     speed: Speed
+    assumed: tuple[str, ...]
 
     @property
     def name(self) -> str:
@@ -42,7 +43,7 @@ class Failed(NamedTuple):
     reason: str
 
 
-def answer(rows: Sequence[Compared]) -> Text:
+def answer(rows: Sequence[Combination]) -> Text:
     """Which of them makes most of a GPU, among those that fit."""
     what = title(rows[0].job.model)
     fitting = [row for row in rows if row.fit.fits is not False]
@@ -54,8 +55,8 @@ def answer(rows: Sequence[Compared]) -> Text:
     return Text(f"{what}: most per GPU with {best.name}: {rate}.", style="bold green")
 
 
-def details(rows: Sequence[Compared | Failed]) -> list[RenderableType]:
-    found = [row for row in rows if isinstance(row, Compared)]
+def details(rows: Sequence[Combination | Failed]) -> list[RenderableType]:
+    found = [row for row in rows if isinstance(row, Combination)]
     names = [name for name in (rows[0].changed if rows else {}) if name != "stage"]
     offloads = any(row.speed.step.offload for row in found)
     narrow = console().width < WIDE
@@ -75,10 +76,18 @@ def details(rows: Sequence[Compared | Failed]) -> list[RenderableType]:
         Text(f"{', '.join(row.changed.values())}: {row.reason}", style="yellow")
         for row in rows if isinstance(row, Failed)
     ]  # fmt: skip
-    return parts + scaling(found)
+    return [*parts, *scaling(found), *_assumed(found)]
 
 
-def _measures(row: Compared, *, offloads: bool) -> list[str]:
+def _assumed(rows: Sequence[Combination]) -> list[RenderableType]:
+    """What was assumed for all rows, then what for some."""
+    every = dict.fromkeys(said for row in rows for said in row.assumed)
+    common = [said for said in every if all(said in row.assumed for row in rows)]
+    some = "; ".join(said for said in every if said not in common)
+    return ["", *assumptions((*common, *([f"for some rows: {some}"] if some else [])))] if every else []
+
+
+def _measures(row: Combination, *, offloads: bool) -> list[str]:
     step, used = row.speed.step, row.speed.utilisation
     return [
         seconds(step.total), f"{row.speed.tokens_per_gpu:,.0f}", f"{used[0].value:.0%}" if used else "",
@@ -86,7 +95,7 @@ def _measures(row: Compared, *, offloads: bool) -> list[str]:
     ]  # fmt: skip
 
 
-def scaling(rows: Sequence[Compared]) -> list[RenderableType]:
+def scaling(rows: Sequence[Combination]) -> list[RenderableType]:
     """Throughput of one GPU by their number, against that of the fewest that fit."""
     fitting = [row for row in rows if row.fit.fits is not False]
     if set(rows[0].changed) != {"gpus"} or len(fitting) < 2:
@@ -105,7 +114,7 @@ def scaling(rows: Sequence[Compared]) -> list[RenderableType]:
     return ["", heading(f"Scaling, against {gpus(fitting[0].job)}"), grid]
 
 
-def _needed(row: Compared) -> Text:
+def _needed(row: Combination) -> Text:
     return Text(gib(row.fit.gpu.needed), style="red" if row.fit.fits is False else "green")
 
 

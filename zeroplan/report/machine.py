@@ -16,11 +16,16 @@ estimate, and each element of recommend's `plan` and `rejected`:
   figures[]}}: seconds of one optimizer step, a term's `seconds` those of all its `times` together; fit {capacity,
   needed, headroom, fits, host, nvme}; with --timeline also timeline[] {phase, place, held, beside, activations, bytes}:
   moments of a step in order.
-observe: log; lines; steps (optimizer steps that the log tells of, 0: none); model; observed[] {group, name, unit,
-  predicted (null where nothing is), observed, half (of the last printed digit), statistic {median, largest, last, sum},
-  seen, line, difference (predicted less observed, 0 within `half`)}; notes[].
+compare: model; rows[] {changed {option: value}, stage, gpus, strategy, fit, time, assumed[]}, or {changed, reason} of a
+  combination that cannot run.
+observe: log; lines; runs (that the log holds: the last is observed), first_line (of it); steps (optimizer steps that it
+  tells of, 0: none); model; contradictions[] (where its run is another than that predicted); observed[] {group, name,
+  unit, predicted (null where nothing is), observed, half (of the last printed digit), statistic {median, largest, last,
+  sum}, seen, line, difference (predicted less observed, 0 within `half`)}; notes[].
 calibrate: date; machine; gpu (the card's preset or null); gpus_per_node (null without a GPU); figures[] {field, value,
   unit, how}; observations[]; left_out[]; written (the file, or null).
+gpus, clusters, models: a list under the command's name; keys end in the unit (memory_bytes, link_bytes_per_s,
+  peak_flops_per_s {precision: value}), null where no preset states a number.
 `lines[]` summed over those that name a phase in `phases` give that phase's peak, and `resident` likewise;
 `first_forward` and `first_backward` are there when the run's first step needs more than the later ones.
 host and nvme are per node, gpu is per GPU.
@@ -63,7 +68,7 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit, speed: Speed | None 
             "gpu": cluster.gpu.name if cluster.gpu else None,
         },
         "workload": job.workload._asdict(),
-        "strategy": _strategy(job.strategy),
+        "strategy": strategy_fields(job.strategy),
         "not_counted": list(job.strategy.not_counted),
         "accounting": ledger.accounting,
         "memory": {
@@ -143,11 +148,9 @@ def _level(level: Level) -> dict[str, Any]:
     return found
 
 
-def _strategy(strategy: Strategy) -> dict[str, Any]:
-    offloads = {name: getattr(strategy, name) for name in ("offload_optimizer", "offload_param")}
-    found = strategy._asdict() | {name: part._asdict() if part else None for name, part in offloads.items()}
-    flow = strategy.zenflow._asdict() if strategy.zenflow else None
-    return found | {"leaves": strategy.leaves._asdict(), "zenflow": flow}
+def strategy_fields(strategy: Strategy) -> dict[str, Any]:
+    """A strategy by its fields, and each part that has fields of its own by those."""
+    return {name: part._asdict() if hasattr(part, "_asdict") else part for name, part in strategy._asdict().items()}
 
 
 def model_object(model: Model) -> dict[str, Any]:

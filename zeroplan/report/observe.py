@@ -16,17 +16,25 @@ from zeroplan.report.estimate import title
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
 
-WIDE = 100
-"""Columns from which on there is room for the file's name in every row."""
+WIDE, USUAL = 100, 80
+"""Columns from which on there is room for differences in units and the file's name in every row, and for how often each
+number was seen."""
 LETTERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"))
 
 
 def answer(job: Job, log: Log, rows: list[Observed]) -> Text:
     """What was read, without a verdict."""
     told = f"{log.steps:,} optimizer steps" if log.steps else "no count of steps"
+    if log.runs > 1:
+        told = f"the last of {log.runs} runs, from line {log.first:,} on, {told}"
     what = f"{title(job.model)} on {job.ranks} GPU{'s' if job.ranks > 1 else ''}, ZeRO-{job.strategy.stage}"
     return Text(f"{what}: {len(rows)} numbers of {log.path} ({log.lines:,} lines, {told}) beside their prediction.",
                 style="bold")  # fmt: skip
+
+
+def contradicted(said: list[str]) -> list[RenderableType]:
+    """Where the log's run is another one than that predicted, before any number."""
+    return [Text(one, style="bold yellow") for one in said]
 
 
 def details(log: Log, rows: list[Observed], notes: list[str], assumed: tuple[str, ...]) -> list[RenderableType]:
@@ -39,24 +47,42 @@ def details(log: Log, rows: list[Observed], notes: list[str], assumed: tuple[str
 
 
 def _table(log: Log, rows: list[Observed]) -> Table:
-    file = f"{Path(log.path).name}:" if console().width >= WIDE else "line "  # whose name the answer has
-    grid = table(["", "predicted", "observed", "difference", "", "seen", "at"])
-    grid.columns[-1].justify, grid.columns[-1].no_wrap = "left", False
-    for row in rows:
-        predicted = "-" if row.predicted is None else shown(row.predicted, row.unit)
-        grid.add_row(row.name, predicted, shown(row.observed, row.unit), *_difference(row), _seen(row),
-                     f"{file}{row.line}")  # fmt: skip
+    width = console().width
+    columns = [("", [row.name for row in rows]), ("predicted", [_predicted(row) for row in rows]),
+               ("observed", [shown(row.observed, row.unit) for row in rows])]  # fmt: skip
+    if width >= WIDE:
+        columns += [("difference", [_difference(row) for row in rows]), ("", [_share(row) for row in rows])]
+    else:
+        columns += [("difference", [_share(row) or _difference(row) for row in rows])]
+    if width >= USUAL:
+        columns += [("seen", [_seen(row) for row in rows])]
+    file = f"{Path(log.path).name}:" if width >= WIDE else ""  # whose name the answer has
+    columns += [("at" if file else "line", [f"{file}{row.line}" for row in rows])]
+    grid = table([name for name, _cells in columns])
+    if file:
+        grid.columns[-1].justify, grid.columns[-1].no_wrap = "left", False
+    for cells in zip(*(cells for _name, cells in columns), strict=True):
+        grid.add_row(*cells)
     return grid
 
 
-def _difference(row: Observed) -> tuple[str, str]:
-    """Predicted less observed, and as a share of the observed."""
-    if row.difference is None:
-        return "", ""
+def _predicted(row: Observed) -> str:
+    return "-" if row.predicted is None else shown(row.predicted, row.unit)
+
+
+def _difference(row: Observed) -> str:
+    """Predicted less observed."""
     if not row.difference:
-        return "0", ""
-    share = f"{row.difference / row.observed:+,.1%}" if row.observed else ""
-    return f"{'+' if row.difference > 0 else '-'}{shown(abs(row.difference), row.unit)}", share
+        return "" if row.difference is None else "0"
+    return f"{'+' if row.difference > 0 else '-'}{shown(abs(row.difference), row.unit)}"
+
+
+def _share(row: Observed) -> str:
+    """The same of the observed."""
+    if not row.difference or not row.observed:
+        return ""
+    share = row.difference / row.observed
+    return f"{share:+,.0%}" if abs(share) >= 10 else f"{share:+.1%}"
 
 
 def _seen(row: Observed) -> str:

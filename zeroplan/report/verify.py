@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from zeroplan.ledger import Compared
+from zeroplan.ledger import Checked
 from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import title
 from zeroplan.sources import DEEPSPEED
@@ -22,7 +22,7 @@ LESS = (
 )
 
 
-def answer(job: Job, rows: list[Compared], measured: dict[str, Any]) -> Text:
+def answer(job: Job, rows: list[Checked], measured: dict[str, Any]) -> Text:
     """Whether the run says what was predicted."""
     differing = [row for row in rows if not row.holds]
     ran = f"DeepSpeed {measured['versions']['deepspeed']} ran {title(job.model)} as rank {job.rank} of {job.ranks}, "
@@ -34,7 +34,7 @@ def answer(job: Job, rows: list[Compared], measured: dict[str, Any]) -> Text:
     return Text(f"{ran}{len(differing)} of {len(rows)} numbers differ: {named}{more}.", style="bold red")
 
 
-def details(rows: list[Compared], measured: dict[str, Any]) -> list[RenderableType]:
+def details(rows: list[Checked], measured: dict[str, Any]) -> list[RenderableType]:
     """Every number beside its measurement."""
     parts: list[RenderableType] = []
     other = measured["versions"]["deepspeed"] != DEEPSPEED
@@ -49,7 +49,7 @@ def details(rows: list[Compared], measured: dict[str, Any]) -> list[RenderableTy
     return parts
 
 
-def _table(rows: Iterable[Compared], *, other: bool) -> Table:
+def _table(rows: Iterable[Checked], *, other: bool) -> Table:
     grid = table(["", "predicted", "measured", "difference", ""])
     for row in rows:
         difference = f"{row.difference:+,} {_unit(row)}" if row.difference else "0"
@@ -60,5 +60,5 @@ def _table(rows: Iterable[Compared], *, other: bool) -> Table:
     return grid
 
 
-def _unit(row: Compared) -> str:
+def _unit(row: Checked) -> str:
     return "B" if row.unit == "bytes" else row.unit

@@ -41,6 +41,8 @@ class Gpu(NamedTuple):
     """Bytes one process takes outside PyTorch's allocator."""
     attention: dict[str, Figure] = {}  # noqa: RUF012 (a tuple's default, never changed)
     """FLOP/s of attention kernels, forward and backward together, by name; of the pairs of tokens they compute."""
+    compute_capability: Figure | None = None
+    """NVIDIA's number of what a card can do, 9.0 for Hopper; other makers have none."""
     usual_node: str = ""
     """The node preset that stands for its links where none is named."""
     stands_for_class: bool = False
@@ -49,6 +51,10 @@ class Gpu(NamedTuple):
     @property
     def maker(self) -> str:
         return self.title.split()[0]
+
+    def peak_in(self, precision: str) -> Figure | None:
+        """Dense FLOP/s in a precision, or in 16 bit where the card has no rate for it."""
+        return self.peak.get(precision) or self.peak.get("bf16") or self.peak.get("fp16")
 
 
 class Cluster(NamedTuple):
@@ -66,7 +72,7 @@ class Cluster(NamedTuple):
     inter_node: Figure | None = None
     """Bytes/s of one node's network cards."""
     node_width: int = 0
-    """GPUs of a whole node, whose network cards `inter_node` counts together; 0: as many as are used."""
+    """GPUs of a whole node, whose network cards `inter_node` counts together; 0: not known, as many as are used."""
     all_reduce: Figure | None = None
     """Bytes/s as `intra_node`, of an all-reduce over a whole node whose switch adds up (NVLink SHARP)."""
     effective_inter_node: Figure | None = None

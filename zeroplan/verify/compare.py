@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from zeroplan.ledger import FIRST, PHASES, Compared, Ledger, less_activations, total
+from zeroplan.ledger import FIRST, PHASES, Checked, Ledger, less_activations, total
 from zeroplan.specs.job import Job
 
 NAMES = {
@@ -26,7 +26,7 @@ PEAK = 0.01
 """Peaks are promised within this share of the measured bytes."""
 
 
-def compare(job: Job, ledger: Ledger, measured: dict[str, Any]) -> list[Compared]:
+def compare(job: Job, ledger: Ledger, measured: dict[str, Any]) -> list[Checked]:
     """One row for each line, collective and phase."""
     return [
         *_held(ledger, measured), *_host(ledger, measured), *_files(ledger, measured), *_traffic(job, ledger, measured),
@@ -36,13 +36,13 @@ def compare(job: Job, ledger: Ledger, measured: dict[str, Any]) -> list[Compared
     ]  # fmt: skip
 
 
-def _rows(group: str, unit: str, predicted: Counter[str], found: Counter[str]) -> Iterator[Compared]:
+def _rows(group: str, unit: str, predicted: Counter[str], found: Counter[str]) -> Iterator[Checked]:
     for name in sorted(predicted.keys() | found.keys(), key=lambda name: -max(predicted[name], found[name])):
         if predicted[name] or found[name]:
-            yield Compared(group, name, unit, predicted[name], found[name], 0.0)
+            yield Checked(group, name, unit, predicted[name], found[name], 0.0)
 
 
-def _held(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+def _held(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     predicted, found = Counter[str](), Counter[str]()
     for line in ledger.gpu.resident:
         predicted[f"{NAMES.get(line.name, line.name)} {line.dtype}"] += line.bytes
@@ -56,7 +56,7 @@ def _held(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
     yield from _rows("held on the GPU", "bytes", predicted, found)
 
 
-def _host(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+def _host(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """One rank's, as it asked for them: rounding page-locked blocks up is the allocator's."""
     predicted, found = Counter[str](), Counter[str]()
     if measured["case"].get("mode") == "real":
@@ -71,7 +71,7 @@ def _host(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
     yield from _rows("held on the host", "bytes", predicted, found)
 
 
-def _files(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+def _files(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """One rank's; gradients lie in the optimizer's folder."""
     predicted, found = Counter[str](), Counter[str]()
     for line in ledger.nvme.resident:
@@ -81,7 +81,7 @@ def _files(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
     yield from _rows("files on NVMe", "bytes", predicted, found)
 
 
-def _traffic(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+def _traffic(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """Calls and bytes of a whole optimizer step."""
     if job.ranks == 1:
         return
@@ -104,7 +104,7 @@ def _group(collective: str, dtype: str, ranks: int, world: int) -> str:
     return f"{collective} {dtype}" if ranks == world else f"{collective} {dtype} of {ranks}"
 
 
-def _copies(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+def _copies(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """One rank's between GPU, host and NVMe; with real tensors GPU and host are one."""
     predicted, found = Counter[str](), Counter[str]()
     if measured["case"].get("mode") == "real":
@@ -119,25 +119,25 @@ def _copies(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
     yield from _rows("copies of a step", "bytes", predicted, found)
 
 
-def _activations(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+def _activations(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """The model alone, without DeepSpeed: what forward saves for backward, and both peaks; that run casts nothing."""
     found = measured.get("activations")
     if found and ledger.activations and not job.strategy.autocast:
         for name, predicted in ledger.activations._asdict().items():
-            yield Compared("activations", name.replace("_", " "), "bytes", predicted, found[name], 0.0)
+            yield Checked("activations", name.replace("_", " "), "bytes", predicted, found[name], 0.0)
 
 
-def _whole_peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+def _whole_peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """Forward and backward, DeepSpeed and the model together, where GPU and host are told apart."""
     last, counted = measured["case"]["steps"], ledger.activations and not job.strategy.autocast
     if measured["case"].get("mode") != "meta" or not counted:
         return
     for phase in ("forward", "backward"):
         found = [e["peak"]["gpu"] for e in measured["phases"] if e["phase"] == phase and e["step"] == last]
-        yield Compared("peaks", phase, "bytes", total(ledger.gpu.worst(phase).lines), max(found), PEAK)
+        yield Checked("peaks", phase, "bytes", total(ledger.gpu.worst(phase).lines), max(found), PEAK)
 
 
-def _peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+def _peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """The optimizer's step is the last micro-step's; other phases at their largest."""
     last = measured["case"]["steps"]
     for phase in PHASES:
@@ -148,18 +148,18 @@ def _peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compa
             and (phase != "step" or entry["micro"] == job.strategy.micro_steps)
         ]  # fmt: skip
         predicted = less_activations(ledger.gpu, phase) + (8 * job.tokens if phase == "init" else 0)
-        yield Compared("peaks less activations", phase, "bytes", predicted, max(found), PEAK)
+        yield Checked("peaks less activations", phase, "bytes", predicted, max(found), PEAK)
 
 
-def _first_step(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+def _first_step(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """Forward and backward of the run's first optimizer step, or of the later ones where those need as much."""
     for phase, first in zip(("forward", "backward"), FIRST, strict=True):
         found = [e["peak"]["gpu_less_activations"] for e in measured["phases"] if e["phase"] == phase]
         predicted = max(less_activations(ledger.gpu, name) for name in ledger.gpu.phases if name in (phase, first))
-        yield Compared("peaks less activations", f"{phase}, any step", "bytes", predicted, max(found), PEAK)
+        yield Checked("peaks less activations", f"{phase}, any step", "bytes", predicted, max(found), PEAK)
 
 
-def _card(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
+def _card(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """A card's own numbers, with activations, which no promise holds for yet."""
     last = measured["case"]["steps"]
     if "card" not in measured:
@@ -169,4 +169,4 @@ def _card(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Compared]:
         predicted = total(ledger.gpu.worst(phase).lines)
         for number, name in (("max_memory_allocated", "allocated"), ("max_memory_reserved", "reserved")):
             most = max(entry[number] for entry in found)
-            yield Compared(measured["card"]["name"], f"{phase}, {name}", "bytes", predicted, most, NOT_PROMISED)
+            yield Checked(measured["card"]["name"], f"{phase}, {name}", "bytes", predicted, most, NOT_PROMISED)

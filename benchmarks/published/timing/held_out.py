@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import NamedTuple
 
-from benchmarks.published.timing.measures import Compared
+from benchmarks.published.timing.measures import ComparedStep
 from zeroplan.costs.timing import step_time
 from zeroplan.specs.cluster import Figure, Gpu
 
@@ -29,7 +29,7 @@ class HeldOut(NamedTuple):
     errors: list[float]
 
 
-def held_out(compared: Sequence[Compared]) -> HeldOut:
+def held_out(compared: Sequence[ComparedStep]) -> HeldOut:
     """Coordinate descent on the mean absolute error of the other sources' rows."""
     chosen: dict[str, dict[str, float]] = {}
     errors: list[float] = []
@@ -41,7 +41,7 @@ def held_out(compared: Sequence[Compared]) -> HeldOut:
     return HeldOut(chosen, errors)
 
 
-def fitted(compared: Sequence[Compared]) -> dict[str, float]:
+def fitted(compared: Sequence[ComparedStep]) -> dict[str, float]:
     best = dict(START)
     for _round in range(ROUNDS):
         for name, values in GRIDS.items():
@@ -49,7 +49,7 @@ def fitted(compared: Sequence[Compared]) -> dict[str, float]:
     return best
 
 
-def miss(compared: Sequence[Compared], constants: dict[str, float]) -> float:
+def miss(compared: Sequence[ComparedStep], constants: dict[str, float]) -> float:
     """Mean over rows and mean over sources, so that one large source does not decide alone."""
     by_source: dict[str, list[float]] = {}
     for one in compared:
@@ -59,7 +59,7 @@ def miss(compared: Sequence[Compared], constants: dict[str, float]) -> float:
     )
 
 
-def error(one: Compared, constants: dict[str, float]) -> float:
+def error(one: ComparedStep, constants: dict[str, float]) -> float:
     """Of one row, under these constants."""
     job, ledger, software, _row = one.timed
     cluster = job.cluster._replace(gpu=_card(job.cluster.gpu, constants))

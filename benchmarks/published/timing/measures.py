@@ -17,7 +17,7 @@ STATED = re.compile(r"not stated")
 PARALLEL = ("tp", "pp", "sp", "cp", "ep")
 
 
-class Compared(NamedTuple):
+class ComparedStep(NamedTuple):
     row: Row
     measured: float
     """Seconds of one optimizer step."""
@@ -31,7 +31,7 @@ class Compared(NamedTuple):
 
 
 class Table(NamedTuple):
-    compared: tuple[Compared, ...]
+    compared: tuple[ComparedStep, ...]
     left_out: tuple[tuple[Row, str], ...]
 
 
@@ -41,7 +41,7 @@ def compare(rows: Iterable[Row]) -> Table:
         try:
             seconds = measured(row)
             found = timed(row)
-            compared.append(Compared(row, seconds, found, found.time))
+            compared.append(ComparedStep(row, seconds, found, found.time))
         except UncomputableError as reason:
             left_out.append((row, str(reason)))
     return Table(tuple(compared), tuple(left_out))
@@ -108,8 +108,8 @@ def measure(errors: Iterable[float]) -> Measures:
     return Measures(len(off), mean(off), nine_in_ten(off), mean(listed))
 
 
-def by(compared: Sequence[Compared], key: Callable[[Row], str]) -> dict[str, list[Compared]]:
-    found: dict[str, list[Compared]] = {}
+def by(compared: Sequence[ComparedStep], key: Callable[[Row], str]) -> dict[str, list[ComparedStep]]:
+    found: dict[str, list[ComparedStep]] = {}
     for one in compared:
         found.setdefault(key(one.row), []).append(one)
     return dict(sorted(found.items()))
@@ -119,7 +119,7 @@ def source_of(row: Row) -> str:
     return row.family
 
 
-def mean_of_sources(compared: Sequence[Compared]) -> float:
+def mean_of_sources(compared: Sequence[ComparedStep]) -> float:
     """Of the sources' mean absolute errors."""
     return mean(measure(one.error for one in found).mean for found in by(compared, source_of).values())
 

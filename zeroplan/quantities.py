@@ -1,0 +1,169 @@
+"""What tables sum up of a job, each with its formula: peak, needed bytes, tokens per second, utilisation, interval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+from zeroplan.clock import HFU, MFU, MFU_CAUSAL, Speed, weakest
+from zeroplan.costs.timing.rates import is_timed, multiplied_in
+from zeroplan.costs.timing.speed import active_parameters, speed
+from zeroplan.fit import fit
+from zeroplan.ledger import Ledger, Provenance, is_activation, provenance, total, worked_out
+from zeroplan.levels import levels
+from zeroplan.specs.cluster import Figure
+from zeroplan.specs.job import Job
+
+Rule = Callable[..., float]
+PEAK, NEEDED, FREE = "peak", "needed", "free"
+TOKENS = "tokens/s per GPU"
+FROM, TO = "interval, from", "interval, to"
+MEMORY = {PEAK: (), NEEDED: (), FREE: ("headroom",)}
+CLOCK = {
+    TOKENS: ("tokens/s", "tokens per second"), MFU: ("utilisation",), MFU_CAUSAL: ("mfu", "utilisation"),
+    HFU: ("utilisation",), FROM: ("interval",), TO: ("interval",),
+}  # fmt: skip
+"""Names, and other words for them; those of the clock need a card."""
+
+
+def named(wanted: str) -> tuple[str, ...]:
+    """The quantities that a word, in lower case, stands for."""
+    return tuple(name for name, others in {**MEMORY, **CLOCK}.items() if wanted in (name.lower(), *others))
+
+
+class Quantity(NamedTuple):
+    name: str
+    unit: str
+    """bytes, tokens/s, s, or empty for a share."""
+    rule: Rule
+    symbols: Mapping[str, float]
+    evidence: str
+    figures: tuple[Figure, ...] = ()
+    said: str = ""
+    """Where it is, or what it rests on."""
+
+    @property
+    def value(self) -> float:
+        return self.rule(**self.symbols)
+
+    @property
+    def origin(self) -> Provenance:
+        return provenance(self.rule)
+
+    @property
+    def worked(self) -> str:
+        return worked_out(self.origin.equation, self.symbols)
+
+
+def peak(held: int, beside: int, kept: int) -> int:
+    """Mh + Mb + Ma -- the most that PyTorch has allocated at a moment of a step or of initialize [DeepSpeed replayed].
+
+    All that is alive at each moment is added up, in the order of DeepSpeed's events and of the model's operators.
+    """
+    return held + beside + kept
+
+
+def needed(most: int, context: int, communicator: int) -> int:
+    """Mp + Mc + Mn -- what a GPU must have for the peak and for what lies outside PyTorch's allocator [zeroplan].
+
+    Blocks that PyTorch reserves and does not use are not in it: it gives them back before it runs out.
+    """
+    return most + context + communicator
+
+
+def free(capacity: int, need: int) -> int:
+    """Mt - Mr -- what is left of the memory that PyTorch sees of the card [zeroplan]."""
+    return capacity - need
+
+
+def tokens_per_gpu(t: int, accum: int, step: float) -> float:
+    """T·α / Δ -- tokens that one GPU trains on in a second, times the GPUs in all [zeroplan]."""
+    return t * accum / step
+
+
+def mfu(psi: int, layers: int, q: int, s: int, t: int, accum: int, flop_rate: float, step: float) -> float:
+    """(6·Ψ + 12·L·q·s)·T·α / (Π·Δ) -- model FLOPs utilisation, attention over all pairs of tokens [PaLM appendix B].
+
+    Of a mixture of experts Ψ are the parameters that one token meets. What checkpointing runs again does not count.
+    """
+    return (6 * psi + 12 * layers * q * s) * t * accum / (flop_rate * step)
+
+
+def mfu_causal(psi: int, layers: int, q: int, s: int, t: int, accum: int, flop_rate: float, step: float) -> float:
+    """(6·Ψ + 6·L·q·s)·T·α / (Π·Δ) -- MFU with attention over a token and those before it [PaLM appendix B].
+
+    The paper counts all pairs; fused causal kernels leave out those ahead.
+    """
+    return (6 * psi + 6 * layers * q * s) * t * accum / (flop_rate * step)
+
+
+def hfu(flops: float, accum: int, flop_rate: float, step: float) -> float:
+    """Φ·α / (Π·Δ) -- hardware FLOPs utilisation: products and causal attention as they run [PaLM appendix B].
+
+    Φ of one micro-step on one GPU, with what checkpointing runs again and without parameters that no product takes,
+    such as an embedding: it may be under the MFU.
+    """
+    return flops * accum / (flop_rate * step)
+
+
+def earliest(step: float, below: float) -> float:
+    """Δ - ε -- the least seconds that nine in ten published steps of dense models took [throughput].
+
+    Terms of one name are off together, others independently: ε is the root of the sum of their squares.
+    """
+    return step - below
+
+
+def latest(step: float, above: float) -> float:
+    """Δ + υ -- the most seconds that nine in ten published steps of dense models took [throughput].
+
+    Terms of one name are off together, others independently: υ is the root of the sum of their squares.
+    """
+    return step + above
+
+
+def quantities(job: Job, ledger: Ledger) -> list[Quantity]:
+    """Of one strategy; those of the clock where a card is named."""
+    found = list(_memory(job, ledger))
+    return found + list(_clock(job, speed(job, ledger))) if is_timed(job) else found
+
+
+def _memory(job: Job, ledger: Ledger) -> Iterator[Quantity]:
+    moment, verdict = ledger.gpu.peak, fit(job, ledger)
+    resident = {id(entry) for entry in ledger.gpu.resident}
+    held = total(entry for entry in moment.lines if id(entry) in resident)
+    kept = total(entry for entry in moment.lines if id(entry) not in resident and is_activation(entry))
+    most, outside = total(moment.lines), [entry.bytes for entry in verdict.outside]
+    evidence = levels(job, ledger)[0].evidence
+    where = f"in {moment.phase.replace('_', ' ')}, {moment.place}"
+    yield Quantity(
+        PEAK, "bytes", peak, {"held": held, "beside": most - held - kept, "kept": kept}, evidence, said=where
+    )
+    context, communicator = (*outside, 0, 0)[:2]
+    parts = {"most": most, "context": context, "communicator": communicator}
+    evidence = weakest([evidence, *(entry.evidence for entry in verdict.outside)])
+    yield Quantity(NEEDED, "bytes", needed, parts, evidence)
+    if verdict.gpu.capacity is not None:
+        left = {"capacity": verdict.gpu.capacity, "need": verdict.gpu.needed}
+        card = job.cluster.gpu
+        yield Quantity(FREE, "bytes", free, left, evidence, (card.memory,) if card else ())
+
+
+def _clock(job: Job, found: Speed) -> Iterator[Quantity]:
+    seconds, accum, tokens = found.step.total, job.strategy.micro_steps, job.tokens
+    evidence = weakest(entry.evidence for entry in found.step.terms)
+    batch: dict[str, float] = {"t": tokens, "accum": accum}
+    yield Quantity(TOKENS, "tokens/s", tokens_per_gpu, {**batch, "step": seconds}, evidence)
+    top = job.cluster.gpu and job.cluster.gpu.peak_in(multiplied_in(job))
+    if top:
+        shape = job.model.shape
+        sizes = {"psi": active_parameters(job), "layers": shape.layers, "q": shape.queries, "s": job.workload.seq}
+        card = {"flop_rate": top.value, "step": seconds}
+        as_run = next(used.value for used in found.utilisation if used.name == HFU) * top.value * seconds / accum
+        yield Quantity(MFU, "", mfu, {**sizes, **batch, **card}, evidence, (top,))
+        yield Quantity(MFU_CAUSAL, "", mfu_causal, {**sizes, **batch, **card}, evidence, (top,))
+        yield Quantity(HFU, "", hfu, {"flops": as_run, "accum": accum, **card}, evidence, (top,))
+    low, high, reason = found.interval
+    said = f"its width: {reason}"
+    yield Quantity(FROM, "s", earliest, {"step": seconds, "below": seconds - low}, evidence, said=said)
+    yield Quantity(TO, "s", latest, {"step": seconds, "above": high - seconds}, evidence, said=said)

@@ -1,0 +1,68 @@
+"""The part of `zeroplan explain` for what tables sum up: formula, symbols, values by stage, evidence and source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from zeroplan.quantities import Quantity
+from zeroplan.report.console import heading, table
+from zeroplan.report.estimate import gpus, title
+from zeroplan.sources import SOURCES
+from zeroplan.specs.job import Job
+from zeroplan.symbols import SYMBOLS
+from zeroplan.units import gib, seconds
+
+Found = Sequence[tuple[Job, Quantity]]
+
+
+def screen(found: Found) -> list[RenderableType]:
+    """Each formula once, with what it gives at each stage."""
+    parts: list[RenderableType] = []
+    for rule in dict.fromkeys(entry.rule for _job, entry in found):
+        parts += _formula([(job, entry) for job, entry in found if entry.rule is rule])
+    return parts
+
+
+def _formula(group: Found) -> list[RenderableType]:
+    job, first = group[0]
+    source = SOURCES[first.origin.source]
+    grid = table(["  at", "worked out", ""])
+    grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
+    for one, entry in group:
+        grid.add_row(f"  ZeRO-{one.strategy.stage}", entry.worked, shown(entry))
+    said = [f"  ZeRO-{one.strategy.stage}: {entry.said}" for one, entry in group if entry.said]
+    symbols = [SYMBOLS[name] for name in first.symbols]
+    return [
+        heading(f"{first.name} = {first.origin.equation}"), Text(f"  {first.origin.meaning}"),
+        Text(f"  for {title(job.model)} on {gpus(job)}:"), grid, *map(Text, said),
+        *(Text(f"  {one.letter}  {one.meaning}{f' [{one.unit}]' if one.unit else ''}") for one in symbols),
+        *(Text(f"  {figure.value:.4g}: {figure.evidence}, {figure.source}") for figure in first.figures),
+        Text(f"  source: {first.origin.cited} ({source.address})"), Text(f"  evidence: {first.evidence}"),
+        *([Text(f"  note: {first.origin.note}")] if first.origin.note else []), "",
+    ]  # fmt: skip
+
+
+def shown(entry: Quantity) -> str:
+    """The value with its unit, as tables print it."""
+    if entry.unit == "bytes":
+        return gib(entry.value) if entry.value >= 0 else f"-{gib(-entry.value)}"
+    if entry.unit == "s":
+        return seconds(entry.value)
+    return f"{entry.value:,.0f} {entry.unit}" if entry.unit else f"{entry.value:.1%}"
+
+
+def machine_form(found: Found) -> list[dict[str, Any]]:
+    """`quantities[]`: stage, name, unit, value, formula, worked, symbols by letter, source, evidence, note, said."""
+    return [
+        {
+            "stage": job.strategy.stage, "name": entry.name, "unit": entry.unit, "value": entry.value,
+            "formula": entry.origin.equation, "worked": entry.worked,
+            "symbols": {SYMBOLS[name].letter: value for name, value in entry.symbols.items()},
+            "source": entry.origin.cited, "evidence": entry.evidence, "note": entry.origin.note, "said": entry.said,
+        }
+        for job, entry in found
+    ]  # fmt: skip
