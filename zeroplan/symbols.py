@@ -85,6 +85,11 @@ SYMBOLS: dict[str, Symbol] = {
     "crossing": Symbol("ξ", "seconds", "of one hop between nodes of a tree"),
     "moved_bytes": Symbol("y", "bytes", "copied by one rank, or read and written by one node"),
     "speed": Symbol("u", "bytes/s", "of that copy"),
+    "in_flight": Symbol("l", "bytes", "of files that one node has requested at once, over its ranks and their threads"),
+    "delay": Symbol("δ", "seconds", "from a request to a disk until its first bytes come"),
+    "awaited": Symbol("ε", "bytes", "that a thread waits for before it requests more"),
+    "staged": Symbol("o", "seconds", "of copies that are made piece by piece beside other work"),
+    "pieces": Symbol("Z", "pieces", "that these copies are made in"),
     "updated": Symbol("U", "elements", "parameters that the CPUs of one node update"),
     "pace": Symbol("p", "elements/s", "that DeepSpeedCPUAdam updates on one node"),
 }
