@@ -195,11 +195,3 @@ def test_buckets_cost_at_both_ends():
 
 def test_an_encoder_attends_to_all():
     assert pairs(job("bert-base", seq=512)) == 12 * 512**2
-
-
-def test_pageable_memory_is_copied_at_half_the_rate():
-    def copied(**section: Any) -> float:
-        one = job(stage=3, offload_optimizer=Offload("cpu", **section))
-        return {entry.name: entry.seconds for entry in timed(one).terms}["copies from the host"]
-
-    assert copied(pin_memory=False) == pytest.approx(2 * copied())

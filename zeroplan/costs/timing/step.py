@@ -22,8 +22,7 @@ def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> Ste
         entry._replace(seconds=micro_steps * entry.seconds, times=micro_steps * entry.times)
         for entry in (*found.forward.terms, *found.backward.terms)
     )
-    computes = micro_steps * (found.forward.seconds + found.backward.seconds)
-    beside = host_terms(job, ledger, computes)
+    beside = host_terms(job, ledger, found)
     return StepTime((*work, *communication(job, ledger, found, software), *beside, *update(job)))
 
 

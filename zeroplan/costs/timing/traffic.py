@@ -33,6 +33,15 @@ def communication(job: Job, ledger: Ledger, found: Computing, software: Software
     return _joined([*terms, *exposed(job, [entry for entry in sent if entry.phase == UPDATE], 0.0, None, 1)])
 
 
+def busy(job: Job, ledger: Ledger, phase: str) -> float:
+    """Seconds of a step that the collectives of a phase take, whether they show or not."""
+    return sum(
+        (1 if entry.last else job.strategy.micro_steps) * entry.calls * call(job.cluster, entry.transfer).seconds
+        for entry in phases(job, ledger.traffic)
+        if entry.phase == phase
+    )
+
+
 def exposed(job: Job, sent: list[Sent], work: float, shown: Figure | None, times: int) -> list[Term]:
     """Of all collectives beside this much work what shows, shared out by their seconds; None: nothing is hidden.
 
