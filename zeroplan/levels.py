@@ -102,4 +102,5 @@ def beside_reserved(job: Job) -> Range:
 
 def _counted(job: Job, ledger: Ledger) -> str:
     """The whole peak was compared with runs where the model's own timeline is in it, and nothing is left out."""
-    return "measured" if ledger.activations and not job.strategy.not_counted else "assumed"
+    left_out = set(job.strategy.not_counted) - set(job.strategy.untimed)
+    return "measured" if ledger.activations and not left_out else "assumed"

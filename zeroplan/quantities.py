@@ -107,9 +107,9 @@ def hfu(flops: float, accum: int, flop_rate: float, step: float) -> float:
 
 
 def earliest(step: float, below: float) -> float:
-    """Δ - ε -- the least seconds that nine in ten published steps of dense models took [throughput].
+    """Δ - π -- the least seconds that nine in ten published steps of dense models took [throughput].
 
-    Terms of one name are off together, others independently: ε is the root of the sum of their squares.
+    Terms of one name are off together, others independently: π is the root of the sum of their squares.
     """
     return step - below
 

@@ -111,6 +111,6 @@ def test_batches_of_an_offloaded_step_are_64_mib_with_momentum():
 def test_what_is_left_out_is_named():
     assert tiny().strategy.not_counted == (
         "Muon's compiled update, which is counted as it runs uncompiled",
-        "Muon's Newton-Schulz products in the time of a step",
+        "Muon's element-wise operators in the time of a step",
     )
     assert tiny(optimizer="adamw").strategy.not_counted == ()

@@ -60,7 +60,11 @@ BATCH_FIELDS = {
 }
 LARGEST_BATCH = 1_000_000_000
 TOP_FIELDS = {"gradient_clipping": "gradient_clipping", "communication_data_type": "communication_dtype"}
-AIO_FIELDS = {"block_size": "aio_block_size", "intra_op_parallelism": "aio_intra_op_parallelism"}
+AIO_NUMBERS = {
+    "block_size": "aio_block_size", "intra_op_parallelism": "aio_intra_op_parallelism",
+    "queue_depth": "aio_queue_depth",
+}  # fmt: skip
+AIO_SWITCHES = {"overlap_events": "aio_overlap_events", "single_submit": "aio_single_submit"}
 OFFLOAD_FIELDS = ("pin_memory", "buffer_count", "buffer_size", "max_in_cpu", "ratio", "nvme_path", "pipeline_read",
                   "pipeline_write")  # fmt: skip
 
@@ -242,9 +246,9 @@ def _master(config: dict[str, Any], place: str) -> dict[str, Any]:
 
 
 def _aio(config: dict[str, Any], place: str) -> dict[str, int]:
-    """Block size and threads; DeepSpeed divides by their product."""
-    found = _stated(config.get("aio") or {}, "aio", AIO_FIELDS, place)
-    for stated, name in AIO_FIELDS.items():
+    """How files are requested; DeepSpeed divides by block size and threads, and needs a place in the queue."""
+    found = _stated(config.get("aio") or {}, "aio", AIO_NUMBERS | AIO_SWITCHES, place)
+    for stated, name in AIO_NUMBERS.items():
         if found.get(name, 1) < 1:
             raise SpecError(f"{place}: aio.{stated}", str(found[name]), "a whole number from 1", f'"{stated}": 1')
     return found

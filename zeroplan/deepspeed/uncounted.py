@@ -36,6 +36,8 @@ def uncounted(facts: Facts) -> tuple[str, ...]:
             found.append("torch_autocast without a 16-bit dtype")
     if facts.stated("data_types.keep_in_fp32_modules") not in (None, [], AUTO):
         found.append("data_types.keep_in_fp32_modules")
+    if facts.stated("aio.use_gds") is True and facts.stated(f"{ZERO}.offload_param.device") == "nvme":
+        found.append("aio.use_gds")
     return tuple(found)
 
 

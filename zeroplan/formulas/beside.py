@@ -8,6 +8,13 @@ def copied(moved_bytes: float, speed: float) -> float:
     return moved_bytes / speed
 
 
+def requested(moved_bytes: float, in_flight: float, delay: float, awaited: float, speed: float) -> float:
+    """y·(δ + ε/u)/l -- files as fast as they are requested: Little's law, all that is in flight comes in one delay and
+    the disk's own time for what is waited for [DeepSpeed csrc/aio/common/deepspeed_aio_common.cpp].
+    """
+    return moved_bytes * (delay + awaited / speed) / in_flight
+
+
 def updated_on_host(updated: float, pace: float) -> float:
     """U/p -- the optimizer on the CPUs of one node, which all ranks there share [ZeRO-Offload Table 4]."""
     return updated / pace

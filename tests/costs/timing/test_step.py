@@ -195,16 +195,3 @@ def test_buckets_cost_at_both_ends():
 
 def test_an_encoder_attends_to_all():
     assert pairs(job("bert-base", seq=512)) == 12 * 512**2
-
-
-def test_what_pinning_and_pipelines_save():
-    def offload(**section: Any) -> dict[str, float]:
-        one = job(stage=3, offload_optimizer=Offload("nvme", **section))
-        return {entry.name: entry.seconds for entry in timed(one).terms}
-
-    plain, pageable = offload(), offload(pin_memory=False)
-    assert pageable["copies from the host"] == pytest.approx(2 * plain["copies from the host"])
-    piped = offload(pipeline_read=True, pipeline_write=True)
-    update = plain["optimizer on the CPU"]
-    for way in ("read from NVMe", "written to NVMe"):
-        assert piped[way] == pytest.approx(max(0.0, plain[way] - update))

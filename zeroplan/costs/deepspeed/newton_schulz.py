@@ -1,4 +1,5 @@
-"""What Muon's update makes of one matrix for a while: its largest moment, as the operators run one by one.
+"""What Muon's update makes of one matrix for a while, at its largest moment as the operators run one by one, and its
+products.
 
 DeepSpeed 0.19.8 runtime/zero/muon/original_muon.py: muon_update and its two iterations, in 16 bit. torch.compile joins
 some of the operators on a card; the recorded runs are eager.
@@ -6,12 +7,42 @@ some of the operators on a card; the recorded runs are eager.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 
 COMPUTED = {"gram": "float16", "standard": "bfloat16"}
 """The dtype that each iteration runs in (ns_compute_dtype)."""
+
+
+STEPS = 5
+"""Of the iteration; nothing sets another number."""
+
+
+class Multiplied(NamedTuple):
+    """Matrix products of one update."""
+
+    flops: int
+    touched: int
+    """Bytes of operands and results, in 16 bit."""
+
+
+@lru_cache(maxsize=256)
+def products(shape: tuple[int, ...], method: str) -> Multiplied:
+    """Of a matrix of n rows and m columns, n the less of both, or of a stack of them.
+
+    Five steps of the standard iteration are two products of n·n·m and one of n·n·n each. The gram iteration has four of
+    the former in all (X·Xᵀ and Q·X, both once more where it begins anew) and 14 of the latter (Z, Q, RZ and R in the
+    middle step; no Q in a first one, no RZ and R in a last); a square matrix takes the standard one.
+    """
+    n, m = sorted(shape[-2:])
+    count = prod(shape[:-2])
+    long, short = (4, 14) if method == "gram" and n < m else (2 * STEPS, STEPS)
+    flops = 2 * n * n * (long * m + short * n)
+    touched = 2 * (long * (2 * n * m + n * n) + short * 3 * n * n)
+    return Multiplied(count * flops, count * touched)
 
 
 def workspace(shape: tuple[int, ...], dtype: str, method: str) -> int:

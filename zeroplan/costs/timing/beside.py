@@ -1,53 +1,36 @@
-"""Seconds of what offload makes the host, PCIe and the disk do, from the bytes that the ledger says are copied."""
+"""Seconds of what offload makes the host, PCIe and the disks do beside the GPU."""
 
 from __future__ import annotations
 
 from zeroplan.clock import OFFLOAD, Term, term
 from zeroplan.costs.deepspeed.swapping import on_gpu
-from zeroplan.costs.timing.rates import NVME, host_adam, host_link
+from zeroplan.costs.timing.computing import Computing
+from zeroplan.costs.timing.copies import pcie_terms
+from zeroplan.costs.timing.disk import disk_terms, showing
+from zeroplan.costs.timing.phases import BACKWARD
+from zeroplan.costs.timing.rates import host_adam
+from zeroplan.costs.timing.traffic import busy
 from zeroplan.formulas import beside
 from zeroplan.ledger import Ledger
-from zeroplan.specs.cluster import Figure
 from zeroplan.specs.job import Job
 
-PAGEABLE = 0.5
-"""Of the rate from pinned memory, by judgement."""
 ON_CPU = "optimizer on the CPU"
-LEAST = 1_000_000
-"""Bytes of copies that take time worth a line: norms and flags are fewer."""
-TO_HOST = ("gpu", "host")
-FROM_HOST = ("host", "gpu")
-READ = ("nvme", "host")
-WRITTEN = ("host", "nvme")
 
 
-def copied(ledger: Ledger, way: tuple[str, str]) -> int:
-    """Bytes that one rank copies in a step from one tier to another."""
-    return sum(entry.line.bytes for entry in ledger.copies if (entry.source, entry.target) == way)
+def host_terms(job: Job, ledger: Ledger, found: Computing) -> list[Term]:
+    """PCIe, the disks, and the CPUs' optimizer; `found`: what the GPU computes in a micro-step.
 
-
-def host_terms(job: Job, ledger: Ledger, work: float) -> list[Term]:
-    """PCIe, the disk, and the CPUs' optimizer, as if one waited for the other; `work`: seconds of computing.
-
-    What is fetched and brought away during the passes is not taken to hide behind them: no run says how much does.
-    What pipeline_read and pipeline_write overlap with the update shows where it is longer; an update in a process of
-    its own (ZenFlow's overlap_step) where it is longer than the next step computes.
+    An update in a process of its own (ZenFlow's overlap_step) shows where it is longer than the next step computes.
     """
-    strategy, cluster = job.strategy, job.cluster
-    found = [
-        _copy(name, size, _over_pcie(job))
-        for name, way in (("copies to the host", TO_HOST), ("copies from the host", FROM_HOST))
-        if (size := copied(ledger, way)) >= LEAST
-    ]
-    update = _update(job)
-    for name, way, known in (
-        ("read from NVMe", READ, cluster.nvme_read), ("written to NVMe", WRITTEN, cluster.nvme_write),
-    ):  # fmt: skip
-        if size := copied(ledger, way) * cluster.gpus_per_node:
-            entry = _copy(name, size, known or NVME)
-            beside_update = update and _pipelined(job, way)
-            found.append(_behind(entry, update[0].seconds) if beside_update else entry)
-    return [*found, *(_behind(entry, work) if strategy.overlaps_update else entry for entry in update)]
+    if not ledger.copies:
+        return []
+    micro_steps, update = job.strategy.micro_steps, _update(job)
+    room = max(0.0, micro_steps * found.backward.seconds - busy(job, ledger, BACKWARD))
+    beside_gpu = [*pcie_terms(job, ledger, room), *disk_terms(job, ledger, sum(entry.seconds for entry in update))]
+    if job.strategy.overlaps_update:
+        work = micro_steps * (found.forward.seconds + found.backward.seconds)
+        update = [showing(entry, max(0.0, entry.seconds - work)) for entry in update]
+    return [*beside_gpu, *update]
 
 
 def _update(job: Job) -> list[Term]:
@@ -57,33 +40,9 @@ def _update(job: Job) -> list[Term]:
     return [term(OFFLOAD, ON_CPU, beside.updated_on_host, pace, updated=updated, pace=pace.value)]
 
 
-def _pipelined(job: Job, way: tuple[str, str]) -> bool:
-    offload = job.strategy.offload_optimizer
-    return offload is not None and (offload.pipeline_read if way == READ else offload.pipeline_write)
-
-
-def _behind(entry: Term, work: float) -> Term:
-    """What of a term is longer than the work beside it."""
-    shows = max(0.0, entry.seconds - work)
-    return entry._replace(seconds=shows, times=shows / entry.seconds if entry.seconds else 0.0)
-
-
-def _over_pcie(job: Job) -> Figure:
-    """Pageable memory is copied through a pinned buffer first."""
-    sections = [part for part in (job.strategy.offload_optimizer, job.strategy.offload_param) if part]
-    rate = host_link(job.cluster)
-    if all(part.pin_memory for part in sections):
-        return rate
-    return rate._replace(value=PAGEABLE * rate.value, source=f"{PAGEABLE} where memory is not pinned: {rate.source}")
-
-
 def updated_by_cpus(job: Job) -> int:
     """One rank's parameters that the CPUs update; stage 3 may leave whole sub-groups to the GPU (`ratio`)."""
     share = job.model.parameters // job.ranks
     if job.strategy.stage == 3:
         share -= sum(group.elements for group in on_gpu(job))
     return max(0, share)
-
-
-def _copy(name: str, size: int, speed: Figure) -> Term:
-    return term(OFFLOAD, name, beside.copied, speed, moved_bytes=size, speed=speed.value)

@@ -54,6 +54,12 @@ def rates(job: Job) -> Rates:
     return Rates(products, attention, memory, START)
 
 
+def products_in(job: Job, precision: str) -> Figure:
+    """FLOP/s of the card's matrix products in another precision than the job's."""
+    gpu = job.cluster.gpu
+    return _products(gpu, precision) if gpu else NO_CARD
+
+
 def multiplied_in(job: Job) -> str:
     """The precision that products run in: under autocast not that of the weights."""
     return job.strategy.autocast or job.strategy.precision

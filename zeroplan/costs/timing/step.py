@@ -6,6 +6,7 @@ from zeroplan.clock import OPTIMIZER, StepTime, Term, term
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes, state_dtype
 from zeroplan.costs.timing.beside import host_terms, updated_by_cpus
 from zeroplan.costs.timing.computing import computing
+from zeroplan.costs.timing.muon import muon_terms
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.traffic import communication
 from zeroplan.formulas import roofline
@@ -22,9 +23,8 @@ def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> Ste
         entry._replace(seconds=micro_steps * entry.seconds, times=micro_steps * entry.times)
         for entry in (*found.forward.terms, *found.backward.terms)
     )
-    computes = micro_steps * (found.forward.seconds + found.backward.seconds)
-    beside = host_terms(job, ledger, computes)
-    return StepTime((*work, *communication(job, ledger, found, software), *beside, *update(job)))
+    beside = host_terms(job, ledger, found)
+    return StepTime((*work, *communication(job, ledger, found, software), *beside, *muon_terms(job), *update(job)))
 
 
 def software_of(job: Job) -> Software:

@@ -40,6 +40,15 @@ def communication(job: Job, ledger: Ledger, found: Computing, software: Software
     return _joined([*terms, *exposed(job, [entry for entry in sent if entry.phase == UPDATE], 0.0, None, 1)])
 
 
+def busy(job: Job, ledger: Ledger, phase: str) -> float:
+    """Seconds of a step that the collectives of a phase take, whether they show or not."""
+    return sum(
+        (1 if entry.last else job.strategy.micro_steps) * entry.calls * call(job.cluster, entry.transfer).seconds
+        for entry in phases(job, ledger.traffic)
+        if entry.phase == phase
+    )
+
+
 def exposed(
     job: Job, sent: list[Sent], work: float, shown: Figure | None, times: int, events: Sequence[Event] = (),
 ) -> list[Term]:  # fmt: skip
@@ -62,7 +71,7 @@ def exposed(
         else:
             alone = sum(min(1.0, entry.calls) * one.seconds for entry, one in calls)
             waits = overlap.evenly(work + slowed, traffic, alone)
-        beside = overlap.shown(waits, work + slowed, traffic, shown.value) + slowed
+        beside = overlap.added(waits, work + slowed, traffic, shown.value) + slowed
         visible = min(traffic, beside)  # never more than one after the other
     return [
         term(
