@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
-from zeroplan.search import Candidate, best_micro_batch, choices, micro_batches, too_large
+from zeroplan.search import Candidate, Found, fastest, nearest, neighbours, space
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
 
-TIE = 0.03
-"""Strategies within this share of the fastest step count as equally fast: the simpler one is taken."""
-EQUAL = 0.0005
-"""A share of the step under which two plans count as the same."""
+WHOLE = 0.01
+"""Shares of a step from here on are shown in whole per cent."""
 USUAL_BATCH = 256
 """Sequences per step when no global batch is asked for."""
 LARGEST_TRIED = 4096
@@ -38,6 +36,7 @@ class Plan(NamedTuple):
     chosen: Candidate | None
     rejected: tuple[Rejected, ...]
     ways_out: tuple[WayOut, ...]
+    searched: Found = Found(None)
 
 
 def label(candidate: Candidate) -> str:
@@ -53,45 +52,32 @@ def label(candidate: Candidate) -> str:
     return ", ".join(parts)
 
 
-def simplicity(candidate: Candidate) -> tuple[int, int, int, int]:
-    """Smaller is simpler: no offload, then the lowest stage, then no checkpointing, then the larger micro-batch."""
-    strategy = candidate.strategy
-    devices = [part.device for part in (strategy.offload_optimizer, strategy.offload_param) if part]
-    offload = sum({"cpu": 1, "nvme": 3}[device] for device in devices)
-    return offload, strategy.stage, int(strategy.checkpointing != "none"), -strategy.micro_batch
-
-
 def usual_batch(job: Job) -> int:
     """Sequences per step when none is asked for: near 256, and a multiple of the GPUs."""
     return max(1, round(USUAL_BATCH / job.ranks)) * job.ranks
 
 
 def plan(job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = True) -> Plan:
-    """The fastest strategy that fits `job`'s cluster; ties go to the simplest. Settled fields are kept."""
-    per_gpu = _per_gpu(job, settled)
-    sizes = micro_batches(per_gpu, settled)
-    strategies = [job.at(**choice) for choice in choices(job, settled)]
-    if not strategies:
+    """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Settled fields are kept."""
+    open_ones = space(job, settled, _per_gpu(job, settled))
+    if not open_ones.branches:
         raise ContradictionError(
             "nothing to choose from: no strategy has all that was asked for; leave out --stage or an --offload option"
         )
-    if not rescue:  # nobody asks what the others need
-        smallest = {"micro_batch": sizes[-1], "grad_accum": per_gpu // sizes[-1]}
-        strategies = [strategy for strategy in strategies if not too_large(strategy.at(**smallest), reserve)]
-    found = [best_micro_batch(strategy, sizes, per_gpu, reserve) for strategy in strategies]
-    fitting = [best for best, _larger in found if best.fit.fits is not False]
-    if not fitting:
-        failing = sorted((best for best, _larger in found), key=lambda c: c.fit.gpu.needed)
+    found = fastest(open_ones, reserve)
+    if found.best is None:
+        failing = sorted(nearest(open_ones, reserve), key=lambda c: c.fit.gpu.needed) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage) for candidate in failing)
-        ways = ways_out(job, settled, reserve=reserve) if rescue else ()
-        return Plan(None, rejected, ways)
-    fastest = max(fitting, key=lambda candidate: candidate.throughput)
-    enough = fastest.throughput * (1 - TIE)
-    chosen = min((c for c in fitting if c.throughput >= enough), key=simplicity)
-    larger = next((bigger for best, bigger in found if best is chosen), None)
-    others = [best for best, _larger in found if best is not chosen]
-    rejected = tuple(Rejected(c, _reason(c, chosen)) for c in _neighbours(larger, others))
-    return Plan(chosen, rejected, ())
+        return Plan(None, rejected, ways_out(job, settled, reserve=reserve) if rescue else (), found)
+    if not rescue:
+        return Plan(found.best, (), (), found)
+    lost = [Rejected(other, _reason(other, found.best)) for other in neighbours(open_ones, found.best, reserve)]
+    return Plan(found.best, tuple(sorted(lost, key=_by_loss)), (), found)
+
+
+def _by_loss(rejected: Rejected) -> tuple[bool, float]:
+    candidate = rejected.candidate
+    return candidate.fit.fits is False, -candidate.throughput
 
 
 def _per_gpu(job: Job, settled: dict[str, Any]) -> int:
@@ -102,16 +88,6 @@ def _per_gpu(job: Job, settled: dict[str, Any]) -> int:
     return max(total // job.ranks, int(settled.get("grad_accum", 1)))
 
 
-def _neighbours(larger: Candidate | None, others: list[Candidate]) -> list[Candidate]:
-    """The larger micro-batch, then the best of each other stage, offload and checkpointing."""
-    picked = [larger] if larger else []
-    best: dict[tuple[object, ...], Candidate] = {}
-    for candidate in sorted(others, key=lambda c: (c.fit.fits is False, -c.throughput, c.fit.gpu.needed)):
-        strategy = candidate.strategy
-        best.setdefault((strategy.stage, bool(strategy.offload_optimizer)), candidate)
-    return picked + sorted(best.values(), key=lambda c: (c.fit.fits is False, -c.throughput))
-
-
 def _reason(candidate: Candidate, chosen: Candidate) -> str:
     if candidate.fit.fits is False:
         return candidate.fit.shortage
@@ -119,12 +95,11 @@ def _reason(candidate: Candidate, chosen: Candidate) -> str:
     reference = chosen.time.total / (chosen.strategy.micro_batch * chosen.strategy.micro_steps)
     lost = (per_sequence - reference) * chosen.strategy.micro_batch * chosen.strategy.micro_steps
     share = lost / chosen.time.total
-    if abs(share) < EQUAL:
-        return f"{seconds(abs(lost))} a step apart, needs {gib(candidate.fit.gpu.needed)}: the simpler plan is taken"
-    if share < 0:
-        return f"{seconds(-lost)} a step faster, within the {TIE:.0%} that count as equal: the simpler plan is taken"
+    if lost <= 0:
+        return f"as fast, needs {gib(candidate.fit.gpu.needed)}: the simpler plan is taken"
     line = _slowest_part(candidate, chosen)
-    return f"{seconds(lost)} a step slower (+{share:.0%}: {line}), peak {gib(candidate.fit.gpu.needed)}"
+    more = f"+{share:.0%}" if share >= WHOLE else f"+{share:.2%}"
+    return f"{seconds(lost)} a step slower ({more}: {line}), peak {gib(candidate.fit.gpu.needed)}"
 
 
 def _slowest_part(candidate: Candidate, chosen: Candidate) -> str:

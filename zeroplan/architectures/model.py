@@ -101,12 +101,17 @@ class ModelTimelines:
         self.laid = lru_cache(maxsize=KEPT_TRACES)(self._laid)
         self.named = lru_cache(maxsize=1)(self._named)
         self.trace = lru_cache(maxsize=KEPT_TRACES)(self._trace)
+        self.by_itself = lru_cache(maxsize=KEPT_TIMELINES)(self._alone)
+        self.run_again = lru_cache(maxsize=KEPT_TIMELINES)(self._again)
         self.structure = lru_cache(maxsize=KEPT_TRACES)(self._structure)
 
     def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         return self.found(asked, leaves)
 
     def alone(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
+        return self.by_itself(asked, leaves)
+
+    def _alone(self, asked: Asked, leaves: LeafModules) -> tuple[int, int, int] | None:
         try:
             laid = self.laid(asked, leaves)
         except NotImplementedError:
@@ -150,6 +155,9 @@ class ModelTimelines:
         return Flops(sums[FORWARD], sums[BACKWARD], sums[RECOMPUTING])
 
     def again(self, asked: Asked) -> Again | None:
+        return self.run_again(asked)
+
+    def _again(self, asked: Asked) -> Again | None:
         if not asked.recomputing.every:
             return Again(0.0, 0.0)
         try:

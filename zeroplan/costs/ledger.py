@@ -8,12 +8,13 @@ from contextlib import contextmanager
 
 from zeroplan.costs import paper, recomputing
 from zeroplan.costs.activations import activations
-from zeroplan.costs.deepspeed import host, muon, stage_0, stage_3, stages_1_2
+from zeroplan.costs.deepspeed import converting, host, muon, stage_0, stage_3, stages_1_2
 from zeroplan.costs.deepspeed.copying import copies
+from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.swapping import check_buffers
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.deepspeed.working import NOTHING, timeline
-from zeroplan.costs.passes import alone
+from zeroplan.costs.passes import alone, least_activations
 from zeroplan.ledger import Detail, Ledger, total
 from zeroplan.specs.job import Job
 
@@ -39,9 +40,33 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
+def held_at_least(job: Job) -> int:
+    """Bytes that the GPU holds between steps: no peak of forward or backward is below them."""
+    return total(STAGES[job.strategy.stage].held(job))
+
+
+def init_at_least(job: Job) -> int:
+    """Bytes at most inside `initialize`."""
+    return total(converting.init(job))
+
+
 def gpu_at_least(job: Job) -> int:
-    """Bytes that the GPU's peak cannot be below: what is held and the activations, without any replay."""
-    return total(timeline(job, STAGES[job.strategy.stage].held(job), NOTHING, activations(job)).peak.lines)
+    """Bytes that the GPU's peak cannot be below: what is held and the activations, without any replay.
+
+    Whole gradients, at stages 0 and 1, are there while the next micro-step runs.
+    """
+    found, gradients = least_activations(job), whole_gradients(job)
+    if found is None:
+        return total(timeline(job, STAGES[job.strategy.stage].held(job), NOTHING, activations(job)).peak.lines)
+    return held_at_least(job) + found + (gradients if job.strategy.micro_steps > 1 else 0)
+
+
+def whole_gradients(job: Job) -> int:
+    """Bytes of all gradients where each rank keeps them whole on the GPU until the last micro-step."""
+    strategy = job.strategy
+    if strategy.stage > 1 or strategy.offload_optimizer or strategy.runs_bf16_optimizer:
+        return 0
+    return strategy.element_bytes * sum([tensor_sizes(job)[index] for index in job.execution.gradients])
 
 
 def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:

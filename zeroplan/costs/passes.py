@@ -13,6 +13,9 @@ from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Asked, Pass, Timeline
 
+LEAST_ALIKE = 2
+"""Sequences from which on a step makes the same tensors, only larger ones."""
+
 
 def timeline_of(job: Job) -> Timeline | None:
     """The model's own timeline under this job; None where it is not written out: closed forms serve then."""
@@ -23,6 +26,24 @@ def alone(job: Job) -> Activations | None:
     """The model's own bytes without DeepSpeed, whose stage 3 runs another linear function."""
     found = job.model.timeline.alone(asked(job)._replace(zero_linear=False), job.leaves)
     return Activations(*found) if found else None
+
+
+def least_activations(job: Job) -> int | None:
+    """Bytes that the model's own step has alive at its fullest, or fewer; None where it is not written out.
+
+    Each moment's bytes grow in proportion with the micro-batch, so the fullest moment's grow no slower the larger it
+    is: from three sequences on, what one more added to two is added for each. With one alone other copies are made.
+    """
+    wanted, batch = asked(job), job.strategy.micro_batch
+    if batch <= LEAST_ALIKE + 1:
+        return _fullest(job, wanted)
+    two, three = (_fullest(job, wanted._replace(batch=size)) for size in (LEAST_ALIKE, LEAST_ALIKE + 1))
+    return None if two is None or three is None else three + (batch - LEAST_ALIKE - 1) * (three - two)
+
+
+def _fullest(job: Job, wanted: Asked) -> int | None:
+    found = job.model.timeline.alone(wanted, job.leaves)
+    return max(found[1:]) if found else None
 
 
 def asked(job: Job) -> Asked:

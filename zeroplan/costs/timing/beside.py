@@ -24,7 +24,7 @@ def host_terms(job: Job, ledger: Ledger, found: Computing) -> list[Term]:
     """
     if not ledger.copies:
         return []
-    micro_steps, update = job.strategy.micro_steps, _update(job)
+    micro_steps, update = job.strategy.micro_steps, updating(job)
     room = max(0.0, micro_steps * found.backward.seconds - busy(job, ledger, BACKWARD))
     beside_gpu = [*pcie_terms(job, ledger, room), *disk_terms(job, ledger, sum(entry.seconds for entry in update))]
     if job.strategy.overlaps_update:
@@ -33,7 +33,8 @@ def host_terms(job: Job, ledger: Ledger, found: Computing) -> list[Term]:
     return [*beside_gpu, *update]
 
 
-def _update(job: Job) -> list[Term]:
+def updating(job: Job) -> list[Term]:
+    """The optimizer on the CPUs, as if nothing ran beside it."""
     if not job.strategy.offload_optimizer or not (updated := updated_by_cpus(job) * job.cluster.gpus_per_node):
         return []
     pace = host_adam(job.cluster)

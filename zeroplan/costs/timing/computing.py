@@ -50,11 +50,14 @@ def computing(job: Job, software: Software) -> Computing:
 
 
 def shares_again(job: Job) -> Again:
-    """What checkpointing runs again: products and attention as the model's trace says, else whole layers."""
+    """What checkpointing runs again: products and attention as the model's trace says, else whole layers.
+
+    The shares are the same for any micro-batch.
+    """
     whole = layers_again(job)
     if job.strategy.recomputing.attention:
         return Again(0.0, 1.0)
-    found = (job.model.timeline.again(asked(job)) if whole else None) or Again(whole, whole)
+    found = (job.model.timeline.again(asked(job)._replace(batch=1)) if whole else None) or Again(whole, whole)
     return found._replace(attention=0.0) if job.strategy.recomputing.keeps_products else found
 
 

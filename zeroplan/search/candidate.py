@@ -1,0 +1,47 @@
+"""One strategy, counted and timed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zeroplan.clock import StepTime
+from zeroplan.costs.deepspeed.copying import copies
+from zeroplan.costs.deepspeed.room import with_room
+from zeroplan.costs.deepspeed.traffic import traffic
+from zeroplan.costs.ledger import ledger
+from zeroplan.costs.timing import step_time
+from zeroplan.fit import Fit, fit
+from zeroplan.ledger import Detail, Ledger, Tier
+from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
+
+
+class Candidate(NamedTuple):
+    """One strategy, what it needs, whether that is there, and how long a step takes."""
+
+    job: Job
+    ledger: Ledger
+    fit: Fit
+    time: StepTime
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.job.strategy
+
+    @property
+    def throughput(self) -> float:
+        """Sequences per second over all GPUs."""
+        return self.strategy.micro_batch * self.strategy.micro_steps * self.job.ranks / self.time.total
+
+
+def evaluate(job: Job, reserve: float) -> Candidate:
+    """Count and time one job, keeping `reserve` of each card free."""
+    job = with_room(job)
+    counted = ledger(job, detail=Detail.WHOLE)
+    return Candidate(job, counted, fit(job, counted, reserve=reserve), step_time(job, counted))
+
+
+def timed(job: Job) -> float:
+    """Seconds of a step, from what is moved alone: no memory is counted."""
+    job = with_room(job)
+    return step_time(job, Ledger("deepspeed", Tier(), traffic=traffic(job), copies=copies(job))).total

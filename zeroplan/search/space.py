@@ -1,0 +1,184 @@
+"""All strategies that a request leaves open: choices of which each is its own job, and numbers within them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+from zeroplan.costs import recomputing
+from zeroplan.costs.deepspeed import muon
+from zeroplan.costs.deepspeed.layout import below_ratio
+from zeroplan.errors import ContradictionError
+from zeroplan.specs.job import Job
+from zeroplan.specs.optimizer import OFFLOADABLE
+from zeroplan.specs.strategy import STAGES, Offload
+
+Numbers = dict[str, tuple[Any, ...]]
+"""Values of each number, the usual one first."""
+CHECKPOINTING = ("none", "selective", "full", "every-2", "every-3", "every-4", "every-8")
+RATIOS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
+REDUCE = (500_000_000, 1_000_000, 10_000_000, 20_000_000, 50_000_000, 100_000_000, 200_000_000, 1_000_000_000)
+GATHER = (500_000_000, 50_000_000, 200_000_000, 1_000_000_000)
+REDUCE_AT_STAGE_3, PREFETCH = (500_000_000, 50_000_000, 200_000_000), (50_000_000, 500_000_000)
+MOST_SIZES = 1024
+
+
+TIMELESS = ("contiguous_gradients", "allgather_bucket_size")
+"""Numbers that change no second: of DeepSpeed 0.19.8's gathers after the step each takes a group's whole partition."""
+
+
+class Branch(NamedTuple):
+    """Choices that stand before numbers."""
+
+    choice: dict[str, Any]
+    numbers: Numbers
+
+    def combinations(self, *names: str) -> Iterator[dict[str, Any]]:
+        """Of these numbers' values, in the order of their usualness."""
+        known = [name for name in names if name in self.numbers]
+        for values in product(*(self.numbers[name] for name in known)):
+            yield dict(zip(known, values, strict=True))
+
+    @property
+    def timed(self) -> list[str]:
+        """Numbers that change seconds, but for overlap_comm."""
+        return [name for name in self.numbers if name not in (*TIMELESS, "overlap_comm")]
+
+    @property
+    def loosest(self) -> dict[str, Any]:
+        """Of the numbers that bounds of seconds read, what moves least."""
+        names = ("reduce_bucket_size", "prefetch_bucket_size", "param_persistence_threshold")
+        return {name: max(self.numbers[name]) for name in names if name in self.numbers}
+
+    @property
+    def leanest(self) -> dict[str, Any]:
+        """Of each number what holds least between steps."""
+        return {name: min(values) for name, values in self.numbers.items()}
+
+    @property
+    def size(self) -> int:
+        """How many strategies its numbers make."""
+        return prod(len(values) for values in self.numbers.values())
+
+
+class Space(NamedTuple):
+    job: Job
+    per_gpu: int
+    """Sequences that a GPU sees in a step."""
+    sizes: tuple[int, ...]
+    """Micro-batches, the largest first; each divides them."""
+    branches: tuple[Branch, ...]
+
+    @property
+    def size(self) -> int:
+        """How many strategies there are."""
+        return len(self.sizes) * sum(branch.size for branch in self.branches)
+
+    def sized(self, branch: Branch, size: int) -> Job:
+        """Without its numbers."""
+        return self.job.at(**branch.choice, micro_batch=size, grad_accum=self.per_gpu // size)
+
+    def strategies(self) -> Iterator[Job]:
+        """One after the other."""
+        for branch, size in product(self.branches, self.sizes):
+            job = self.sized(branch, size)
+            for chosen in branch.combinations(*branch.numbers):
+                yield job.at(**chosen)
+
+
+def space(job: Job, settled: dict[str, Any], per_gpu: int) -> Space:
+    """What the settled fields leave open."""
+    branches = tuple(Branch(choice, numbers(job, choice["stage"], settled)) for choice in choices(job, settled))
+    return Space(job, per_gpu, tuple(micro_batches(per_gpu, settled)), branches)
+
+
+def choices(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every combination of stage, offload and checkpointing that runs and that the settled fields leave open."""
+    stages = [settled["stage"]] if "stage" in settled else list(STAGES)
+    optimizers, parameters = (_offloads(job, settled, name) for name in ("offload_optimizer", "offload_param"))
+    for stage, params in product(stages, parameters):
+        for optimizer in _that_differ(job.at(stage=stage), optimizers):
+            if not _runs(job, stage, optimizer, params, settled):
+                continue
+            for kind in checkpointing(job, stage, settled):
+                yield {"stage": stage, "checkpointing": kind, "offload_optimizer": optimizer, "offload_param": params}
+
+
+def _that_differ(job: Job, optimizers: list[Offload | None]) -> list[Offload | None]:
+    """Of ratios that leave the same sub-groups to the GPU, at stage 3, the largest."""
+    found: dict[Any, Offload | None] = {}
+    for optimizer in optimizers:
+        left = below_ratio(job.at(offload_optimizer=optimizer)) if optimizer and job.strategy.stage == 3 else 0
+        found.setdefault((optimizer and (optimizer.device, left)), optimizer)
+    return list(found.values())
+
+
+def checkpointing(job: Job, stage: int, settled: dict[str, Any]) -> list[str]:
+    """Those that the model can run with."""
+    if "checkpointing" in settled:
+        return [settled["checkpointing"]]
+    layers = job.model.shape.layers
+    return [kind for kind in CHECKPOINTING if _runs_with(job.at(stage=stage, checkpointing=kind), kind, layers)]
+
+
+def _runs_with(job: Job, kind: str, layers: int) -> bool:
+    every = job.strategy.recomputing.every
+    if every >= max(layers, 2) or (kind == "selective" and job.strategy.flash):
+        return False
+    try:
+        recomputing.check(job)
+    except ContradictionError:
+        return False
+    return True
+
+
+def _offloads(job: Job, settled: dict[str, Any], name: str) -> list[Offload | None]:
+    if name in settled:
+        return [settled[name]]
+    ratios = RATIOS if name == "offload_optimizer" else (1.0,)
+    nvme = [Offload(device="nvme")] if job.cluster.nvme else []
+    return [None, *(Offload(device="cpu", ratio=ratio) for ratio in ratios), *nvme]
+
+
+def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | None, settled: dict[str, Any]) -> bool:
+    """Whether DeepSpeed does anything with that combination, and whether it is worth considering unasked."""
+    if (params and stage < 3) or ("stage" not in settled and muon.refusal(job.at(stage=stage))):
+        return False
+    if optimizer is None:
+        return params is None or settled.get("offload_param") is not None
+    if job.strategy.optimizer not in OFFLOADABLE and not settled.get("offload_optimizer"):
+        return False
+    stated = settled.get("offload_optimizer") is not None
+    if stage < 3:
+        return stage > 0 and optimizer.device == "cpu" and (stated or optimizer.ratio == 1)
+    return True
+
+
+def numbers(job: Job, stage: int, settled: dict[str, Any]) -> Numbers:
+    """Buckets in elements, and whether reduction overlaps backward; what is settled has one value."""
+    if stage == 0:
+        return {}
+    hidden = job.model.shape.hidden
+    found: Numbers = {"overlap_comm": (True, False), "contiguous_gradients": (True, False)}
+    found["reduce_bucket_size"] = (*(REDUCE_AT_STAGE_3 if stage == 3 else REDUCE), hidden * hidden)
+    if stage == 3:
+        found["prefetch_bucket_size"] = (*PREFETCH, int(0.9 * hidden * hidden))
+        found["param_persistence_threshold"] = (10 * hidden,)
+        found["reduce_scatter"] = (job.at(stage=stage).strategy.scatters,)
+    else:
+        found["allgather_bucket_size"] = GATHER
+    return {
+        name: (settled[name],) if name in settled else tuple(dict.fromkeys(values)) for name, values in found.items()
+    }
+
+
+def micro_batches(per_gpu: int, settled: dict[str, Any]) -> list[int]:
+    """Micro-batches that divide the sequences a GPU sees per step, largest first."""
+    if "micro_batch" in settled:
+        return [settled["micro_batch"]]
+    accum = settled.get("grad_accum")
+    if accum:
+        return [per_gpu // accum]
+    return [size for size in range(min(per_gpu, MOST_SIZES), 0, -1) if per_gpu % size == 0]
