@@ -61,6 +61,7 @@ BATCH_FIELDS = {
 LARGEST_BATCH = 1_000_000_000
 TOP_FIELDS = {"gradient_clipping": "gradient_clipping", "communication_data_type": "communication_dtype"}
 AIO_FIELDS = {"block_size": "aio_block_size", "intra_op_parallelism": "aio_intra_op_parallelism"}
+BF16_FIELDS = ("check_grad_overflow", "immediate_grad_update")
 OFFLOAD_FIELDS = ("pin_memory", "buffer_count", "buffer_size", "max_in_cpu", "ratio", "nvme_path", "pipeline_read",
                   "pipeline_write")  # fmt: skip
 
@@ -101,7 +102,7 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields |= _accumulation(config, place)
     fields |= _aio(config, place)
     fields |= _autocast(facts) | zenflow(facts) | activation_checkpointing(facts)
-    fields |= _stated(config.get("bf16") or {}, "bf16", {"check_grad_overflow": "check_grad_overflow"}, place)
+    fields |= _stated(config.get("bf16") or {}, "bf16", {name: name for name in BF16_FIELDS}, place)
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
     alone = [key for key in BATCH_FIELDS if config.get(key) is not None] == list(batch) == ["train_batch_size"]
@@ -275,6 +276,10 @@ def _optimizer(config: dict[str, Any], place: str) -> dict[str, Any]:
                 fields["weight_decay"] = float(decay)
             if params.get("ns_method") == "standard":
                 fields["ns_method"] = "standard"
+            if params.get("torch_adam") is True and params.get("foreach") is False:
+                fields["foreach"] = False
+            if name == "adam" and params.get("adam_w_mode") is False:
+                fields["decoupled_decay"] = False
             return fields | {name: True for name in ("torch_adam", "amsgrad") if params.get(name) is True}
     for gone, instead in (REMOVED_OPTIMIZERS | NOT_OPTIMIZERS).items():
         if gone.lower() == named.lower():

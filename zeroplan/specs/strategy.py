@@ -79,9 +79,15 @@ class Strategy(NamedTuple):
     """None: the model's buffers stay as they are built (data_types.buffer_dtype)."""
     check_grad_overflow: bool = True
     """fp16 always checks; this is bf16's own switch."""
+    immediate_grad_update: bool = False
+    """BF16_Optimizer adds each gradient to its fp32 one as it is born, and frees it."""
     compute_grad_norm: bool = True
     torch_adam: bool = False
     amsgrad: bool = False
+    foreach: bool = True
+    """False: torch's Adam goes tensor by tensor on a GPU too."""
+    decoupled_decay: bool = True
+    """False: adam_w_mode is, so that Adam adds weight decay to gradients."""
     ns_method: str = "gram"
     """How Muon makes an update orthogonal: gram or standard."""
     weight_decay: float = 0.0

@@ -25,13 +25,14 @@ def runs_fused(job: Job) -> bool:
 
 
 def model_buffers(job: Job) -> list[Line]:
-    """Buffers the model registers, by dtype."""
+    """Buffers the model registers, by dtype; in fp32 DeepSpeed casts none (runtime/engine.py:2081)."""
     sizes: dict[str, int] = {}
+    cast = job.strategy.buffer_dtype if job.strategy.element_bytes == 2 else None
     for stated, elements in job.model.buffers:
         follows = stated == "training" or (stated == "built" and job.strategy.builds_partitioned)
         dtype = job.strategy.dtype if follows else "float32" if stated == "built" else stated
-        if job.strategy.buffer_dtype and dtype in FLOATING.values():
-            dtype = FLOATING[job.strategy.buffer_dtype]
+        if cast and dtype in FLOATING.values():
+            dtype = FLOATING[cast]
         sizes[dtype] = sizes.get(dtype, 0) + elements * DTYPE_BYTES[dtype]
     return [line("model buffers", states.model_buffers, dtype, size=size) for dtype, size in sizes.items() if size]
 
@@ -103,7 +104,7 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
 
     Torch's own runs as foreach on CUDA: Adam takes the square roots of all second moments first, SGD adds weight decay
     to all gradients, Adagrad takes square roots and scales gradients (torch/optim/adam.py, sgd.py, adagrad.py).
-    DeepSpeed's fused optimizers copy nothing. The sub-groups that partial offload leaves on the GPU run torch's
+    With foreach false it goes tensor by tensor. DeepSpeed's fused optimizers copy nothing. The sub-groups that partial offload leaves on the GPU run torch's
     (runtime/zero/stage3.py, backup_optimizer).
     """
     strategy = job.strategy
@@ -112,6 +113,7 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
     decays = strategy.weight_decay > 0 or strategy.parameter_groups == 2
     sgd = strategy.optimizer in ("sgd", "sgd-momentum") and decays
     adagrad = strategy.optimizer == "adagrad"
-    if strategy.backend == "cpu":
-        return cpu.temporaries(tensors, adam=adam or adagrad, sgd=sgd)
+    if strategy.backend == "cpu" or (adam and not strategy.foreach):
+        adds = sgd or (decays and (adagrad or (adam and not strategy.decoupled_decay)))
+        return cpu.temporaries(tensors, adam=adam, adagrad=adagrad, adds_decay=adds)
     return sum(tensors) * (2 if adagrad else 1) if adam or sgd or adagrad else 0
