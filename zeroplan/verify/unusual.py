@@ -57,11 +57,6 @@ def accumulates_in_another(c: Facts) -> bool:
     return c.stage > 0 and not flows(c) and c(f"{ZERO}.compute_grad_norm")
 
 
-def steps_by_itself(c: Facts) -> bool:
-    """Accumulation left to the training script, which here has one micro-step."""
-    return c.stated("gradient_accumulation_steps") == 1 and not (c.stage < 2 and c.overlaps)
-
-
 def flows(c: Facts) -> bool:
     return c.stated(f"{ZERO}.zenflow") is not None
 
@@ -100,16 +95,17 @@ def may_offload_parameters(c: Facts) -> bool:
     return c.stage == 3 and not c.states(PARAM)
 
 
-ADAGRAD = {"type": "Adagrad", "params": {"lr": 1e-5}}
+ADAGRAD = {"type": "Adagrad", "params": {"lr": 1e-5, "weight_decay": 0.01}}
 LION = {"type": "Lion", "params": {"lr": 1e-5}}
-LEAVES = ({"name_suffixes": ["mlp"]}, {"name_suffixes": ["attn", "attention"]}, {"classes": ["LlamaMLP", "GPT2Block"]},
-          {"names": ["model.layers.0", "transformer.h.0"]})  # fmt: skip
+LEAVES = (
+    {"name_suffixes": ["mlp"]}, {"classes": ["LlamaMLP", "GPT2Block"]},
+    {"names": ["model.layers.0", "transformer.h.0"]}, {"classes": []},
+)  # fmt: skip
 KEYS: tuple[Unusual, ...] = (
     Unusual("communication_data_type", ("fp16", "bf16", "fp32"), sharded),
     Unusual("prescale_gradients", (True,), scales_before),
     Unusual("gradient_predivide_factor", (2.0,), scales_before),
     Unusual("gradient_allreduce_op", ("sum",), adds),
-    Unusual("managed_gradient_accumulation", (False,), steps_by_itself),
     Unusual("data_types.grad_accum_dtype", ("fp32", "fp16", "bf16"), accumulates_in_another),
     Unusual("data_types.buffer_dtype", ("bf16", "fp32"), everywhere),
     Unusual("fp16.loss_scale", (0,), lambda c: c.dtype == "fp16"),
@@ -127,17 +123,17 @@ KEYS: tuple[Unusual, ...] = (
     Unusual(f"{ZERO}.ignore_unused_parameters", (False,), gradients_sharded),
     Unusual(f"{ZERO}.stage3_use_all_reduce_for_fetch_params", (True,), stage_3),
     Unusual(f"{ZERO}.stage3_allgather_sequential", (True,), stage_3),
-    Unusual(f"{ZERO}.stage3_module_granularity_threshold", (1_000, 20_000), stage_3),
+    Unusual(f"{ZERO}.stage3_module_granularity_threshold", (300, 1_000), stage_3),
     Unusual(f"{ZERO}.leaf_module", LEAVES, stage_3),
     Unusual(f"{ZERO}.memory_efficient_linear", (False,), stage_3),
     Unusual(f"{ZERO}.override_module_apply", (False,), stage_3),
     Unusual(f"{ZERO}.zero_quantized_nontrainable_weights", (True,), stage_3),
-    Unusual(PARAM, ({"device": "cpu"}, {"device": "cpu", "max_in_cpu": 0, "pin_memory": False}), may_offload_parameters),
+    Unusual(PARAM, tuple({"device": "cpu", "pin_memory": pins} for pins in (True, False)), may_offload_parameters),
     Unusual(f"{OFFLOAD}.fast_init", (True,), lambda c: on_nvme(c, OFFLOAD) and on_nvme(c, PARAM)),
     Unusual("aio.block_size", (4_096, 4 * 1024**2), swaps),
     Unusual("aio.intra_op_parallelism", (2, 8), swaps),
 )  # fmt: skip
-CHECKPOINTING = ("every-2", "every-3-reentrant", "full-reentrant", "deepspeed", "selective-products")
+CHECKPOINTING = ("every-2", "every-3-reentrant", "full-reentrant", "deepspeed", "selective")
 
 
 def put(config: dict[str, Any], path: str, value: Any) -> None:
@@ -175,6 +171,9 @@ def draw(seed: int) -> dict[str, Any]:
             put(config, row.path, r.choice(row.values))
     if stage_3(facts) and not cases.swaps(config[ZERO]) and r.random() < 0.15:
         in_codes(r, case)
+    elif may_change_optimizer(facts) and r.random() < 0.1:
+        case = cases.under_muon(case)
+        config = case["ds_config"]
     if stage_3(facts) and not on_nvme(facts, PARAM) and r.random() < 0.4:
         nodes = [ranks for ranks in (2, 4, 8) if case["world"] % ranks == 0]
         config[ZERO]["zero_hpz_partition_size"] = r.choice(nodes or [1])

@@ -27,7 +27,9 @@ class Storages:
         self.storage: dict[int, int] = {}
         """Elements of each gathered tensor's own storage."""
         self.buffers: list[tuple[set[int], int]] = []
-        """Receive buffers of coalesced gathers: members not consumed yet (views: not released), elements."""
+        """Receive buffers of coalesced gathers: members not consumed yet (of views, not released, and ~member while
+        autograd keeps a released one), elements.
+        """
         self.views: set[int] = set()
         """Tensors that lie in the buffer of their all-reduce."""
         self.joined_low: set[int] = set()
@@ -138,12 +140,21 @@ class Storages:
         self.buffers = [(members, elements) for members, elements in self.buffers if members]
 
     def keep(self, index: int) -> None:
+        """Autograd has a view of the tensor's own storage, or of the buffer that it lies in, which then stays whole.
+
+        After an all-reduce parameters are narrowed out of its buffer (runtime/zero/partition_parameters.py:1457).
+        """
+        for members, _elements in self.buffers if index in self.views else ():
+            if index in members:
+                members.remove(index)
+                members.add(~index)
         self.kept[index] = self.kept.get(index, 0) + self.storage.pop(index, 0)
 
     def let_go(self, visit: Visit) -> int:
         """The module's backward has run: what autograd kept for it goes. Gives what is held then."""
         for index in visit.tensors:
             self.held -= self.kept.pop(index, 0)
+        self.leave_buffers({~index for index in visit.tensors})
         return self.held
 
     def drop(self, index: int) -> None:
