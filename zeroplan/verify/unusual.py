@@ -95,9 +95,15 @@ def may_offload_parameters(c: Facts) -> bool:
     return c.stage == 3 and not c.states(PARAM)
 
 
+def may_swap_parameters(c: Facts) -> bool:
+    """Beside an optimizer on NVMe, for which the model is large enough; secondary partitions cannot be there."""
+    return may_offload_parameters(c) and on_nvme(c, OFFLOAD) and not c.states(f"{ZERO}.zero_hpz_partition_size")
+
+
 ADAGRAD = {"type": "Adagrad", "params": {"lr": 1e-5, "weight_decay": 0.01}}
 LION = {"type": "Lion", "params": {"lr": 1e-5}}
-LEAVES = (
+ON_NVME = {"device": "nvme", "nvme_path": "/nvme", "pin_memory": True}
+LEAVES: tuple[dict[str, list[str]], ...] = (
     {"name_suffixes": ["mlp"]}, {"classes": ["LlamaMLP", "GPT2Block"]},
     {"names": ["model.layers.0", "transformer.h.0"]}, {"classes": []},
 )  # fmt: skip
@@ -129,7 +135,8 @@ KEYS: tuple[Unusual, ...] = (
     Unusual(f"{ZERO}.override_module_apply", (False,), stage_3),
     Unusual(f"{ZERO}.zero_quantized_nontrainable_weights", (True,), stage_3),
     Unusual(PARAM, tuple({"device": "cpu", "pin_memory": pins} for pins in (True, False)), may_offload_parameters),
-    Unusual(f"{OFFLOAD}.fast_init", (True,), lambda c: on_nvme(c, OFFLOAD) and on_nvme(c, PARAM)),
+    Unusual(PARAM, (ON_NVME,), may_swap_parameters),
+    Unusual(f"{OFFLOAD}.fast_init", (True,), lambda c: c.stage == 3 and on_nvme(c, OFFLOAD)),
     Unusual("aio.block_size", (4_096, 4 * 1024**2), swaps),
     Unusual("aio.intra_op_parallelism", (2, 8), swaps),
 )  # fmt: skip
@@ -156,6 +163,7 @@ def in_codes(r: random.Random, case: dict[str, Any]) -> None:
     case |= {"world": 8, "ranks_per_node": r.choice((2, 4, 8)), "rank": r.choice((0, 1, 7))}
     section = case["ds_config"][ZERO]
     section["zero_quantized_weights"] = True
+    section.pop("zero_hpz_partition_size", None)
     if section.get("reduce_scatter", True) and r.random() < 0.5:
         section["zero_quantized_gradients"] = True
 

@@ -103,9 +103,9 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
     """Elements that the optimizer copies while it updates these tensors together, under Muon those of Adam's half.
 
     Torch's own runs as foreach on CUDA: Adam takes the square roots of all second moments first, SGD adds weight decay
-    to all gradients, Adagrad takes square roots and scales gradients (torch/optim/adam.py, sgd.py, adagrad.py).
-    With foreach false it goes tensor by tensor. DeepSpeed's fused optimizers copy nothing. The sub-groups that partial offload leaves on the GPU run torch's
-    (runtime/zero/stage3.py, backup_optimizer).
+    to all gradients, Adagrad takes square roots and scales gradients (torch/optim/adam.py, sgd.py, adagrad.py); with
+    foreach false Adam goes tensor by tensor. DeepSpeed's fused optimizers copy nothing. The sub-groups that partial
+    offload leaves on the GPU run torch's (runtime/zero/stage3.py, backup_optimizer).
     """
     strategy = job.strategy
     torchs = strategy.torch_adam or strategy.offload_optimizer is not None
