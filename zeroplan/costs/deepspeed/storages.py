@@ -67,7 +67,13 @@ class Storages:
                 self.swapper.release(index)
 
     def call(self, tensors: set[int], ranks: int, *, joins: bool) -> None:
-        """One collective, or one for each dtype; they are waited for and kept together."""
+        """One collective, or one for each dtype; they are waited for and kept together. One rank's partitions are the
+        parameters, unless they are on the host.
+        """
+        self.count += sum([self.sizes[index] for index in tensors])
+        self.flying |= tensors
+        if self.ranks == 1 and not self.settings.from_host:
+            return
         alone, elements, copied = len(tensors) == 1, 0, 0
         joined = joins and not alone and not self.settings.dequantized
         low = set() if joined else tensors & self.settings.low
@@ -93,8 +99,6 @@ class Storages:
             self.views |= tensors if joined else set()
         self.held += elements
         self.most = max(self.most, self.held + self.copied + copied)
-        self.count += sum([self.sizes[index] for index in tensors])
-        self.flying |= tensors
 
     def consume(self, waited: set[int]) -> None:
         """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for.
