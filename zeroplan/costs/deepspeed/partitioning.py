@@ -107,8 +107,8 @@ class Partitioning:
         if stuck := execution.leaves - left:
             name = execution.modules[min(stuck)] or "the model"
             raise ContradictionError(
-                f"leaf_module: {name} as a leaf takes token ids, through which no gradient goes back, and DeepSpeed "
-                "never reduces its gradients; "
+                f"leaf_module: {name} as a leaf is called with token ids or by keywords alone, so that no hook tells "
+                "when its backward ends, and DeepSpeed stops or never reduces its gradients; "
                 "write a smaller stage3_module_granularity_threshold, or another leaf_module"
             )
 
