@@ -177,7 +177,7 @@ def draw(seed: int) -> dict[str, Any]:
     for row in r.sample(KEYS, len(KEYS)):
         if row.fits(facts) and r.random() < 0.3:
             put(config, row.path, r.choice(row.values))
-    if stage_3(facts) and not cases.swaps(config[ZERO]) and r.random() < 0.15:
+    if stage_3(facts) and not cases.swaps(config[ZERO]) and "torch_autocast" not in config and r.random() < 0.15:
         in_codes(r, case)
     elif may_change_optimizer(facts) and r.random() < 0.1:
         case = cases.under_muon(case)

@@ -60,11 +60,22 @@ class Storages:
         near = tensors & self.secondary if self.secondary else set()
         for found, ranks in ((near, self.settings.near), (tensors - near if near else tensors, self.ranks)):
             joins = self.settings.all_reduce and found is not near
-            for members in [{index} for index in sorted(found)] if self.settings.sequential else [found] * bool(found):
-                self.call(members, ranks, joins=joins)
+            if self.settings.sequential:
+                self.one_by_one(found, ranks)
+            elif found:
+                self.call(found, ranks, joins=joins)
         if self.swaps:
             for index in tensors & self.persistent:
                 self.swapper.release(index)
+
+    def one_by_one(self, tensors: set[int], ranks: int) -> None:
+        """A call for each tensor; the codes they came in go together, with one handle (MultipleAllGatherHandles)."""
+        before = len(self.buffers)
+        for index in sorted(tensors):
+            self.call({index}, ranks, joins=False)
+        if made := self.buffers[before:]:
+            members, elements = zip(*made, strict=True)
+            self.buffers[before:] = [(set().union(*members), sum(elements))]
 
     def call(self, tensors: set[int], ranks: int, *, joins: bool) -> None:
         """One collective, or one for each dtype; they are waited for and kept together. One rank's partitions are the
@@ -120,6 +131,9 @@ class Storages:
         """
         if tensors <= self.available:
             return 0
+        if self.settings.sequential:
+            self.convert(tensors)
+            return 0
         low = tensors & self.joined_low if self.joined_low else set()
         flat = self.settings.flat(sum([self.padded[i] for i in tensors]), alone=not low) if self.settings.low else 0
         self.held += flat
@@ -134,6 +148,15 @@ class Storages:
         self.joined_low -= low
         self.most = max(self.most, self.held + self.copied)
         return flat
+
+    def convert(self, tensors: set[int]) -> None:
+        """What came by itself, tensor by tensor."""
+        for index in sorted(tensors - set(self.storage)):
+            self.storage[index] = self.sizes[index]
+            self.held += self.sizes[index]
+            beside = self.settings.flat(self.padded[index], alone=True)
+            self.most = max(self.most, self.held + self.copied + beside)
+        self.available |= tensors
 
     def leave_buffers(self, tensors: set[int]) -> None:
         """A receive buffer goes with the last tensor that needs it."""
