@@ -58,7 +58,10 @@ BATCH_FIELDS = {
     "gradient_accumulation_steps": "grad_accum",
 }
 LARGEST_BATCH = 1_000_000_000
-TOP_FIELDS = {"gradient_clipping": "gradient_clipping", "communication_data_type": "communication_dtype"}
+TOP_FIELDS = {
+    "gradient_clipping": "gradient_clipping", "communication_data_type": "communication_dtype",
+    "prescale_gradients": "prescale_gradients", "gradient_predivide_factor": "gradient_predivide_factor",
+}  # fmt: skip
 AIO_FIELDS = {"block_size": "aio_block_size", "intra_op_parallelism": "aio_intra_op_parallelism"}
 BF16_FIELDS = ("check_grad_overflow", "immediate_grad_update")
 OFFLOAD_FIELDS = ("pin_memory", "buffer_count", "buffer_size", "max_in_cpu", "ratio", "nvme_path", "pipeline_read",

@@ -41,7 +41,7 @@ def uncounted(facts: Facts) -> tuple[str, ...]:
             found.append("torch_autocast.lower_precision_safe_modules")
         if facts.stated_dtype("torch_autocast.dtype") not in ("bf16", "fp16"):
             found.append("torch_autocast without a 16-bit dtype")
-    if facts.stated("data_types.keep_in_fp32_modules") not in (None, [], AUTO):
+    if facts.stated("data_types.keep_in_fp32_modules") not in (None, AUTO):
         found.append("data_types.keep_in_fp32_modules")
     return tuple(found)
 

@@ -68,6 +68,9 @@ class Strategy(NamedTuple):
     parameter_alignment: bool = False
     use_multi_rank_bucket_allreduce: bool = True
     gradient_clipping: float = 1.0
+    prescale_gradients: bool = False
+    """Gradients are divided before they are reduced, and not after, where gradient_predivide_factor counts too."""
+    gradient_predivide_factor: float = 1.0
     grad_accum_dtype: str | None = None
     """None: as the parameters (data_types.grad_accum_dtype)."""
     communication_dtype: str | None = None

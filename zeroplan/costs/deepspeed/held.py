@@ -25,13 +25,16 @@ def runs_fused(job: Job) -> bool:
 
 
 def model_buffers(job: Job) -> list[Line]:
-    """Buffers the model registers, by dtype; in fp32 DeepSpeed casts none (runtime/engine.py:2081)."""
+    """Buffers the model registers, by dtype; in fp32 DeepSpeed casts none (runtime/engine.py:2081).
+
+    In 16 bit it casts those that the model does not keep in fp32 (runtime/keep_in_fp32.py).
+    """
     sizes: dict[str, int] = {}
     cast = job.strategy.buffer_dtype if job.strategy.element_bytes == 2 else None
     for stated, elements in job.model.buffers:
         follows = stated == "training" or (stated == "built" and job.strategy.builds_partitioned)
-        dtype = job.strategy.dtype if follows else "float32" if stated == "built" else stated
-        if cast and dtype in FLOATING.values():
+        dtype = job.strategy.dtype if follows else "float32" if stated in ("built", "kept") else stated
+        if cast and stated != "kept" and dtype in FLOATING.values():
             dtype = FLOATING[cast]
         sizes[dtype] = sizes.get(dtype, 0) + elements * DTYPE_BYTES[dtype]
     return [line("model buffers", states.model_buffers, dtype, size=size) for dtype, size in sizes.items() if size]

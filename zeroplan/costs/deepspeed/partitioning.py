@@ -54,6 +54,8 @@ class Partitioning:
         """The last backward of an optimizer step: what is offloaded goes on to the optimizer."""
         self.offloaded: dict[int, int] = {}
         """Elements of each reduced partition that goes to the host."""
+        factor, scales = self.strategy.gradient_predivide_factor, not self.strategy.prescale_gradients
+        self.divides, self.multiplies = scales and factor != 1, scales and factor != job.ranks  # stage3.py:1923
         self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
 
     def run(self, micro_step: MicroStep) -> None:
@@ -64,8 +66,7 @@ class Partitioning:
         execution, alive, self.sent = self.job.execution, self.alive, []
         if execution.leaves:
             self._check_leaves()
-        by_weight = self.strategy.memory_efficient_linear
-        self.order = execution.gradients_stage_3 if by_weight else execution.gradients
+        self.order = execution.gradients_stage_3 if self.strategy.memory_efficient_linear else execution.gradients
         self.queue = deque(self.order)
         for visit in reversed(execution.forward):
             self.first_user.update(dict.fromkeys(visit.tensors, visit.module))
@@ -105,11 +106,10 @@ class Partitioning:
         execution = self.job.execution
         left = {visit.module for visit in execution.backward if visit.backward and not visit.enters}
         if stuck := execution.leaves - left:
-            name = execution.modules[min(stuck)] or "the model"
             raise ContradictionError(
-                f"leaf_module: {name} as a leaf is called with token ids or by keywords alone, so that no hook tells "
-                "when its backward ends, and DeepSpeed stops or never reduces its gradients; "
-                "write a smaller stage3_module_granularity_threshold, or another leaf_module"
+                f"leaf_module: {execution.modules[min(stuck)] or 'the model'} as a leaf is called with token ids or by "
+                "keywords alone: no hook tells when its backward ends, and DeepSpeed stops or never reduces its "
+                "gradients; write a smaller stage3_module_granularity_threshold, or another leaf_module"
             )
 
     def _gather(self, event: Held) -> None:
@@ -172,7 +172,7 @@ class Partitioning:
         """The buffer is averaged into a copy, converted, and partitions that need padding are copied once more."""
         self.sent.append(Part("all_reduce", filled, sent, self.job.ranks))
         kept = self.strategy.accumulation
-        average: list[Copy] = [(gathered.averaged_bucket, sent, filled)] if self.job.ranks > 1 else []
+        average: list[Copy] = [(gathered.averaged_bucket, sent, filled)] if self.multiplies else []
         partitions = average
         if sent != kept:
             partitions = [(gathered.averaged_bucket, kept, filled)]
@@ -190,12 +190,20 @@ class Partitioning:
         self.sent.append(Part("reduce_scatter", padded, sent, ranks))
         converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
         copies: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
+        shares = sum(ceil_div(size, ranks) for size in sizes)
+        if self.divides:
+            copies.append((gathered.divided_gradients, sent, sum(sizes)))
+            self.alive.briefly(*copies)
+            del copies[0]
         if len(sizes) > 1 or sizes[0] % ranks:
             copies.append((gathered.interleaved_bucket, sent, padded))
             self.alive.briefly(*copies, (gathered.padding, sent, padded - sum(sizes)))
         self.alive.briefly(*copies)
+        if self.divides and self.multiplies:
+            multiplied: Copy = (gathered.multiplied_partitions, sent, shares)
+            self.alive.briefly(*copies, multiplied)
+            copies = [copies[0], multiplied]
         if sent != kept:
-            shares = sum(ceil_div(size, ranks) for size in sizes)
             converted_partitions: Copy = (gathered.converted_partitions, kept, shares)
             self.alive.briefly(*copies, converted_partitions)
             copies = [converted_partitions]

@@ -79,6 +79,7 @@ KEYS: tuple[Key, ...] = (
             "with reduce_scatter."
         ),
         place="runtime/constants.py:247",
+        moves_bytes=True,
     ),
     Key(
         path="gradient_predivide_factor",
@@ -89,6 +90,7 @@ KEYS: tuple[Key, ...] = (
             "1 are refused at stages 2 and 3 with reduce_scatter."
         ),
         place="runtime/constants.py:254",
+        moves_bytes=True,
     ),
     Key(
         path="gradient_allreduce_op",
