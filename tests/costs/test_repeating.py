@@ -10,9 +10,9 @@ from tests.jobs import job
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.costs.deepspeed import fetch
+from zeroplan.costs.deepspeed.backward import partitioned
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.layout import tensor_sizes
-from zeroplan.costs.deepspeed.partitioning import partitioned
 
 FAMILIES = {
     "llama": {},

@@ -48,6 +48,7 @@ MASTERS = {"enabled": True, "bf16_master_weights_and_grads": True}
 FP16_MASTERS = {"enabled": True, "fp16_master_weights_and_grads": True}
 UNTESTED = {"zero_allow_untested_optimizer": True}
 NO_NORM = {"compute_grad_norm": False}
+AUTOCAST = {"torch_autocast": {"enabled": True, "dtype": "bfloat16"}}
 BF16_FP32 = {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}
 
 # who refuses, what is refused, a word of the message, a neighbour that is taken
@@ -185,6 +186,7 @@ ROWS = [
         {"data_types": {"grad_accum_dtype": None, "keep_in_fp32_modules": "auto"}},
     ),
     (PARSER, {"torch_autocast": {"dtype": "BF16"}}, "torch_autocast", {"torch_autocast": {"dtype": "bf16"}}),
+    (ENGINE, AUTOCAST | zero(3, zero_quantized_weights=True), "zero_quantized_weights", AUTOCAST | zero(3)),
     (PARSER, {"torch_autocast": {"dtype": None}}, "torch_autocast", {"torch_autocast": {"dtype": "fp32"}}),
     (PARSER, {"fp16": {"loss_scale": True}}, "loss_scale", {"fp16": {"loss_scale": 1}}),
     (

@@ -15,6 +15,7 @@ import pytest
 from tests.verify.recorded import RUNS, job_of, label
 from zeroplan.costs.deepspeed.muon import refusal
 from zeroplan.costs.ledger import ledger
+from zeroplan.verify import unusual
 from zeroplan.verify.cases import draw, under_muon
 from zeroplan.verify.compare import compare
 from zeroplan.verify.measure import measure
@@ -52,6 +53,11 @@ def test_recorded_runs_again(run):
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + FRESH))
 def test_fresh_draws(seed):
     assert differing({**draw(seed), "freeze": None}) == []
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + FRESH // 4))
+def test_fresh_draws_of_unusual_keys(seed):
+    assert differing(unusual.draw(seed)) == []
 
 
 @pytest.mark.parametrize("seed", range(FIRST, FIRST + FRESH // 4))

@@ -41,9 +41,15 @@ class Structure:
         places = {path: place for place, path in enumerate(execution.modules)}
         self.root, self.execution, self.layers = root, execution, representatives(root, recomputing)
         self.places: dict[int, int] = {}
+        self.around: dict[int, int] = {}
+        """Of a module its own place, or, of one that DeepSpeed does not hook, that of the leaf around it."""
         self.tensors: dict[int, int] = {}
         for path, module in tree(root):
-            self.places[id(module)] = places.get(path, OUTSIDE)
+            self.places[id(module)] = self.around[id(module)] = places.get(path, OUTSIDE)
+            hooked = path
+            while hooked and hooked not in places:
+                hooked = hooked.rpartition(".")[0]
+                self.around[id(module)] = places.get(hooked, OUTSIDE)
             for parameter in module.parameters.values():
                 self.tensors.setdefault(id(parameter), len(self.tensors))
         self.parents = [places.get(path.rpartition(".")[0], 0) for path in execution.modules]
@@ -238,9 +244,9 @@ class _Laying:
         first: dict[int, int] = {}
         last: dict[int, int] = {}
         parents, start = self.structure.parents, -1
-        for at, (beat, place) in enumerate(zip(self.beats, self.of, strict=True)):
+        for at, beat in enumerate(self.beats):
             if beat.kind == RAN:
-                here = place
+                here = self.structure.around.get(beat.of, OUTSIDE)
                 while here != OUTSIDE and last.get(here) != at:
                     first.setdefault(here, start)
                     last[here] = at

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from zeroplan.costs import paper, recomputing
 from zeroplan.costs.activations import activations
-from zeroplan.costs.deepspeed import converting, host, muon, stage_0, stage_3, stages_1_2
+from zeroplan.costs.deepspeed import adagrad, converting, host, muon, stage_0, stage_3, stages_1_2
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.swapping import check_buffers
@@ -74,6 +74,7 @@ def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:
     if accounting == "paper":
         return paper.ledger(job)
     alive = activations(job)
+    adagrad.check(job)
     muon.check(job)
     if job.strategy.stage == 3:
         check_buffers(job)

@@ -24,7 +24,7 @@ SECTIONS = ("zero_optimization", "zero_optimization.offload_optimizer", "zero_op
 PERSISTENCE = (0, 1_000_000, 1_000_000_000)
 
 UNCOUNTED = frozenset({
-    "zero_quantized_nontrainable_weights",
+    "zero_quantized_nontrainable_weights", "enable_sanity_checks",
     "save_muon_momentum_buffer_in_memory", "super_offload",
     "pipeline_loading_checkpoint", "stage3_gather_16bit_weights_on_model_save",
     "stage3_gather_fp16_weights_on_model_save", "pipeline_read", "pipeline_write",

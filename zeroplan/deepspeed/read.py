@@ -12,8 +12,8 @@ from zeroplan.deepspeed.activation_checkpointing import activation_checkpointing
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.keys import KEYS, STRICT_SECTIONS, children, key
 from zeroplan.deepspeed.keys.key import Key
-from zeroplan.deepspeed.keys.removed import NOT_OPTIMIZERS, REMOVED_OPTIMIZERS
 from zeroplan.deepspeed.names import canonical, refuse_removed
+from zeroplan.deepspeed.optimizer import optimizer
 from zeroplan.deepspeed.refusals import REFUSALS, refuse
 from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
 from zeroplan.deepspeed.refusals_optimizer import check_params
@@ -24,7 +24,6 @@ from zeroplan.deepspeed.zenflow import notes as zenflow_notes
 from zeroplan.deepspeed.zenflow import zenflow
 from zeroplan.errors import ContradictionError, SpecError, UnknownNameError, shown
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
-from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import Offload
 
 __all__ = ["AUTO", "Stated", "autos", "canonical", "read_config", "trainer_fills"]
@@ -59,12 +58,16 @@ BATCH_FIELDS = {
     "gradient_accumulation_steps": "grad_accum",
 }
 LARGEST_BATCH = 1_000_000_000
-TOP_FIELDS = {"gradient_clipping": "gradient_clipping", "communication_data_type": "communication_dtype"}
+TOP_FIELDS = {
+    "gradient_clipping": "gradient_clipping", "communication_data_type": "communication_dtype",
+    "prescale_gradients": "prescale_gradients", "gradient_predivide_factor": "gradient_predivide_factor",
+}  # fmt: skip
 AIO_NUMBERS = {
     "block_size": "aio_block_size", "intra_op_parallelism": "aio_intra_op_parallelism",
     "queue_depth": "aio_queue_depth",
 }  # fmt: skip
 AIO_SWITCHES = {"overlap_events": "aio_overlap_events", "single_submit": "aio_single_submit"}
+BF16_FIELDS = ("check_grad_overflow", "immediate_grad_update")
 OFFLOAD_FIELDS = ("pin_memory", "buffer_count", "buffer_size", "max_in_cpu", "ratio", "nvme_path", "pipeline_read",
                   "pipeline_write")  # fmt: skip
 
@@ -99,13 +102,13 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields |= _offloads(zero, fields["stage"], place, notes)
     fields |= _leaves(zero, place)
     fields |= _precision(config, place)
-    fields |= _optimizer(config, place)
+    fields |= optimizer(config, place)
     fields |= _master(config, place)
     fields |= _stated(config, "", TOP_FIELDS, place)
     fields |= _accumulation(config, place)
     fields |= _aio(config, place)
     fields |= _autocast(facts) | zenflow(facts) | activation_checkpointing(facts)
-    fields |= _stated(config.get("bf16") or {}, "bf16", {"check_grad_overflow": "check_grad_overflow"}, place)
+    fields |= _stated(config.get("bf16") or {}, "bf16", {name: name for name in BF16_FIELDS}, place)
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
     alone = [key for key in BATCH_FIELDS if config.get(key) is not None] == list(batch) == ["train_batch_size"]
@@ -261,35 +264,6 @@ def _leaves(zero: dict[str, Any], place: str) -> dict[str, LeafModules]:
     threshold = checked(zero, "zero_optimization", "stage3_module_granularity_threshold", place, 0)
     leaves = DEFAULT_LEAVES._replace(**stated, granularity_threshold=threshold)
     return {} if leaves == DEFAULT_LEAVES else {"leaves": leaves}
-
-
-def _optimizer(config: dict[str, Any], place: str) -> dict[str, Any]:
-    section = config.get("optimizer") or {}
-    named = section.get("type")
-    if named is None:
-        return {}
-    if not isinstance(named, str):
-        raise SpecError(f"{place}: optimizer.type", shown(named), "a name", '"type": "AdamW"')
-    for name, optimizer in OPTIMIZERS.items():
-        if optimizer.config_type and optimizer.config_type.lower() == named.lower():
-            params = section.get("params") or {}
-            fields: dict[str, Any] = {"optimizer": "sgd-momentum" if name == "sgd" and params.get("momentum") else name}
-            decay = params.get("weight_decay")
-            if isinstance(decay, int | float) and decay > 0:
-                fields["weight_decay"] = float(decay)
-            if params.get("ns_method") == "standard":
-                fields["ns_method"] = "standard"
-            return fields | {name: True for name in ("torch_adam", "amsgrad") if params.get(name) is True}
-    for gone, instead in (REMOVED_OPTIMIZERS | NOT_OPTIMIZERS).items():
-        if gone.lower() == named.lower():
-            why = "was removed from DeepSpeed" if gone in REMOVED_OPTIMIZERS else "never was one of its types"
-            raise ContradictionError(
-                f'{place}: optimizer.type {named} {why}, which refuses it; write "type": "{instead}"'
-            )
-    raise SpecError(
-        f"{place}: optimizer.type", shown(named), "an optimizer zeroplan knows",
-        ", ".join(sorted({o.config_type for o in OPTIMIZERS.values() if o.config_type})),
-    )  # fmt: skip
 
 
 def autos(section: dict[str, Any], prefix: str = "") -> list[str]:

@@ -132,6 +132,10 @@ def unknown_autocast_dtype(c: Facts) -> bool:
     return c.states("torch_autocast.dtype") and not (isinstance(stated, str) and stated in DTYPES)
 
 
+def autocast_of_quantized_weights(c: Facts) -> bool:
+    return c.stated("torch_autocast.enabled") is True and bool(c("zero_optimization.zero_quantized_weights"))
+
+
 def dynamic_fp16(c: Facts) -> bool:
     return c("fp16.enabled") is True and c("fp16.loss_scale") == 0
 
@@ -266,6 +270,10 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         unknown_autocast_dtype, "runtime/config.py:get_torch_autocast_dtype",
         "torch_autocast.dtype is no dtype", 'write "dtype": "bfloat16", or leave it out',
+    ),
+    Refusal(
+        autocast_of_quantized_weights, "runtime/torch_autocast.py:32",
+        "torch_autocast.enabled with zero_optimization.zero_quantized_weights", "keep one",
     ),
     Refusal(
         lambda c: isinstance(c.stated("fp16.loss_scale"), bool), "runtime/precision_config.py:_validate_loss_scale",

@@ -12,6 +12,10 @@ SWITCHES = (
     "expert_parallel.enabled", "data_efficiency.data_routing.enabled", "weight_quantization.enabled",
 )  # fmt: skip
 """They do something when they are true."""
+NEGATIVE = ("managed_gradient_accumulation",)
+"""They do something when they are false."""
+SANITY_CHECKS = f"{ZERO}.enable_sanity_checks"
+"""Each bucket's tensors are broadcast to be compared (runtime/zero/stage3.py:1671)."""
 DEGREES = ("tensor_parallel.autotp_size", "sequence_parallel_size", "pipeline.stages")
 """They do something when they are numbers over 1."""
 IDLE = (
@@ -24,6 +28,9 @@ IDLE = (
 def uncounted(facts: Facts) -> tuple[str, ...]:
     """Dotted keys of a config whose effect on memory or traffic is not in the ledger."""
     found = [path for path in SWITCHES if facts.stated(path) is True]
+    found += [path for path in NEGATIVE if facts.stated(path) is False]
+    if facts.stage == 3 and facts.stated(SANITY_CHECKS) is True:
+        found.append(SANITY_CHECKS)
     found += [path for path in DEGREES if _number(facts.stated(path)) > 1]
     if zenflow.switched_on(facts) and not zenflow.is_counted(facts):
         found.append(zenflow.SECTION)
@@ -34,7 +41,7 @@ def uncounted(facts: Facts) -> tuple[str, ...]:
             found.append("torch_autocast.lower_precision_safe_modules")
         if facts.stated_dtype("torch_autocast.dtype") not in ("bf16", "fp16"):
             found.append("torch_autocast without a 16-bit dtype")
-    if facts.stated("data_types.keep_in_fp32_modules") not in (None, [], AUTO):
+    if facts.stated("data_types.keep_in_fp32_modules") not in (None, AUTO):
         found.append("data_types.keep_in_fp32_modules")
     if facts.stated("aio.use_gds") is True and facts.stated(f"{ZERO}.offload_param.device") == "nvme":
         found.append("aio.use_gds")

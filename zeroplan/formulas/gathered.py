@@ -48,6 +48,20 @@ def averaged_bucket(alive: int, w: int) -> int:
     return w * alive
 
 
+def divided_gradients(alive: int, w: int) -> int:
+    """w·Y -- gradients divided by gradient_predivide_factor before they are reduced [DeepSpeed
+    runtime/zero/stage3.py:__avg_scatter_grads].
+    """
+    return w * alive
+
+
+def multiplied_partitions(alive: int, w: int) -> int:
+    """w·Y -- partitions multiplied by gradient_predivide_factor after that [DeepSpeed
+    runtime/zero/stage3.py:__avg_scatter_grads].
+    """
+    return w * alive
+
+
 def padded_partitions(alive: int, w: int) -> int:
     """w·Y -- partitions that reach beyond their tensor's end, copied to be padded [DeepSpeed
     runtime/zero/stage3.py:__avg_scatter_contiguous_grads].

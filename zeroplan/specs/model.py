@@ -236,7 +236,8 @@ class Model(NamedTuple):
     """Worked out when first asked for."""
     buffers: tuple[tuple[str, int], ...]
     """dtype and elements of each buffer that the model registers (rotary frequencies and the like); dtype
-    "training" is that of the parameters, "built" is float32, or that of the parameters under zero.Init."""
+    "training" is that of the parameters, "built" is float32, or that of the parameters under zero.Init; "kept" is
+    float32 whatever data_types.buffer_dtype says, as transformers' model asks (_keep_in_fp32_modules_strict)."""
     source: str
     """Where tensors and shape come from: a preset, a config.json, or inferred from a count."""
     timeline: Timelines

@@ -68,6 +68,9 @@ class Strategy(NamedTuple):
     parameter_alignment: bool = False
     use_multi_rank_bucket_allreduce: bool = True
     gradient_clipping: float = 1.0
+    prescale_gradients: bool = False
+    """Gradients are divided before they are reduced, and not after, where gradient_predivide_factor counts too."""
+    gradient_predivide_factor: float = 1.0
     grad_accum_dtype: str | None = None
     """None: as the parameters (data_types.grad_accum_dtype)."""
     communication_dtype: str | None = None
@@ -79,9 +82,15 @@ class Strategy(NamedTuple):
     """None: the model's buffers stay as they are built (data_types.buffer_dtype)."""
     check_grad_overflow: bool = True
     """fp16 always checks; this is bf16's own switch."""
+    immediate_grad_update: bool = False
+    """BF16_Optimizer adds each gradient to its fp32 one as it is born, and frees it."""
     compute_grad_norm: bool = True
     torch_adam: bool = False
     amsgrad: bool = False
+    foreach: bool = True
+    """False: torch's Adam goes tensor by tensor on a GPU too."""
+    decoupled_decay: bool = True
+    """False: adam_w_mode is, so that Adam adds weight decay to gradients."""
     ns_method: str = "gram"
     """How Muon makes an update orthogonal: gram or standard."""
     weight_decay: float = 0.0

@@ -1,27 +1,32 @@
 """BF16_Optimizer, which runs at stage 1 in bf16 with fp32 accumulation: fp32 gradients whole on each rank.
 
 DeepSpeed 0.19.8 runtime/bf16_optimizer.py: after backward each gradient is added to its fp32 one, and the engine
-reduces those as at stage 0; the bf16 gradients stay until the step.
+reduces those as at stage 0; the bf16 gradients stay until the step. With immediate_grad_update a gradient is added and
+freed as it is born (accumulate_hp_grads_and_remove_lp, line 707).
 """
 
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed import exchanging
-from zeroplan.costs.deepspeed.alive import END, Alive, Passed
+from zeroplan.costs.deepspeed.alive import END, START, Alive, Passed
 from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.held import temporaries
-from zeroplan.costs.deepspeed.layout import flat_groups
+from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.stage_0 import born, reduce_by_engine
 from zeroplan.costs.deepspeed.working import Working
 from zeroplan.formulas import moments
+from zeroplan.ledger import Line
 from zeroplan.specs.job import Job
 
 
 def working(job: Job) -> Working:
     """Beside the residents, which include the fp32 gradients."""
     groups, alive = flat_groups(job), Alive()
-    gradients = born(job, alive, "bfloat16")
-    alive.briefly((moments.gradient_in_fp32, "float32", job.model.largest.elements))
+    if job.strategy.immediate_grad_update:
+        gradients = _added_at_once(job, alive)
+    else:
+        gradients = born(job, alive, "bfloat16")
+        alive.briefly((moments.gradient_in_fp32, "float32", job.model.largest.elements))
     reduce_by_engine(job, alive, [layout.flat for layout in groups], "float32")
     alive.mark(END)
     backward, together = alive.peak_lines(), Passed(alive)
@@ -31,3 +36,14 @@ def working(job: Job) -> Working:
     alive.briefly((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
     accumulated = gradients if job.strategy.grad_accum > 1 else ()
     return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines(), backward_pass=together)
+
+
+def _added_at_once(job: Job, alive: Alive) -> tuple[Line, ...]:
+    """Gradients that stay: none."""
+    sizes = tensor_sizes(job)
+    alive.mark(START)
+    for index in job.execution.gradients:
+        with alive.while_needed((moments.gradients, "bfloat16", sizes[index])):
+            alive.briefly((moments.gradient_in_fp32, "float32", sizes[index]))
+        alive.mark(~index)
+    return ()

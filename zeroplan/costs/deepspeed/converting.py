@@ -23,8 +23,6 @@ def init(job: Job) -> tuple[Line, ...]:
         alive.make(moments.first_states, states.dtype, job.model.parameters)
     _partition(job, alive)
     _master_weights(job, alive)
-    if strategy.optimizer == "adagrad" and not strategy.offload_optimizer:  # it makes its states as it is built
-        alive.make(moments.first_states, strategy.master, shard_elements(job) * state_bytes(job) // 4)
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):
             alive.make(moments.reduce_bucket, dtype, strategy.reduce_bucket_size)
@@ -53,7 +51,10 @@ def _partition(job: Job, alive: Alive) -> None:
 
 
 def _master_weights(job: Job, alive: Alive) -> None:
-    """Sub-group by sub-group converted, then cloned; a buffer of zeros stands in for the first gradients."""
+    """Sub-group by sub-group converted, then cloned; a buffer of zeros stands in for the first gradients.
+
+    Adagrad is built anew beside it and makes its states at once (runtime/zero/stage3.py:1358).
+    """
     strategy, groups = job.strategy, [group.elements for group in on_gpu(job)]
     for elements, group in zip(groups, on_gpu(job), strict=True):
         converted = elements if strategy.dtype != strategy.master else 0
@@ -64,4 +65,6 @@ def _master_weights(job: Job, alive: Alive) -> None:
     if strategy.offload_optimizer:
         alive.make(gathered.fp32_gradients, strategy.master, sum(groups))
     else:
-        alive.briefly((gathered.fp32_gradients, strategy.master, max(groups)))
+        made = shard_elements(job) * state_bytes(job) // 4 if strategy.optimizer == "adagrad" else 0
+        with alive.while_needed((gathered.fp32_gradients, strategy.master, max(groups))):
+            alive.make(moments.first_states, strategy.master, made)

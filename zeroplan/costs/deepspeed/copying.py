@@ -7,6 +7,7 @@ from itertools import chain
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed import checkpoints, muon_offload, zenflow
+from zeroplan.costs.deepspeed.backward import reductions
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.host import accumulated
@@ -20,7 +21,6 @@ from zeroplan.costs.deepspeed.layout import (
     sub_groups,
     tensor_sizes,
 )
-from zeroplan.costs.deepspeed.partitioning import backward_of
 from zeroplan.costs.deepspeed.swapping import (
     gradient_files,
     on_gpu,
@@ -98,7 +98,7 @@ def _gradients(job: Job) -> Iterator[Copied]:
     """Partitions lie on the host; those of sub-groups that the GPU updates go back to it in the end."""
     strategy, master = job.strategy, job.strategy.master
     kept = {"accum": strategy.grad_accum, "g": DTYPE_BYTES[strategy.accumulation]}
-    reduced = backward_of(job).offloaded
+    reduced = reductions(job).offloaded
     every = sum(reduced.values())
     names = ("gradient partitions", strategy.accumulation)
     yield _copied(GPU, HOST, names[0], copied.partitions_to_host, names[1], moved=every, **kept)

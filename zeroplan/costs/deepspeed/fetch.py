@@ -14,7 +14,6 @@ from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.layout import (
     decides_groups,
-    persistent_tensors,
     secondary_ranks,
     secondary_sizes,
     small_tensors,
@@ -70,23 +69,21 @@ def micro_steps(job: Job) -> MicroSteps:
     """What the coordinator does, micro-step by micro-step.
 
     One rank gathers nothing: its partitions are the parameters, or are copied from the host when they are offloaded.
+    Releasing them may still make secondary ones.
     Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
     """
-    if job.ranks == 1 and not job.strategy.offload_param:
-        copied = secondary_sizes(job)
-        stay = set(small_tensors(job))
-        again = _alone(job, sum(size for index, size in enumerate(copied) if index not in stay))
-        return MicroSteps((_alone(job, sum(copied)),) if copied else (), again, again)
+    if job.ranks == 1 and not job.strategy.offload_param and not secondary_ranks(job):
+        return MicroSteps((), _alone(job), _alone(job))
     try:
         return _replayed(job, _settings(job))
     except OutOfBuffersError as error:
         raise _too_few_buffers(job) from error
 
 
-def _alone(job: Job, copied: int) -> MicroStep:
-    """Nothing is gathered; so many elements of secondary partitions at most, which come one by one."""
+def _alone(job: Job) -> MicroStep:
+    """Nothing is gathered."""
     forward, backward = (
-        tuple(Held(0, copied, copied, 0, visit, at) for at, visit in enumerate(visits))
+        tuple(Held(0, 0, 0, 0, visit, at) for at, visit in enumerate(visits))
         for visits in (job.execution.forward, backward_visits(job))
     )
     return MicroStep((), forward, backward, ())
@@ -100,7 +97,7 @@ def backward_visits(job: Job) -> tuple[Visit, ...]:
 def _settings(job: Job) -> Settings:
     order, strategy = job.execution, job.strategy
     return Settings(
-        frozenset(persistent_tensors(job)), job.ranks,
+        frozenset(small_tensors(job)), job.ranks,
         1 if strategy.allgather_sequential else strategy.prefetch_bucket_size, strategy.max_live_parameters,
         strategy.max_reuse_distance, _micro_steps_that_differ(strategy), strategy.offload_param is not None,
         strategy.all_reduce_for_fetch, strategy.allgather_sequential, order.leaves, order.subtrees,

@@ -37,6 +37,8 @@ def init_stages_1_2(job: Job) -> tuple[Line, ...]:
     elif not strategy.runs_bf16_optimizer:
         share = sum(layout.partition for layout in flat_groups(job))
         alive.make(moments.fp32_gradients, strategy.master, share)
+        if strategy.optimizer == "adagrad":  # built anew, it makes its states at once (stage_1_and_2.py:947)
+            alive.make(moments.first_states, strategy.master, share)
     return (*alive.peak_lines(), *model_buffers(job))
 
 
@@ -60,6 +62,8 @@ def init_stage_0(job: Job) -> tuple[Line, ...]:
             alive.make(moments.first_states, "float32", state_bytes(job) * elements // 4)
             copies = (moments.optimizer_temporaries, "float32", temporaries(job, tensors))
             alive.briefly(*last_update(job), copies)
+    elif strategy.optimizer == "adagrad":  # its states are made as it is built
+        alive.make(moments.first_states, "float32", psi)
     return (*alive.peak_lines(), *model_buffers(job))
 
 

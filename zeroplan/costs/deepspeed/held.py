@@ -25,13 +25,17 @@ def runs_fused(job: Job) -> bool:
 
 
 def model_buffers(job: Job) -> list[Line]:
-    """Buffers the model registers, by dtype."""
+    """Buffers the model registers, by dtype; in fp32 DeepSpeed casts none (runtime/engine.py:2081).
+
+    In 16 bit it casts those that the model does not keep in fp32 (runtime/keep_in_fp32.py).
+    """
     sizes: dict[str, int] = {}
+    cast = job.strategy.buffer_dtype if job.strategy.element_bytes == 2 else None
     for stated, elements in job.model.buffers:
         follows = stated == "training" or (stated == "built" and job.strategy.builds_partitioned)
-        dtype = job.strategy.dtype if follows else "float32" if stated == "built" else stated
-        if job.strategy.buffer_dtype and dtype in FLOATING.values():
-            dtype = FLOATING[job.strategy.buffer_dtype]
+        dtype = job.strategy.dtype if follows else "float32" if stated in ("built", "kept") else stated
+        if cast and stated != "kept" and dtype in FLOATING.values():
+            dtype = FLOATING[cast]
         sizes[dtype] = sizes.get(dtype, 0) + elements * DTYPE_BYTES[dtype]
     return [line("model buffers", states.model_buffers, dtype, size=size) for dtype, size in sizes.items() if size]
 
@@ -102,9 +106,9 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
     """Elements that the optimizer copies while it updates these tensors together, under Muon those of Adam's half.
 
     Torch's own runs as foreach on CUDA: Adam takes the square roots of all second moments first, SGD adds weight decay
-    to all gradients, Adagrad takes square roots and scales gradients (torch/optim/adam.py, sgd.py, adagrad.py).
-    DeepSpeed's fused optimizers copy nothing. The sub-groups that partial offload leaves on the GPU run torch's
-    (runtime/zero/stage3.py, backup_optimizer).
+    to all gradients, Adagrad takes square roots and scales gradients (torch/optim/adam.py, sgd.py, adagrad.py); with
+    foreach false Adam goes tensor by tensor. DeepSpeed's fused optimizers copy nothing. The sub-groups that partial
+    offload leaves on the GPU run torch's (runtime/zero/stage3.py, backup_optimizer).
     """
     strategy = job.strategy
     torchs = strategy.torch_adam or strategy.offload_optimizer is not None
@@ -112,6 +116,7 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
     decays = strategy.weight_decay > 0 or strategy.parameter_groups == 2
     sgd = strategy.optimizer in ("sgd", "sgd-momentum") and decays
     adagrad = strategy.optimizer == "adagrad"
-    if strategy.backend == "cpu":
-        return cpu.temporaries(tensors, adam=adam or adagrad, sgd=sgd)
+    if strategy.backend == "cpu" or (adam and not strategy.foreach):
+        adds = sgd or (decays and (adagrad or (adam and not strategy.decoupled_decay)))
+        return cpu.temporaries(tensors, adam=adam, adagrad=adagrad, adds_decay=adds)
     return sum(tensors) * (2 if adagrad else 1) if adam or sgd or adagrad else 0

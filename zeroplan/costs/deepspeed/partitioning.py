@@ -13,9 +13,7 @@ from itertools import chain
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Variables
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
-from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced, send_codes
 from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
@@ -61,6 +59,8 @@ class Partitioning:
         """The last backward of an optimizer step: what is offloaded goes on to the optimizer."""
         self.offloaded: dict[int, int] = {}
         """Elements of each reduced partition that goes to the host."""
+        factor, scales = self.strategy.gradient_predivide_factor, not self.strategy.prescale_gradients
+        self.divides, self.multiplies = scales and factor != 1, scales and factor != job.ranks  # stage3.py:1923
         self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
 
     def run(self, micro_step: MicroStep) -> None:
@@ -110,11 +110,10 @@ class Partitioning:
         execution = self.job.execution
         left = {visit.module for visit in execution.backward if visit.backward and not visit.enters}
         if stuck := execution.leaves - left:
-            name = execution.modules[min(stuck)] or "the model"
             raise ContradictionError(
-                f"leaf_module: {name} as a leaf takes token ids, through which no gradient goes back, and DeepSpeed "
-                "never reduces its gradients; "
-                "write a smaller stage3_module_granularity_threshold, or another leaf_module"
+                f"leaf_module: {execution.modules[min(stuck)] or 'the model'} as a leaf is called with token ids or by "
+                "keywords alone: no hook tells when its backward ends, and DeepSpeed stops or never reduces its "
+                "gradients; write a smaller stage3_module_granularity_threshold, or another leaf_module"
             )
 
     def _gather(self, event: Held) -> None:
@@ -178,7 +177,7 @@ class Partitioning:
         """The buffer is averaged into a copy, converted, and partitions that need padding are copied once more."""
         self.sent.append(Part("all_reduce", filled, sent, self.job.ranks))
         kept = self.strategy.accumulation
-        average: list[Copy] = [(gathered.averaged_bucket, sent, filled)] if self.job.ranks > 1 else []
+        average: list[Copy] = [(gathered.averaged_bucket, sent, filled)] if self.multiplies else []
         partitions = average
         if sent != kept:
             partitions = [(gathered.averaged_bucket, kept, filled)]
@@ -196,12 +195,20 @@ class Partitioning:
         self.sent.append(Part("reduce_scatter", padded, sent, ranks))
         converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
         copies: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
+        shares = sum(ceil_div(size, ranks) for size in sizes)
+        if self.divides:
+            copies.append((gathered.divided_gradients, sent, sum(sizes)))
+            self.alive.briefly(*copies)
+            del copies[0]
         if len(sizes) > 1 or sizes[0] % ranks:
             copies.append((gathered.interleaved_bucket, sent, padded))
             self.alive.briefly(*copies, (gathered.padding, sent, padded - sum(sizes)))
         self.alive.briefly(*copies)
+        if self.divides and self.multiplies:
+            multiplied: Copy = (gathered.multiplied_partitions, sent, shares)
+            self.alive.briefly(*copies, multiplied)
+            copies = [copies[0], multiplied]
         if sent != kept:
-            shares = sum(ceil_div(size, ranks) for size in sizes)
             converted_partitions: Copy = (gathered.converted_partitions, kept, shares)
             self.alive.briefly(*copies, converted_partitions)
             copies = [converted_partitions]
@@ -281,18 +288,3 @@ class Partitioning:
             self._drop(index)
         for copy in written:
             self.alive.free(*copy)
-
-
-@once(whole)
-def backward_of(job: Job) -> Partitioning:
-    """The third step's backward passes, already run: their peak, and what the last one sent."""
-    return partitioned(job, *micro_steps(job).largest)
-
-
-def partitioned(job: Job, *run: MicroStep, ends: bool = True) -> Partitioning:
-    """One backward after the other; `ends`: the last is the optimizer step's last."""
-    found = Partitioning(job)
-    for number, micro_step in enumerate(run, 1):
-        found.boundary = ends and number == len(run)
-        found.run(micro_step)
-    return found

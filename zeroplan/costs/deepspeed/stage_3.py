@@ -9,6 +9,7 @@ from typing import Any
 
 from zeroplan.costs.deepspeed import converting, gather_buffers, gathering, muon_offload
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
+from zeroplan.costs.deepspeed.backward import backward_of, partitioned
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import (
@@ -33,7 +34,6 @@ from zeroplan.costs.deepspeed.layout import (
     sub_groups,
 )
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.partitioning import backward_of, partitioned
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.deepspeed.working import Working
 from zeroplan.formulas import buffers, gathered, moments, muon, states

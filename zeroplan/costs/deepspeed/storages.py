@@ -27,7 +27,9 @@ class Storages:
         self.storage: dict[int, int] = {}
         """Elements of each gathered tensor's own storage."""
         self.buffers: list[tuple[set[int], int]] = []
-        """Receive buffers of coalesced gathers: members not consumed yet (views: not released), elements."""
+        """Receive buffers of coalesced gathers: members not consumed yet (of views, not released, and ~member while
+        autograd keeps a released one), elements.
+        """
         self.views: set[int] = set()
         """Tensors that lie in the buffer of their all-reduce."""
         self.joined_low: set[int] = set()
@@ -60,14 +62,31 @@ class Storages:
         near = tensors & self.secondary if self.secondary else set()
         for found, ranks in ((near, self.settings.near), (tensors - near if near else tensors, self.ranks)):
             joins = self.settings.all_reduce and found is not near
-            for members in [{index} for index in sorted(found)] if self.settings.sequential else [found] * bool(found):
-                self.call(members, ranks, joins=joins)
+            if self.settings.sequential:
+                self.one_by_one(found, ranks)
+            elif found:
+                self.call(found, ranks, joins=joins)
         if self.swaps:
             for index in tensors & self.persistent:
                 self.swapper.release(index)
 
+    def one_by_one(self, tensors: set[int], ranks: int) -> None:
+        """A call for each tensor; the codes they came in go together, with one handle (MultipleAllGatherHandles)."""
+        before = len(self.buffers)
+        for index in sorted(tensors):
+            self.call({index}, ranks, joins=False)
+        if made := self.buffers[before:]:
+            members, elements = zip(*made, strict=True)
+            self.buffers[before:] = [(set().union(*members), sum(elements))]
+
     def call(self, tensors: set[int], ranks: int, *, joins: bool) -> None:
-        """One collective, or one for each dtype; they are waited for and kept together."""
+        """One collective, or one for each dtype; they are waited for and kept together. One rank's partitions are the
+        parameters, unless they are on the host.
+        """
+        self.count += sum([self.sizes[index] for index in tensors])
+        self.flying |= tensors
+        if self.ranks == 1 and not self.settings.from_host:
+            return
         alone, elements, copied = len(tensors) == 1, 0, 0
         joined = joins and not alone and not self.settings.dequantized
         low = set() if joined else tensors & self.settings.low
@@ -93,8 +112,6 @@ class Storages:
             self.views |= tensors if joined else set()
         self.held += elements
         self.most = max(self.most, self.held + self.copied + copied)
-        self.count += sum([self.sizes[index] for index in tensors])
-        self.flying |= tensors
 
     def consume(self, waited: set[int]) -> None:
         """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for.
@@ -116,6 +133,9 @@ class Storages:
         """
         if tensors <= self.available:
             return 0
+        if self.settings.sequential:
+            self.convert(tensors)
+            return 0
         low = tensors & self.joined_low if self.joined_low else set()
         flat = self.settings.flat(sum([self.padded[i] for i in tensors]), alone=not low) if self.settings.low else 0
         self.held += flat
@@ -131,6 +151,15 @@ class Storages:
         self.most = max(self.most, self.held + self.copied)
         return flat
 
+    def convert(self, tensors: set[int]) -> None:
+        """What came by itself, tensor by tensor."""
+        for index in sorted(tensors - set(self.storage)):
+            self.storage[index] = self.sizes[index]
+            self.held += self.sizes[index]
+            beside = self.settings.flat(self.padded[index], alone=True)
+            self.most = max(self.most, self.held + self.copied + beside)
+        self.available |= tensors
+
     def leave_buffers(self, tensors: set[int]) -> None:
         """A receive buffer goes with the last tensor that needs it."""
         for members, elements in self.buffers:
@@ -140,12 +169,21 @@ class Storages:
         self.buffers = [(members, elements) for members, elements in self.buffers if members]
 
     def keep(self, index: int) -> None:
+        """Autograd has a view of the tensor's own storage, or of the buffer that it lies in, which then stays whole.
+
+        After an all-reduce parameters are narrowed out of its buffer (runtime/zero/partition_parameters.py:1457).
+        """
+        for members, _elements in self.buffers if index in self.views else ():
+            if index in members:
+                members.remove(index)
+                members.add(~index)
         self.kept[index] = self.kept.get(index, 0) + self.storage.pop(index, 0)
 
     def let_go(self, visit: Visit) -> int:
         """The module's backward has run: what autograd kept for it goes. Gives what is held then."""
         for index in visit.tensors:
             self.held -= self.kept.pop(index, 0)
+        self.leave_buffers({~index for index in visit.tensors})
         return self.held
 
     def drop(self, index: int) -> None:

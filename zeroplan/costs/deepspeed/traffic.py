@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed import exchanging, gathering, muon_offload, quantizing, zenflow
+from zeroplan.costs.deepspeed.backward import reductions
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
@@ -19,7 +20,6 @@ from zeroplan.costs.deepspeed.layout import (
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.partitioning import backward_of
 from zeroplan.costs.deepspeed.quantizing import Part
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
 from zeroplan.formulas import volume
@@ -174,7 +174,7 @@ def _stage_3(job: Job) -> list[Transfer]:
         quantizing.check_partitions(job)
     return [
         *_parts(job, when, [part for gather in every for part in _gathered(job, gather)]),
-        *_parts(job, MICRO_STEP, backward_of(job).sent),
+        *_parts(job, MICRO_STEP, list(reductions(job).sent)),
         *_numbers(job, STEP, "uint8", int(strategy.precision == "fp16")),
         *_numbers(job, STEP, norm, len(sub_groups(job))),
         *_of_muon(job),

@@ -8,15 +8,15 @@ bucket is full, for the one before (stage_1_and_2.py:average_tensor). All of Dee
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, zip_longest
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.alive import END
+from zeroplan.costs.deepspeed.backward import reductions
 from zeroplan.costs.deepspeed.events import Flush, Gather
 from zeroplan.costs.deepspeed.fetch import backward_visits, micro_steps
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.partitioning import backward_of
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.timing.work import multiplied_with
 from zeroplan.specs.job import Job
@@ -50,7 +50,7 @@ def order(job: Job) -> Order:
     gathers = micro_steps(job).later.gathers
     passes = []
     for again, visits in enumerate((job.execution.forward, backward_visits(job))):
-        flushes = backward_of(job).flushes if again else []
+        flushes = reductions(job).flushes if again else ()
         passes.append(tuple(_stage_3(job, visits, [each for each in gathers if each.again == again], flushes)))
     return Order(*passes)
 
@@ -82,9 +82,11 @@ def _stage_3(job: Job, visits: Sequence[Visit], gathers: Sequence[Gather], flush
     issued: dict[int, list[Gather]] = {}
     for gather in gathers:
         issued.setdefault(gather.at, []).append(gather)
+    reading = [at for at, visit in enumerate(visits) if visit.tensors]
     full: dict[int, int] = {}
-    for flush in flushes:
-        at = len(visits) if flush.at == END else flush.at
+    for flush in flushes:  # before a visit that reads something: others have no work
+        next_one = bisect_left(reading, flush.at)
+        at = reading[next_one] if next_one < len(reading) else len(visits)
         full[at] = full.get(at, 0) + flush.elements
     flying: dict[int, int] = {}
     """Of each tensor the gather that brings it."""

@@ -54,9 +54,10 @@ KEYS: tuple[Key, ...] = (
         meaning=(
             "Whether DeepSpeed counts micro batches itself; when false each step() of the client "
             "updates the weights (refused with pipelines, with DeepCompile, and with overlap_comm at "
-            "other stages than 2)."
+            "other stages than 2). Stages 0 and 1 then reduce in step(), stages 2 and 3 copy offloaded gradients there."
         ),
         place="runtime/constants.py:78",
+        moves_bytes=True,
     ),
     Key(
         path="gradient_clipping",
@@ -78,6 +79,7 @@ KEYS: tuple[Key, ...] = (
             "with reduce_scatter."
         ),
         place="runtime/constants.py:247",
+        moves_bytes=True,
     ),
     Key(
         path="gradient_predivide_factor",
@@ -88,6 +90,7 @@ KEYS: tuple[Key, ...] = (
             "1 are refused at stages 2 and 3 with reduce_scatter."
         ),
         place="runtime/constants.py:254",
+        moves_bytes=True,
     ),
     Key(
         path="gradient_allreduce_op",

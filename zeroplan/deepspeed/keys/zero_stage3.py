@@ -217,9 +217,10 @@ KEYS: tuple[Key, ...] = (
         path="zero_optimization.enable_sanity_checks",
         kind="boolean",
         default=False,
-        meaning="Turns on DeepSpeed's internal consistency checks.",
+        meaning="Compares the ranks' order of tensors before each reduction, which two broadcasts of integers tell.",
         place="runtime/zero/config.py:365",
         stages=STAGE_3,
+        moves_bytes=True,
     ),
     Key(
         path="zero_optimization.save_muon_momentum_buffer_in_memory",
