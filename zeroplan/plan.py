@@ -1,4 +1,4 @@
-"""A plan: the fastest strategy that fits, the runners-up with what they lost by, and ways out when nothing fits."""
+"""A plan: the fastest strategy that fits, its neighbours with what they lost by, and ways out when nothing fits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ LARGEST_TRIED = 4096
 
 
 class Rejected(NamedTuple):
-    """A neighbour of the chosen plan and why it lost."""
+    """A neighbour of the chosen plan and why it lost, or what is nearest to fitting and by how much it does not."""
 
     candidate: Candidate
     reason: str
+    change: str
+    """What sets it apart from the plan."""
 
 
 class WayOut(NamedTuple):
@@ -67,11 +69,12 @@ def plan(job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = Tr
     found = fastest(open_ones, reserve)
     if found.best is None:
         failing = sorted(nearest(open_ones, reserve), key=lambda c: c.fit.gpu.needed) if rescue else []
-        rejected = tuple(Rejected(candidate, candidate.fit.shortage) for candidate in failing)
+        rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
         return Plan(None, rejected, ways_out(job, settled, reserve=reserve) if rescue else (), found)
     if not rescue:
         return Plan(found.best, (), (), found)
-    lost = [Rejected(other, _reason(other, found.best)) for other in neighbours(open_ones, found.best, reserve)]
+    others = neighbours(open_ones, found.best, reserve)
+    lost = [Rejected(other, _reason(other, found.best), change) for change, other in others]
     return Plan(found.best, tuple(sorted(lost, key=_by_loss)), (), found)
 
 

@@ -27,16 +27,16 @@ def test_the_reason_is_in_bytes_or_seconds(zeroplan):
         assert (
             "GiB too many" in rejected["reason"]
             or " a step slower" in rejected["reason"]
-            or "faster, within" in rejected["reason"]
-            or " a step apart" in rejected["reason"]
+            or "as fast, needs" in rejected["reason"]
         )
 
 
-def test_prefers_the_lowest_stage_without_offload(zeroplan):
+def test_nothing_is_offloaded_or_runs_again_without_need(zeroplan):
+    """Stage 1 shares out the update, at the same volume of traffic as stage 0: it is the faster one."""
     strategy = zeroplan("recommend", "--params", "350M", "--gpus", "8", "--gpu-mem", "80", "--json").json["plan"][
         "strategy"
     ]
-    assert (strategy["stage"], strategy["offload_optimizer"], strategy["checkpointing"]) == (0, None, "none")
+    assert (strategy["stage"], strategy["offload_optimizer"], strategy["checkpointing"]) == (1, None, "none")
 
 
 def test_offload_when_nothing_else_fits(zeroplan):

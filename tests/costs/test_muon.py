@@ -14,7 +14,7 @@ from zeroplan.costs.deepspeed.layout import flat_groups, group_members, sub_grou
 from zeroplan.costs.deepspeed.newton_schulz import workspace
 from zeroplan.costs.ledger import ledger
 from zeroplan.errors import ContradictionError
-from zeroplan.search import choices
+from zeroplan.search.space import choices
 from zeroplan.specs.strategy import Offload
 
 TINY = {

@@ -56,7 +56,7 @@ def run(options: Options, *, json: bool, quiet: bool, output: str | None, target
 
 
 def machine_form(found: Plan, assumed: list[str]) -> str:
-    """`plan` (or null), `rejected` with reasons, `ways_out`."""
+    """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
     from zeroplan.report import machine
 
     def entry(candidate: Candidate) -> dict[str, Any]:
@@ -67,7 +67,8 @@ def machine_form(found: Plan, assumed: list[str]) -> str:
     return machine.dumps({
         "command": "recommend",
         "plan": entry(found.chosen) if found.chosen else None,
-        "rejected": [{**entry(r.candidate), "reason": r.reason} for r in found.rejected],
+        "rejected": [{**entry(r.candidate), "change": r.change, "reason": r.reason} for r in found.rejected],
+        "searched": {name: getattr(found.searched, name) for name in ("stood_for", "timed", "counted")},
         "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
         "assumed": assumed,
     })  # fmt: skip

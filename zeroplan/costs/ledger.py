@@ -53,12 +53,14 @@ def init_at_least(job: Job) -> int:
 def gpu_at_least(job: Job) -> int:
     """Bytes that the GPU's peak cannot be below: what is held and the activations, without any replay.
 
-    Whole gradients, at stages 0 and 1, are there while the next micro-step runs.
+    Whole gradients, at stages 0 and 1, are there while the next micro-step runs, up to the backward that frees them.
     """
-    found, gradients = least_activations(job), whole_gradients(job)
+    found, gradients, micro_steps = least_activations(job), whole_gradients(job), job.strategy.micro_steps
     if found is None:
         return total(timeline(job, STAGES[job.strategy.stage].held(job), NOTHING, activations(job)).peak.lines)
-    return held_at_least(job) + found + (gradients if job.strategy.micro_steps > 1 else 0)
+    forward = found[0] + (gradients if micro_steps > 1 else 0)
+    backward = found[1] + (gradients if micro_steps > 2 else 0)
+    return held_at_least(job) + max(forward, backward)
 
 
 def whole_gradients(job: Job) -> int:

@@ -8,10 +8,13 @@ from typing import NamedTuple
 from zeroplan.autograd.equation import equation
 from zeroplan.autograd.polynomial import Polynomial
 from zeroplan.costs.deepspeed.alive import END, START, Entry
+from zeroplan.costs.deepspeed.fetch import backward_visits
+from zeroplan.costs.deepspeed.layout import persistent_tensors, tensor_sizes
+from zeroplan.costs.deepspeed.once import once
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Asked, Pass, Timeline
+from zeroplan.specs.model import Asked, Pass, Timeline, Visit
 
 LEAST_ALIKE = 2
 """Sequences from which on a step makes the same tensors, only larger ones."""
@@ -28,8 +31,10 @@ def alone(job: Job) -> Activations | None:
     return Activations(*found) if found else None
 
 
-def least_activations(job: Job) -> int | None:
-    """Bytes that the model's own step has alive at its fullest, or fewer; None where it is not written out.
+def least_activations(job: Job) -> tuple[int, int] | None:
+    """Bytes that the model's own forward and backward have alive at their fullest, or fewer.
+
+    None where it is not written out.
 
     Each moment's bytes grow in proportion with the micro-batch, so the fullest moment's grow no slower the larger it
     is: from three sequences on, what one more added to two is added for each. With one alone other copies are made.
@@ -38,12 +43,46 @@ def least_activations(job: Job) -> int | None:
     if batch <= LEAST_ALIKE + 1:
         return _fullest(job, wanted)
     two, three = (_fullest(job, wanted._replace(batch=size)) for size in (LEAST_ALIKE, LEAST_ALIKE + 1))
-    return None if two is None or three is None else three + (batch - LEAST_ALIKE - 1) * (three - two)
+    if two is None or three is None:
+        return None
+    forward, backward = (high + (batch - LEAST_ALIKE - 1) * (high - low) for low, high in zip(two, three, strict=True))
+    return forward, backward
 
 
-def _fullest(job: Job, wanted: Asked) -> int | None:
-    found = job.model.timeline.alone(wanted, job.leaves)
-    return max(found[1:]) if found else None
+def _fullest(job: Job, wanted: Asked) -> tuple[int, int] | None:
+    """At stage 3 beside the parameters of the module at work, which are gathered at least."""
+    alone = job.model.timeline.alone(wanted, job.leaves)
+    if alone is None or job.strategy.stage < 3 or job.ranks == 1:
+        return alone and alone[1:]
+    found, own = job.model.timeline(wanted, job.leaves), own_bytes(job)
+    if found is None:
+        return alone[1:]
+    forward, backward = job.execution.forward, backward_visits(job)
+    return (
+        max(alone[1], with_own(found.forward, forward, own)),
+        max(alone[2], with_own(found.backward, backward, own)),
+    )
+
+
+def with_own(one: Pass, visits: Sequence[Visit], own: dict[int, int]) -> int:
+    """The fullest moment of a pass with what the module at work reads; `own`: bytes of each tensor."""
+    entered: dict[int, int] = {}
+    most = 0
+    for visit, at in zip(visits, one.visits, strict=True):
+        if visit.enters:
+            entered[visit.module] = at
+        elif visit.tensors and at > (start := entered.get(visit.module, at)):
+            reads = sum([own.get(index, 0) for index in visit.tensors])
+            most = max(most, reads + max(one.most[start + 1 : at + 1]))
+    return most
+
+
+@once(lambda strategy: (strategy.param_persistence_threshold, strategy.offload_param is not None, strategy.low))
+def own_bytes(job: Job) -> dict[int, int]:
+    """Of each tensor that stage 3 gathers for its module alone."""
+    width = 2 if job.strategy.low else job.strategy.element_bytes
+    stay = set(persistent_tensors(job))
+    return {index: width * size for index, size in enumerate(tensor_sizes(job)) if index not in stay}
 
 
 def asked(job: Job) -> Asked:

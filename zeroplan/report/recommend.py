@@ -23,7 +23,7 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 from zeroplan.units import gb, gib, seconds
 
-MOST_ROWS = 8
+MOST_ROWS = 12
 
 
 def details(
@@ -38,7 +38,8 @@ def details(
     if plan.chosen:
         parts += [heading("The plan"), _plan_table(plan.chosen), *trust(plan.chosen.job), _step_trust(plan.chosen), ""]
     if plan.rejected:
-        parts += [heading("Why the others lost" if plan.chosen else "Nearest to fitting"), _others(plan), ""]
+        parts += [heading("Why the others lost" if plan.chosen else "Nearest to fitting"), _others(plan)]
+        parts += [_searched(plan), ""]
     if plan.ways_out:
         parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), ""]
     if plan.chosen and target == "hf":
@@ -151,10 +152,17 @@ def _offload(chosen: Candidate) -> str:
     return ", ".join(f"{name} on {part.device}" for name, part in parts.items() if part) or "none"
 
 
+def _searched(plan: Plan) -> Text:
+    found = plan.searched
+    counted = f"{found.timed:,} timed and {found.counted:,} counted to the byte"
+    what = "no other is faster" if plan.chosen else "none fits"
+    return Text(f"Of {found.stood_for:,} strategies {counted}; by proven bounds {what}.", style="dim")
+
+
 def _others(plan: Plan) -> Table:
     grid = table(["", ""])
     grid.columns[1].justify = "left"
     grid.columns[1].no_wrap = False
     for rejected in plan.rejected[:MOST_ROWS]:
-        grid.add_row(label(rejected.candidate), rejected.reason)
+        grid.add_row(rejected.change, rejected.reason)
     return grid

@@ -44,6 +44,7 @@ def simplicity(job: Job) -> tuple[Any, ...]:
     usual = (USUAL.reduce_bucket_size, USUAL.prefetch_bucket_size)
     return (
         offload, strategy.stage, again, kind, -strategy.micro_batch, strategy.overlaps is False,
+        not strategy.contiguous_gradients,
         *(size != other for size, other in zip(buckets, usual, strict=True)), *(-size for size in buckets),
     )  # fmt: skip
 
@@ -74,7 +75,7 @@ class Search:
             elif kind == BOUND:
                 for chosen in branch.combinations(*branch.timed):
                     self._time(job.at(**chosen), branch)
-            elif kind == EXACT and (found := self._fitting(job, branch)):
+            elif kind == EXACT and (found := self._fitting(job)):
                 return found
         return None
 
@@ -90,16 +91,12 @@ class Search:
         except ContradictionError:
             return
 
-    def _fitting(self, job: Job, branch: Branch) -> Candidate | None:
-        """With the first of the numbers that change no second with which it fits."""
-        for chosen in branch.combinations("contiguous_gradients"):
-            one = job.at(**chosen)
-            if self.bounds.may_fit(one):
-                self.counted += 1
-                found = evaluate(one, self.reserve)
-                if found.fit.fits is not False:
-                    return found
-        return None
+    def _fitting(self, job: Job) -> Candidate | None:
+        if not self.bounds.may_fit(job):
+            return None
+        self.counted += 1
+        found = evaluate(job, self.reserve)
+        return found if found.fit.fits is not False else None
 
 
 def fastest(space: Space, reserve: float) -> Found:

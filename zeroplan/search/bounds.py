@@ -5,7 +5,7 @@ A search leaves out what cannot win or cannot fit by these; tests hold them agai
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed import host
@@ -116,7 +116,6 @@ class Bounds:
         beside = self._computing(job).backward.seconds if strategy.overlaps else 0.0
         return strategy.micro_steps * max(0.0, both_ways - beside)
 
-
     def may_fit(self, job: Job) -> bool:
         """Whether card and host could hold it: what is held, then the model's own step beside it."""
         s = job.strategy
@@ -129,7 +128,7 @@ class Bounds:
 
 
 def least_traffic(job: Job) -> Traffic:
-    """Of a job with the largest buckets and persistence threshold that are open: as few calls as there can be.
+    """Of a job with the largest buckets that are open: as few calls as there can be.
 
     Nothing runs beside the first module's gather in forward, nor beside the last gradient's reduction.
     """
@@ -138,10 +137,10 @@ def least_traffic(job: Job) -> Traffic:
         return Traffic()
     trained, last = sum([sizes[index] for index in job.execution.gradients]), sizes[job.execution.gradients[-1]]
     weights, gradients = least_widths(strategy)
-    largest, whole = max(sizes), "all_reduce" if strategy.use_multi_rank_bucket_allreduce else "reduce"
+    whole = "all_reduce" if strategy.use_multi_rank_bucket_allreduce else "reduce"
     kind = ("reduce_scatter" if strategy.scatters else "all_reduce") if strategy.stage == 3 else whole
-    in_a_call = strategy.reduce_bucket_size + largest
-    reduced = least_seconds(job, kind, gradients * trained, trained / in_a_call)
+    buckets = least_buckets([sizes[index] for index in job.execution.gradients], strategy.reduce_bucket_size)
+    reduced = least_seconds(job, kind, gradients * trained, buckets)
     if strategy.stage == 0 or strategy.runs_bf16_optimizer:
         return Traffic(after=least_seconds(job, "all_reduce", gradients * trained, 1))
     tail = least_seconds(job, kind, gradients * last, 1)
@@ -150,19 +149,22 @@ def least_traffic(job: Job) -> Traffic:
         return Traffic(Beside(), back, least_seconds(job, "all_gather", weights * sum(sizes), 1))
     stay = set(persistent_tensors(job))
     once = job.model.parameters - sum([sizes[index] for index in stay])
-    again, most = max(0, once - most_kept(job)), strategy.prefetch_bucket_size + 2 * most_of_a_module(job)
-    near, far = (least_seconds(job, "all_gather", weights * size, size / most) for size in (once, again))
+    again = max(0, once - most_kept(job))
+    near, far = (least_seconds(job, "all_gather", weights * size, least_gathers(job, size)) for size in (once, again))
     visited = (visit.tensors for visit in job.execution.forward if visit.enters and set(visit.tensors) - stay)
     first = sum(sizes[index] for index in next(visited, ()) if index not in stay)
     slowed = [least_slowed(job, "all_gather", weights * size) for size in (once, again)]
     return Traffic(
         Beside(near, least_seconds(job, "all_gather", weights * first, 1), slowed[0]),
         Beside(far + reduced, tail, slowed[1] + least_slowed(job, kind, gradients * trained)),
+        sum(least_seconds(job, "all_gather", weights * sizes[index], 1) for index in stay),
     )
 
 
 def least_seconds(job: Job, collective: str, size: float, calls: float) -> float:
-    """Of so many bytes in so many calls, all alike."""
+    """Of so many bytes in so many calls, all alike; one at least, where there is anything to send."""
+    if size <= 0:
+        return 0.0
     ranks, quantizes = job.ranks, job.strategy.quantized_gradients or job.strategy.quantized_weights
     wire = least_wire(job, collective, size)
     if quantizes or job.strategy.hpz_partition_size > 1:  # some of it stays within the node
@@ -172,6 +174,25 @@ def least_seconds(job: Job, collective: str, size: float, calls: float) -> float
         wire / calls, link(job.cluster, ranks, collective).value, latency(job.cluster, collective, ranks),
         latency(job.cluster, collective, inside),
     )  # fmt: skip
+
+
+def least_buckets(sizes: Sequence[int], bucket: int) -> float:
+    """Calls of a reduction: a tensor that is larger than the bucket goes alone, others fill buckets at most."""
+    small = [size for size in sizes if size <= bucket]
+    return len(sizes) - len(small) + sum(small) / max(bucket, 1)
+
+
+def least_gathers(job: Job, gathered: int) -> float:
+    """Calls that gather so many elements, or all: the look ahead stops with the tensor that fills its bucket.
+
+    So a call has one tensor that is larger than that, or those of one module.
+    """
+    sizes, bucket, stay = tensor_sizes(job), job.strategy.prefetch_bucket_size, set(persistent_tensors(job))
+    most = max(most_of_a_module(job), bucket + max(sizes))
+    large = [index for index, size in enumerate(sizes) if size > bucket and index not in stay]
+    in_one = max((len(set(visit.tensors).intersection(large)) for visit in job.execution.forward), default=0)
+    kept = sum(sizes) - sum(sizes[index] for index in stay) - gathered
+    return max(gathered / most, (len(large) - kept / max(bucket, 1)) / max(in_one, 1))
 
 
 def least_wire(job: Job, collective: str, size: float) -> float:

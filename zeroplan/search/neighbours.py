@@ -14,38 +14,49 @@ CHOICES = ("stage", "offload_optimizer", "offload_param", "checkpointing")
 BUCKETS = ("reduce_bucket_size", "prefetch_bucket_size")
 
 
-def neighbours(space: Space, plan: Candidate, reserve: float) -> list[Candidate]:
+def neighbours(space: Space, plan: Candidate, reserve: float) -> list[tuple[str, Candidate]]:
     """The plan with one thing changed: micro-batch, stage, offload, checkpointing, or DeepSpeed's own buckets.
 
-    One of each choice that the space has; what DeepSpeed refuses is left out.
+    One of each choice that the space has, and in words what it changes; what DeepSpeed refuses is left out.
     """
-    changed = {job.strategy: job for job in _changed(space, plan.job)}
-    return [found for job in changed.values() if (found := _evaluated(job, reserve))]
+    changed = {job.strategy: (change, job) for change, job in _changed(space, plan.job)}
+    return [(change, found) for change, job in changed.values() if (found := _evaluated(job, reserve))]
 
 
 def nearest(space: Space, reserve: float) -> list[Candidate]:
     """Of each stage and offload what needs least: the smallest micro-batch, all checkpointed, the leanest numbers."""
     found: dict[tuple[Any, ...], Job] = {}
-    for branch in space.branches:
-        choice = branch.choice
-        key = choice["stage"], *(part and part.device for part in _offloads(choice))
-        if key not in found or choice["checkpointing"] == "full":
-            found[key] = space.sized(branch, space.sizes[-1]).at(**branch.leanest)
+    for branch in sorted(space.branches, key=lambda branch: branch.choice["checkpointing"] != "full"):
+        parts = branch.choice["offload_optimizer"], branch.choice["offload_param"]
+        key = branch.choice["stage"], *(part and part.device for part in parts)
+        found.setdefault(key, space.sized(branch, min(space.sizes)).at(**branch.leanest))
     return [candidate for job in found.values() if (candidate := _evaluated(job, reserve))]
 
 
-def _changed(space: Space, plan: Job) -> Iterator[Job]:
+def _changed(space: Space, plan: Job) -> Iterator[tuple[str, Job]]:
     own = plan.strategy
     larger = [size for size in space.sizes if size > own.micro_batch]
     if larger:
-        yield plan.at(micro_batch=larger[-1], grad_accum=space.per_gpu // larger[-1])
+        yield f"micro-batch {larger[-1]}", plan.at(micro_batch=larger[-1], grad_accum=space.per_gpu // larger[-1])
     for branch in space.branches:
-        if sum(getattr(own, name) != branch.choice[name] for name in CHOICES) == 1:
-            yield _with(branch, plan)
-        elif all(getattr(own, name) == branch.choice[name] for name in CHOICES):
-            usual = {name: branch.numbers[name][0] for name in BUCKETS if name in branch.numbers}
-            if any(getattr(own, name) != value for name, value in usual.items()):
-                yield plan.at(**usual)
+        others = [name for name in CHOICES if getattr(own, name) != branch.choice[name]]
+        if len(others) == 1:
+            yield words(others[0], branch.choice[others[0]]), _with(branch, plan)
+        usual = {name: branch.numbers[name][0] for name in BUCKETS if name in branch.numbers}
+        if not others and any(getattr(own, name) != value for name, value in usual.items()):
+            yield f"DeepSpeed's own buckets ({' and '.join(f'{size:,}' for size in usual.values())})", plan.at(**usual)
+
+
+def words(name: str, value: Any) -> str:
+    """One choice."""
+    if name == "stage":
+        return f"ZeRO-{value}"
+    if name == "checkpointing":
+        return f"{'no' if value == 'none' else value} checkpointing"
+    what = "optimizer" if name == "offload_optimizer" else "parameters"
+    if value is None:
+        return f"{what} on the GPU"
+    return f"{what} on {value.device}" + (f", ratio {value.ratio:g}" if value.ratio < 1 else "")
 
 
 def _with(branch: Branch, plan: Job) -> Job:
@@ -55,10 +66,6 @@ def _with(branch: Branch, plan: Job) -> Job:
         for name, values in branch.numbers.items()
     }
     return plan.at(**{**branch.choice, **numbers})
-
-
-def _offloads(choice: dict[str, Any]) -> tuple[Any, ...]:
-    return choice["offload_optimizer"], choice["offload_param"]
 
 
 def _evaluated(job: Job, reserve: float) -> Candidate | None:

@@ -23,10 +23,8 @@ REDUCE = (500_000_000, 1_000_000, 10_000_000, 20_000_000, 50_000_000, 100_000_00
 GATHER = (500_000_000, 50_000_000, 200_000_000, 1_000_000_000)
 REDUCE_AT_STAGE_3, PREFETCH = (500_000_000, 50_000_000, 200_000_000), (50_000_000, 500_000_000)
 MOST_SIZES = 1024
-
-
-TIMELESS = ("contiguous_gradients", "allgather_bucket_size")
-"""Numbers that change no second: of DeepSpeed 0.19.8's gathers after the step each takes a group's whole partition."""
+TIMELESS = ("allgather_bucket_size",)
+"""Numbers that change no second: DeepSpeed 0.19.8's gathers after the step each take a group's whole partition."""
 
 
 class Branch(NamedTuple):
@@ -49,7 +47,7 @@ class Branch(NamedTuple):
     @property
     def loosest(self) -> dict[str, Any]:
         """Of the numbers that bounds of seconds read, what moves least."""
-        names = ("reduce_bucket_size", "prefetch_bucket_size", "param_persistence_threshold")
+        names = ("reduce_bucket_size", "prefetch_bucket_size")
         return {name: max(self.numbers[name]) for name in names if name in self.numbers}
 
     @property
@@ -103,7 +101,10 @@ def choices(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
             if not _runs(job, stage, optimizer, params, settled):
                 continue
             for kind in checkpointing(job, stage, settled):
-                yield {"stage": stage, "checkpointing": kind, "offload_optimizer": optimizer, "offload_param": params}
+                yield {
+                    "stage": stage, "checkpointing": kind, "offload_optimizer": optimizer, "offload_param": params,
+                    **_at_stage_3(job, stage, settled),
+                }  # fmt: skip
 
 
 def _that_differ(job: Job, optimizers: list[Offload | None]) -> list[Offload | None]:
@@ -156,6 +157,15 @@ def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | Non
     return True
 
 
+def _at_stage_3(job: Job, stage: int, settled: dict[str, Any]) -> dict[str, Any]:
+    """As the Trainer fills its auto."""
+    if stage < 3:
+        return {}
+    scatters = job.at(stage=3).strategy.scatters
+    found = {"param_persistence_threshold": 10 * job.model.shape.hidden, "reduce_scatter": scatters}
+    return {name: settled.get(name, value) for name, value in found.items()}
+
+
 def numbers(job: Job, stage: int, settled: dict[str, Any]) -> Numbers:
     """Buckets in elements, and whether reduction overlaps backward; what is settled has one value."""
     if stage == 0:
@@ -165,8 +175,6 @@ def numbers(job: Job, stage: int, settled: dict[str, Any]) -> Numbers:
     found["reduce_bucket_size"] = (*(REDUCE_AT_STAGE_3 if stage == 3 else REDUCE), hidden * hidden)
     if stage == 3:
         found["prefetch_bucket_size"] = (*PREFETCH, int(0.9 * hidden * hidden))
-        found["param_persistence_threshold"] = (10 * hidden,)
-        found["reduce_scatter"] = (job.at(stage=stage).strategy.scatters,)
     else:
         found["allgather_bucket_size"] = GATHER
     return {

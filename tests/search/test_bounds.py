@@ -1,0 +1,50 @@
+"""Bounds hold: no strategy is faster than its bound, none fits that the bound of bytes leaves out."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tests.jobs import job
+from zeroplan.costs.deepspeed import host
+from zeroplan.costs.ledger import gpu_at_least, held_at_least, init_at_least, ledger
+from zeroplan.costs.timing import step_time
+from zeroplan.errors import ContradictionError
+from zeroplan.ledger import total
+from zeroplan.search.bounds import Bounds
+from zeroplan.search.candidate import timed
+from zeroplan.search.space import space
+
+MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "opt-1.3b", "gemma-2-2b", "falcon-7b", "bert-base")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_drawn_strategy_against_its_bounds(seed):
+    """Of a drawn model, cluster and space one strategy, counted in full; the bounds know its choices, not its numbers."""
+    draw = random.Random(seed)
+    one = job(draw.choice(MODELS), gpus=draw.choice([1, 2, 8, 16, 64]), seq=draw.choice([128, 512]), stage=0)
+    found = space(one, draw.choice([{}, {"stage": 2}, {"stage": 3}]), draw.choice([1, 4, 6]))
+    branch, size = draw.choice(found.branches), draw.choice(found.sizes)
+    drawn = found.sized(branch, size).at(**{name: draw.choice(values) for name, values in branch.numbers.items()})
+    try:
+        counted = ledger(drawn)
+    except ContradictionError:
+        return  # DeepSpeed stops there
+    step = step_time(drawn, counted).total
+    assert timed(drawn) == pytest.approx(step, rel=1e-12)
+    assert Bounds(0.0).seconds(drawn.at(**branch.loosest)) <= step
+    overlaps = {"overlap_comm": drawn.strategy.overlap_comm} if "overlap_comm" in branch.numbers else {}
+    lean = drawn.at(**branch.leanest | overlaps)
+    assert max(least(lean) for least in (held_at_least, init_at_least, gpu_at_least)) <= total(counted.gpu.peak.lines)
+    assert total(host.tier(lean).peak.lines) <= total(counted.host.peak.lines)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama-3.2-1b", "opt-1.3b", "mixtral-8x7b"])
+@pytest.mark.parametrize("checkpointing", ["none", "full", "every-3"])
+def test_activations_grow_no_slower_than_two_more_sequences_say(name, checkpointing):
+    """From two and three sequences to eight: no more than what eight are counted to need."""
+    one = job(name, stage=1, seq=256, checkpointing=checkpointing, micro_batch=8)
+    three, two = (one.at(micro_batch=size) for size in (3, 2))
+    more = gpu_at_least(three) - gpu_at_least(two)
+    assert gpu_at_least(three) + 5 * more <= gpu_at_least(one) <= total(ledger(one).gpu.peak.lines)
