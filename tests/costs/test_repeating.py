@@ -48,7 +48,7 @@ def told(one, step):
     backward = partitioned(one, step)
     passes = [[event for event in phase if event.visit.tensors] for phase in (step.forward, step.backward)]
     gradients = [entry for entry in backward.alive.entries if entry.key < 0]
-    return step.gathers, passes, backward.alive.peak, backward.alive.lines(), backward.sent, backward.flushes, gradients
+    return step.gathers, passes, backward.alive.peak, backward.alive.lines(), gradients
 
 
 @settings(max_examples=150, deadline=None)

@@ -29,7 +29,7 @@ from zeroplan.specs.model import Tensor, Visit
 from zeroplan.specs.strategy import Strategy
 
 
-def _decides(strategy: Strategy) -> Hashable:
+def decides_gathers(strategy: Strategy) -> Hashable:
     return (
         strategy.prefetch_bucket_size, strategy.max_live_parameters, strategy.max_reuse_distance,
         strategy.param_persistence_threshold, strategy.model_persistence_threshold, strategy.leaves,
@@ -64,7 +64,7 @@ class MicroSteps(NamedTuple):
         return (self.steady, self.later) if joins and self.later is not self.steady else (self.later,)
 
 
-@once(_decides, most_kept=8)
+@once(decides_gathers, most_kept=64)
 def micro_steps(job: Job) -> MicroSteps:
     """What the coordinator does, micro-step by micro-step.
 
@@ -138,7 +138,7 @@ class Buffers(NamedTuple):
     prefetch_bucket_size: int
 
 
-@once(_decides)
+@once(decides_gathers)
 def sufficient_buffers(job: Job) -> Buffers | None:
     """The first that DeepSpeed can train with: what is there, more buffers, or no prefetch of a tensor's second use."""
     settings = _settings(job)

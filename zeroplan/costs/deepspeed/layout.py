@@ -215,6 +215,16 @@ def shard_sizes(job: Job) -> list[int]:
     return [ceil_div(size, ranks) for size in tensor_sizes(job)]
 
 
+def own_share(job: Job, index: int, *, pads: bool) -> int:
+    """Elements of this rank's partition of a tensor at stage 3: with its padding, or without, then perhaps none.
+
+    A partition that is padding alone has none either way.
+    """
+    share = shard_sizes(job)[index]
+    left = tensor_sizes(job)[index] - rank_of(job) * share
+    return share if pads and left > 0 else max(0, min(share, left))
+
+
 @once(no_part)
 def shard_elements(job: Job) -> int:
     """P: of all tensors."""

@@ -12,9 +12,17 @@ from itertools import chain
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Variables
-from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
-from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced, send_codes
+from zeroplan.costs.deepspeed.events import Held, MicroStep
+from zeroplan.costs.deepspeed.layout import (
+    bucket_dtypes,
+    communication_dtypes,
+    group_members,
+    own_share,
+    rank_of,
+    tensor_sizes,
+)
+from zeroplan.costs.deepspeed.quantizing import quantizes_gradients, reduced, send_codes
+from zeroplan.costs.deepspeed.reduction import all_reduced
 from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
 from zeroplan.errors import ContradictionError
@@ -51,14 +59,10 @@ class Partitioning:
         self.first_user = {index: visit.module for visit in reversed(reading) for index in visit.tensors}
         """The module whose backward makes a tensor's gradient whole: of a tied one the embedding."""
         self.in_leaves = {index for visit in reading if visit.module in execution.leaves for index in visit.tensors}
-        self.sent: list[Part] = []
-        self.flushes: list[Flush] = []
         self.visit = 0
         """The visit that comes."""
         self.boundary = True
         """The last backward of an optimizer step: what is offloaded goes on to the optimizer."""
-        self.offloaded: dict[int, int] = {}
-        """Elements of each reduced partition that goes to the host."""
         factor, scales = self.strategy.gradient_predivide_factor, not self.strategy.prescale_gradients
         self.divides, self.multiplies = scales and factor != 1, scales and factor != job.ranks  # stage3.py:1923
         self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
@@ -68,8 +72,7 @@ class Partitioning:
 
         What a checkpointed layer runs again comes before: backward of its last module waits for what that saves.
         """
-        execution, alive, self.sent = self.job.execution, self.alive, []
-        self.flushes = []
+        execution, alive = self.job.execution, self.alive
         if execution.leaves:
             self._check_leaves()
         self.queue = deque(self.order)
@@ -161,9 +164,7 @@ class Partitioning:
         bucket, filled = self.buckets[dtype], self.filled[dtype]
         if not bucket:
             return
-        self.flushes.append(Flush(filled, self.visit))
-        whole = self.strategy.contiguous_gradients and filled <= self.strategy.reduce_bucket_size
-        if whole and not self.strategy.scatters:
+        if all_reduced(self.strategy, filled):
             self._all_reduce(bucket, dtype, filled)
         elif quantizes_gradients(self.job):
             self._quantize(sorted(bucket), dtype)
@@ -175,7 +176,6 @@ class Partitioning:
 
     def _all_reduce(self, bucket: list[int], sent: str, filled: int) -> None:
         """The buffer is averaged into a copy, converted, and partitions that need padding are copied once more."""
-        self.sent.append(Part("all_reduce", filled, sent, self.job.ranks))
         kept = self.strategy.accumulation
         average: list[Copy] = [(gathered.averaged_bucket, sent, filled)] if self.multiplies else []
         partitions = average
@@ -192,7 +192,6 @@ class Partitioning:
         bucket.sort()
         sizes = [self.sizes[index] for index in bucket]
         padded = sum([round_up(size, ranks) for size in sizes])
-        self.sent.append(Part("reduce_scatter", padded, sent, ranks))
         converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
         copies: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
         shares = sum(ceil_div(size, ranks) for size in sizes)
@@ -227,7 +226,6 @@ class Partitioning:
         variables = Variables(self.alive)
         for index in bucket:
             size, parts = self.sizes[index], list(reduced(self.job, index))
-            self.sent += parts
             if len(parts) > 1:
                 send_codes(variables, parts)
                 partition: Copy = (gathered.quantized_partitions, "float16", size // ranks)
@@ -265,12 +263,9 @@ class Partitioning:
             return
         written: list[Copy] = []
         for index in bucket:
-            share = ceil_div(self.sizes[index], self.job.ranks)
-            left = self.sizes[index] - rank_of(self.job) * share
-            if left <= 0:
+            share = own_share(self.job, index, pads=pads)
+            if share <= 0:
                 continue  # this rank's partition of it is padding alone
-            share = share if pads else min(share, left)
-            self.offloaded[index] = share
             back: Copy = (gathered.partition_from_host, strategy.accumulation, share)
             if not self.boundary:
                 self.alive.briefly(back)

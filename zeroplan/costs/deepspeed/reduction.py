@@ -13,6 +13,7 @@ from typing import NamedTuple
 from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
 
 
 class Bucket(NamedTuple):
@@ -46,6 +47,12 @@ def buckets(order: Iterable[int], sizes: list[int], limit: int) -> Iterator[Buck
         elements += sizes[index]
     if held:
         yield Bucket(tuple(held), elements, elements > limit)
+
+
+def all_reduced(strategy: Strategy, filled: int) -> bool:
+    """Whether stage 3 all-reduces a bucket of so many elements whole, rather than to each partition's owner."""
+    fits = strategy.contiguous_gradients and filled <= strategy.reduce_bucket_size
+    return fits and not strategy.scatters
 
 
 class Slice(NamedTuple):

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.costs.deepspeed.alive import Entry
-from zeroplan.costs.deepspeed.events import Flush, Repeat
+from zeroplan.costs.deepspeed.events import Repeat
 
 if TYPE_CHECKING:
     from zeroplan.costs.deepspeed.partitioning import Partitioning
@@ -19,8 +19,6 @@ class Reached(NamedTuple):
 
     state: Hashable
     entries: int
-    sent: int
-    flushes: int
     queue: int
 
 
@@ -44,7 +42,7 @@ class Repeated:
         (repeat, layer), of = self.ends[number], self.of
         state = self._state(layer * repeat.shift)
         before = self.reached if layer > 1 else None
-        now = self.reached = Reached(state, len(of.alive.entries), len(of.sent), len(of.flushes), len(of.queue))
+        now = self.reached = Reached(state, len(of.alive.entries), len(of.queue))
         left = repeat.layers - layer
         if before is None or before.state != now.state or not self._comes_alike(before, now, left, repeat.shift):
             return 0
@@ -74,16 +72,13 @@ class Repeated:
 
     def _shift(self, before: Reached, now: Reached, layers: int, repeat: Repeat) -> None:
         of = self.of
-        entries, sent = of.alive.entries[before.entries :], of.sent[before.sent :]
-        flushes = of.flushes[before.flushes :]
+        entries = of.alive.entries[before.entries :]
         for layer in range(1, layers + 1):
             visits, tensors = layer * repeat.visits, layer * repeat.shift
             of.alive.entries += [
                 Entry(key + visits if key >= 0 else key - tensors, most, at_most, now, at_end)
                 for key, most, at_most, now, at_end in entries
             ]
-            of.flushes += [Flush(elements, at + visits) for elements, at in flushes]
-        of.sent += sent * layers
         for _gradient in range((before.queue - now.queue) * layers):
             of.queue.popleft()
         by = layers * repeat.shift

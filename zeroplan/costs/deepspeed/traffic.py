@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed import exchanging, gathering, muon_offload, quantizing, zenflow
-from zeroplan.costs.deepspeed.backward import reductions
+from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.fetch import micro_steps
+from zeroplan.costs.deepspeed.fetch import decides_gathers, micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import (
     Group,
@@ -24,7 +24,9 @@ from zeroplan.costs.deepspeed.quantizing import Part
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
+from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
 
 MICRO_STEP, STEP = "micro_step", "step"
 
@@ -75,6 +77,12 @@ def _engine_runs(sizes: list[int]) -> list[int]:
     return [sum(part.elements for part in run) for run in engine_runs(sizes)]
 
 
+def _whatever_runs_again(strategy: Strategy) -> Hashable:
+    """Below stage 3 checkpointing changes no gradient and nothing that is sent."""
+    return whole(strategy._replace(checkpointing="none", activation_checkpointing=ActivationCheckpointing()))
+
+
+@once(_whatever_runs_again)
 def _stages_1_2(job: Job) -> list[Transfer]:
     strategy, groups = job.strategy, flat_groups(job)
     if strategy.runs_bf16_optimizer:
@@ -117,12 +125,15 @@ def _of_muon(job: Job) -> list[Transfer]:
     return _moved(job, STEP, "all_gather", job.strategy.communication, gathering.sent(job))
 
 
-def reduced(job: Job) -> Iterator[tuple[str, Bucket]]:
+@once(_whatever_runs_again)
+def reduced(job: Job) -> list[tuple[str, Bucket]]:
     """Buckets of gradients at stages 1 and 2, those of one dtype after those of another."""
     sent, sizes, limit = communication_dtypes(job), tensor_sizes(job), job.strategy.reduce_bucket_size
-    for dtype in bucket_dtypes(job):
-        for bucket in buckets((index for index in gradient_order(job) if sent[index] == dtype), sizes, limit):
-            yield dtype, bucket
+    return [
+        (dtype, bucket)
+        for dtype in bucket_dtypes(job)
+        for bucket in buckets((index for index in gradient_order(job) if sent[index] == dtype), sizes, limit)
+    ]
 
 
 def gradient_order(job: Job) -> Sequence[int]:
@@ -167,14 +178,32 @@ def _group(job: Job, kind: str, ranks: int) -> str:
     return "dp" if ranks == job.ranks else "hpz"
 
 
+def _decides_gathered(strategy: Strategy) -> Hashable:
+    """Under hpZ the step's are counted over all micro-steps."""
+    most = strategy.grad_accum if strategy.hpz_partition_size > 1 else 3
+    return decides_gathers(strategy), strategy.dtype, min(strategy.grad_accum, most)
+
+
+@once(_decides_gathered)
+def _modules(job: Job) -> list[Transfer]:
+    """What stage 3 gathers for its modules."""
+    when, every = gathers(job)
+    return _parts(job, when, [part for gather in every for part in _gathered(job, gather)])
+
+
+@once(decides_reductions)
+def _gradients(job: Job) -> list[Transfer]:
+    return _parts(job, MICRO_STEP, list(reductions(job).sent))
+
+
 def _stage_3(job: Job) -> list[Transfer]:
-    strategy, sizes, (when, every) = job.strategy, tensor_sizes(job), gathers(job)
+    strategy, sizes = job.strategy, tensor_sizes(job)
     norm = "float32" if strategy.offload_optimizer else "float64"
     if strategy.quantized_weights:
         quantizing.check_partitions(job)
     return [
-        *_parts(job, when, [part for gather in every for part in _gathered(job, gather)]),
-        *_parts(job, MICRO_STEP, list(reductions(job).sent)),
+        *_modules(job),
+        *_gradients(job),
         *_numbers(job, STEP, "uint8", int(strategy.precision == "fp16")),
         *_numbers(job, STEP, norm, len(sub_groups(job))),
         *_of_muon(job),

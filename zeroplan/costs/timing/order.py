@@ -9,18 +9,19 @@ bucket is full, for the one before (stage_1_and_2.py:average_tensor). All of Dee
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import accumulate, zip_longest
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.backward import reductions
+from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.events import Flush, Gather
-from zeroplan.costs.deepspeed.fetch import backward_visits, micro_steps
+from zeroplan.costs.deepspeed.fetch import backward_visits, decides_gathers, micro_steps
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.timing.work import multiplied_with
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Visit
+from zeroplan.specs.strategy import Strategy
 
 GATHER, REDUCE, WAIT = "gather", "reduce", "wait"
 
@@ -42,17 +43,36 @@ class Order(NamedTuple):
     backward: tuple[Event, ...] = ()
 
 
-@once(whole)
+def _decides_visits(strategy: Strategy) -> Hashable:
+    return (
+        strategy.leaves, strategy.recomputing, strategy.attention == "eager", strategy.flash, strategy.kernels,
+        strategy.stage == 3,
+    )  # fmt: skip
+
+
+def _decides(strategy: Strategy) -> Hashable:
+    if strategy.stage == 3:
+        return decides_gathers(strategy), decides_reductions(strategy)
+    return whole(strategy)
+
+
+@once(_decides)
 def order(job: Job) -> Order:
     """Of a job that overlaps; the engine's own reductions, at stage 0, come when backward is over."""
     if job.strategy.stage < 3:
         return Order((), tuple(_reductions(job)))
     gathers = micro_steps(job).later.gathers
     passes = []
-    for again, visits in enumerate((job.execution.forward, backward_visits(job))):
+    for again, (visits, done) in enumerate(zip((job.execution.forward, backward_visits(job)), _done(job), strict=True)):
         flushes = reductions(job).flushes if again else ()
-        passes.append(tuple(_stage_3(job, visits, [each for each in gathers if each.again == again], flushes)))
+        passes.append(tuple(_stage_3(visits, done, [each for each in gathers if each.again == again], flushes)))
     return Order(*passes)
+
+
+@once(_decides_visits)
+def _done(job: Job) -> tuple[list[float], list[float]]:
+    """`progress` of forward and of backward."""
+    return progress(job, job.execution.forward), progress(job, backward_visits(job))
 
 
 def progress(job: Job, visits: Sequence[Visit]) -> list[float]:
@@ -75,9 +95,11 @@ def progress(job: Job, visits: Sequence[Visit]) -> list[float]:
     return [each / total for each in accumulate(found, initial=0.0)] if total else [1.0] * (len(found) + 1)
 
 
-def _stage_3(job: Job, visits: Sequence[Visit], gathers: Sequence[Gather], flushes: Sequence[Flush]) -> Iterator[Event]:
+def _stage_3(
+    visits: Sequence[Visit], done: Sequence[float], gathers: Sequence[Gather], flushes: Sequence[Flush]
+) -> Iterator[Event]:
     """Buckets that are full before a visit, what it and the look ahead gather, and what it waits for."""
-    done, number = progress(job, visits), 0
+    number = 0
     gathered, filled = sum(each.elements for each in gathers), sum(each.elements for each in flushes)
     issued: dict[int, list[Gather]] = {}
     for gather in gathers:
@@ -107,15 +129,20 @@ def _stage_3(job: Job, visits: Sequence[Visit], gathers: Sequence[Gather], flush
         yield Event(REDUCE, 1.0, full[len(visits)] / filled, number)
 
 
+@once(_decides_visits)
+def _ready(job: Job) -> dict[int, float]:
+    """How far backward's work has come when a tensor's gradient is there; of a tied one the last."""
+    found: dict[int, float] = {}
+    _forward, done = _done(job)
+    for at, visit in enumerate(backward_visits(job)):
+        if visit.enters and visit.backward:
+            found.update(dict.fromkeys(visit.tensors, done[at + 1]))
+    return found
+
+
 def _reductions(job: Job) -> Iterator[Event]:
     """A bucket is full when the next gradient does not fit; the last one is reduced when backward is over."""
-    visits = backward_visits(job)
-    done = progress(job, visits)
-    ready: dict[int, float] = {}
-    for at, visit in enumerate(visits):
-        if visit.enters and visit.backward:
-            ready.update(dict.fromkeys(visit.tensors, done[at + 1]))  # of a tied one the last
-    found = list(reduced(job))
+    found, ready = reduced(job), _ready(job)
     filled, arrived = sum(bucket.elements for _dtype, bucket in found), 0.0
     full = []
     for (dtype, bucket), following in zip_longest(found, found[1:]):
