@@ -34,8 +34,8 @@ def small(family: str, layers: int, vocab: int):
 
 def replayed(one, layers):
     """The micro-steps and their backwards; `layers` are those that may follow from others."""
-    order, found = one.execution, fetch._settings(one)
-    coordinator = Coordinator(tensor_sizes(one), found, order.forward, fetch.backward_visits(one), layers)
+    found = fetch._settings(one)
+    coordinator = Coordinator(tensor_sizes(one), found, fetch.course_of(one), layers)
     steps = []
     for _step in range(2 if one.strategy.grad_accum > 1 else 1):
         coordinator.gather_persistent()

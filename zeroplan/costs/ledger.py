@@ -51,11 +51,16 @@ def init_at_least(job: Job) -> int:
 
 
 def gpu_at_least(job: Job) -> int:
-    """Bytes that the GPU's peak cannot be below: what is held and the activations, without any replay.
+    """Bytes that the GPU's peak cannot be below: what is held and the activations, without any replay."""
+    return gpu_with(job, least_activations(job))
+
+
+def gpu_with(job: Job, found: tuple[int, int] | None) -> int:
+    """The same with so many bytes of activations in forward and in backward; None: by closed forms.
 
     Whole gradients, at stages 0 and 1, are there while the next micro-step runs, up to the backward that frees them.
     """
-    found, gradients, micro_steps = least_activations(job), whole_gradients(job), job.strategy.micro_steps
+    gradients, micro_steps = whole_gradients(job), job.strategy.micro_steps
     if found is None:
         return total(timeline(job, STAGES[job.strategy.stage].held(job), NOTHING, activations(job)).peak.lines)
     forward = found[0] + (gradients if micro_steps > 1 else 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 from zeroplan.autograd.equation import equation
@@ -29,6 +29,15 @@ def alone(job: Job) -> Activations | None:
     """The model's own bytes without DeepSpeed, whose stage 3 runs another linear function."""
     found = job.model.timeline.alone(asked(job)._replace(zero_linear=False), job.leaves)
     return Activations(*found) if found else None
+
+
+def decides_activations(job: Job) -> Hashable:
+    """All that `least_activations` reads of a job, beside the model and the ranks."""
+    strategy = job.strategy
+    return asked(job), job.leaves, strategy.stage == 3 and (
+        strategy.param_persistence_threshold, strategy.model_persistence_threshold,
+        strategy.offload_param is not None, strategy.allgather_sequential, strategy.low,
+    )  # fmt: skip
 
 
 def least_activations(job: Job) -> tuple[int, int] | None:

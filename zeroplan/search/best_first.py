@@ -95,7 +95,10 @@ class Search:
         if not self.bounds.may_fit(job):
             return None
         self.counted += 1
-        found = evaluate(job, self.reserve)
+        try:
+            found = evaluate(job, self.reserve)
+        except ContradictionError:  # too few buffers for NVMe, in the run's first step
+            return None
         return found if found.fit.fits is not False else None
 
 

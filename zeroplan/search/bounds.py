@@ -12,7 +12,8 @@ from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import below_ratio, persistent_tensors, rank_of, shard_sizes, tensor_sizes
-from zeroplan.costs.ledger import gpu_at_least, held_at_least, init_at_least
+from zeroplan.costs.ledger import gpu_with, held_at_least, init_at_least
+from zeroplan.costs.passes import decides_activations, least_activations
 from zeroplan.costs.timing.beside import host_terms, updating
 from zeroplan.costs.timing.computing import Computing, computing
 from zeroplan.costs.timing.network import latency
@@ -59,6 +60,7 @@ class Bounds:
         self.traffic: dict[Hashable, Traffic] = {}
         self.beside: dict[Hashable, float] = {}
         self.held: dict[Hashable, bool] = {}
+        self.activations: dict[Hashable, tuple[int, int] | None] = {}
 
     def seconds(self, job: Job) -> float:
         """Computing and the update as they are, traffic hidden as well as it can be, copies as few as there can be."""
@@ -124,7 +126,13 @@ class Bounds:
             least = max(held_at_least(job), init_at_least(job))
             in_host = TierFit(total(host.tier(job).peak.lines), job.cluster.host_memory)
             self.held[key] = gpu_fit(job, least, self.reserve).fits is not False and in_host.fits is not False
-        return self.held[key] and gpu_fit(job, gpu_at_least(job), self.reserve).fits is not False
+        return self.held[key] and gpu_fit(job, gpu_with(job, self._activations(job)), self.reserve).fits is not False
+
+    def _activations(self, job: Job) -> tuple[int, int] | None:
+        key = decides_activations(job)
+        if key not in self.activations:
+            self.activations[key] = least_activations(job)
+        return self.activations[key]
 
 
 def least_traffic(job: Job) -> Traffic:

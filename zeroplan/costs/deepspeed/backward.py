@@ -9,8 +9,14 @@ from typing import NamedTuple
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.alive import END
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
-from zeroplan.costs.deepspeed.fetch import backward_visits, micro_steps
-from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, own_share, tensor_sizes
+from zeroplan.costs.deepspeed.fetch import backward_visits, decides_visits, micro_steps
+from zeroplan.costs.deepspeed.layout import (
+    bucket_dtypes,
+    communication_dtypes,
+    decides_groups,
+    own_share,
+    tensor_sizes,
+)
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced
@@ -39,9 +45,7 @@ class Reductions(NamedTuple):
 def _decides_arrivals(strategy: Strategy) -> Hashable:
     """Gradients come in one order, however far parameters are gathered ahead, wherever they go."""
     return (
-        strategy.leaves, strategy.recomputing, strategy.attention == "eager", strategy.flash, strategy.kernels,
-        strategy.memory_efficient_linear, strategy.parameter_groups, strategy.optimizer == "muon",
-        strategy.builds_partitioned, strategy.low,
+        decides_visits(strategy), strategy.memory_efficient_linear, decides_groups(strategy), strategy.low,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from zeroplan.costs.deepspeed.course import Course
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.repeating import Repeats
 from zeroplan.costs.deepspeed.reuse import Distances
@@ -24,24 +25,12 @@ class Coordinator(Storages):
     """The state that one rank's coordinator keeps, some of it across micro-steps."""
 
     def __init__(
-        self, sizes: Sequence[int], settings: Settings, forward: Sequence[Visit], backward: Sequence[Visit],
-        layers: Sequence[LayerPlace],
+        self, sizes: Sequence[int], settings: Settings, course: Course, layers: Sequence[LayerPlace]
     ) -> None:  # fmt: skip
         super().__init__(sizes, settings)
-        self.visits = [
-            (visit, again, at) for again, order in enumerate((forward, backward)) for at, visit in enumerate(order)
-        ]
-        left = {visit.module for visit in backward if not visit.enters}
-        self.last_user = {index: visit.module for visit in forward if visit.tensors for index in visit.tensors}
-        self.never_left = [visit for visit in backward if visit.enters and visit.module not in left]
-        visited = [visit for visit, _backward, _at in self.visits if visit.enters]
-        self.own = Distances([() if v.module in settings.leaves else v.tensors for v in visited], sizes)
-        self.whole = Distances([settings.subtrees[v.module] for v in visited], sizes) if settings.leaves else self.own
+        self.visits, self.trace, self.own, self.whole = course.visits, course.trace, course.own, course.whole
+        self.last_user, self.never_left = course.last_user, course.never_left
         self.released: dict[tuple[int, int], frozenset[int]] = {}
-        uses = enumerate(visit.tensors for visit in visited)
-        self.trace = [
-            (index, step) for step, tensors in uses for index in (sorted(set(tensors)) if len(tensors) > 1 else tensors)
-        ]
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
         follows = not (settings.second or settings.swapped)
         self.repeats = Repeats(self, layers if follows else ())

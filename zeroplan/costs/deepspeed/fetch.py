@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.coordinator import Coordinator
+from zeroplan.costs.deepspeed.course import Course, course
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.layout import (
     decides_groups,
@@ -29,14 +30,22 @@ from zeroplan.specs.model import Tensor, Visit
 from zeroplan.specs.strategy import Strategy
 
 
+def decides_visits(strategy: Strategy) -> Hashable:
+    """All that a model's order of execution depends on."""
+    return (
+        strategy.leaves, strategy.recomputing, strategy.attention == "eager", strategy.flash, strategy.kernels,
+        strategy.stage == 3,
+    )  # fmt: skip
+
+
 def decides_gathers(strategy: Strategy) -> Hashable:
     return (
         strategy.prefetch_bucket_size, strategy.max_live_parameters, strategy.max_reuse_distance,
-        strategy.param_persistence_threshold, strategy.model_persistence_threshold, strategy.leaves,
-        strategy.recomputing, strategy.attention == "eager", strategy.flash, _micro_steps_that_differ(strategy),
+        strategy.param_persistence_threshold, strategy.model_persistence_threshold, decides_visits(strategy),
+        _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential, strategy.sub_group_size,
         decides_groups(strategy), strategy.hpz_partition_size, strategy.low, strategy.quantized_weights,
-        strategy.memory_efficient_linear, strategy.kernels,
+        strategy.memory_efficient_linear,
     )  # fmt: skip
 
 
@@ -48,8 +57,8 @@ def _micro_steps_that_differ(strategy: Strategy) -> int:
 class MicroSteps(NamedTuple):
     """Micro-steps of one run."""
 
-    early: tuple[MicroStep, ...]
-    """Of the first optimizer step: the one that records the trace, and those after it."""
+    before: tuple[MicroStep, ...]
+    """Of the first optimizer step, where it was replayed on the way."""
     steady: MicroStep
     """The first of the third optimizer step, and of all after it."""
     later: MicroStep
@@ -169,25 +178,46 @@ def _too_few_buffers(job: Job) -> ContradictionError:
 
 def _replayed(job: Job, settings: Settings) -> MicroSteps:
     """Two optimizer steps, then the one that is looked at."""
-
-    def run() -> Coordinator:
-        order = job.execution
-        return Coordinator(tensor_sizes(job), settings, order.forward, backward_visits(job), order.layers)
-
-    coordinator = run()
+    coordinator = _coordinator(job, settings)
     if settings.grad_accum == 1:  # every step after the first starts from the same state
         coordinator.gather_persistent()
         steady = coordinator.micro_step()
-        records = [] if _needs_less_while_it_records(job, settings, steady) else [run().micro_step(records=True)]
-        return MicroSteps(tuple(records), steady, steady)
-    early = [coordinator.micro_step(records=True)]
-    early += [coordinator.micro_step() for _micro in range(settings.grad_accum - 1)]
+        return MicroSteps((), steady, steady)
+    before = [coordinator.micro_step(records=True)]
+    before += [coordinator.micro_step() for _micro in range(settings.grad_accum - 1)]
     coordinator.gather_persistent()
     for _micro in range(settings.grad_accum):
         coordinator.micro_step()
     coordinator.gather_persistent()
     steady = coordinator.micro_step()
-    return MicroSteps(tuple(early), steady, coordinator.micro_step() if settings.second else steady)
+    return MicroSteps(tuple(before), steady, coordinator.micro_step() if settings.second else steady)
+
+
+@once(decides_gathers)
+def early_micro_steps(job: Job) -> tuple[MicroStep, ...]:
+    """Of the first optimizer step, where it may need more: the one that records the trace, and those after it.
+
+    Raises `ContradictionError` as `micro_steps`.
+    """
+    found, settings = micro_steps(job), _settings(job)
+    gathers = job.ranks > 1 or job.strategy.offload_param or secondary_ranks(job)
+    if found.before or not gathers or _needs_less_while_it_records(job, settings, found.steady):
+        return found.before
+    try:
+        return (_coordinator(job, settings).micro_step(records=True),)
+    except OutOfBuffersError as error:
+        raise _too_few_buffers(job) from error
+
+
+def _coordinator(job: Job, settings: Settings) -> Coordinator:
+    return Coordinator(tensor_sizes(job), settings, course_of(job), job.execution.layers)
+
+
+@once(decides_visits)
+def course_of(job: Job) -> Course:
+    """The model's, as this job runs it."""
+    order = job.execution
+    return course(tensor_sizes(job), order.forward, backward_visits(job), order.leaves, order.subtrees)
 
 
 def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep) -> bool:

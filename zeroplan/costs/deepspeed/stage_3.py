@@ -11,7 +11,7 @@ from zeroplan.costs.deepspeed import converting, gather_buffers, gathering, muon
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
 from zeroplan.costs.deepspeed.backward import backward_of, partitioned
 from zeroplan.costs.deepspeed.events import Held, MicroStep
-from zeroplan.costs.deepspeed.fetch import micro_steps
+from zeroplan.costs.deepspeed.fetch import early_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
     built_states,
@@ -151,12 +151,13 @@ def _first_step(job: Job) -> dict[str, Any]:
         if total(lines) > total(first.get(phase, ())):
             first.update({phase: lines, f"{phase}_pass": passed})
 
-    for number, early in enumerate(found.early, 1):
+    early_ones = early_micro_steps(job)
+    for number, early in enumerate(early_ones, 1):
         if most(early) > most(*found.largest) + resident:
             offer("first_forward", _at_most(job, early.forward), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
         if copied or _may_need_more(job, early, resident):
-            alive = partitioned(job, early, ends=number == len(found.early)).alive
+            alive = partitioned(job, early, ends=number == len(early_ones)).alive
             offer("first_backward", alive.peak_lines(), Passed(alive))
     return first
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.events import Flush, Gather
-from zeroplan.costs.deepspeed.fetch import backward_visits, decides_gathers, micro_steps
+from zeroplan.costs.deepspeed.fetch import backward_visits, decides_gathers, decides_visits, micro_steps
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.timing.work import multiplied_with
@@ -43,13 +43,6 @@ class Order(NamedTuple):
     backward: tuple[Event, ...] = ()
 
 
-def _decides_visits(strategy: Strategy) -> Hashable:
-    return (
-        strategy.leaves, strategy.recomputing, strategy.attention == "eager", strategy.flash, strategy.kernels,
-        strategy.stage == 3,
-    )  # fmt: skip
-
-
 def _decides(strategy: Strategy) -> Hashable:
     if strategy.stage == 3:
         return decides_gathers(strategy), decides_reductions(strategy)
@@ -69,7 +62,7 @@ def order(job: Job) -> Order:
     return Order(*passes)
 
 
-@once(_decides_visits)
+@once(decides_visits)
 def _done(job: Job) -> tuple[list[float], list[float]]:
     """`progress` of forward and of backward."""
     return progress(job, job.execution.forward), progress(job, backward_visits(job))
@@ -129,7 +122,7 @@ def _stage_3(
         yield Event(REDUCE, 1.0, full[len(visits)] / filled, number)
 
 
-@once(_decides_visits)
+@once(decides_visits)
 def _ready(job: Job) -> dict[int, float]:
     """How far backward's work has come when a tensor's gradient is there; of a tied one the last."""
     found: dict[int, float] = {}
