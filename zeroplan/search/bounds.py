@@ -11,7 +11,7 @@ from typing import NamedTuple
 from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.layout import below_ratio, persistent_tensors, rank_of, shard_sizes, tensor_sizes
+from zeroplan.costs.deepspeed.layout import below_ratio, own_shares, persistent_tensors, tensor_sizes
 from zeroplan.costs.ledger import gpu_with, held_at_least, init_at_least
 from zeroplan.costs.passes import decides_activations, least_activations
 from zeroplan.costs.timing.beside import host_terms, updating
@@ -250,5 +250,4 @@ def least_copied(job: Job) -> float:
 
 def own_elements(job: Job) -> int:
     """Of the rank's partitions of trained tensors, padding left out."""
-    sizes, shares, rank = tensor_sizes(job), shard_sizes(job), rank_of(job)
-    return sum([max(0, min(shares[i], sizes[i] - rank * shares[i])) for i in job.execution.gradients])
+    return sum(map(own_shares(job).cut.__getitem__, job.execution.gradients))

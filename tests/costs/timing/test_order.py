@@ -9,7 +9,7 @@ import pytest
 
 from zeroplan.catalog.models import model
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.order import GATHER, REDUCE, WAIT, Event, order
+from zeroplan.costs.timing.order import FOR_GATHER, FOR_REDUCTION, GATHER, REDUCE, Event, order
 from zeroplan.costs.timing.replay import waiting
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
@@ -27,9 +27,9 @@ def test_gathers_wait_for_nothing_but_the_reductions_before_them():
     3 s of work, due at 4 s, wait 3 s for it. The last reduction of 3 s begins when all 6 s of work are done, at 10 s.
     """
     events = [
-        Event(GATHER, 0.0, 1 / 3, 0), Event(GATHER, 0.0, 1 / 3, 1), Event(WAIT, 0.0, 0.0, 0),
-        Event(WAIT, 1 / 3, 0.0, 1), Event(REDUCE, 1 / 3, 0.5, 2), Event(GATHER, 1 / 3, 1 / 3, 3),
-        Event(WAIT, 0.5, 0.0, 3), Event(REDUCE, 1.0, 0.5, 4),
+        Event(GATHER, 0.0, 1 / 3, 0), Event(GATHER, 0.0, 1 / 3, 1), Event(FOR_GATHER, 0.0, 0.0, 0),
+        Event(FOR_GATHER, 1 / 3, 0.0, 1), Event(REDUCE, 1 / 3, 0.5, 0), Event(GATHER, 1 / 3, 1 / 3, 2),
+        Event(FOR_GATHER, 0.5, 0.0, 2), Event(REDUCE, 1.0, 0.5, 1),
     ]  # fmt: skip
     assert waiting(events, work=6.0, gathers=3.0, reductions=6.0) == pytest.approx(1 + 3 + 3)
 
@@ -86,7 +86,7 @@ def test_a_bucket_for_the_whole_model_is_reduced_when_backward_is_over():
 def test_work_waits_for_the_bucket_before():
     """stage_1_and_2.py:average_tensor: when a bucket is full, backward waits for the reduction of the one before."""
     found = order(job(stage=2, overlap_comm=True)).backward
-    assert [event.kind for event in found[:3]] == [REDUCE, REDUCE, WAIT]
+    assert [event.kind for event in found[:3]] == [REDUCE, REDUCE, FOR_REDUCTION]
     assert found[2].number == 0
 
 

@@ -6,7 +6,6 @@ from collections.abc import Hashable, Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
-from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.alive import END
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import backward_visits, decides_visits, micro_steps
@@ -14,7 +13,8 @@ from zeroplan.costs.deepspeed.layout import (
     bucket_dtypes,
     communication_dtypes,
     decides_groups,
-    own_share,
+    own_shares,
+    shard_sizes,
     tensor_sizes,
 )
 from zeroplan.costs.deepspeed.once import once, whole
@@ -85,12 +85,13 @@ def reductions(job: Job) -> Reductions:
     sent: list[Part] = []
     flushes: list[Flush] = []
     offloaded: dict[int, int] = {}
+    own = own_shares(job)
     for dtype in bucket_dtypes(job):
         for bucket, at in _full(job, dtype):
             flushes.append(Flush(bucket.elements, at))
             sent += _sent(job, bucket, dtype)
-            pads = all_reduced(job.strategy, bucket.elements)
-            offloaded.update({index: own_share(job, index, pads=pads) for index in bucket.tensors})
+            shares = own.padded if all_reduced(job.strategy, bucket.elements) else own.cut
+            offloaded.update({index: shares[index] for index in bucket.tensors})
     return Reductions(tuple(sent), tuple(flushes), offloaded)
 
 
@@ -109,7 +110,7 @@ def _sent(job: Job, bucket: Bucket, dtype: str) -> list[Part]:
         return [Part("all_reduce", bucket.elements, dtype, job.ranks)]
     if quantizes_gradients(job):
         return [part for index in sorted(bucket.tensors) for part in reduced(job, index)]
-    padded = sum([round_up(tensor_sizes(job)[index], job.ranks) for index in bucket.tensors])
+    padded = sum([share * job.ranks for share in map(shard_sizes(job).__getitem__, bucket.tensors)])
     return [Part("reduce_scatter", padded, dtype, job.ranks)]
 
 

@@ -215,14 +215,22 @@ def shard_sizes(job: Job) -> list[int]:
     return [ceil_div(size, ranks) for size in tensor_sizes(job)]
 
 
-def own_share(job: Job, index: int, *, pads: bool) -> int:
-    """Elements of this rank's partition of a tensor at stage 3: with its padding, or without, then perhaps none.
+class OwnShares(NamedTuple):
+    """Elements of this rank's partition of each tensor at stage 3; none where it is padding alone."""
 
-    A partition that is padding alone has none either way.
-    """
-    share = shard_sizes(job)[index]
-    left = tensor_sizes(job)[index] - rank_of(job) * share
-    return share if pads and left > 0 else max(0, min(share, left))
+    padded: list[int]
+    cut: list[int]
+    """At the tensor's end."""
+
+
+@once(no_part)
+def own_shares(job: Job) -> OwnShares:
+    sizes, shares, rank = tensor_sizes(job), shard_sizes(job), rank_of(job)
+    left = [size - rank * share for size, share in zip(sizes, shares, strict=True)]
+    return OwnShares(
+        [share if own > 0 else 0 for own, share in zip(left, shares, strict=True)],
+        [max(0, min(share, own)) for own, share in zip(left, shares, strict=True)],
+    )
 
 
 @once(no_part)

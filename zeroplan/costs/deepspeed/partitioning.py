@@ -17,7 +17,7 @@ from zeroplan.costs.deepspeed.layout import (
     bucket_dtypes,
     communication_dtypes,
     group_members,
-    own_share,
+    own_shares,
     rank_of,
     tensor_sizes,
 )
@@ -262,9 +262,10 @@ class Partitioning:
         if not strategy.offload_optimizer:
             return
         written: list[Copy] = []
+        shares = own_shares(self.job).padded if pads else own_shares(self.job).cut
         for index in bucket:
-            share = own_share(self.job, index, pads=pads)
-            if share <= 0:
+            share = shares[index]
+            if not share:
                 continue  # this rank's partition of it is padding alone
             back: Copy = (gathered.partition_from_host, strategy.accumulation, share)
             if not self.boundary:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import accumulate, zip_longest
+from operator import itemgetter
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
-from zeroplan.costs.deepspeed.events import Flush, Gather
+from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import backward_visits, decides_gathers, decides_visits, micro_steps
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.traffic import reduced
@@ -23,7 +24,8 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.model import Visit
 from zeroplan.specs.strategy import Strategy
 
-GATHER, REDUCE, WAIT = "gather", "reduce", "wait"
+GATHER, REDUCE = "gather", "reduce"
+FOR_GATHER, FOR_REDUCTION = "wait for a gather", "wait for a reduction"
 
 
 class Event(NamedTuple):
@@ -33,7 +35,7 @@ class Event(NamedTuple):
     size: float
     """Of all that the pass gathers, or reduces."""
     number: int
-    """Of the collective, counted from 0; of a wait the one that is waited for."""
+    """Of its kind, counted from 0; of a wait the one that is waited for."""
 
 
 class Order(NamedTuple):
@@ -54,12 +56,9 @@ def order(job: Job) -> Order:
     """Of a job that overlaps; the engine's own reductions, at stage 0, come when backward is over."""
     if job.strategy.stage < 3:
         return Order((), tuple(_reductions(job)))
-    gathers = micro_steps(job).later.gathers
-    passes = []
-    for again, (visits, done) in enumerate(zip((job.execution.forward, backward_visits(job)), _done(job), strict=True)):
-        flushes = reductions(job).flushes if again else ()
-        passes.append(tuple(_stage_3(visits, done, [each for each in gathers if each.again == again], flushes)))
-    return Order(*passes)
+    forward, backward = _gathers(job)
+    together = sorted([*backward, *_flushes(job)], key=itemgetter(0))
+    return Order(tuple(event for _place, event in forward), tuple(event for _place, event in together))
 
 
 @once(decides_visits)
@@ -88,38 +87,58 @@ def progress(job: Job, visits: Sequence[Visit]) -> list[float]:
     return [each / total for each in accumulate(found, initial=0.0)] if total else [1.0] * (len(found) + 1)
 
 
-def _stage_3(
-    visits: Sequence[Visit], done: Sequence[float], gathers: Sequence[Gather], flushes: Sequence[Flush]
-) -> Iterator[Event]:
-    """Buckets that are full before a visit, what it and the look ahead gather, and what it waits for."""
-    number = 0
-    gathered, filled = sum(each.elements for each in gathers), sum(each.elements for each in flushes)
+Placed = tuple[tuple[int, int], Event]
+"""An event before a visit: the visit's number, then reductions before gathers before waits."""
+
+
+@once(decides_gathers)
+def _gathers(job: Job) -> list[list[Placed]]:
+    """What each visit and the look ahead gather, and what it waits for, in forward and in backward."""
+    gathers, passes = micro_steps(job).later.gathers, (job.execution.forward, backward_visits(job))
+    return [
+        list(_gathered(visits, done, [gather for gather in gathers if gather.again == again]))
+        for again, (visits, done) in enumerate(zip(passes, _done(job), strict=True))
+    ]
+
+
+def _gathered(visits: Sequence[Visit], done: Sequence[float], gathers: Sequence[Gather]) -> Iterator[Placed]:
+    whole, number = sum(each.elements for each in gathers), 0
     issued: dict[int, list[Gather]] = {}
     for gather in gathers:
         issued.setdefault(gather.at, []).append(gather)
-    reading = [at for at, visit in enumerate(visits) if visit.tensors]
-    full: dict[int, int] = {}
-    for flush in flushes:  # before a visit that reads something: others have no work
-        next_one = bisect_left(reading, flush.at)
-        at = reading[next_one] if next_one < len(reading) else len(visits)
-        full[at] = full.get(at, 0) + flush.elements
     flying: dict[int, int] = {}
     """Of each tensor the gather that brings it."""
     for at, (enters, _module, tensors, _backward) in enumerate(visits):
-        if at in full:
-            yield Event(REDUCE, done[at], full[at] / filled, number)
+        for gather in issued.get(at, ()):
+            yield (at, 1), Event(GATHER, done[at], gather.elements / whole, number)
+            flying.update(dict.fromkeys(gather.tensors, number))
             number += 1
-        if at in issued:
-            for gather in issued[at]:
-                yield Event(GATHER, done[at], gather.elements / gathered, number)
-                flying.update(dict.fromkeys(gather.tensors, number))
-                number += 1
-        if enters and tensors:
+        if enters and tensors and flying:
             waits = [flying.pop(index) for index in tensors if index in flying]
             if waits:
-                yield Event(WAIT, done[at], 0.0, max(waits))
-    if len(visits) in full:
-        yield Event(REDUCE, 1.0, full[len(visits)] / filled, number)
+                yield (at, 2), Event(FOR_GATHER, done[at], 0.0, max(waits))
+
+
+@once(decides_visits)
+def _reading(job: Job) -> list[int]:
+    """Backward's visits that read something: others have no work."""
+    return [at for at, visit in enumerate(backward_visits(job)) if visit.tensors]
+
+
+@once(decides_reductions)
+def _flushes(job: Job) -> list[Placed]:
+    """Buckets that are full before a visit."""
+    flushes, reading, (_forward, done) = reductions(job).flushes, _reading(job), _done(job)
+    whole = sum(each.elements for each in flushes)
+    full: dict[int, int] = {}
+    for flush in flushes:
+        following = bisect_left(reading, flush.at)
+        at = reading[following] if following < len(reading) else len(done) - 1
+        full[at] = full.get(at, 0) + flush.elements
+    return [
+        ((at, 0), Event(REDUCE, done[at], elements / whole, number))
+        for number, (at, elements) in enumerate(sorted(full.items()))
+    ]
 
 
 @once(decides_visits)
@@ -145,4 +164,4 @@ def _reductions(job: Job) -> Iterator[Event]:
         arrived = max(arrived, share)
         yield Event(REDUCE, arrived, size, number)
         if number:
-            yield Event(WAIT, arrived, 0.0, number - 1)
+            yield Event(FOR_REDUCTION, arrived, 0.0, number - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.timing.order import GATHER, WAIT, Event
+from zeroplan.costs.timing.order import FOR_GATHER, FOR_REDUCTION, GATHER, Event
 
 
 def waiting(events: Sequence[Event], work: float, gathers: float, reductions: float) -> float:
@@ -13,15 +13,21 @@ def waiting(events: Sequence[Event], work: float, gathers: float, reductions: fl
     `gathers`, `reductions`: seconds of all of the pass's, each call's by its size.
     """
     waited = network = 0.0
-    ended: list[float] = []
+    gathered: list[float] = []
+    reduced: list[float] = []
     for kind, done, size, number in events:
-        now = done * work + waited
-        if kind == WAIT:
-            waited += max(0.0, ended[number] - now)
-        elif kind == GATHER:
+        if kind == GATHER:
             network += size * gathers
-            ended.append(network)
+            gathered.append(network)
+        elif kind == FOR_GATHER:
+            if (late := gathered[number] - done * work - waited) > 0:
+                waited += late
+        elif kind == FOR_REDUCTION:
+            if (late := reduced[number] - done * work - waited) > 0:
+                waited += late
         else:
-            network = max(network, now) + size * reductions
-            ended.append(network)
+            if (now := done * work + waited) > network:
+                network = now
+            network += size * reductions
+            reduced.append(network)
     return waited + max(0.0, network - work - waited)
