@@ -50,6 +50,14 @@ def init_at_least(job: Job) -> int:
     return total(converting.init(job))
 
 
+def step_at_least(job: Job) -> int:
+    """Bytes at most while the optimizer runs, at stage 3 without gradients that are still on the GPU."""
+    if job.strategy.stage < 3:
+        return 0
+    held = [entry for entry in stage_3.held(job) if entry.name not in stage_3.AWAY_IN_THE_STEP]
+    return total([*held, *stage_3.step(job)])
+
+
 def gpu_at_least(job: Job) -> int:
     """Bytes that the GPU's peak cannot be below: what is held and the activations, without any replay."""
     return gpu_with(job, least_activations(job))

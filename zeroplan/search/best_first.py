@@ -19,7 +19,7 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 ROUGH, BOUND, EXACT = range(3)
-"""What a waiting entry's seconds are: without what checkpointing runs again, with it, and as they are."""
+"""What a waiting entry's seconds are: without products that run again, with them, and as they are."""
 USUAL = Strategy(stage=3)
 AGAIN = ("none", "full", "selective")
 
@@ -67,7 +67,7 @@ class Search:
             for size in self.space.sizes:
                 for overlaps in branch.numbers.get("overlap_comm", (None,)):
                     job = self.space.sized(branch, size).at(overlap_comm=overlaps, **branch.loosest)
-                    self.push(self.bounds.seconds(job.at(checkpointing="none")), ROUGH, job, branch)
+                    self.push(self.bounds.seconds(job, traced=False), ROUGH, job, branch)
         while self.waiting:
             seconds, kind, _simple, _turn, job, branch = heappop(self.waiting)
             if kind == ROUGH and self._may_fit(job, branch):

@@ -12,7 +12,7 @@ from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import below_ratio, own_shares, persistent_tensors, tensor_sizes
-from zeroplan.costs.ledger import gpu_with, held_at_least, init_at_least
+from zeroplan.costs.ledger import gpu_with, held_at_least, init_at_least, step_at_least
 from zeroplan.costs.passes import decides_activations, least_activations
 from zeroplan.costs.timing.beside import host_terms, updating
 from zeroplan.costs.timing.computing import Computing, computing
@@ -62,9 +62,12 @@ class Bounds:
         self.held: dict[Hashable, bool] = {}
         self.activations: dict[Hashable, tuple[int, int] | None] = {}
 
-    def seconds(self, job: Job) -> float:
-        """Computing and the update as they are, traffic hidden as well as it can be, copies as few as there can be."""
-        strategy, found = job.strategy, self._computing(job)
+    def seconds(self, job: Job, *, traced: bool = True) -> float:
+        """Computing and the update as they are, traffic hidden as well as it can be, copies as few as there can be.
+
+        Not `traced`: without matrix products that run again, which only a trace of the model counts.
+        """
+        strategy, found = job.strategy, self._computing(job, traced=traced)
         micro_steps, traffic = strategy.micro_steps, self._traffic(job)
         shown = None
         if strategy.stage and strategy.overlaps:
@@ -74,14 +77,14 @@ class Bounds:
         forward, backward = found.forward.seconds, found.backward.seconds
         passes = micro_steps * (forward + backward + traffic.forward.shows(forward, shown))
         passes += reductions * traffic.backward.shows(backward, shown)
-        return passes + traffic.after + self._beside(job)
+        return passes + traffic.after + self._beside(job, found)
 
-    def _computing(self, job: Job) -> Computing:
+    def _computing(self, job: Job, *, traced: bool = True) -> Computing:
         """Of one micro-step: offload and buckets do not change it."""
         s = job.strategy
-        key = (s.stage == 3, s.micro_batch, s.checkpointing, s.attention)
+        key = (s.stage == 3, s.micro_batch, s.checkpointing, s.attention, traced)
         if key not in self.computing:
-            self.computing[key] = computing(job, software_of(job))
+            self.computing[key] = computing(job, software_of(job), traced=traced)
         return self.computing[key]
 
     def _traffic(self, job: Job) -> Traffic:
@@ -90,32 +93,33 @@ class Bounds:
             self.traffic[key] = least_traffic(job)
         return self.traffic[key]
 
-    def _beside(self, job: Job) -> float:
+    def _beside(self, job: Job, found: Computing) -> float:
         """The update, on the GPU and on the CPUs, and what offload copies in any case."""
         s = job.strategy
-        key = (s.stage, s.offload_optimizer, s.offload_param, s.micro_steps, s.overlaps_update and s.checkpointing)
+        room = (found.forward.seconds, found.backward.seconds) if s.stage < 3 and s.offload_optimizer else None
+        key = (s.stage, s.offload_optimizer, s.offload_param, s.micro_steps, room)
         if key not in self.beside:
-            self.beside[key] = sum(entry.seconds for entry in update(job)) + self._offload(job)
-        return self.beside[key] + self._gradients(job)
+            self.beside[key] = sum(entry.seconds for entry in update(job)) + self._offload(job, found)
+        return self.beside[key] + self._gradients(job, found)
 
-    def _offload(self, job: Job) -> float:
+    def _offload(self, job: Job, found: Computing) -> float:
         """Below stage 3 no number changes what is copied; at stage 3 parameters are, when updated and when fetched."""
         strategy = job.strategy
         if not (strategy.offload_optimizer or strategy.offload_param):
             return 0.0
         if strategy.stage < 3:
             counted = Ledger("deepspeed", Tier(), copies=copies(job))
-            return sum(entry.seconds for entry in host_terms(job, counted, self._computing(job)))
+            return sum(entry.seconds for entry in host_terms(job, counted, found))
         on_cpus = sum(entry.seconds for entry in updating(job))
         return on_cpus + least_copied(job) / host_link(job.cluster).value
 
-    def _gradients(self, job: Job) -> float:
+    def _gradients(self, job: Job, found: Computing) -> float:
         """Stage 3 takes each micro-step's to the host and back, beside backward as far as that lasts."""
         strategy = job.strategy
         if strategy.stage < 3 or not strategy.offload_optimizer:
             return 0.0
         both_ways = 2 * DTYPE_BYTES[strategy.accumulation] * own_elements(job) / host_link(job.cluster).value
-        beside = self._computing(job).backward.seconds if strategy.overlaps else 0.0
+        beside = found.backward.seconds if strategy.overlaps else 0.0
         return strategy.micro_steps * max(0.0, both_ways - beside)
 
     def may_fit(self, job: Job) -> bool:
@@ -123,7 +127,7 @@ class Bounds:
         s = job.strategy
         key = (s.stage, s.offload_optimizer, s.offload_param, s.overlap_comm, s.reduce_bucket_size)
         if key not in self.held:
-            least = max(held_at_least(job), init_at_least(job))
+            least = max(held_at_least(job), init_at_least(job), step_at_least(job))
             in_host = TierFit(total(host.tier(job).peak.lines), job.cluster.host_memory)
             self.held[key] = gpu_fit(job, least, self.reserve).fits is not False and in_host.fits is not False
         return self.held[key] and gpu_fit(job, gpu_with(job, self._activations(job)), self.reserve).fits is not False

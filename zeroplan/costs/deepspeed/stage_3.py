@@ -101,6 +101,10 @@ def _momentum(job: Job, elements: int) -> list[Line]:
     return [line("Muon's momentum", muon.shard_momentum, dtype, shards=elements, g=DTYPE_BYTES[dtype])]
 
 
+AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
+"""Residents that are not there while the optimizer runs."""
+
+
 @once(whole)
 def working(job: Job) -> Working:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
@@ -109,7 +113,7 @@ def working(job: Job) -> Working:
     left = (*_secondary(job), *backward.lines())
     return Working(
         converting.init(job), _at_most(job, chain(*forwards)), _gathered(job, last.elements, last.secondary),
-        backward.peak_lines(), (*_step(job), *left), (PERSISTENT, gather_buffers.GATHER_BUFFERS), left,
+        backward.peak_lines(), (*step(job), *left), AWAY_IN_THE_STEP, left,
         (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
         forward_pass=_forward_pass(job, *forwards), backward_pass=Passed(backward),
     )  # fmt: skip
@@ -221,7 +225,8 @@ def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:
     return alive.lines()
 
 
-def _step(job: Job) -> tuple[Line, ...]:
+@once(whole)
+def step(job: Job) -> tuple[Line, ...]:
     """Muon's updates, norms tensor by tensor, then one sub-group after the other: flattened, converted, updated."""
     strategy, alive = job.strategy, Alive()
     kept, master = strategy.accumulation, strategy.master

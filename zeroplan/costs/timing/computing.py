@@ -40,13 +40,14 @@ class Computing(NamedTuple):
     """With what runs again."""
 
 
-def computing(job: Job, software: Software) -> Computing:
-    """Of one micro-batch."""
+def computing(job: Job, software: Software, *, traced: bool = True) -> Computing:
+    """Of one micro-batch; not `traced`: of what runs again only that which no trace is needed for."""
     found, at = work(job), rates(job)
     layers = _layers(found, at, software)
     forward = _pass("forward", found, at, software, layers)
     backward = _pass("backward", found, at, software, _layers(found, at, software, backward=True))
-    return Computing(forward, Pass((*backward.terms, *_again(job, layers))))
+    again = shares_again(job) if traced else Again(0.0, 0.0)
+    return Computing(forward, Pass((*backward.terms, *_again(job, layers, again))))
 
 
 def shares_again(job: Job) -> Again:
@@ -67,9 +68,8 @@ def layers_again(job: Job) -> float:
     return -(-count // every) / count if every else 0.0
 
 
-def _again(job: Job, layers: tuple[Term, ...]) -> list[Term]:
+def _again(job: Job, layers: tuple[Term, ...], found: Again) -> list[Term]:
     """Of the layers' terms in forward what runs again in backward."""
-    found = shares_again(job)
     scores = layers_again(job) or found.attention
     shares = {PRODUCTS: found.products, ATTENTION: found.attention, SCORES: scores}
     return [
