@@ -81,7 +81,8 @@ def _changed(strategy: Strategy) -> dict[str, Any]:
 
 def _leaves(job: Job) -> dict[str, Any]:
     """What stage 3 gathers whole: written where it is not DeepSpeed's default, or where that holds for this model."""
-    leaves, found = job.strategy.leaves, {}
+    leaves = job.strategy.leaves
+    found: dict[str, Any] = {}
     if leaves != DEFAULT_LEAVES or (job.model.shape.experts and concerns(job.model.family, leaves)):
         parts = {name: list(getattr(leaves, name)) for name in ("classes", "names", "name_suffixes")}
         found["leaf_module"] = {"classes": parts.pop("classes"), **{name: part for name, part in parts.items() if part}}

@@ -1,7 +1,7 @@
 """A PyTorchJob of Kubeflow's training operator (kubeflow.org/v1), and a ConfigMap that brings the plan's files.
 
-What its webhook asks of a PyTorchJob (training-operator pkg/webhooks/pytorch/pytorchjob_webhook.go): a name that is a DNS
-label, replicas of type Master and Worker only, one Master, at least one Worker where there are any, and in each a
+What its webhook asks of a PyTorchJob (training-operator pkg/webhooks/pytorch/pytorchjob_webhook.go): a name that is a
+DNS label, replicas of type Master and Worker only, one Master, at least one Worker where there are any, and in each a
 container with the name pytorch and an image. The operator sets RANK to the number of the pod, and MASTER_ADDR and
 MASTER_PORT.
 """
@@ -20,7 +20,10 @@ NAME, MOUNT = "zeroplan", "/plan"
 IMAGE, SCRIPT = "registry.example.com/training:latest", "/workspace/train.py"
 CARDS = {NVIDIA: "nvidia.com/gpu", "AMD": "amd.com/gpu", "Intel": "habana.ai/gaudi"}
 """Names under which makers' device plugins offer cards."""
-HEADER = f"# Put in your own image ({IMAGE}) and training script ({SCRIPT}). The ConfigMap holds the plan's files.\n"
+HEADER = f"""\
+# Put in your own image ({IMAGE}) and training script ({SCRIPT}).
+# The ConfigMap holds the plan's files.
+"""
 
 
 def pytorch_job(launch: Launch, files: dict[str, str], *, by_accelerate: bool = False) -> str:

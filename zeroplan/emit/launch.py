@@ -71,7 +71,7 @@ def deepspeed_script(launch: Launch) -> str:
 
 
 def torchrun_script(launch: Launch) -> str:
-    """torchrun; on several nodes once on each, with NODE_RANK and MASTER_ADDR."""
+    """With torchrun; on several nodes once on each, with NODE_RANK and MASTER_ADDR."""
     each = f"--nproc_per_node {launch.per_node} {launch.script}"
     if launch.nodes == 1:
         return _script("torchrun on one node.", "bash torchrun.sh", f"exec torchrun --standalone {each}")
@@ -80,7 +80,7 @@ def torchrun_script(launch: Launch) -> str:
 
 
 def accelerate_script(launch: Launch) -> str:
-    """accelerate launch; on several nodes once on each, with NODE_RANK and MASTER_ADDR."""
+    """With accelerate launch; on several nodes once on each, with NODE_RANK and MASTER_ADDR."""
     if launch.nodes == 1:
         body = f"exec {accelerate_command()} {launch.script}"
         return _script("accelerate launch on one node.", "bash accelerate.sh", body)

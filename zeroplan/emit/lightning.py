@@ -1,9 +1,9 @@
 """The Trainer of Lightning 2.6 that goes with a ds_config.json for it.
 
-Its DeepSpeedStrategy refuses gradient_accumulation_steps in the config and writes accumulate_grad_batches there itself;
-a train_micro_batch_size_per_gpu, a gradient_clipping, and fp16 or bf16 that the config states are left as they are; with
-an optimizer in the config configure_optimizers is never called (lightning/pytorch/strategies/deepspeed.py:
-_format_config, _initialize_deepspeed_train).
+Its DeepSpeedStrategy refuses gradient_accumulation_steps in the config, and writes accumulate_grad_batches there.
+train_micro_batch_size_per_gpu, gradient_clipping, fp16 and bf16 stay as the config states them; with an optimizer in
+the config configure_optimizers is never called (lightning/pytorch/strategies/deepspeed.py: _format_config,
+_initialize_deepspeed_train).
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from zeroplan.specs.optimizer import OPTIMIZERS
 PRECISIONS = {"fp32": "32-true", "fp16": "16-mixed", "bf16": "bf16-mixed", "fp8": "bf16-mixed"}
 """DeepSpeed casts the weights; mixed leaves the model as it was built until then."""
 TEXT = '''\
-"""The Trainer that goes with ds_config.json beside this file. {optimizer}"""
+"""The Trainer that goes with ds_config.json beside this file.
+
+{optimizer}
+"""
 
 from pathlib import Path
 

@@ -32,7 +32,7 @@ srun bash -c '
 
 
 def slurm_script(launch: Launch, *, by_accelerate: bool = False) -> str:
-    """srun starts the command once a node; torchrun meets at the first of them."""
+    """By srun, which starts the command once a node; torchrun meets at the first of them."""
     torchrun = (
         f"exec torchrun --nnodes {launch.nodes} --nproc_per_node {launch.per_node} --rdzv_id \"$SLURM_JOB_ID\" \\\n"
         f"  --rdzv_backend c10d --rdzv_endpoint \"$first:{PORT}\" \"$@\""

@@ -15,6 +15,6 @@ def dumps(*documents: dict[str, Any]) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
     Blocks.add_representer(str, text)
-    Blocks.ignore_aliases = lambda *_args: True  # type: ignore[method-assign, assignment]
+    Blocks.ignore_aliases = lambda *_args: True  # type: ignore[method-assign]
     parts = [yaml.dump(part, Dumper=Blocks, sort_keys=False, width=1000) for part in documents]
     return "---\n".join(parts)

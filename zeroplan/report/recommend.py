@@ -48,7 +48,7 @@ def details(
     if plan.chosen and target != "hf" and plan.chosen.strategy.checkpointing != "none":
         parts += [Text(_checkpointing(plan.chosen.strategy.checkpointing)), ""]
     if plan.chosen:
-        hint = "Write the config: add -o ds_config.json (--for deepspeed for every value)."
+        hint = "Write the config: add -o ds_config.json (--for deepspeed for every value), or all with --dir plan."
         parts.append(Text(f"Written: {written}." if written else hint))
     return parts + assumptions(assumed)
 
