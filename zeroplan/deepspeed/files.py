@@ -35,7 +35,7 @@ def write_all(texts: dict[str, str], *, force: bool, option: str = "-o") -> None
         for path, text in texts.items():
             with _told(f"{option} {shown(path)}"):
                 staged.append(Staged(Path(os.path.realpath(path) if force else path), text))
-        _place({f"{option} {shown(path)}": file for path, file in zip(texts, staged, strict=True)}, force=force)
+        _place([(f"{option} {shown(path)}", file) for path, file in zip(texts, staged, strict=True)], force=force)
     finally:
         for file in staged:
             file.forget()
@@ -105,11 +105,11 @@ def _told(place: str) -> Iterator[None]:
         raise SpecError(place, reason.lower(), "a file that can be written") from error
 
 
-def _place(files: dict[str, Staged], *, force: bool) -> None:
-    """Each under the words that an error names it by."""
+def _place(files: list[tuple[str, Staged]], *, force: bool) -> None:
+    """Each with the words that an error names it by."""
     done: list[Staged] = []
     try:
-        for place, file in files.items():
+        for place, file in files:
             with _told(place):
                 file.place(force=force)
             done.append(file)
