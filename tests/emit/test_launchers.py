@@ -45,7 +45,8 @@ def started(tmp_path, monkeypatch):
 
     def start(script, *words, **environment):
         place = {"PATH": f"{programs}:{os.environ['PATH']}", "RECORD": str(record), **environment}
-        ran = subprocess.run(["bash", str(script), *words], env=place, cwd=tmp_path, capture_output=True, text=True)
+        command = ["bash", str(script), *words]
+        ran = subprocess.run(command, check=False, env=place, cwd=tmp_path, capture_output=True, text=True)
         return ran, record.read_text().splitlines() if record.exists() else []
 
     return start

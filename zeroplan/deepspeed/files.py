@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,21 +21,25 @@ def write_whole(path: str, text: str, *, force: bool) -> None:
     write_all({path: text}, force=force)
 
 
-def write_all(texts: dict[str, str], *, force: bool, option: str = "-o") -> None:
+def _as_output(path: str) -> str:
+    return f"-o {shown(path)}"
+
+
+def write_all(texts: dict[str, str], *, force: bool, named: Callable[[str], str] = _as_output) -> None:
     """Write each text to its path, all of them or none. Raises `SpecError` when something is there and not `force`.
 
-    `option` is what errors name before the path. Each text goes to a new file beside its target. When all are there
-    they take their places, each in one step: by a link, which fails when the name is taken, or with `force` by a rename
-    that keeps a symbolic link and the file's permissions. Where one fails, those before it are undone.
+    `named` is how errors call a path. Each text goes to a new file beside its target. When all are there they take
+    their places, each in one step: by a link, which fails when the name is taken, or with `force` by a rename that
+    keeps a symbolic link and the file's permissions. Where one fails, those before it are undone.
     """
     for path in texts:
-        _check(path, f"{option} {shown(path)}", force=force)
+        _check(path, named(path), force=force)
     staged: list[Staged] = []
     try:
         for path, text in texts.items():
-            with _told(f"{option} {shown(path)}"):
+            with _told(named(path)):
                 staged.append(Staged(Path(os.path.realpath(path) if force else path), text))
-        _place([(f"{option} {shown(path)}", file) for path, file in zip(texts, staged, strict=True)], force=force)
+        _place([(named(path), file) for path, file in zip(texts, staged, strict=True)], force=force)
     finally:
         for file in staged:
             file.forget()
@@ -51,7 +55,7 @@ def write_folder(folder: str, texts: dict[str, str], *, force: bool) -> None:
         with _told(place):
             Path(folder).mkdir(parents=True, exist_ok=True)
         texts = {str(Path(folder) / name): text for name, text in texts.items()}
-        write_all(texts, force=force, option="--dir")
+        write_all(texts, force=force, named=lambda path: f"{place}: {Path(path).name}")
     except BaseException:
         _remove(made)
         raise
