@@ -15,16 +15,23 @@ import shlex
 import types
 
 import pytest
+from hypothesis import HealthCheck, given, settings
 
 from tests.emit.plans import GPUS, STRATEGIES, candidate
+from tests.emit.strategies import cases
+from tests.emit.strategies import job_of as drawn_job
 from zeroplan.deepspeed.read import trainer_fills
 from zeroplan.deepspeed.write import LEARNING_RATE, ds_config
 from zeroplan.emit.folder import write_alone, write_plan
+from zeroplan.emit.trainer import training_arguments
 from zeroplan.specs.optimizer import OPTIMIZERS
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 pytestmark = pytest.mark.filterwarnings("ignore")
+DRAWS = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+BY_SCRIPT = {"optimizer.params.lr": LEARNING_RATE, "optimizer.params.weight_decay": 0}
+"""What Accelerator.prepare takes from accelerate.utils.DummyOptim."""
 CASES = [(name, gpus) for name in STRATEGIES for gpus in GPUS.values()]
 
 
@@ -91,11 +98,27 @@ class TestAccelerate:
         job, planned = job_of(name, gpus), for_deepspeed(name, gpus)
         plugin = self.plugin(environment, monkeypatch)
         assert plugin.zero3_init_flag == (job.strategy.stage == 3)
-        filled = {"optimizer.params.lr": LEARNING_RATE, "optimizer.params.weight_decay": 0}
-        plugin.deepspeed_config_process(must_match=False, **filled)
+        plugin.deepspeed_config_process(must_match=False, **BY_SCRIPT)
         config = without_what_is_off(plugin.deepspeed_config)
         assert config.pop("steps_per_print") == float("inf")
         assert config == planned
+
+    def test_any_strategy_filled_by_the_script(self):
+        """DummyOptim's learning rate and weight decay, and nothing else, are filled in."""
+
+        @DRAWS
+        @given(cases())
+        def check(case):
+            job = drawn_job(case)
+            config = json.loads(json.dumps(ds_config(job, "accelerate")))
+            plugin = importlib.import_module("accelerate.utils").DeepSpeedPlugin(hf_ds_config=config)
+            plugin.set_mixed_precision("no")
+            plugin.deepspeed_config_process(must_match=False, **BY_SCRIPT)
+            found = without_what_is_off(plugin.deepspeed_config)
+            assert found.pop("steps_per_print") == float("inf")
+            assert found == ds_config(job, "deepspeed")
+
+        check()
 
     @pytest.mark.parametrize(("name", "gpus"), CASES)
     def test_the_config_can_lie_elsewhere(self, name, gpus, tmp_path, monkeypatch):
@@ -141,16 +164,22 @@ class TestAccelerate:
 
 
 def shape_of(name, gpus):
-    return types.SimpleNamespace(config=types.SimpleNamespace(hidden_size=job_of(name, gpus).model.shape.hidden))
+    return with_shape_of(job_of(name, gpus))
+
+
+def with_shape_of(job):
+    return types.SimpleNamespace(config=types.SimpleNamespace(hidden_size=job.model.shape.hidden))
 
 
 def real_arguments(name, gpus, monkeypatch, path=None, **more):
     """TrainingArguments themselves, from training_arguments.json or the plan, as one of the plan's ranks."""
+    said = json.loads(path.read_text()) if path else training_arguments(job_of(name, gpus))
+    return arguments_of(said, gpus, monkeypatch, **more)
+
+
+def arguments_of(said, gpus, monkeypatch, **more):
     from transformers import TrainingArguments
 
-    from zeroplan.emit.trainer import training_arguments
-
-    said = json.loads(path.read_text()) if path else training_arguments(job_of(name, gpus))
     for name_ in ("ACCELERATE_USE_DEEPSPEED", "ACCELERATE_MIXED_PRECISION"):
         monkeypatch.delenv(name_, raising=False)
     config = said.pop("deepspeed", None)
@@ -184,6 +213,21 @@ class TestTrainer:
         config.trainer_config_process(arguments)
         config.trainer_config_finalize(arguments, shape_of(name, gpus), 100)
         assert without_what_is_off(config.config) == for_deepspeed(name, gpus)
+
+    def test_any_strategy_filled_by_its_arguments(self, monkeypatch):
+        from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
+
+        @DRAWS
+        @given(cases())
+        def check(case):
+            job = drawn_job(case)
+            arguments = arguments_of(training_arguments(job), job.ranks, monkeypatch, learning_rate=LEARNING_RATE)
+            config = HfTrainerDeepSpeedConfig(json.loads(json.dumps(ds_config(job, "hf"))))
+            config.trainer_config_process(arguments)
+            config.trainer_config_finalize(arguments, with_shape_of(job), 100)
+            assert without_what_is_off(config.config) == ds_config(job, "deepspeed")
+
+        check()
 
     @pytest.mark.parametrize(("name", "gpus"), CASES)
     def test_scripts_and_file_say_the_same_arguments(self, name, gpus, tmp_path):
@@ -230,6 +274,21 @@ class TestLightning:
         assert strategy.zero_stage_3 == (job_of(name, gpus).strategy.stage == 3)
         assert told["devices"] * told["num_nodes"] == gpus
 
+    def test_any_strategy_with_its_accumulation(self):
+        from lightning.pytorch.strategies import DeepSpeedStrategy
+
+        @DRAWS
+        @given(cases())
+        def check(case):
+            job = drawn_job(case)
+            strategy = DeepSpeedStrategy(config=json.loads(json.dumps(ds_config(job, "lightning"))))
+            trainer = types.SimpleNamespace(accumulate_grad_batches=job.strategy.grad_accum, gradient_clip_val=None)
+            strategy._lightning_module = types.SimpleNamespace(trainer=trainer)
+            strategy._format_batch_size_and_grad_accum_config()
+            assert strategy.config == ds_config(job, "deepspeed")
+
+        check()
+
     def test_accumulation_in_the_config_is_refused(self, tmp_path, monkeypatch):
         """Why it is left out."""
         folder = written("stage 0", 8, "lightning", tmp_path / "plan")
@@ -263,6 +322,33 @@ class TestDeepSpeed:
         words = shlex.split((folder / "torchrun.sh").read_text().split('"$@"')[-1])
         found = deepspeed.add_config_arguments(argparse.ArgumentParser()).parse_args(words)
         assert (found.deepspeed, found.deepspeed_config) == (True, "$here/ds_config.json")
+
+    def test_any_strategy_is_read(self, monkeypatch):
+        """DeepSpeed's parser takes each config and finds the batch, the stage, and what a leaf module is."""
+        pytest.importorskip("deepspeed")
+        module = importlib.import_module("deepspeed.runtime.config")
+        monkeypatch.setattr(module.dist, "get_rank", lambda *_args: 0)
+
+        @DRAWS
+        @given(cases())
+        def check(case):
+            job = drawn_job(case)
+            ranks = types.SimpleNamespace(get_data_parallel_world_size=lambda: job.ranks)
+            found = module.DeepSpeedConfig(json.loads(json.dumps(ds_config(job, "deepspeed"))), mpu=ranks)
+            strategy, zero = job.strategy, found.zero_config
+            batch = (found.train_micro_batch_size_per_gpu, found.gradient_accumulation_steps)
+            assert batch == (strategy.micro_batch, strategy.grad_accum)
+            assert zero.stage == strategy.stage
+            if strategy.stage == 3:
+                assert zero.zero_hpz_partition_size == strategy.hpz_partition_size
+                assert zero.zero_quantized_weights == strategy.quantized_weights
+                assert tuple(zero.leaf_module.classes) == tuple(dict.fromkeys(strategy.leaves.classes))
+                assert zero.module_granularity_threshold == strategy.leaves.granularity_threshold
+            if "aio" in ds_config(job, "deepspeed"):
+                assert found.aio_config["queue_depth"] == strategy.aio_queue_depth
+                assert found.aio_config["intra_op_parallelism"] == strategy.aio_intra_op_parallelism
+
+        check()
 
     @pytest.mark.parametrize(("name", "gpus"), CASES)
     def test_leaf_modules_and_the_rest_are_taken(self, name, gpus):
