@@ -77,7 +77,7 @@ def plan_files(
     by_accelerate = target == "accelerate"
     texts["slurm.sbatch"] = slurm_script(launch, by_accelerate=by_accelerate)
     texts["pytorchjob.yaml"] = pytorch_job(launch, brought, by_accelerate=by_accelerate)
-    texts["README.md"] = readme(chosen, launch, target, list(texts), assumed)
+    texts["README.md"] = readme(chosen, launch, target, list(texts), assumed, given)
     return texts
 
 

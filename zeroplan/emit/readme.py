@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.emit.checkpointing import in_the_script
 from zeroplan.emit.launch import Launch
+from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import label
@@ -28,8 +31,11 @@ PURPOSES = {
 }
 
 
-def readme(chosen: Candidate, launch: Launch, target: str, names: list[str], assumed: tuple[str, ...]) -> str:
-    """`names` are the files of the folder."""
+def readme(
+    chosen: Candidate, launch: Launch, target: str, names: list[str], assumed: tuple[str, ...] = (),
+    given: dict[str, Any] | None = None,
+) -> str:  # fmt: skip
+    """`names` are the files of the folder; `given` is the user's own ds_config.json."""
     files = [f"| `{name}` | {PURPOSES[name]} |" for name in [*names, "README.md"]]
     parts = [
         f"# {_model(chosen.job)} on {chosen.job.ranks} GPU{'s' * (chosen.job.ranks > 1)}: {label(chosen)}",
@@ -40,7 +46,7 @@ def readme(chosen: Candidate, launch: Launch, target: str, names: list[str], ass
         "## Start",
         "```sh\n" + "\n".join(_commands(launch, names)) + "\n```",
         "## In the training script",
-        "\n".join(f"- {line}" for line in in_script(chosen.job, target)),
+        "\n".join(f"- {line}" for line in in_script(chosen.job, target, given)),
     ]
     if left_out := chosen.job.strategy.not_counted:
         parts.append(f"Not counted: {', '.join(left_out)}.")
@@ -49,7 +55,7 @@ def readme(chosen: Candidate, launch: Launch, target: str, names: list[str], ass
     return "\n\n".join(parts) + "\n"
 
 
-def in_script(job: Job, target: str) -> list[str]:
+def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> list[str]:
     """What the files cannot do by themselves."""
     strategy = job.strategy
     lines = [f'Sequences of {job.workload.seq} tokens; `attn_implementation="{strategy.attention}"`.']
@@ -58,6 +64,9 @@ def in_script(job: Job, target: str) -> list[str]:
     if strategy.checkpointing != "none" and (target != "hf" or not strategy.recomputing.every):
         lines.append(f"Checkpointing ({strategy.checkpointing}): {in_the_script(strategy.checkpointing)}.")
     lines += _optimizer(job, target)
+    if target == "accelerate":
+        arguments = ", ".join(f"{name}={value}" for name, value in training_arguments(job, given).items())
+        lines.append(f"Where the Trainer runs it: `TrainingArguments({arguments})`, or it stops at what differs.")
     if strategy.kernels != "transformers" and target != "hf":
         lines.append("Liger's kernels are applied to the model before DeepSpeed takes it.")
     if strategy.kernels == "liger-loss" and target == "hf":
@@ -138,7 +147,8 @@ def _commands(launch: Launch, names: list[str]) -> list[str]:
     lines = []
     for name in ("deepspeed.sh", "torchrun.sh", "accelerate.sh"):
         if name in names:
-            on_each = "NODE_RANK=0 MASTER_ADDR=worker-1 " if each and name != "deepspeed.sh" else ""
-            lines.append(f"{on_each}bash {name} /path/to/train.py")
+            on_each = each and name != "deepspeed.sh"
+            lines += ["# on each node, with its own number"] if on_each else []
+            lines.append(f"{'NODE_RANK=0 MASTER_ADDR=worker-1 ' * on_each}bash {name} /path/to/train.py")
     lines += ["sbatch slurm.sbatch /path/to/train.py"] if "slurm.sbatch" in names else []
     return lines + (["kubectl apply -f pytorchjob.yaml"] if "pytorchjob.yaml" in names else [])
