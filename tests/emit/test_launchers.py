@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import types
 
 import pytest
 import yaml
@@ -167,6 +168,31 @@ def test_the_manifest_brings_the_same_files(name, gpus, target):
     assert brought["data"]["ds_config.json"] == texts["ds_config.json"]
     for file, text in brought["data"].items():
         assert text.replace("/plan/", "plan/") == texts[file], file
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "gpus", "target"), CASES[::5])
+def test_the_manifest_by_kubernetes_own_schema(name, gpus, target):
+    """Strictly: no field beside those of Kubernetes 1.30 (package kubernetes-validate, no part of any extra)."""
+    schema = pytest.importorskip("kubernetes_validate")
+    config_map, found = yaml.safe_load_all(files(name, gpus, target)["pytorchjob.yaml"])
+    schema.validate(config_map, "1.30", strict=True)
+    for part in found["spec"]["pytorchReplicaSpecs"].values():
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one"}, **part["template"]}
+        schema.validate(pod, "1.30", strict=True)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "gpus", "target"), CASES[::5])
+def test_the_manifest_by_kubeflow_s_own_classes(name, gpus, target):
+    """Nothing is lost in the SDK's KubeflowOrgV1PyTorchJob (package kubeflow-training 1.9, no part of any extra)."""
+    training = pytest.importorskip("kubeflow.training")
+    _map, stated = yaml.safe_load_all(files(name, gpus, target)["pytorchjob.yaml"])
+    client, answer = training.ApiClient(), types.SimpleNamespace(data=json.dumps(stated))
+    found = client.sanitize_for_serialization(client.deserialize(answer, "KubeflowOrgV1PyTorchJob"))
+    for part in stated["spec"]["pytorchReplicaSpecs"].values():  # a quantity is a text there
+        part["template"]["spec"]["containers"][0]["resources"]["limits"] = {"nvidia.com/gpu": "8"}
+    assert found == stated
 
 
 def test_disks_are_mounted_where_the_config_looks_for_them():
