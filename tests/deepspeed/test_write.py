@@ -18,7 +18,8 @@ from zeroplan.cli.recommend import RESERVE
 from zeroplan.cli.request import read_request
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.read import ZERO_FIELDS, read_config
-from zeroplan.deepspeed.write import ds_config, dumps, training_arguments
+from zeroplan.deepspeed.write import ds_config, dumps
+from zeroplan.emit.trainer import training_arguments
 from zeroplan.plan import plan
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import Offload, Strategy

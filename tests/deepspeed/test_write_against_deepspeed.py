@@ -14,7 +14,8 @@ import pytest
 
 from tests.deepspeed.test_write import chosen, draw
 from zeroplan.deepspeed.keys import DEEPSPEED_VERSION
-from zeroplan.deepspeed.write import ds_config, dumps, training_arguments
+from zeroplan.deepspeed.write import ds_config, dumps
+from zeroplan.emit.trainer import training_arguments
 from zeroplan.specs.optimizer import OPTIMIZERS
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")

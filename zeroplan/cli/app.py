@@ -67,20 +67,26 @@ def recommend(
     output: Annotated[
         str | None, typer.Option("-o", "--output", metavar="FILE", help="Write ds_config.json ('-': standard output).")
     ] = None,
+    folder: Annotated[
+        str | None,
+        typer.Option("--dir", metavar="FOLDER", help="Write all that starts the plan: config, launchers, README.md."),
+    ] = None,
     target: Annotated[
         str,
         typer.Option(
-            "--for", metavar="hf|deepspeed", help='Whether the Trainer fills "auto", or every value is written.'
+            "--for", metavar="hf|deepspeed|accelerate|lightning",
+            help='Who reads it: hf leaves "auto" where the Trainer fills in the plan, the others get every value.',
         ),
     ] = "hf",
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """The fastest strategy that fits, why the others lost, and its ds_config.json."""
+    """The fastest strategy that fits, why the others lost, its ds_config.json, and all that starts it."""
+    from zeroplan.cli.output import Output
     from zeroplan.cli.recommend import run
 
-    raise typer.Exit(run(options, json=json, quiet=quiet, output=output, target=target, force=force))
+    raise typer.Exit(run(options, Output(output, folder, target, force), json=json, quiet=quiet))
 
 
 @app.command()

@@ -7,12 +7,12 @@ from typing import Any
 import typer
 
 from zeroplan.cli.options import Options
+from zeroplan.cli.output import Output
 from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
-from zeroplan.deepspeed.write import TARGETS, ds_config, dumps
-from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
 from zeroplan.plan import Plan, label, plan, usual_batch
 from zeroplan.search import Candidate
@@ -21,12 +21,9 @@ RESERVE = 0.05
 """Share of each card kept free: PyTorch reserves 1.00 to 1.25 times what it allocates."""
 
 
-def run(options: Options, *, json: bool, quiet: bool, output: str | None, target: str, force: bool) -> int:
+def run(options: Options, output: Output, *, json: bool, quiet: bool) -> int:
     """0 with a plan, 1 when nothing fits."""
-    if json and output == "-":
-        raise ContradictionError("--json and -o - both want standard output; keep one")
-    if target not in TARGETS:
-        raise QuantityError(f"--for: found {shown(target)}, expected {' or '.join(TARGETS)}; write --for hf")
+    output.check(json=json)
     request = read_request(options, default_params="7B", default_gpus=8)
     if request.cluster.capacity is None:
         raise ContradictionError("no card: write --gpu-mem 80, --gpu h100-80gb or --cluster dgx-h100")
@@ -40,18 +37,15 @@ def run(options: Options, *, json: bool, quiet: bool, output: str | None, target
     if found.chosen:
         detail = Detail.EQUATIONS if json else Detail.KINDS  # line by line
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
-    if output is not None and found.chosen:
-        from zeroplan.deepspeed.files import write_whole
-
-        write_whole(output, dumps(ds_config(found.chosen.job, target, request.given)), force=force)
+    written = output.write(found.chosen, request, options, assumed) if found.chosen else None
     if json:
         typer.echo(machine_form(found, assumed))
-    elif output != "-" or found.chosen is None:  # with -o - standard output holds the config and nothing else
+    elif output.file != "-" or found.chosen is None:  # with -o - standard output holds the config and nothing else
         from zeroplan.report import console
         from zeroplan.report import recommend as report
 
-        below = [] if quiet else report.details(found, tuple(assumed), target, request.given, output)
-        console.show(report.answer(job, found), *below, errors=output == "-")
+        below = [] if quiet else report.details(found, tuple(assumed), output.target, request.given, written)
+        console.show(report.answer(job, found), *below, errors=output.file == "-")
     return 0 if found.chosen else 1
 
 

@@ -1,35 +1,107 @@
-"""Writing a file whole or not at all, and never over the user's unless asked."""
+"""Writing files whole or not at all, and never over the user's unless asked."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from zeroplan.errors import SpecError, shown
 
 
 def write_whole(path: str, text: str, *, force: bool) -> None:
-    """Write `text` to `path` ('-' is standard output). Raises `SpecError` when something is there and not `force`.
-
-    The text goes to a new file beside the target, which then takes its place in one step: by a link, which fails
-    when the name is taken, or with `force` by a rename that keeps a symbolic link and the file's permissions.
-    """
+    """Write `text` to `path` ('-' is standard output). Raises `SpecError` when something is there and not `force`."""
     if path == "-":
         sys.stdout.write(text)
         return
-    place = f"-o {shown(path)}"
-    if not path.strip() or path.endswith("/"):
-        raise SpecError(place, "no file name", "a file to write", "-o ds_config.json")
+    write_all({path: text}, force=force)
+
+
+def _as_output(path: str) -> str:
+    return f"-o {shown(path)}"
+
+
+def write_all(texts: dict[str, str], *, force: bool, named: Callable[[str], str] = _as_output) -> None:
+    """Write each text to its path, all of them or none. Raises `SpecError` when something is there and not `force`.
+
+    `named` is how errors call a path. Each text goes to a new file beside its target. When all are there they take
+    their places, each in one step: by a link, which fails when the name is taken, or with `force` by a rename that
+    keeps a symbolic link and the file's permissions. Where one fails, those before it are undone.
+    """
+    for path in texts:
+        _check(path, named(path), force=force)
+    staged: list[Staged] = []
     try:
-        if os.path.isdir(path):
-            raise SpecError(place, "a folder", "a file name", f"-o {path}/ds_config.json")
-        if os.path.lexists(path) and not force:
-            raise SpecError(place, "something already there", "a new name", "--force to replace it")
-        if os.path.exists(path) and not os.path.isfile(path):
-            raise SpecError(place, "something that is not a regular file", "a file that may be replaced")
-        _place(Path(os.path.realpath(path) if force else path), text, force=force)
+        for path, text in texts.items():
+            with _told(named(path)):
+                staged.append(Staged(Path(os.path.realpath(path) if force else path), text))
+        _place([(named(path), file) for path, file in zip(texts, staged, strict=True)], force=force)
+    finally:
+        for file in staged:
+            file.forget()
+
+
+def write_folder(folder: str, texts: dict[str, str], *, force: bool) -> None:
+    """The texts by name in a folder, which is made where it is missing; nothing of it stays when one fails."""
+    place = f"--dir {shown(folder)}"
+    if not folder.strip():
+        raise SpecError(place, "no folder name", "a folder to write into", "--dir plan")
+    made = [path for path in (Path(folder), *Path(folder).parents) if not os.path.lexists(path)]
+    try:
+        with _told(place):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        texts = {str(Path(folder) / name): text for name, text in texts.items()}
+        write_all(texts, force=force, named=lambda path: f"{place}: {Path(path).name}")
+    except BaseException:
+        _remove(made)
+        raise
+
+
+class Staged:
+    """A text in a file beside its target."""
+
+    def __init__(self, target: Path, text: str) -> None:
+        self.target = target
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        self.temporary, self.before = Path(temporary), Path(f"{temporary}.before")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+            executable = 0o111 if text.startswith("#!") else 0
+            mode = target.stat().st_mode & 0o777 if target.exists() else (0o666 | executable) & ~_umask()
+            self.temporary.chmod(mode)
+        except BaseException:
+            self.forget()
+            raise
+
+    def place(self, *, force: bool) -> None:
+        if not force:
+            os.link(self.temporary, self.target)
+            return
+        if self.target.exists():
+            shutil.copy2(self.target, self.before)
+        self.temporary.replace(self.target)
+
+    def undo(self) -> None:
+        if self.before.exists():
+            self.before.replace(self.target)
+        else:
+            self.target.unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        self.temporary.unlink(missing_ok=True)
+        self.before.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told(place: str) -> Iterator[None]:
+    """What goes wrong with a path, as an error of one line."""
+    try:
+        yield
     except FileExistsError as error:
         raise SpecError(place, "something already there", "a new name", "--force to replace it") from error
     except (OSError, ValueError) as error:
@@ -37,18 +109,39 @@ def write_whole(path: str, text: str, *, force: bool) -> None:
         raise SpecError(place, reason.lower(), "a file that can be written") from error
 
 
-def _place(target: Path, text: str, *, force: bool) -> None:
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+def _place(files: list[tuple[str, Staged]], *, force: bool) -> None:
+    """Each with the words that an error names it by."""
+    done: list[Staged] = []
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        Path(temporary).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask())
-        if force:
-            Path(temporary).replace(target)
-        else:
-            os.link(temporary, target)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        for place, file in files:
+            with _told(place):
+                file.place(force=force)
+            done.append(file)
+    except BaseException:
+        for file in done:
+            file.undo()
+        raise
+
+
+def _check(path: str, place: str, *, force: bool) -> None:
+    if not path.strip() or path.endswith("/"):
+        raise SpecError(place, "no file name", "a file to write", "-o ds_config.json")
+    with _told(place):
+        if os.path.isdir(path):
+            raise SpecError(place, "a folder", "a file name", f"-o {path}/ds_config.json")
+        if os.path.lexists(path) and not force:
+            raise SpecError(place, "something already there", "a new name", "--force to replace it")
+        if os.path.exists(path) and not os.path.isfile(path):
+            raise SpecError(place, "something that is not a regular file", "a file that may be replaced")
+
+
+def _remove(folders: list[Path]) -> None:
+    """Those that were made on the way and are empty."""
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return
 
 
 def _umask() -> int:

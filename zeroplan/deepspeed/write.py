@@ -1,4 +1,8 @@
-"""A strategy as ds_config.json for DeepSpeed 0.19.8. Same input, same bytes; integers stay integers."""
+"""A strategy as ds_config.json for DeepSpeed 0.19.8. Same input, same bytes; integers stay integers.
+
+All that a ds_config.json can say of a strategy is written: what differs from DeepSpeed's own default, and the keys
+that people look for.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +10,51 @@ import json
 from typing import Any
 
 from zeroplan.deepspeed.names import canonical
-from zeroplan.deepspeed.read import AUTO, autos, trainer_fills
-from zeroplan.deepspeed.zenflow import section as zenflow_section
+from zeroplan.deepspeed.read import AUTO, BF16_FIELDS, TOP_FIELDS, autos
+from zeroplan.deepspeed.write_zero import aio, zero_section
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.checkpointing import Recomputing
+from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMIZERS
-from zeroplan.specs.strategy import Offload, Strategy
+from zeroplan.specs.strategy import Strategy
 
-TARGETS = ("hf", "deepspeed")
+TARGETS = ("hf", "deepspeed", "accelerate", "lightning")
 LEARNING_RATE = 1e-5
 """A placeholder: the learning rate is the user's to choose."""
-NVME_PATH = "/local_nvme"
-TRAINER_NAMES = {
-    "optimizer": {"lr": "learning_rate", "eps": "adam_epsilon", "weight_decay": "weight_decay"},
-    "scheduler": {
-        "warmup_max_lr": "learning_rate",
-        "warmup_num_steps": "warmup_steps",
-        "total_num_steps": "max_steps",
-    },
-}
-AIO = {
-    "block_size": 1048576,
-    "queue_depth": 8,
-    "intra_op_parallelism": 1,
-    "single_submit": False,
-    "overlap_events": True,
-}
+BY_ACCELERATE = (
+    "optimizer.params.lr", "optimizer.params.weight_decay", "scheduler.params.warmup_min_lr",
+    "scheduler.params.warmup_max_lr", "scheduler.params.warmup_num_steps", "scheduler.params.total_num_steps",
+)  # fmt: skip
+"""What Accelerate fills from DummyOptim and DummyScheduler (accelerate 1.15 accelerator.py:_prepare_deepspeed)."""
 
 
 def ds_config(job: Job, target: str = "hf", given: dict[str, Any] | None = None) -> dict[str, Any]:
     """The config. For the Trainer ('hf') each key that it fills with this plan's value is "auto".
 
-    What a `given` config says stays as it is, the plan fills the rest. Raises `ContradictionError` for an "auto"
-    that nothing fills.
+    For Accelerate two keys of the optimizer are, which it fills from the script; for Lightning there is no
+    gradient_accumulation_steps, which it refuses and makes itself. What a `given` config says stays as it is, the
+    plan fills the rest. Raises `ContradictionError` for an "auto" that nothing fills.
     """
     config = _planned(job, target)
-    if given is None:
-        return config
-    config = _kept(canonical(given), config)
-    if target != "hf" and (left := autos(config)):
+    if given is not None:
+        config = _kept(canonical(given), config)
+        _check_autos(config, target)
+    if target == "lightning":
+        del config["gradient_accumulation_steps"]
+    return config
+
+
+def dumps(config: dict[str, Any]) -> str:
+    return json.dumps(config, indent=2) + "\n"
+
+
+def _check_autos(config: dict[str, Any], target: str) -> None:
+    filled = BY_ACCELERATE if target == "accelerate" else ()
+    left = [path for path in autos(config) if path not in filled]
+    if target != "hf" and left:
         raise ContradictionError(
             f'{left[0]} is "auto" in the given config, which only the Trainer fills; write --for hf'
         )
-    return config
 
 
 def _kept(given: dict[str, Any], planned: dict[str, Any]) -> dict[str, Any]:
@@ -78,84 +83,60 @@ def _planned(job: Job, target: str) -> dict[str, Any]:
         "gradient_accumulation_steps": filled(strategy.grad_accum),
         "gradient_clipping": filled(strategy.gradient_clipping),
     }
-    config |= _precision(strategy.precision, for_trainer=for_trainer)
-    config |= _optimizer(strategy, for_trainer=for_trainer)
-    config["zero_optimization"] = _zero(job, for_trainer=for_trainer)
-    if any(part and part.device == "nvme" for part in (strategy.offload_optimizer, strategy.offload_param)):
-        config["aio"] = AIO
+    usual = Strategy._field_defaults
+    changed = {key: field for key, field in TOP_FIELDS.items() if getattr(strategy, field) != usual[field]}
+    config |= {key: getattr(strategy, field) for key, field in changed.items() if key not in config}
+    config |= _precision(strategy, for_trainer=for_trainer)
+    config |= _dtypes(strategy)
+    config |= _optimizer(strategy, target)
+    config["zero_optimization"] = zero_section(job, for_trainer=for_trainer)
+    for name, section in (
+        ("aio", aio(strategy)),
+        ("activation_checkpointing", _activation_checkpointing(strategy.activation_checkpointing)),
+    ):
+        if section:
+            config[name] = section
     return config
 
 
-def dumps(config: dict[str, Any]) -> str:
-    return json.dumps(config, indent=2) + "\n"
-
-
-def checkpointing_words(recomputing: Recomputing) -> dict[str, Any]:
-    """gradient_checkpointing_kwargs, where they differ from what transformers does unasked."""
-    words: dict[str, Any] = {"every_n_layers": recomputing.every} if recomputing.every > 1 else {}
-    return words | ({"use_reentrant": True} if recomputing.reentrant else {})
-
-
-def training_arguments(job: Job, given: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What must stand in TrainingArguments for `"auto"` to mean this plan.
-
-    The Trainer also stops where its own value differs from one that a `given` config states (transformers
-    integrations/deepspeed.py, fill_match), so those are repeated.
-    """
-    strategy = job.strategy
-    arguments: dict[str, Any] = {
-        "per_device_train_batch_size": strategy.micro_batch,
-        "gradient_accumulation_steps": strategy.grad_accum,
-        "max_grad_norm": strategy.gradient_clipping,
-    }
-    if strategy.precision != "fp32":
-        arguments["fp16" if strategy.precision == "fp16" else "bf16"] = True
-    if strategy.recomputing.every:  # the Trainer has no selective checkpointing
-        arguments["gradient_checkpointing"] = True
-    if words := checkpointing_words(strategy.recomputing):
-        arguments["gradient_checkpointing_kwargs"] = words
-    if OPTIMIZERS[strategy.optimizer].config_type is None:
-        arguments["optim"] = OPTIMIZERS[strategy.optimizer].trainer
-    if strategy.kernels != "transformers":
-        arguments["use_liger_kernel"] = True
-    if strategy.kernels == "liger-loss":
-        arguments["liger_kernel_config"] = dict.fromkeys(("rope", "rms_norm", "swiglu", "geglu"), False)
-    return arguments | _repeated(canonical(given or {}))
-
-
-def _repeated(given: dict[str, Any]) -> dict[str, Any]:
-    """What a config states of the optimizer and the scheduler, as TrainingArguments names it."""
-    arguments: dict[str, Any] = {}
-    for section, names in TRAINER_NAMES.items():
-        params = (given.get(section) or {}).get("params") or {}
-        for key, name in names.items():
-            if params.get(key, AUTO) != AUTO:
-                arguments[name] = params[key]
-    betas = ((given.get("optimizer") or {}).get("params") or {}).get("betas", AUTO)
-    if betas != AUTO:
-        arguments["adam_beta1"], arguments["adam_beta2"] = betas
-    return arguments
-
-
-def _precision(precision: str, *, for_trainer: bool) -> dict[str, Any]:
+def _precision(strategy: Strategy, *, for_trainer: bool) -> dict[str, Any]:
+    """The Trainer fills both switches; under autocast it finds them off, or nobody could tell that weights are fp32."""
+    name = "fp16" if strategy.precision == "fp16" else "bf16"
+    sections: dict[str, dict[str, Any]] = {}
     if for_trainer:
-        return {"bf16": {"enabled": AUTO}, "fp16": {"enabled": AUTO}}
-    if precision == "fp32":
-        return {}
-    return {"fp16" if precision == "fp16" else "bf16": {"enabled": True}}
+        sections = {part: {"enabled": False if strategy.autocast else AUTO} for part in ("bf16", "fp16")}
+    elif strategy.precision != "fp32":
+        sections = {name: {"enabled": True}}
+    if strategy.precision == "fp32":
+        return sections
+    if strategy.master_dtype == name:
+        sections[name][f"{name}_master_weights_and_grads"] = True
+    if name == "bf16":
+        usual = Strategy._field_defaults
+        changed = [field for field in BF16_FIELDS if getattr(strategy, field) != usual[field]]
+        sections[name] |= {field: getattr(strategy, field) for field in changed}
+        if _states_by_switch(strategy):
+            sections[name]["bf16_optimizer_states"] = True
+    return sections
 
 
-def _optimizer(strategy: Strategy, *, for_trainer: bool) -> dict[str, Any]:
+def _states_by_switch(strategy: Strategy) -> bool:
+    """bf16_optimizer_states makes the states 16-bit, or else the optimizer's own fp32_optimizer_states."""
+    return strategy.states_as_master and strategy.master_dtype == "bf16"
+
+
+def _dtypes(strategy: Strategy) -> dict[str, Any]:
+    stated = {"grad_accum_dtype": strategy.grad_accum_dtype, "buffer_dtype": strategy.buffer_dtype}
+    types = {name: dtype for name, dtype in stated.items() if dtype}
+    autocast = {"enabled": True, "dtype": {"bf16": "bfloat16", "fp16": "float16"}.get(strategy.autocast or "")}
+    return ({"data_types": types} if types else {}) | ({"torch_autocast": autocast} if strategy.autocast else {})
+
+
+def _optimizer(strategy: Strategy, target: str) -> dict[str, Any]:
     optimizer = OPTIMIZERS[strategy.optimizer]
     config: dict[str, Any] = {}
     if optimizer.config_type:
-        params: dict[str, Any] = {"lr": AUTO if for_trainer else LEARNING_RATE}
-        if optimizer.config_type in ("Adam", "AdamW"):
-            defaults = {"betas": [0.9, 0.999], "eps": 1e-8, "weight_decay": 0.0}
-            params |= {key: AUTO if for_trainer else value for key, value in defaults.items()}
-        if strategy.optimizer == "sgd-momentum":
-            params["momentum"] = 0.9
-        config["optimizer"] = {"type": optimizer.config_type, "params": params}
+        config["optimizer"] = {"type": optimizer.config_type, "params": _optimizer_params(strategy, target)}
     if strategy.offload_optimizer and strategy.optimizer not in OFFLOADABLE:
         config["zero_force_ds_cpu_optimizer"] = False
     if strategy.stage and not optimizer.tested:
@@ -163,50 +144,35 @@ def _optimizer(strategy: Strategy, *, for_trainer: bool) -> dict[str, Any]:
     return config
 
 
-def _zero(job: Job, *, for_trainer: bool) -> dict[str, Any]:
-    strategy = job.strategy
-    fills = trainer_fills(job.model.shape.hidden, strategy.stage) if for_trainer else {}
+def _optimizer_params(strategy: Strategy, target: str) -> dict[str, Any]:
+    by_script, for_trainer = target in ("hf", "accelerate"), target == "hf"
+    params: dict[str, Any] = {"lr": AUTO if by_script else LEARNING_RATE}
+    if OPTIMIZERS[strategy.optimizer].config_type in ("Adam", "AdamW"):
+        betas: dict[str, Any] = {"betas": [0.9, 0.999], "eps": 1e-8}
+        params |= dict.fromkeys(betas, AUTO) if for_trainer else betas
+        params["weight_decay"] = AUTO if by_script else 0.0
+    if strategy.weight_decay:
+        params["weight_decay"] = strategy.weight_decay
+    if strategy.optimizer == "sgd-momentum":
+        params["momentum"] = 0.9
+    if strategy.optimizer == "muon" and strategy.ns_method != "gram":
+        params["ns_method"] = strategy.ns_method
+    if strategy.optimizer == "adam" and not strategy.decoupled_decay:
+        params["adam_w_mode"] = False
+    params |= {name: True for name in ("torch_adam", "amsgrad") if getattr(strategy, name)}
+    if strategy.torch_adam and not strategy.foreach:
+        params["foreach"] = False
+    if strategy.states_as_master and not _states_by_switch(strategy):
+        params["fp32_optimizer_states"] = False
+    return params
 
-    def size(key: str, value: int) -> Any:
-        return AUTO if fills.get(f"zero_optimization.{key}") == value else value
 
-    zero: dict[str, Any] = {"stage": strategy.stage}
-    if strategy.stage == 0:
-        return zero
-    zero |= {
-        "overlap_comm": strategy.overlaps,
-        "contiguous_gradients": strategy.contiguous_gradients,
-        "reduce_scatter": strategy.scatters,
-        "reduce_bucket_size": size("reduce_bucket_size", strategy.reduce_bucket_size),
+def _activation_checkpointing(stated: ActivationCheckpointing) -> dict[str, Any]:
+    """The section that deepspeed.checkpointing.configure reads."""
+    switches = {
+        "partition_activations": stated.partitions,
+        "cpu_checkpointing": stated.on_host,
+        "contiguous_memory_optimization": stated.contiguous,
     }
-    if strategy.stage < 3:
-        zero["allgather_bucket_size"] = strategy.allgather_bucket_size
-    else:
-        zero |= {
-            "stage3_prefetch_bucket_size": size("stage3_prefetch_bucket_size", strategy.prefetch_bucket_size),
-            "stage3_param_persistence_threshold": size(
-                "stage3_param_persistence_threshold", strategy.param_persistence_threshold
-            ),
-            "stage3_max_live_parameters": strategy.max_live_parameters,
-            "stage3_max_reuse_distance": strategy.max_reuse_distance,
-            "sub_group_size": strategy.sub_group_size,
-            "stage3_gather_16bit_weights_on_model_save": True,
-        }
-    for name in ("offload_optimizer", "offload_param"):
-        if section := getattr(strategy, name):
-            zero[name] = _offload(section, name)
-    if strategy.selective:
-        zero["zenflow"] = zenflow_section(strategy.selective)
-    return zero
-
-
-def _offload(offload: Offload, name: str) -> dict[str, Any]:
-    section: dict[str, Any] = {"device": offload.device, "pin_memory": offload.pin_memory}
-    if offload.device == "nvme":
-        section["nvme_path"] = offload.nvme_path or NVME_PATH
-        section["buffer_count"] = offload.buffer_count or (5 if name == "offload_param" else 4)
-        if name == "offload_param":
-            section |= {"buffer_size": offload.buffer_size, "max_in_cpu": offload.max_in_cpu}
-    if name == "offload_optimizer" and offload.ratio < 1:
-        section["ratio"] = offload.ratio
-    return section
+    section: dict[str, Any] = {name: True for name, on in switches.items() if on}
+    return section | ({"number_checkpoints": stated.number} if stated.number is not None else {})

@@ -10,7 +10,8 @@ from rich.text import Text
 
 from zeroplan.clock import GROUPS
 from zeroplan.costs.timing.speed import speed_of
-from zeroplan.deepspeed.write import training_arguments
+from zeroplan.emit.checkpointing import in_the_script
+from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import Plan, label
@@ -18,7 +19,6 @@ from zeroplan.report import speed as step
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.estimate import gpus, title, trust
 from zeroplan.search import Candidate
-from zeroplan.specs.checkpointing import DEEPSPEED, Recomputing, recomputing
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 from zeroplan.units import gb, gib, seconds
@@ -48,7 +48,7 @@ def details(
     if plan.chosen and target != "hf" and plan.chosen.strategy.checkpointing != "none":
         parts += [Text(_checkpointing(plan.chosen.strategy.checkpointing)), ""]
     if plan.chosen:
-        hint = "Write the config: add -o ds_config.json (--for deepspeed for every value)."
+        hint = "Write the config: add -o ds_config.json (--for deepspeed for every value), or all with --dir plan."
         parts.append(Text(f"Written: {written}." if written else hint))
     return parts + assumptions(assumed)
 
@@ -65,27 +65,10 @@ def answer(job: Job, plan: Plan) -> Text:
 
 def _checkpointing(kind: str) -> str:
     """ds_config.json has no key that turns checkpointing on; a plan that needs it says who does."""
-    call = "transformers' AttentionInterface through torch.utils.checkpoint.checkpoint(use_reentrant=False)"
-    if recomputing(kind).every:
-        call = _call(recomputing(kind))
-    if kind == DEEPSPEED:
-        call = "model._set_gradient_checkpointing(gradient_checkpointing_func=deepspeed.checkpointing.checkpoint), and "
-        call += "deepspeed.checkpointing.configure(None, this file) if it has activation_checkpointing"
     return (
-        f"The config has no key for checkpointing: turn it on in the training script ({call}), "
+        f"The config has no key for checkpointing: turn it on in the training script ({in_the_script(kind)}), "
         f"and check the config with --checkpointing {kind}."
     )
-
-
-def _call(recomputing: Recomputing) -> str:
-    """The method of transformers 5; up to version 4 it has one name and knows no every_n_layers."""
-    if recomputing == Recomputing(1):
-        return "model.gradient_checkpointing_enable()"
-    words = ['{"use_reentrant": True}'] * recomputing.reentrant
-    if recomputing.keeps_products:
-        words = ['{"use_reentrant": False, "context_fn": partial(create_selective_checkpoint_contexts, [...])}']
-    words += [f"every_n_layers={recomputing.every}"] * (recomputing.every > 1)
-    return f"model.activation_checkpointing_enable({', '.join(words)})"
 
 
 def _plan_table(chosen: Candidate) -> Table:

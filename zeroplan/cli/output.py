@@ -1,0 +1,49 @@
+"""Where `zeroplan recommend` writes its plan, and for whom."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zeroplan.cli.options import Options
+from zeroplan.cli.request import Request
+from zeroplan.deepspeed.write import TARGETS
+from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.search import Candidate
+
+
+class Output(NamedTuple):
+    """What was typed: -o or --dir, --for, --force."""
+
+    file: str | None
+    folder: str | None
+    target: str
+    force: bool
+
+    def check(self, *, json: bool) -> None:
+        """Before anything is searched. Raises `ZeroplanError` for what goes nowhere."""
+        if json and self.file == "-":
+            raise ContradictionError("--json and -o - both want standard output; keep one")
+        if self.file is not None and self.folder is not None:
+            raise ContradictionError("-o writes the config and --dir all files; keep one")
+        if self.target not in TARGETS:
+            expected = f"{', '.join(TARGETS[:-1])} or {TARGETS[-1]}"
+            raise QuantityError(f"--for: found {shown(self.target)}, expected {expected}; write --for hf")
+        if self.target == "accelerate" and self.file == "-":
+            raise ContradictionError("--for accelerate writes two files; write -o accelerate.yaml, or --dir plan")
+
+    def write(self, chosen: Candidate, request: Request, options: Options, assumed: list[str]) -> str | None:
+        """What was written, in words."""
+        if self.file is None and self.folder is None:
+            return None
+        from zeroplan.catalog.hostfile import read_hostfile
+        from zeroplan.emit.folder import write_alone, write_plan
+
+        if self.file is not None:
+            paths = write_alone(chosen.job, self.target, self.file, given=request.given, force=self.force)
+            return " and ".join(paths)
+        assert self.folder is not None
+        hosts = read_hostfile(options.hostfile) if options.hostfile else None
+        names = write_plan(
+            chosen, self.target, self.folder, given=request.given, hosts=hosts, assumed=tuple(assumed), force=self.force
+        )
+        return f"{self.folder} with {', '.join(names)}"

@@ -1,0 +1,154 @@
+"""README.md of a plan's folder: its numbers, what each file is for, how to start it, what the script must do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zeroplan.costs.timing.speed import speed_of
+from zeroplan.emit.checkpointing import in_the_script
+from zeroplan.emit.launch import Launch
+from zeroplan.emit.trainer import training_arguments
+from zeroplan.fit import PLACES, TierFit
+from zeroplan.ledger import total
+from zeroplan.plan import label
+from zeroplan.search import Candidate
+from zeroplan.specs.job import Job
+from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.units import count, gb, gib, seconds
+
+PURPOSES = {
+    "ds_config.json": "DeepSpeed's config: the plan itself",
+    "training_arguments.json": "TrainingArguments, for `HfArgumentParser.parse_json_file` or to copy from",
+    "accelerate.yaml": "Accelerate's config, which names ds_config.json",
+    "lightning_trainer.py": "`trainer()` makes the Lightning Trainer of this plan",
+    "hostfile": "the nodes, for DeepSpeed's launcher: put in your own host names",
+    "deepspeed.sh": "starts it with DeepSpeed's launcher",
+    "torchrun.sh": "starts it with torchrun",
+    "accelerate.sh": "starts it with `accelerate launch`",
+    "slurm.sbatch": "starts it under SLURM",
+    "pytorchjob.yaml": "starts it on Kubernetes with Kubeflow's training operator; it holds the other files",
+    "README.md": "this text",
+}
+
+
+def readme(
+    chosen: Candidate, launch: Launch, target: str, names: list[str], assumed: tuple[str, ...] = (),
+    given: dict[str, Any] | None = None,
+) -> str:  # fmt: skip
+    """`names` are the files of the folder; `given` is the user's own ds_config.json."""
+    files = [f"| `{name}` | {PURPOSES[name]} |" for name in [*names, "README.md"]]
+    parts = [
+        f"# {_model(chosen.job)} on {chosen.job.ranks} GPU{'s' * (chosen.job.ranks > 1)}: {label(chosen)}",
+        "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _numbers(chosen))]),
+        "Memory and traffic are counted as DeepSpeed 0.19.8 and transformers 5.23.0 behave; no step was measured.",
+        "## Files",
+        "\n".join(["| file | what for |", "|---|---|", *files]),
+        "## Start",
+        "```sh\n" + "\n".join(_commands(launch, names)) + "\n```",
+        "## In the training script",
+        "\n".join(f"- {line}" for line in in_script(chosen.job, target, given)),
+    ]
+    if left_out := chosen.job.strategy.not_counted:
+        parts.append(f"Not counted: {', '.join(left_out)}.")
+    if assumed:
+        parts.append(f"Assumed: {'; '.join(assumed)}.")
+    return "\n\n".join(parts) + "\n"
+
+
+def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> list[str]:
+    """What the files cannot do by themselves."""
+    strategy = job.strategy
+    lines = [f'Sequences of {job.workload.seq} tokens; `attn_implementation="{strategy.attention}"`.']
+    if target != "hf":
+        lines.append(f"The training DataLoader has `batch_size={strategy.micro_batch}`.")
+    if strategy.checkpointing != "none" and (target != "hf" or not strategy.recomputing.every):
+        lines.append(f"Checkpointing ({strategy.checkpointing}): {in_the_script(strategy.checkpointing)}.")
+    lines += _optimizer(job, target)
+    if target == "accelerate":
+        arguments = ", ".join(f"{name}={value}" for name, value in training_arguments(job, given).items())
+        lines.append(f"Where the Trainer runs it: `TrainingArguments({arguments})`, or it stops at what differs.")
+    if strategy.kernels != "transformers" and target != "hf":
+        lines.append("Liger's kernels are applied to the model before DeepSpeed takes it.")
+    if strategy.kernels == "liger-loss" and target == "hf":
+        lines.append("`liger_kernel_config` cannot be given on a command line: read `training_arguments.json`.")
+    if strategy.stage == 3:
+        lines += _leaves(job)
+    if strategy.stage == 3 and target == "lightning":
+        lines.append("The model is made in `configure_model`, so that stage 3 shares it out from the start.")
+    return lines
+
+
+def _optimizer(job: Job, target: str) -> list[str]:
+    known = OPTIMIZERS[job.strategy.optimizer]
+    if known.config_type is None:
+        return [] if target == "hf" else [f"The script makes the optimizer ({job.strategy.optimizer})."]
+    told = {
+        "hf": "`learning_rate` is a TrainingArgument, which the Trainer writes into ds_config.json.",
+        "deepspeed": "ds_config.json makes the optimizer: its `lr` is a placeholder, put in your own.",
+        "accelerate": "ds_config.json makes the optimizer: `accelerate.utils.DummyOptim(parameters, lr=...)` in its "
+        "place, or the Trainer.",
+        "lightning": "ds_config.json makes the optimizer, and `configure_optimizers` is not called: its `lr` is a "
+        "placeholder, put in your own.",
+    }
+    return [told[target]]
+
+
+def _leaves(job: Job) -> list[str]:
+    """What of leaf modules the model has; ds_config.json says it too, and either is enough."""
+    whole = sorted({name.rpartition(".")[2] for name in job.strategy.leaves.classes if _is_of(name, job)})
+    if not whole or not job.execution.leaves:
+        return []
+    names = ", ".join(f'"{name}"' for name in whole)
+    return [
+        f"ds_config.json has stage 3 gather each expert block whole (`leaf_module`), as does "
+        f"`deepspeed.utils.set_z3_leaf_modules(model, [{names}])` before `deepspeed.initialize`."
+    ]
+
+
+def _is_of(name: str, job: Job) -> bool:
+    return not name.startswith("transformers.models.") or f".models.{job.model.family}." in name
+
+
+def _model(job: Job) -> str:
+    return job.model.name if job.model.inferred else f"{job.model.name} ({count(job.model.parameters)} parameters)"
+
+
+def _numbers(chosen: Candidate) -> list[tuple[str, str]]:
+    job, strategy, found = chosen.job, chosen.strategy, speed_of(chosen.job, chosen.time)
+    steps = f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {job.ranks} GPUs"
+    sequences = strategy.micro_batch * strategy.micro_steps * job.ranks
+    low, high = seconds(found.interval.low), seconds(found.interval.high)
+    rows = [
+        ("nodes × GPUs", f"{job.cluster.nodes} × {job.cluster.gpus_per_node}"),
+        ("batch", f"{steps} = {sequences} sequences of {job.workload.seq} tokens a step"),
+        ("precision", strategy.precision),
+        ("checkpointing", strategy.checkpointing),
+        ("GPU memory", f"held {gib(total(chosen.ledger.gpu.resident))}, peak "
+         f"{gib(total(chosen.ledger.gpu.peak.lines))}, {_of(chosen.fit.gpu)}"),
+    ]  # fmt: skip
+    rows += [
+        (PLACES[key], _of(getattr(chosen.fit, key))) for key in ("host", "nvme") if getattr(chosen.fit, key).needed
+    ]
+    sent = sum(t.wire_bytes * t.times(strategy.micro_steps) for t in chosen.ledger.traffic)
+    return [
+        *rows,
+        ("sent per GPU", f"{gb(sent)} a step"),
+        ("step", f"{seconds(chosen.time.total)}, from {low} to {high}"),
+        ("tokens/s", f"{found.tokens_per_gpu:,.0f} per GPU"),
+    ]
+
+
+def _of(tier: TierFit) -> str:
+    return f"needs {gib(tier.needed)}" + (f" of {gib(tier.capacity)}" if tier.capacity is not None else "")
+
+
+def _commands(launch: Launch, names: list[str]) -> list[str]:
+    each = launch.nodes > 1
+    lines = []
+    for name in ("deepspeed.sh", "torchrun.sh", "accelerate.sh"):
+        if name in names:
+            on_each = each and name != "deepspeed.sh"
+            lines += ["# on each node, with its own number"] if on_each else []
+            lines.append(f"{'NODE_RANK=0 MASTER_ADDR=worker-1 ' * on_each}bash {name} /path/to/train.py")
+    lines += ["sbatch slurm.sbatch /path/to/train.py"] if "slurm.sbatch" in names else []
+    return lines + (["kubectl apply -f pytorchjob.yaml"] if "pytorchjob.yaml" in names else [])
