@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import typer
-
 from zeroplan.cli.options import Options
+from zeroplan.cli.output import show
 from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.rates import is_timed
-from zeroplan.costs.timing.speed import speed_of
-from zeroplan.deepspeed.write import TARGETS, ds_config, dumps
+from zeroplan.deepspeed.write import TARGETS
 from zeroplan.errors import ContradictionError, QuantityError, shown
 from zeroplan.ledger import Detail
-from zeroplan.plan import Plan, label, plan, usual_batch
-from zeroplan.search import Candidate
+from zeroplan.plan import plan, usual_batch
+from zeroplan.results.recommend import Recommendation
 
 RESERVE = 0.05
 """Share of each card kept free: PyTorch reserves 1.00 to 1.25 times what it allocates."""
@@ -27,6 +22,18 @@ def run(options: Options, *, json: bool, quiet: bool, output: str | None, target
         raise ContradictionError("--json and -o - both want standard output; keep one")
     if target not in TARGETS:
         raise QuantityError(f"--for: found {shown(target)}, expected {' or '.join(TARGETS)}; write --for hf")
+    answer = asked(options, lines=json)
+    answer.target = target
+    if output is not None and answer.fits:
+        answer.write(output, force=force)
+        answer.written = output
+    if json or output != "-" or not answer.fits:  # with -o - standard output holds the config and nothing else
+        return show(answer, json=json, quiet=quiet, errors=output == "-")
+    return 0
+
+
+def asked(options: Options, *, lines: bool = True) -> Recommendation:
+    """What these options ask for; the plan counted line by line, with each line's equation unless `lines` is False."""
     request = read_request(options, default_params="7B", default_gpus=8)
     if request.cluster.capacity is None:
         raise ContradictionError("no card: write --gpu-mem 80, --gpu h100-80gb or --cluster dgx-h100")
@@ -38,37 +45,6 @@ def run(options: Options, *, json: bool, quiet: bool, output: str | None, target
         assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
     found = plan(job, request.settled, reserve=RESERVE)
     if found.chosen:
-        detail = Detail.EQUATIONS if json else Detail.KINDS  # line by line
+        detail = Detail.EQUATIONS if lines else Detail.KINDS
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
-    if output is not None and found.chosen:
-        from zeroplan.deepspeed.files import write_whole
-
-        write_whole(output, dumps(ds_config(found.chosen.job, target, request.given)), force=force)
-    if json:
-        typer.echo(machine_form(found, assumed))
-    elif output != "-" or found.chosen is None:  # with -o - standard output holds the config and nothing else
-        from zeroplan.report import console
-        from zeroplan.report import recommend as report
-
-        below = [] if quiet else report.details(found, tuple(assumed), target, request.given, output)
-        console.show(report.answer(job, found), *below, errors=output == "-")
-    return 0 if found.chosen else 1
-
-
-def machine_form(found: Plan, assumed: list[str]) -> str:
-    """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
-    from zeroplan.report import machine
-
-    def entry(candidate: Candidate) -> dict[str, Any]:
-        speed = speed_of(candidate.job, candidate.time) if is_timed(candidate.job) else None
-        whole = machine.strategy_object(candidate.job, candidate.ledger, candidate.fit, speed)
-        return {**whole, "name": label(candidate), "step_seconds": candidate.time.total}
-
-    return machine.dumps({
-        "command": "recommend",
-        "plan": entry(found.chosen) if found.chosen else None,
-        "rejected": [{**entry(r.candidate), "change": r.change, "reason": r.reason} for r in found.rejected],
-        "searched": {name: getattr(found.searched, name) for name in ("stood_for", "timed", "counted")},
-        "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
-        "assumed": assumed,
-    })  # fmt: skip
+    return Recommendation(job, found, tuple(assumed), request.given)

@@ -1,0 +1,112 @@
+"""What `recommend` comes to: a plan, what the others lost by, and its ds_config.json."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing.speed import speed_of
+from zeroplan.deepspeed.write import ds_config, dumps
+from zeroplan.errors import ContradictionError
+from zeroplan.plan import Plan, label
+from zeroplan.results.outcome import Outcome, outcome
+from zeroplan.results.result import Result
+from zeroplan.search import Candidate
+from zeroplan.specs.job import Job
+
+if TYPE_CHECKING:
+    from zeroplan.report.rendered import Screen
+
+
+class Alternative(NamedTuple):
+    """A neighbour of the plan, or what is nearest to fitting: what it changes, and why it lost."""
+
+    change: str
+    reason: str
+    outcome: Outcome
+
+
+class WayOut(NamedTuple):
+    """A single change after which something fits."""
+
+    change: str
+    outcome: Outcome
+
+
+class Recommendation(Result):
+    """The fastest strategy that fits, or what would."""
+
+    target = "hf"
+    """Who fills the config: the Trainer (hf), or nobody (deepspeed)."""
+    written: str | None = None
+    """The file that the config was written to."""
+
+    def __init__(self, job: Job, found: Plan, assumed: tuple[str, ...], given: dict[str, Any] | None = None) -> None:
+        self.assumed = assumed
+        """What nobody stated."""
+        self.found, self._job, self._given = found, job, given
+
+    @cached_property
+    def plan(self) -> Outcome | None:
+        """The numbers of the plan; None when nothing fits."""
+        return numbers(self.found.chosen) if self.found.chosen else None
+
+    @cached_property
+    def rejected(self) -> tuple[Alternative, ...]:
+        return tuple(Alternative(lost.change, lost.reason, numbers(lost.candidate)) for lost in self.found.rejected)
+
+    @cached_property
+    def ways_out(self) -> tuple[WayOut, ...]:
+        return tuple(WayOut(way.change, numbers(way.candidate)) for way in self.found.ways_out)
+
+    @property
+    def fits(self) -> bool:
+        return self.found.chosen is not None
+
+    def ds_config(self, target: str | None = None) -> dict[str, Any]:
+        """The plan's ds_config.json, for `target` hf or deepspeed. Raises `ContradictionError` when nothing fits."""
+        if self.found.chosen is None:
+            raise ContradictionError(f"no plan to write: {self.answer}")
+        return ds_config(self.found.chosen.job, target or self.target, self._given)
+
+    def write(self, path: str | os.PathLike[str], *, target: str | None = None, force: bool = False) -> None:
+        """Write the plan's ds_config.json, whole or not at all; an existing file stays unless `force`."""
+        from zeroplan.deepspeed.files import write_whole
+
+        write_whole(os.fspath(path), dumps(self.ds_config(target)), force=force)
+
+    def screen(self, *, quiet: bool = False) -> Screen:
+        from zeroplan.report import recommend as report
+        from zeroplan.report.rendered import Screen
+
+        shown = [] if quiet else report.details(self.found, self.assumed, self.target, self._given, self.written)
+        return Screen(report.answer(self._job, self.found), shown)
+
+    def content(self) -> dict[str, Any]:
+        """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
+        found = self.found
+        return {
+            "command": "recommend",
+            "plan": entry(found.chosen) if found.chosen else None,
+            "rejected": [{**entry(r.candidate), "change": r.change, "reason": r.reason} for r in found.rejected],
+            "searched": {name: getattr(found.searched, name) for name in ("stood_for", "timed", "counted")},
+            "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
+            "assumed": list(self.assumed),
+        }  # fmt: skip
+
+
+def numbers(candidate: Candidate) -> Outcome:
+    """A strategy of the search in plain numbers."""
+    speed = speed_of(candidate.job, candidate.time) if is_timed(candidate.job) else None
+    return outcome(candidate.job, candidate.ledger, candidate.fit, speed)
+
+
+def entry(candidate: Candidate) -> dict[str, Any]:
+    """A strategy of the search as `--json` has it."""
+    from zeroplan.report import machine
+
+    speed = speed_of(candidate.job, candidate.time) if is_timed(candidate.job) else None
+    whole = machine.strategy_object(candidate.job, candidate.ledger, candidate.fit, speed)
+    return {**whole, "name": label(candidate), "step_seconds": candidate.time.total}
