@@ -1,4 +1,5 @@
 from zeroplan.api import estimate as estimate
+from zeroplan.api import matrix as matrix
 from zeroplan.api import recommend as recommend
 from zeroplan.errors import ZeroplanError as ZeroplanError
 

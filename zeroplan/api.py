@@ -19,6 +19,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 from zeroplan.cli.options import Options, flag
 from zeroplan.errors import QuantityError, UnknownNameError, shown
 from zeroplan.results.estimate import Estimate
+from zeroplan.results.matrix import Matrix
 from zeroplan.results.recommend import Recommendation
 from zeroplan.units import count, read_count
 
@@ -104,6 +105,21 @@ def recommend(**options: Unpack[Words]) -> Recommendation:
     Raises `ZeroplanError` for what cannot be meant; that nothing fits is a result, whose `plan` is None.
     """
     from zeroplan.cli.recommend import asked
+
+    return asked(_options(options))
+
+
+@_named
+def matrix(**options: Unpack[Words]) -> Matrix:
+    """Models by strategies: several `params`, or several `model`.
+
+    >>> found = matrix(params=["1.3B", "7B"], gpus=8, gpu_mem=24)
+    >>> found.rows["7B"]["ZeRO-3 + CPU"].fits, found.rows["7B"]["ZeRO-3"].headroom
+    (True, -6271080777)
+    >>> found.markdown().splitlines()[2]
+    '| 1.3B | 30.22 ✗ | 10.71 | 10.64 | 11.30 | 8.95 | 8.88 |'
+    """
+    from zeroplan.cli.matrix import asked
 
     return asked(_options(options))
 

@@ -94,6 +94,23 @@ def compare(options: Options, *, json: Json = False, quiet: Quiet = False) -> No
 
 @app.command()
 @with_options
+def matrix(
+    options: Options,
+    *,
+    form: Annotated[
+        str, typer.Option("--format", metavar="text|markdown|csv", help="How it is written.", rich_help_panel=OUTPUT)
+    ] = "text",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Models by strategies, with what each GPU needs: --params 1.3B,7B,13B,70B or --model a,b."""
+    from zeroplan.cli.matrix import run
+
+    raise typer.Exit(run(options, form=form, json=json, quiet=quiet))
+
+
+@app.command()
+@with_options
 def explain(
     options: Options,
     *,
