@@ -84,10 +84,10 @@ def test_a_plan_s_config_is_the_command_s(zeroplan, tmp_path):
 
 
 def test_nothing_that_fits_is_a_result():
-    found = package.recommend(params="70B", gpus=1, gpu_mem=24, offload_optimizer="none", seq=512)
+    found = package.recommend(params="2.7B", gpus=1, gpu_mem=24, stage=0, seq=256)
     assert (found.fits, found.plan) == (False, None)
     assert found.rejected[0].outcome.fits is False
-    with pytest.raises(ZeroplanError, match="no plan to write: 70B on 1 GPU: nothing fits"):
+    with pytest.raises(ZeroplanError, match="no plan to write: 2.7B on 1 GPU: nothing fits"):
         found.ds_config()
 
 
@@ -151,3 +151,19 @@ def test_importing_loads_nothing():
 
 def test_types_are_declared():
     assert (Path(package.__file__).parent / "py.typed").exists()
+
+
+def test_several_cards_and_the_fewest_gpus():
+    found = package.recommend(params="1.3B", gpu_mem=[24, 80], gpus="auto", stage=2, micro_batch=1)
+    assert list(found.cards) == ["24", "80"]
+    assert found.plan == max(found.cards.values(), key=lambda plan: plan.tokens_per_s_per_gpu)
+    assert found.plan.gpus == found.fewest.gpus
+
+
+def test_the_largest_model(zeroplan):
+    values = {"gpus": 2, "gpu_mem": 24, "stage": 2, "micro_batch": 1, "offload_optimizer": "none"}
+    found = package.recommend(max_params=True, **values)
+    size = found.sizes["as asked"]
+    assert size.parameters == found.to_dict()["largest"]["as asked"]["parameters"]
+    assert size.plan.fits
+    assert str(found) + "\n" == zeroplan("recommend", "--max-params", *words(values)).out

@@ -14,11 +14,12 @@ import inspect
 import os
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
-from typing import Any, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from zeroplan.cli.options import Options, flag
 from zeroplan.errors import QuantityError, UnknownNameError, shown
 from zeroplan.results.estimate import Estimate
+from zeroplan.results.largest import LargestModels
 from zeroplan.results.matrix import Matrix
 from zeroplan.results.recommend import Recommendation
 from zeroplan.units import count, read_count
@@ -92,8 +93,12 @@ def estimate(*, accounting: str = "deepspeed", timeline: bool = False, **options
     return asked(_options(options), accounting=accounting, timeline=timeline)
 
 
+@overload
+def recommend(*, max_params: Literal[True], **options: Unpack[Words]) -> LargestModels: ...
+@overload
+def recommend(*, max_params: Literal[False] = False, **options: Unpack[Words]) -> Recommendation: ...
 @_named
-def recommend(**options: Unpack[Words]) -> Recommendation:
+def recommend(*, max_params: bool = False, **options: Unpack[Words]) -> Recommendation | LargestModels:
     """The fastest strategy that fits, why the others lost, and its ds_config.json.
 
     >>> found = recommend(params="1.3B", gpus=2, gpu_mem=24, stage=3, micro_batch=1)
@@ -102,8 +107,15 @@ def recommend(**options: Unpack[Words]) -> Recommendation:
     >>> found.ds_config()["zero_optimization"]["stage"]
     3
 
+    With `gpus="auto"` on the fewest GPUs; with several cards, as in `gpu_mem=[24, 80]`, the plan of each is in `cards`;
+    with `max_params=True` the largest model in place of a plan.
+
     Raises `ZeroplanError` for what cannot be meant; that nothing fits is a result, whose `plan` is None.
     """
+    if max_params:
+        from zeroplan.cli.largest import asked as largest
+
+        return largest(_options(options))
     from zeroplan.cli.recommend import asked
 
     return asked(_options(options))

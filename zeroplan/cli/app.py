@@ -74,13 +74,20 @@ def recommend(
         ),
     ] = "hf",
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+    max_params: Annotated[
+        bool, typer.Option("--max-params", help="The largest model that can be trained, with and without offload.")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """The fastest strategy that fits, why the others lost, and its ds_config.json."""
+    """The fastest strategy that fits, why the others lost, and its ds_config.json; of several cards (--gpu a,b), the
+    fewest GPUs (--gpus auto), or the largest model (--max-params).
+    """
     from zeroplan.cli.recommend import run
 
-    raise typer.Exit(run(options, json=json, quiet=quiet, output=output, target=target, force=force))
+    raise typer.Exit(
+        run(options, json=json, quiet=quiet, output=output, target=target, force=force, max_params=max_params)
+    )
 
 
 @app.command()

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.output import show
-from zeroplan.cli.request import read_request
+from zeroplan.cli.request import Request, read_request
 from zeroplan.costs.ledger import ledger
 from zeroplan.deepspeed.write import TARGETS
 from zeroplan.errors import ContradictionError, QuantityError, shown
 from zeroplan.ledger import Detail
-from zeroplan.plan import plan, usual_batch
+from zeroplan.plan import Rejected, label, plan, usual_batch
 from zeroplan.results.recommend import Recommendation
+from zeroplan.sizing import Fewest
 
 RESERVE = 0.05
 """Share of each card kept free: PyTorch reserves 1.00 to 1.25 times what it allocates."""
 
 
-def run(options: Options, *, json: bool, quiet: bool, output: str | None, target: str, force: bool) -> int:
+def run(
+    options: Options, *, json: bool, quiet: bool, output: str | None, target: str, force: bool, max_params: bool
+) -> int:
     """0 with a plan, 1 when nothing fits."""
+    if max_params:
+        from zeroplan.cli.largest import asked as largest
+
+        if output is not None:
+            raise ContradictionError("-o writes a plan and --max-params makes none; write --params SIZE in its place")
+        return show(largest(options), json=json, quiet=quiet)
     if json and output == "-":
         raise ContradictionError("--json and -o - both want standard output; keep one")
     if target not in TARGETS:
@@ -33,18 +42,47 @@ def run(options: Options, *, json: bool, quiet: bool, output: str | None, target
 
 
 def asked(options: Options, *, lines: bool = True) -> Recommendation:
-    """What these options ask for; the plan counted line by line, with each line's equation unless `lines` is False."""
+    """What these options ask for: one plan, or one for each card."""
+    from zeroplan.cli import cards, fewest
+
+    several, counts = cards.named(options), options.gpus == fewest.AUTO
+    if options.config == "-" and (several or counts):
+        raise ContradictionError("--config - can be read once, and each card or number of GPUs reads it; name a file")
+    if several:
+        return cards.asked(options, several)
+    found = fewest.fewest_gpus(options) if counts else None
+    if found is None:
+        return planned(options, lines=lines)
+    return planned(fewest.counted(options, found), lines=lines, rescue=found.gpus is not None, fewest=found)
+
+
+def read(options: Options) -> Request:
+    """What is asked, with a card. Raises `ContradictionError`."""
     request = read_request(options, default_params="7B", default_gpus=8)
     if request.cluster.capacity is None:
         raise ContradictionError("no card: write --gpu-mem 80, --gpu h100-80gb or --cluster dgx-h100")
+    return request
+
+
+def planned(
+    options: Options, *, lines: bool = True, rescue: bool = True, fewest: Fewest | None = None
+) -> Recommendation:
+    """One plan, counted line by line, with each line's equation unless `lines` is False.
+
+    `rescue`: with its neighbours, or ways out when nothing fits.
+    """
+    request = read(options)
     job = request.job()
     assumed = [*request.assumed, f"{RESERVE:.0%} of each card kept free"]
     if "checkpointing" not in request.settled:
         assumed = [text for text in assumed if "--checkpointing" not in text]
     if job.workload.global_batch is None and "micro_batch" not in request.settled:
         assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
-    found = plan(job, request.settled, reserve=RESERVE)
+    found = plan(job, request.settled, reserve=RESERVE, rescue=rescue)
+    if fewest and fewest.lack and not found.chosen:
+        nearest = fewest.lack.candidate
+        found = found._replace(rejected=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
     if found.chosen:
         detail = Detail.EQUATIONS if lines else Detail.KINDS
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
-    return Recommendation(job, found, tuple(assumed), request.given)
+    return Recommendation(job, found, tuple(assumed), request.given, fewest)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.costs.timing.rates import is_timed
@@ -14,6 +16,7 @@ from zeroplan.plan import Plan, label
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
 from zeroplan.search import Candidate
+from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.job import Job
 
 if TYPE_CHECKING:
@@ -43,10 +46,20 @@ class Recommendation(Result):
     written: str | None = None
     """The file that the config was written to."""
 
-    def __init__(self, job: Job, found: Plan, assumed: tuple[str, ...], given: dict[str, Any] | None = None) -> None:
+    cards: Mapping[str, Outcome | None] = MappingProxyType({})
+    """Of several cards each one's plan, None where nothing fits; `plan` is that of the fastest per GPU."""
+
+    def __init__(
+        self,
+        job: Job,
+        found: Plan,
+        assumed: tuple[str, ...],
+        given: dict[str, Any] | None = None,
+        fewest: Fewest | None = None,
+    ) -> None:
         self.assumed = assumed
         """What nobody stated."""
-        self.found, self._job, self._given = found, job, given
+        self.job, self.found, self.given, self.fewest = job, found, given, fewest
 
     @cached_property
     def plan(self) -> Outcome | None:
@@ -69,7 +82,7 @@ class Recommendation(Result):
         """The plan's ds_config.json, for `target` hf or deepspeed. Raises `ContradictionError` when nothing fits."""
         if self.found.chosen is None:
             raise ContradictionError(f"no plan to write: {self.answer}")
-        return ds_config(self.found.chosen.job, target or self.target, self._given)
+        return ds_config(self.found.chosen.job, target or self.target, self.given)
 
     def write(self, path: str | os.PathLike[str], *, target: str | None = None, force: bool = False) -> None:
         """Write the plan's ds_config.json, whole or not at all; an existing file stays unless `force`."""
@@ -81,8 +94,13 @@ class Recommendation(Result):
         from zeroplan.report import recommend as report
         from zeroplan.report.rendered import Screen
 
-        shown = [] if quiet else report.details(self.found, self.assumed, self.target, self._given, self.written)
-        return Screen(report.answer(self._job, self.found), shown)
+        shown = [] if quiet else report.details(self.found, self.assumed, self.target, self.given, self.written)
+        answer = report.answer(self.job, self.found)
+        if self.fewest:
+            from zeroplan.report.sizing import fewest
+
+            answer.append(f" {fewest(self.fewest)}")
+        return Screen(answer, shown)
 
     def content(self) -> dict[str, Any]:
         """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
@@ -94,7 +112,18 @@ class Recommendation(Result):
             "searched": {name: getattr(found.searched, name) for name in ("stood_for", "timed", "counted")},
             "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
             "assumed": list(self.assumed),
+            **({"fewest": fewest_object(self.fewest)} if self.fewest else {}),
         }  # fmt: skip
+
+
+def fewest_object(fewest: Fewest) -> dict[str, Any]:
+    """The fewest GPUs, and what the next smaller number lacks."""
+    return {"gpus": fewest.gpus, "smaller": fewest.smaller, "lack": lack_object(fewest.lack)}
+
+
+def lack_object(lack: Lack | None) -> dict[str, Any] | None:
+    """What is missing, in which tier, of the strategy that is nearest to fitting."""
+    return {"tier": lack.tier, "bytes": lack.bytes, "name": label(lack.candidate)} if lack else None
 
 
 def numbers(candidate: Candidate) -> Outcome:
