@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import re
 
 import pytest
@@ -52,3 +53,11 @@ def test_the_two_commands_of_a_fresh_machine_are_there():
     commands = [line for line in fresh[1].splitlines() if line and not line.startswith("#")]
     assert len(commands) == 2
     assert "pytest" in commands[1]
+
+
+def test_the_python_examples_run():
+    examples = "\n".join(re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL))
+    parsed = doctest.DocTestParser().get_doctest(examples, {}, "README.md", "README.md", 0)
+    ran = doctest.DocTestRunner().run(parsed)
+    assert ran.attempted
+    assert not ran.failed

@@ -79,14 +79,19 @@ def recommend(
         ),
     ] = "hf",
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
+    max_params: Annotated[
+        bool, typer.Option("--max-params", help="The largest model that can be trained, with and without offload.")
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """The fastest strategy that fits, why the others lost, its ds_config.json, and all that starts it."""
+    """The fastest strategy that fits, why the others lost, its ds_config.json, and all that starts it; of several cards
+    (--gpu a,b), the fewest GPUs (--gpus auto), or the largest model (--max-params).
+    """
     from zeroplan.cli.output import Output
     from zeroplan.cli.recommend import run
 
-    raise typer.Exit(run(options, Output(output, folder, target, force), json=json, quiet=quiet))
+    raise typer.Exit(run(options, Output(output, folder, target, force), json=json, quiet=quiet, max_params=max_params))
 
 
 @app.command()
@@ -96,6 +101,23 @@ def compare(options: Options, *, json: Json = False, quiet: Quiet = False) -> No
     from zeroplan.cli.compare import run
 
     raise typer.Exit(run(options, json=json, quiet=quiet))
+
+
+@app.command()
+@with_options
+def matrix(
+    options: Options,
+    *,
+    form: Annotated[
+        str, typer.Option("--format", metavar="text|markdown|csv", help="How it is written.", rich_help_panel=OUTPUT)
+    ] = "text",
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Models by strategies, with what each GPU needs: --params 1.3B,7B,13B,70B or --model a,b."""
+    from zeroplan.cli.matrix import run
+
+    raise typer.Exit(run(options, form=form, json=json, quiet=quiet))
 
 
 @app.command()

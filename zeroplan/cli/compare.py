@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from itertools import product
 from typing import Any
 
 import typer
 
-from zeroplan.cli.options import Options, flag
+from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
+from zeroplan.cli.several import lists, with_values
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.speed import speed
 from zeroplan.errors import ContradictionError, QuantityError, ZeroplanError
@@ -37,20 +37,17 @@ MOST = 64
 
 def run(options: Options, *, json: bool, quiet: bool) -> int:
     """0 when something fits, 1 when nothing does."""
-    several = [name for name in Options.__annotations__ if "," in (getattr(options, name) or "")]
-    for name in several:
-        _check_varies(name, getattr(options, name))
-    lists = {name: getattr(options, name).split(",") for name in LISTS if name in several}
-    if not lists and options.gpus is None and options.hostfile is None:
-        lists = {"gpus": SCALING.split(",")}
-    if not lists:
+    varied = lists(options, LISTS, "compare", INSTEAD)
+    if not varied and options.gpus is None and options.hostfile is None:
+        varied = {"gpus": SCALING.split(",")}
+    if not varied:
         raise ContradictionError(
             "nothing to compare: write several values behind an option, as in --gpus 8,64,512 or --stage 1,2,3"
         )
-    combinations = [dict(zip(lists, values, strict=True)) for values in product(*lists.values())]
+    combinations = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
     if len(combinations) > MOST:
         raise QuantityError(f"compare: found {len(combinations)} combinations, expected at most {MOST}; write fewer")
-    rows = [row for changed in combinations for row in _rows(options, changed, alone="gpus" in lists)]
+    rows = [row for changed in combinations for row in _rows(options, changed, alone="gpus" in varied)]
     found = [row for row in rows if isinstance(row, Combination)]
     if not found:
         raise ContradictionError(rows[0].reason if isinstance(rows[0], Failed) else "nothing to compare")
@@ -66,20 +63,9 @@ def run(options: Options, *, json: bool, quiet: bool) -> int:
     return 0 if any(row.fit.fits is not False for row in found) else 1
 
 
-def _check_varies(name: str, text: str) -> None:
-    """A list where compare takes none; the name of a file may hold a comma."""
-    if name in LISTS or os.path.exists(text):
-        return
-    options = ", ".join(map(flag, LISTS))
-    raise QuantityError(
-        f"compare: found several values behind {flag(name)}, expected them behind any of {options}; "
-        f"{INSTEAD.get(name, f'write one of them and run compare for each {flag(name)}')}"
-    )
-
-
 def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> Sequence[Combination | Failed]:
     """Of one combination every stage that is asked for; `alone`: the fastest of those that fit."""
-    tried = Options(**{name: changed.get(name, getattr(options, name)) for name in Options.__annotations__})
+    tried = with_values(options, changed)
     try:
         request = read_request(tried, default_gpus=8)
         if request.cluster.gpu is None:

@@ -80,7 +80,9 @@ class Options:
     ] = None
     backend: Annotated[Text, _option("--backend", JOB, "DeepSpeed's accelerator (cuda).", "cuda|cpu")] = None
     rank: Annotated[Text, _option("--rank", JOB, "The rank to look at (that which needs most).", "N")] = None
-    gpus: Annotated[Text, _option("--gpus", CLUSTER, "GPUs, or nodes x GPUs per node.", "8|4x8")] = None
+    gpus: Annotated[
+        Text, _option("--gpus", CLUSTER, "GPUs, or nodes x GPUs per node; auto: the fewest (recommend).", "8|4x8|auto")
+    ] = None
     gpu: Annotated[Text, _option("--gpu", CLUSTER, "GPU preset (see `zeroplan gpus`).", "NAME")] = None
     gpu_mem: Annotated[
         Text, _option("--gpu-mem", CLUSTER, "Memory of one GPU; a bare number is the size on the box.", "80|79.2GiB")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.cli.options import Options
-from zeroplan.cli.request import Request
 from zeroplan.deepspeed.write import TARGETS
 from zeroplan.errors import ContradictionError, QuantityError, shown
-from zeroplan.search import Candidate
+from zeroplan.results.recommend import Recommendation
 
 
 class Output(NamedTuple):
@@ -31,19 +30,20 @@ class Output(NamedTuple):
         if self.target == "accelerate" and self.file == "-":
             raise ContradictionError("--for accelerate writes two files; write -o accelerate.yaml, or --dir plan")
 
-    def write(self, chosen: Candidate, request: Request, options: Options, assumed: list[str]) -> str | None:
-        """What was written, in words."""
-        if self.file is None and self.folder is None:
+    def write(self, answer: Recommendation, options: Options) -> str | None:
+        """What was written, in words; None without a plan, or where nothing is to be written."""
+        chosen = answer.found.chosen
+        if chosen is None or (self.file is None and self.folder is None):
             return None
         from zeroplan.catalog.hostfile import read_hostfile
         from zeroplan.emit.folder import write_alone, write_plan
 
         if self.file is not None:
-            paths = write_alone(chosen.job, self.target, self.file, given=request.given, force=self.force)
+            paths = write_alone(chosen.job, self.target, self.file, given=answer.given, force=self.force)
             return " and ".join(paths)
         assert self.folder is not None
         hosts = read_hostfile(options.hostfile) if options.hostfile else None
         names = write_plan(
-            chosen, self.target, self.folder, given=request.given, hosts=hosts, assumed=tuple(assumed), force=self.force
+            chosen, self.target, self.folder, given=answer.given, hosts=hosts, assumed=answer.assumed, force=self.force
         )
         return f"{self.folder} with {', '.join(names)}"

@@ -2,67 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import typer
-
 from zeroplan.cli.options import Options
 from zeroplan.cli.output import Output
-from zeroplan.cli.request import read_request
+from zeroplan.cli.request import Request, read_request
+from zeroplan.cli.screen import show
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.rates import is_timed
-from zeroplan.costs.timing.speed import speed_of
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
-from zeroplan.plan import Plan, label, plan, usual_batch
-from zeroplan.search import Candidate
+from zeroplan.plan import Rejected, label, plan, usual_batch
+from zeroplan.results.recommend import Recommendation
+from zeroplan.sizing import Fewest
 
 RESERVE = 0.05
 """Share of each card kept free: PyTorch reserves 1.00 to 1.25 times what it allocates."""
 
 
-def run(options: Options, output: Output, *, json: bool, quiet: bool) -> int:
+def run(options: Options, output: Output, *, json: bool, quiet: bool, max_params: bool) -> int:
     """0 with a plan, 1 when nothing fits."""
+    if max_params:
+        from zeroplan.cli.largest import asked as largest
+
+        if output.file is not None or output.folder is not None:
+            raise ContradictionError("-o and --dir write a plan and --max-params makes none; write --params SIZE")
+        return show(largest(options), json=json, quiet=quiet)
     output.check(json=json)
+    answer = asked(options, lines=json)
+    answer.target, answer.written = output.target, output.write(answer, options)
+    if json or output.file != "-" or not answer.fits:  # with -o - standard output holds the config and nothing else
+        return show(answer, json=json, quiet=quiet, errors=output.file == "-")
+    return 0
+
+
+def asked(options: Options, *, lines: bool = True) -> Recommendation:
+    """What these options ask for: one plan, or one for each card."""
+    from zeroplan.cli import cards, fewest
+
+    several, counts = cards.named(options), options.gpus == fewest.AUTO
+    if options.config == "-" and (several or counts):
+        raise ContradictionError("--config - can be read once, and each card or number of GPUs reads it; name a file")
+    if several:
+        return cards.asked(options, several)
+    found = fewest.fewest_gpus(options) if counts else None
+    if found is None:
+        return planned(options, lines=lines)
+    return planned(fewest.counted(options, found), lines=lines, rescue=found.gpus is not None, fewest=found)
+
+
+def read(options: Options) -> Request:
+    """What is asked, with a card. Raises `ContradictionError`."""
     request = read_request(options, default_params="7B", default_gpus=8)
     if request.cluster.capacity is None:
         raise ContradictionError("no card: write --gpu-mem 80, --gpu h100-80gb or --cluster dgx-h100")
+    return request
+
+
+def planned(
+    options: Options, *, lines: bool = True, rescue: bool = True, fewest: Fewest | None = None
+) -> Recommendation:
+    """One plan, counted line by line, with each line's equation unless `lines` is False.
+
+    `rescue`: with its neighbours, or ways out when nothing fits.
+    """
+    request = read(options)
     job = request.job()
     assumed = [*request.assumed, f"{RESERVE:.0%} of each card kept free"]
     if "checkpointing" not in request.settled:
         assumed = [text for text in assumed if "--checkpointing" not in text]
     if job.workload.global_batch is None and "micro_batch" not in request.settled:
         assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
-    found = plan(job, request.settled, reserve=RESERVE)
+    found = plan(job, request.settled, reserve=RESERVE, rescue=rescue)
+    if fewest and fewest.lack and not found.chosen:
+        nearest = fewest.lack.candidate
+        found = found._replace(rejected=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
     if found.chosen:
-        detail = Detail.EQUATIONS if json else Detail.KINDS  # line by line
+        detail = Detail.EQUATIONS if lines else Detail.KINDS
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
-    written = output.write(found.chosen, request, options, assumed) if found.chosen else None
-    if json:
-        typer.echo(machine_form(found, assumed))
-    elif output.file != "-" or found.chosen is None:  # with -o - standard output holds the config and nothing else
-        from zeroplan.report import console
-        from zeroplan.report import recommend as report
-
-        below = [] if quiet else report.details(found, tuple(assumed), output.target, request.given, written)
-        console.show(report.answer(job, found), *below, errors=output.file == "-")
-    return 0 if found.chosen else 1
-
-
-def machine_form(found: Plan, assumed: list[str]) -> str:
-    """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
-    from zeroplan.report import machine
-
-    def entry(candidate: Candidate) -> dict[str, Any]:
-        speed = speed_of(candidate.job, candidate.time) if is_timed(candidate.job) else None
-        whole = machine.strategy_object(candidate.job, candidate.ledger, candidate.fit, speed)
-        return {**whole, "name": label(candidate), "step_seconds": candidate.time.total}
-
-    return machine.dumps({
-        "command": "recommend",
-        "plan": entry(found.chosen) if found.chosen else None,
-        "rejected": [{**entry(r.candidate), "change": r.change, "reason": r.reason} for r in found.rejected],
-        "searched": {name: getattr(found.searched, name) for name in ("stood_for", "timed", "counted")},
-        "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
-        "assumed": assumed,
-    })  # fmt: skip
+    return Recommendation(job, found, tuple(assumed), request.given, fewest)

@@ -106,7 +106,7 @@ def read_request(options: Options, *, default_params: str | None = None, default
     if "precision" not in settled and given is None and _lacks_bf16(cluster):
         settled["precision"] = "fp16"
         assumed.append(f"precision fp16 (--precision): {cluster.gpu.title if cluster.gpu else 'the card'} has no bf16")
-    _check_offload(settled)
+    check_offload(settled)
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
     open_sizes = _batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
     seq = _seq(options, model, assumed)
@@ -240,7 +240,7 @@ def _agreed(flag: int | None, stated: int | None, name: str, key: str) -> int | 
     return flag if flag is not None else stated
 
 
-def _check_offload(settled: dict[str, Any]) -> None:
+def check_offload(settled: dict[str, Any]) -> None:
     stage, optimizer, parameters = (settled.get(k) for k in ("stage", "offload_optimizer", "offload_param"))
     if optimizer and settled.get("optimizer") == "lamb":
         raise ContradictionError("--optimizer lamb runs on the GPU only; write --offload-optimizer none, or adamw")

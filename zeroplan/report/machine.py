@@ -18,6 +18,12 @@ estimate, and each element of recommend's `plan` and `rejected`:
   moments of a step in order.
 compare: model; rows[] {changed {option: value}, stage, gpus, strategy, fit, time, assumed[]}, or {changed, reason} of a
   combination that cannot run.
+recommend with --gpus auto also fewest {gpus (null: nothing fits), smaller, lack}; with several cards cards[] {gpu,
+  gpu_mem or cluster: as written, gpus, plan, lack, fewest, assumed[]}; with --max-params largest {row: {parameters,
+  plan, next_size, lack}, or null}. lack {tier, bytes, name}: of the strategy nearest to fitting, null where one fits.
+matrix: rows[] {model, strategies {name: {stage, micro_batch, grad_accum, checkpointing, offload_optimizer,
+  offload_param, gpus, held, peak, needed, capacity, host_needed, nvme_needed, fits, sent, step, tokens_per_s_per_gpu,
+  headroom}, or {reason} of what cannot run}}; assumed[].
 observe: log; lines; runs (that the log holds: the last is observed), first_line (of it); steps (optimizer steps that it
   tells of, 0: none); model; contradictions[] (where its run is another than that predicted); observed[] {group, name,
   unit, predicted (null where nothing is), observed, half (of the last printed digit), statistic {median, largest, last,

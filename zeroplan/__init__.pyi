@@ -1,0 +1,6 @@
+from zeroplan.api import estimate as estimate
+from zeroplan.api import matrix as matrix
+from zeroplan.api import recommend as recommend
+from zeroplan.errors import ZeroplanError as ZeroplanError
+
+__version__: str

@@ -1,0 +1,76 @@
+"""`zeroplan recommend --max-params`: the largest model that this cluster can train."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zeroplan.architectures.infer import infer
+from zeroplan.cli.cards import named
+from zeroplan.cli.fewest import AUTO
+from zeroplan.cli.options import Options
+from zeroplan.cli.recommend import RESERVE, read
+from zeroplan.cli.request import Request
+from zeroplan.errors import ContradictionError
+from zeroplan.largest import Largest, largest
+from zeroplan.plan import usual_batch
+from zeroplan.results.largest import LargestModels
+from zeroplan.specs.job import Job
+from zeroplan.units import count
+
+OFFLOADS = ("offload_optimizer", "offload_param")
+NO_HOST = "CPU offload is left out: say how much memory a node has, --host-mem 512GiB or --cluster dgx-h100."
+
+
+def asked(options: Options) -> LargestModels:
+    """The largest size of each row: no offload, CPU, NVMe where the cluster has any."""
+    if options.params is not None or options.model is not None:
+        raise ContradictionError("--max-params looks for the size; leave out --params and --model")
+    if named(options) or options.gpus == AUTO:
+        raise ContradictionError("--max-params asks of one cluster; write one card and --gpus 8 or --gpus 4x8")
+    request = read(options)
+    found: dict[str, Largest | None] = {}
+    for name, (nvme, settled) in _rows(request).items():
+        before = max((one.parameters for one in found.values() if one), default=0)
+        found[name] = _largest(request, nvme, settled, before)
+    notes = [] if request.cluster.host_memory or _offload_stated(request) else [NO_HOST]
+    return LargestModels(found, request.cluster, notes, _assumed(request))
+
+
+def _rows(request: Request) -> dict[str, tuple[int | None, dict[str, Any]]]:
+    """NVMe that may be used, and settled fields, of each row."""
+    cluster, settled = request.cluster, request.settled
+    if _offload_stated(request):
+        return {"as asked": (cluster.nvme, settled)}
+    rows: dict[str, tuple[int | None, dict[str, Any]]] = {
+        "without offload": (None, {**settled, **dict.fromkeys(OFFLOADS)})
+    }
+    if cluster.host_memory:
+        rows["with CPU offload"] = (None, settled)
+    if cluster.nvme:
+        rows["with NVMe offload"] = (cluster.nvme, settled)
+    return rows
+
+
+def _largest(request: Request, nvme: int | None, settled: dict[str, Any], before: int) -> Largest | None:
+    cluster = request.cluster._replace(nvme=nvme)
+
+    def sized(parameters: int) -> Job:
+        return request._replace(model=infer(parameters, count(parameters)), cluster=cluster, settled=settled).job()
+
+    return largest(sized, settled, RESERVE, near=before)
+
+
+def _offload_stated(request: Request) -> bool:
+    return any(name in request.settled for name in OFFLOADS)
+
+
+def _assumed(request: Request) -> tuple[str, ...]:
+    """What was assumed, less what was said of the model that stood in."""
+    said = [
+        text for text in request.assumed
+        if "--model" not in text and ("--checkpointing" not in text or "checkpointing" in request.settled)
+    ]  # fmt: skip
+    said += ["llama-shaped models as --params makes them", f"{RESERVE:.0%} of each card kept free"]
+    if request.workload.global_batch is None and "micro_batch" not in request.settled:
+        said.append(f"{usual_batch(request.job())} sequences a step (--global-batch)")
+    return tuple(said)

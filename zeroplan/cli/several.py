@@ -1,0 +1,36 @@
+"""Options that hold several values, separated by commas, where a command takes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from zeroplan.cli.options import Options, flag
+from zeroplan.errors import QuantityError
+
+
+def lists(options: Options, takes: Sequence[str], command: str, instead: Mapping[str, str]) -> dict[str, list[str]]:
+    """The values of each option that holds several, in the order of `takes`.
+
+    Raises `QuantityError` for an option that the command takes one value of; `instead`: what to write for it.
+    """
+    several = [name for name in Options.__annotations__ if "," in (getattr(options, name) or "")]
+    for name in several:
+        _check_varies(name, getattr(options, name), takes, command, instead)
+    return {name: getattr(options, name).split(",") for name in takes if name in several}
+
+
+def with_values(options: Options, changed: Mapping[str, str | None]) -> Options:
+    """The same options, some of them with another value."""
+    return Options(**{name: changed.get(name, getattr(options, name)) for name in Options.__annotations__})
+
+
+def _check_varies(name: str, text: str, takes: Sequence[str], command: str, instead: Mapping[str, str]) -> None:
+    """A list where one value is taken; the name of a file may hold a comma."""
+    if name in takes or os.path.exists(text):
+        return
+    options = ", ".join(map(flag, takes))
+    raise QuantityError(
+        f"{command}: found several values behind {flag(name)}, expected them behind any of {options}; "
+        f"{instead.get(name, f'write one of them and run {command} for each {flag(name)}')}"
+    )

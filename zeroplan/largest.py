@@ -1,0 +1,115 @@
+"""The largest model that fits: sizes of three digits, about one per cent apart, halved between one that fits and one
+that does not.
+
+What fits at a size is taken to fit at smaller ones, stage by stage; a model's shape changes in steps, so a single size
+between two may be otherwise.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any, NamedTuple
+
+from zeroplan.plan import _per_gpu as per_gpu
+from zeroplan.plan import plan
+from zeroplan.search import Candidate, nearest, space
+from zeroplan.sizing import Lack, lack, leanest
+from zeroplan.specs.job import Job
+
+LARGEST = 10**13
+"""Parameters up to which a shape is inferred; from 10^6 on."""
+BYTES_EACH = 18
+"""Of a parameter in mixed precision with Adam and fp32 gradients: only where the search begins."""
+STEP = 64
+"""Sizes between two looks on the way to the first that does not fit: twice the parameters, about."""
+CHOICE = ("stage", "offload_optimizer", "offload_param")
+
+
+class Largest(NamedTuple):
+    parameters: int
+    candidate: Candidate
+    """The fastest strategy at that size."""
+    next_size: int | None
+    """The next larger size, which does not fit; None at the end of the sizes."""
+    lack: Lack | None
+    """What it lacks."""
+
+
+def sizes() -> list[int]:
+    """Parameter counts from 1M to 10T: steps of 1 up to 200, of 2 up to 500 and of 5 from there, of three digits."""
+    digits = [*range(100, 200), *range(200, 500, 2), *range(500, 1000, 5)]
+    found = [digit * 10**power for power in range(4, 11) for digit in digits]
+    return [*found, LARGEST]
+
+
+def largest(
+    sized: Callable[[int], Job], settled: dict[str, Any], reserve: float, *, near: int = 0
+) -> Largest | None:
+    """The largest size of which some strategy fits, by what each stage and offload needs least. None: none does.
+
+    `near`: parameters to begin with; 0: those whose states all the memory there is would hold.
+    """
+    grid = sizes()
+    job = cache(lambda index: sized(grid[index]))
+    best, short_of_host = -1, False
+    start = min(bisect_left(grid, near or _held(job(0))), len(grid) - 1)
+    for choice in _choices(job(len(grid) // 2), settled):
+        optimizer = choice["offload_optimizer"]
+        if optimizer and optimizer.ratio < 1 and not short_of_host:
+            continue  # a part of the optimizer on the GPU takes less of the host alone
+        lean = cache(partial(_lean, job, {**settled, **choice}, reserve))
+        best = _last(partial(_fits, lean), best + 1, max(best + 1, start), len(grid))
+        start, nearest_one = 0, lean(best + 1) if best + 1 < len(grid) else None
+        short_of_host |= nearest_one is not None and nearest_one.fit.gpu.fits is not False
+    if best < 0:
+        return None
+    found = plan(job(best), settled, reserve=reserve, rescue=False).chosen
+    assert found is not None  # the leanest fits
+    if best + 1 == len(grid):
+        return Largest(grid[best], found, None, None)
+    return Largest(grid[best], found, grid[best + 1], lack(leanest(job(best + 1), settled, reserve)))
+
+
+def _choices(job: Job, settled: dict[str, Any]) -> list[dict[str, Any]]:
+    """Stages and offload that are left open, those that leave most room first."""
+    branches = space(job, settled, per_gpu(job, settled)).branches
+    found = {tuple(branch.choice[name] for name in CHOICE) for branch in branches}
+    return [dict(zip(CHOICE, values, strict=True)) for values in sorted(found, key=_room)]
+
+
+def _room(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    stage, optimizer, parameters = values
+    parts = [(part.device == "nvme", part.ratio) if part else (False, 0.0) for part in (parameters, optimizer)]
+    return tuple(-part for part in (stage, *(number for pair in parts for number in pair)))
+
+
+def _lean(job: Callable[[int], Job], settled: dict[str, Any], reserve: float, index: int) -> Candidate | None:
+    """What a choice needs least at a size; None where it cannot run."""
+    open_ones = space(job(index), settled, per_gpu(job(index), settled))
+    return next(iter(nearest(open_ones, reserve)), None) if open_ones.branches else None
+
+
+def _fits(lean: Callable[[int], Candidate | None], index: int) -> bool:
+    candidate = lean(index)
+    return candidate is not None and candidate.fit.fits is not False
+
+
+def _held(job: Job) -> int:
+    """Parameters whose states all the memory there is would hold."""
+    cluster = job.cluster
+    node = (cluster.capacity or 0) * cluster.gpus_per_node + (cluster.host_memory or 0) + (cluster.nvme or 0)
+    return cluster.nodes * node // BYTES_EACH
+
+
+def _last(holds: Callable[[int], bool], low: int, start: int, end: int) -> int:
+    """The last index before `end` for which it holds, if it holds for all from `low` to there; else `low` - 1."""
+    if low >= end or not holds(low):
+        return low - 1
+    high = start if start > low else min(low + STEP, end)
+    while high < end and holds(high):
+        low, high = high, min(high + STEP, end)
+    while high - STEP > low and high == start and not holds(high - STEP):
+        start = high = high - STEP
+    return bisect_left(range(end), True, lo=max(low, high - STEP), hi=high, key=lambda index: not holds(index)) - 1

@@ -1,0 +1,82 @@
+"""The screen of `zeroplan recommend` for several cards: one row for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing.speed import speed_of
+from zeroplan.plan import label
+from zeroplan.report.console import assumptions, table
+from zeroplan.report.estimate import gpus, title
+from zeroplan.report.sizing import fewest, lacking
+from zeroplan.report.speed import UNMEASURED
+from zeroplan.search import Candidate
+from zeroplan.sizing import Fewest, Lack
+from zeroplan.specs.job import Job
+from zeroplan.units import gib, seconds
+
+
+class Row(NamedTuple):
+    name: str
+    job: Job
+    chosen: Candidate | None
+    lack: Lack | None
+    fewest: Fewest | None
+
+    @property
+    def tokens_per_gpu(self) -> float:
+        """Tokens/s of one GPU; 0 where nothing fits or no clock is known."""
+        if self.chosen is None or not is_timed(self.chosen.job):
+            return 0.0
+        return speed_of(self.chosen.job, self.chosen.time).tokens_per_gpu
+
+
+def answer(rows: Sequence[Row]) -> Text:
+    """The card that makes most of a GPU."""
+    what = title(rows[0].job.model)
+    fitting = [row for row in rows if row.chosen]
+    if not fitting:
+        return Text(f"{what}: nothing fits on any of {', '.join(row.name for row in rows)}.", style="bold red")
+    best = max(fitting, key=lambda row: row.tokens_per_gpu)
+    assert best.chosen is not None
+    each = best.tokens_per_gpu
+    rate = f": {each:,.0f} tokens/s per GPU, {each * best.job.ranks:,.0f} in all" if each else ""
+    where = f"{gpus(best.job)} of {best.name}"
+    return Text(f"{what}: most per GPU with {where}, {label(best.chosen)}{rate}.", style="bold green")
+
+
+def details(
+    option: str, rows: Sequence[Row], assumed: Sequence[tuple[str, ...]], written: str | None
+) -> list[RenderableType]:
+    grid = table([option.replace("_", "-"), "GPUs", "plan", "needed", "of", "step", "tokens/s/GPU", "in all"])
+    grid.columns[2].justify = "left"
+    grid.columns[2].no_wrap = False
+    for row in rows:
+        grid.add_row(row.name, f"{row.job.ranks:,}", *_cells(row))
+    legend: list[RenderableType] = [Text(UNMEASURED, style="dim")]
+    why = [Text(f"{row.name}: {fewest(row.fewest)}", style="dim") for row in rows if row.fewest and row.chosen]
+    saved = [Text(f"Written: {written}.")] if written else []
+    return ["", grid, *legend, *why, *saved, "", *_assumed(assumed)]
+
+
+def _cells(row: Row) -> list[str | Text]:
+    if row.chosen is None:
+        reason = f"nothing fits: lacks {lacking(row.lack)}" if row.lack else "nothing runs"
+        return [Text(reason, style="red")]
+    fit, each = row.chosen.fit.gpu, row.tokens_per_gpu
+    assert fit.capacity is not None
+    rates = [seconds(row.chosen.time.total), f"{each:,.0f}", f"{each * row.job.ranks:,.0f}"] if each else []
+    return [label(row.chosen), Text(gib(fit.needed), style="green"), gib(fit.capacity), *rates]
+
+
+def _assumed(said: Sequence[tuple[str, ...]]) -> list[RenderableType]:
+    """What was assumed for all rows, then what for some."""
+    every = dict.fromkeys(text for row in said for text in row)
+    common = [text for text in every if all(text in row for row in said)]
+    some = "; ".join(text for text in every if text not in common)
+    return assumptions((*common, *([f"for some rows: {some}"] if some else [])))

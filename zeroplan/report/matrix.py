@@ -1,0 +1,137 @@
+"""Models by strategies: on the screen, as markdown and as CSV. Sizes in GiB per GPU."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from io import StringIO
+from typing import Protocol
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from zeroplan.report.console import assumptions, table
+from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.model import Model
+from zeroplan.units import GiB, gib
+
+TOO_LARGE, NO_ROOM = "✗", "h"
+"""Behind a size: over what the GPU has; over what the node's memory has, though the GPU has room."""
+OFFLOADED = "+ CPU: the optimizer in host memory, at ZeRO-3 the parameters too."
+
+
+class Cell(Protocol):
+    """What is shown of a strategy."""
+
+    @property
+    def needed(self) -> int: ...
+    @property
+    def headroom(self) -> int | None: ...
+    @property
+    def fits(self) -> bool | None: ...
+
+
+class Row(Protocol):
+    @property
+    def model(self) -> Model: ...
+    @property
+    def cells(self) -> Mapping[str, Cell | str]: ...
+
+
+def answer(rows: Sequence[Row], cluster: Cluster) -> Text:
+    """The first strategy of each model that fits."""
+    if cluster.capacity is None:
+        return Text(f"What each of {_gpus(cluster)} needs, in GiB.", style="bold")
+    first: dict[str, list[str]] = {}
+    for row in rows:
+        fitting = next((name for name, cell in row.cells.items() if _fits(cell)), "")
+        first.setdefault(fitting, []).append(row.model.name)
+    nothing = first.pop("", [])
+    found = ", ".join(f"{name} for {_listed(models, 'and')}" for name, models in first.items())
+    clauses = [f"the first that fits is {found}"] * bool(found)
+    clauses += [f"nothing fits for {_listed(nothing, 'or')}"] * bool(nothing)
+    text = f"On {_gpus(cluster)}: {'; '.join(clauses)}."
+    return Text(text, style="bold green" if found else "bold red")
+
+
+def details(rows: Sequence[Row], cluster: Cluster, assumed: tuple[str, ...]) -> list[RenderableType]:
+    columns = list(rows[0].cells)
+    grid = table(["GiB per GPU", *columns])
+    for row in rows:
+        grid.add_row(row.model.name, *(_coloured(cell) for cell in row.cells.values()))
+    legend = Text(_legend(rows, cluster), style="dim")
+    why: dict[str, list[str]] = {}
+    for row in rows:
+        for name, cell in row.cells.items():
+            if isinstance(cell, str):
+                why.setdefault(f"{name}: {cell}", []).append(row.model.name)
+    reasons = [Text(f"{', '.join(models)}, {reason}", style="yellow") for reason, models in why.items()]
+    return ["", grid, legend, *reasons, "", *assumptions(assumed)]
+
+
+def markdown(rows: Sequence[Row], cluster: Cluster) -> str:
+    """A table for a README, and its legend below."""
+    columns = ["GiB per GPU", *rows[0].cells]
+    lines = [columns, ["---", *["---:"] * len(rows[0].cells)]]
+    lines += [[row.model.name, *map(_shown, row.cells.values())] for row in rows]
+    grid = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return f"{grid}\n\n{_gpus(cluster)}. {_legend(rows, cluster)}"
+
+
+def comma_separated(rows: Sequence[Row]) -> str:
+    """Of each strategy GiB, and whether it fits: yes, no, or nothing where no capacity is known."""
+    out = StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    strategies = list(rows[0].cells)
+    writer.writerow(["model", "parameters", *(f"{name} {what}" for name in strategies for what in ("GiB", "fits"))])
+    for row in rows:
+        pairs = [_pair(cell) for cell in row.cells.values()]
+        writer.writerow([row.model.name, row.model.parameters, *(value for pair in pairs for value in pair)])
+    return out.getvalue()
+
+
+def _pair(cell: Cell | str) -> tuple[str, str]:
+    if isinstance(cell, str):
+        return "", "no"
+    return f"{cell.needed / GiB:.2f}", {True: "yes", False: "no", None: ""}[cell.fits]
+
+
+def _shown(cell: Cell | str) -> str:
+    if isinstance(cell, str):
+        return "-"
+    size = f"{cell.needed / GiB:,.{0 if cell.needed >= 1000 * GiB else 2}f}"
+    if cell.fits is not False:
+        return size
+    return f"{size} {NO_ROOM if cell.headroom is None or cell.headroom >= 0 else TOO_LARGE}"
+
+
+def _coloured(cell: Cell | str) -> Text:
+    if isinstance(cell, str) or cell.fits is None:
+        return Text(_shown(cell))
+    return Text(_shown(cell), style="green" if cell.fits else "red")
+
+
+def _fits(cell: Cell | str) -> bool:
+    return not isinstance(cell, str) and bool(cell.fits)
+
+
+def _legend(rows: Sequence[Row], cluster: Cluster) -> str:
+    shown = [_shown(cell) for row in rows for cell in row.cells.values()]
+    parts = [OFFLOADED]
+    if any(text.endswith(TOO_LARGE) for text in shown) and cluster.capacity is not None:
+        parts.append(f"{TOO_LARGE}: more than the {gib(cluster.capacity)} of a GPU.")
+    if any(text.endswith(NO_ROOM) for text in shown) and cluster.host_memory is not None:
+        parts.append(f"{NO_ROOM}: more than the {gib(cluster.host_memory)} of a node's memory.")
+    if "-" in shown:
+        parts.append("-: cannot run.")
+    return " ".join(parts)
+
+
+def _gpus(cluster: Cluster) -> str:
+    size = f" of {gib(cluster.capacity)}" if cluster.capacity is not None else ""
+    card = f" ({cluster.gpu.title})" if cluster.gpu else ""
+    return f"{cluster.gpus} GPU{'s' if cluster.gpus > 1 else ''}{size}{card}"
+
+
+def _listed(names: list[str], last: str) -> str:
+    return f" {last} ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)

@@ -1,0 +1,41 @@
+"""A screen as plain text and as HTML, for whoever has no terminal."""
+
+from __future__ import annotations
+
+from io import StringIO
+from typing import NamedTuple
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from zeroplan.report.console import console
+
+BLOCK = '<pre style="white-space:pre;overflow-x:auto;line-height:normal">{code}</pre>'
+
+
+class Screen(NamedTuple):
+    """What a command shows: the answer as one line, then the rest to the console's width."""
+
+    answer: Text
+    parts: list[RenderableType]
+
+
+def text(screen: Screen) -> str:
+    """As the command prints it, without colour; as wide as the terminal."""
+    return _printed(screen).export_text().rstrip("\n")
+
+
+def html(screen: Screen) -> str:
+    """One block with its colours in it."""
+    return _printed(screen).export_html(inline_styles=True, code_format=BLOCK)
+
+
+def _printed(screen: Screen) -> Console:
+    out = Console(
+        file=StringIO(), record=True, width=console().width, highlight=False, emoji=False, markup=False,
+        force_jupyter=False, force_terminal=False,
+    )  # fmt: skip
+    out.print(screen.answer, soft_wrap=True)
+    for part in screen.parts:
+        out.print(part)
+    return out

@@ -1,0 +1,60 @@
+"""What `recommend` comes to for several cards: a plan for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zeroplan.results.recommend import Recommendation, entry, fewest_object, lack_object
+from zeroplan.sizing import Lack
+
+if TYPE_CHECKING:
+    from zeroplan.report.rendered import Screen
+
+
+class Card(NamedTuple):
+    name: str
+    """As it was written."""
+    found: Recommendation
+    lack: Lack | None
+    """What is missing where nothing fits."""
+
+    @property
+    def tokens_per_s_per_gpu(self) -> float:
+        """0 where nothing fits, or no clock is known."""
+        return (self.found.plan.tokens_per_s_per_gpu or 0.0) if self.found.plan else 0.0
+
+
+class Cards(Recommendation):
+    """The plan of the card that is fastest per GPU, and those of the others in `cards`."""
+
+    def __init__(self, option: str, rows: Sequence[Card]) -> None:
+        best = max(rows, key=lambda card: (card.found.fits, card.tokens_per_s_per_gpu)).found
+        super().__init__(best.job, best.found, best.assumed, best.given, best.fewest)
+        self.cards = {card.name: card.found.plan for card in rows}
+        self._option, self._rows = option, rows
+
+    def screen(self, *, quiet: bool = False) -> Screen:
+        from zeroplan.report import cards as report
+        from zeroplan.report.rendered import Screen
+
+        rows = [
+            report.Row(card.name, card.found.job, card.found.found.chosen, card.lack, card.found.fewest)
+            for card in self._rows
+        ]
+        said = [card.found.assumed for card in self._rows]
+        return Screen(report.answer(rows), [] if quiet else report.details(self._option, rows, said, self.written))
+
+    def content(self) -> dict[str, Any]:
+        cards = [
+            {
+                self._option: card.name,
+                "gpus": card.found.job.ranks,
+                "plan": entry(card.found.found.chosen) if card.found.found.chosen else None,
+                "lack": lack_object(card.lack),
+                **({"fewest": fewest_object(card.found.fewest)} if card.found.fewest else {}),
+                "assumed": list(card.found.assumed),
+            }
+            for card in self._rows
+        ]
+        return {"command": "recommend", "cards": cards}

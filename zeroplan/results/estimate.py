@@ -1,0 +1,108 @@
+"""What `estimate` comes to: one strategy, or ZeRO 0-3 side by side."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from zeroplan.clock import Speed
+from zeroplan.costs.course import course
+from zeroplan.costs.ledger import ledger
+from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing.speed import speed
+from zeroplan.errors import ContradictionError
+from zeroplan.fit import Fit, fit
+from zeroplan.ledger import Detail, Ledger
+from zeroplan.results.outcome import Outcome, outcome
+from zeroplan.results.result import Result
+from zeroplan.specs.job import Job
+
+if TYPE_CHECKING:
+    from zeroplan.report import estimate as report
+    from zeroplan.report.rendered import Screen
+
+
+class Estimate(Result):
+    """Memory per GPU and traffic of each stage that was asked for."""
+
+    def __init__(
+        self, jobs: list[Job], assumed: tuple[str, ...], *, accounting: str, one: bool, timeline: bool = False
+    ) -> None:
+        self.assumed = assumed
+        """What nobody stated."""
+        self.accounting = accounting
+        """Whose bytes the numbers are: DeepSpeed's, or the ZeRO paper's."""
+        self._jobs, self._one, self._timeline = jobs, one, timeline
+
+    @cached_property
+    def stages(self) -> dict[int, Outcome]:
+        """The numbers of each ZeRO stage that was asked for."""
+        parts = zip(self._jobs, self._ledgers, self._fits, self._speeds, strict=True)
+        return {job.strategy.stage: outcome(job, counted, verdict, timed) for job, counted, verdict, timed in parts}
+
+    @property
+    def strategy(self) -> Outcome:
+        """The numbers of the stage, where one alone was asked for. Raises `ContradictionError`."""
+        if len(self.stages) > 1:
+            kept = ", ".join(map(str, self.stages))
+            raise ContradictionError(f"stages {kept} were estimated: write .stages[3], or ask for one, as in stage=3")
+        return next(iter(self.stages.values()))
+
+    @property
+    def fits(self) -> bool | None:
+        verdicts = [verdict.fits for verdict in self._fits]
+        return next((verdict for verdict in (True, None) if verdict in verdicts), False)
+
+    def screen(self, *, quiet: bool = False) -> Screen:
+        from zeroplan.report import console
+        from zeroplan.report import estimate as report
+        from zeroplan.report.rendered import Screen
+
+        estimates = self._estimates
+        parts = [] if quiet else report.details(estimates, self.assumed)
+        if self._timeline:
+            from zeroplan.report.timeline import timeline
+
+            width = console.console().width
+            parts = [*timeline(course(self._jobs[0]), estimates[0].real, width), *parts]
+        return Screen(report.answer(estimates), parts)
+
+    def content(self) -> dict[str, Any]:
+        from zeroplan.report import machine
+
+        parts = zip(self._jobs, self._ledgers, self._fits, self._speeds, strict=True)
+        objects = [machine.strategy_object(*part) for part in parts]
+        if self._timeline:
+            objects[0]["timeline"] = machine.timeline(course(self._jobs[0]))
+        body = objects[0] if self._one else {"stages": objects}
+        return {"command": "estimate", **body, "assumed": list(self.assumed)}
+
+    def _counted(self, accounting: str) -> list[Ledger]:
+        """What side by side has no room for is not worked out."""
+        detail = Detail.EQUATIONS if len(self._jobs) == 1 else Detail.KINDS
+        return [ledger(job, accounting, detail=detail) for job in self._jobs]
+
+    @cached_property
+    def _ledgers(self) -> list[Ledger]:
+        return self._counted(self.accounting)
+
+    @cached_property
+    def _fits(self) -> list[Fit]:
+        return [fit(job, counted) for job, counted in zip(self._jobs, self._ledgers, strict=True)]
+
+    @cached_property
+    def _speeds(self) -> list[Speed | None]:
+        timed = is_timed(self._jobs[0]) and self.accounting != "paper"
+        return [speed(job, counted) if timed else None for job, counted in zip(self._jobs, self._ledgers, strict=True)]
+
+    @cached_property
+    def _estimates(self) -> list[report.Estimate]:
+        """Both accountings, as the screen shows them."""
+        from zeroplan.report import estimate as report
+
+        if self.accounting == "paper":
+            other = Estimate(self._jobs, self.assumed, accounting="deepspeed", one=self._one)
+            return other._estimates
+        papers = [ledger(job, "paper") for job in self._jobs]
+        parts = zip(self._jobs, papers, self._ledgers, self._fits, self._speeds, strict=True)
+        return [report.Estimate(*part) for part in parts]

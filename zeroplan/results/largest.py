@@ -1,0 +1,64 @@
+"""What `recommend --max-params` comes to: the largest model, with and without offload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zeroplan.largest import Largest
+from zeroplan.results.outcome import Outcome
+from zeroplan.results.recommend import entry, lack_object, numbers
+from zeroplan.results.result import Result
+from zeroplan.specs.cluster import Cluster
+
+if TYPE_CHECKING:
+    from zeroplan.report.rendered import Screen
+
+
+class Size(NamedTuple):
+    """A largest model: its parameters, the numbers of its plan, and the next size, which does not fit."""
+
+    parameters: int
+    plan: Outcome
+    next_size: int | None
+
+
+class LargestModels(Result):
+    """The largest model that the cluster can train, by what may be offloaded."""
+
+    def __init__(
+        self, found: Mapping[str, Largest | None], cluster: Cluster, notes: list[str], assumed: tuple[str, ...]
+    ) -> None:
+        self.sizes = {name: _size(one) if one else None for name, one in found.items()}
+        """By what is offloaded: "without offload", "with CPU offload", "with NVMe offload"; None where nothing fits."""
+        self.assumed = assumed
+        self._found, self._cluster, self._notes = found, cluster, notes
+
+    @property
+    def fits(self) -> bool:
+        return any(self.sizes.values())
+
+    def screen(self, *, quiet: bool = False) -> Screen:
+        from zeroplan.report import sizing as report
+        from zeroplan.report.rendered import Screen
+
+        below = [] if quiet else report.largest_details(self._found, self._notes, self.assumed)
+        return Screen(report.largest_answer(self._found, self._cluster), below)
+
+    def content(self) -> dict[str, Any]:
+        return {
+            "command": "recommend",
+            "largest": {name: _object(found) if found else None for name, found in self._found.items()},
+            "assumed": list(self.assumed),
+        }
+
+
+def _size(found: Largest) -> Size:
+    return Size(found.parameters, numbers(found.candidate), found.next_size)
+
+
+def _object(found: Largest) -> dict[str, Any]:
+    return {
+        "parameters": found.parameters, "plan": entry(found.candidate), "next_size": found.next_size,
+        "lack": lack_object(found.lack),
+    }  # fmt: skip

@@ -1,0 +1,147 @@
+"""What `recommend` comes to: a plan, what the others lost by, and its ds_config.json."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing.speed import speed_of
+from zeroplan.deepspeed.write import ds_config
+from zeroplan.errors import ContradictionError
+from zeroplan.plan import Plan, label
+from zeroplan.results.outcome import Outcome, outcome
+from zeroplan.results.result import Result
+from zeroplan.search import Candidate
+from zeroplan.sizing import Fewest, Lack
+from zeroplan.specs.job import Job
+
+if TYPE_CHECKING:
+    from zeroplan.report.rendered import Screen
+
+
+class Alternative(NamedTuple):
+    """A neighbour of the plan, or what is nearest to fitting: what it changes, and why it lost."""
+
+    change: str
+    reason: str
+    outcome: Outcome
+
+
+class WayOut(NamedTuple):
+    """A single change after which something fits."""
+
+    change: str
+    outcome: Outcome
+
+
+class Recommendation(Result):
+    """The fastest strategy that fits, or what would."""
+
+    target = "hf"
+    """Who reads the config, as --for has them."""
+    written: str | None = None
+    """The file that the config was written to."""
+
+    cards: Mapping[str, Outcome | None] = MappingProxyType({})
+    """Of several cards each one's plan, None where nothing fits; `plan` is that of the fastest per GPU."""
+
+    def __init__(
+        self,
+        job: Job,
+        found: Plan,
+        assumed: tuple[str, ...],
+        given: dict[str, Any] | None = None,
+        fewest: Fewest | None = None,
+    ) -> None:
+        self.assumed = assumed
+        """What nobody stated."""
+        self.job, self.found, self.given, self.fewest = job, found, given, fewest
+
+    @cached_property
+    def plan(self) -> Outcome | None:
+        """The numbers of the plan; None when nothing fits."""
+        return numbers(self.found.chosen) if self.found.chosen else None
+
+    @cached_property
+    def rejected(self) -> tuple[Alternative, ...]:
+        return tuple(Alternative(lost.change, lost.reason, numbers(lost.candidate)) for lost in self.found.rejected)
+
+    @cached_property
+    def ways_out(self) -> tuple[WayOut, ...]:
+        return tuple(WayOut(way.change, numbers(way.candidate)) for way in self.found.ways_out)
+
+    @property
+    def fits(self) -> bool:
+        return self.found.chosen is not None
+
+    def ds_config(self, target: str | None = None) -> dict[str, Any]:
+        """The plan's ds_config.json, for `target` as --for has them. Raises `ContradictionError` when nothing fits."""
+        return ds_config(self._chosen().job, target or self.target, self.given)
+
+    def _chosen(self) -> Candidate:
+        if self.found.chosen is None:
+            raise ContradictionError(f"no plan to write: {self.answer}")
+        return self.found.chosen
+
+    def write(self, path: str | os.PathLike[str], *, target: str | None = None, force: bool = False) -> None:
+        """Write the plan's ds_config.json, whole or not at all; an existing file stays unless `force`.
+
+        For `accelerate` its YAML, with the ds_config.json beside it.
+        """
+        from zeroplan.emit.folder import write_alone
+
+        write_alone(self._chosen().job, target or self.target, os.fspath(path), given=self.given, force=force)
+
+    def screen(self, *, quiet: bool = False) -> Screen:
+        from zeroplan.report import recommend as report
+        from zeroplan.report.rendered import Screen
+
+        shown = [] if quiet else report.details(self.found, self.assumed, self.target, self.given, self.written)
+        answer = report.answer(self.job, self.found)
+        if self.fewest:
+            from zeroplan.report.sizing import fewest
+
+            answer.append(f" {fewest(self.fewest)}")
+        return Screen(answer, shown)
+
+    def content(self) -> dict[str, Any]:
+        """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
+        found = self.found
+        return {
+            "command": "recommend",
+            "plan": entry(found.chosen) if found.chosen else None,
+            "rejected": [{**entry(r.candidate), "change": r.change, "reason": r.reason} for r in found.rejected],
+            "searched": {name: getattr(found.searched, name) for name in ("stood_for", "timed", "counted")},
+            "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
+            "assumed": list(self.assumed),
+            **({"fewest": fewest_object(self.fewest)} if self.fewest else {}),
+        }  # fmt: skip
+
+
+def fewest_object(fewest: Fewest) -> dict[str, Any]:
+    """The fewest GPUs, and what the next smaller number lacks."""
+    return {"gpus": fewest.gpus, "smaller": fewest.smaller, "lack": lack_object(fewest.lack)}
+
+
+def lack_object(lack: Lack | None) -> dict[str, Any] | None:
+    """What is missing, in which tier, of the strategy that is nearest to fitting."""
+    return {"tier": lack.tier, "bytes": lack.bytes, "name": label(lack.candidate)} if lack else None
+
+
+def numbers(candidate: Candidate) -> Outcome:
+    """A strategy of the search in plain numbers."""
+    speed = speed_of(candidate.job, candidate.time) if is_timed(candidate.job) else None
+    return outcome(candidate.job, candidate.ledger, candidate.fit, speed)
+
+
+def entry(candidate: Candidate) -> dict[str, Any]:
+    """A strategy of the search as `--json` has it."""
+    from zeroplan.report import machine
+
+    speed = speed_of(candidate.job, candidate.time) if is_timed(candidate.job) else None
+    whole = machine.strategy_object(candidate.job, candidate.ledger, candidate.fit, speed)
+    return {**whole, "name": label(candidate), "step_seconds": candidate.time.total}

@@ -1,0 +1,110 @@
+"""Planning questions around a plan: how many GPUs are enough, and how large a model may be.
+
+Whether anything fits is asked of the strategies that need least, one of each stage and offload; the search is asked
+where these are short of host memory alone, of which a part of the optimizer on the GPU needs less.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from zeroplan.errors import ContradictionError
+from zeroplan.fit import PLACES, TierFit
+from zeroplan.plan import _per_gpu as per_gpu
+from zeroplan.plan import plan
+from zeroplan.search import Candidate, nearest, space
+from zeroplan.specs.job import Job
+
+Settled = dict[str, Any]
+
+
+class Lack(NamedTuple):
+    """What comes nearest to fitting, and by how much it does not."""
+
+    candidate: Candidate
+    tier: str
+    """gpu, host or nvme: the first that is short."""
+    bytes: int
+    """That are missing on one GPU or one node."""
+
+
+class Fewest(NamedTuple):
+    """The fewest GPUs on which something fits."""
+
+    gpus: int | None
+    """None: nothing fits on as many as were tried."""
+    smaller: int | None = None
+    """The next smaller number."""
+    lack: Lack | None = None
+    """What the next smaller number lacks."""
+
+
+def leanest(job: Job, settled: Settled, reserve: float) -> list[Candidate]:
+    """Of each stage and offload that the settled fields leave open, what needs least; empty when none runs."""
+    open_ones = space(job, settled, per_gpu(job, settled))
+    return nearest(open_ones, reserve) if open_ones.branches else []
+
+
+def lack(found: Sequence[Candidate]) -> Lack | None:
+    """Of strategies that do not fit, the one that misses the fewest bytes."""
+    missing = [(sum(_missing(candidate).values()), candidate) for candidate in found if candidate.fit.fits is False]
+    if not missing:
+        return None
+    _bytes, candidate = min(missing, key=lambda pair: pair[0])
+    tier, size = next(iter(_missing(candidate).items()))
+    return Lack(candidate, tier, size)
+
+
+def _missing(candidate: Candidate) -> dict[str, int]:
+    """Bytes by tier, those that are short alone."""
+    tiers: dict[str, TierFit] = {key: getattr(candidate.fit, key) for key in PLACES}
+    return {key: -tier.headroom for key, tier in tiers.items() if tier.headroom is not None and tier.headroom < 0}
+
+
+def fits(job: Job, settled: Settled, reserve: float, found: Sequence[Candidate]) -> bool:
+    """Whether any strategy does, given the leanest."""
+    if any(candidate.fit.fits is not False for candidate in found):
+        return True
+    short_of_host = any(list(_missing(candidate)) == ["host"] for candidate in found)
+    return short_of_host and plan(job, settled, reserve=reserve, rescue=False).chosen is not None
+
+
+def fewest(asked: Callable[[int], tuple[Job, Settled]], counts: Sequence[int], node: int, reserve: float) -> Fewest:
+    """The first of `counts`, in ascending order, on which something fits.
+
+    Up to a whole node each is tried, for more GPUs also need more of its memory; beyond it what fits on some nodes is
+    taken to fit on more. A count that the job cannot have (its batch is no multiple) counts as not fitting.
+    """
+    lacks: dict[int, Lack | None] = {}
+
+    @cache
+    def enough(gpus: int) -> bool:
+        try:
+            job, settled = asked(gpus)
+            found = leanest(job, settled, reserve)
+            lacks[gpus] = lack(found)
+            return fits(job, settled, reserve, found)
+        except ContradictionError:
+            return False
+
+    within = next((index for index, gpus in enumerate(counts) if gpus > node or enough(gpus)), len(counts))
+    at = within if within < len(counts) and counts[within] <= node else _first(enough, counts, within)
+    if at is None:
+        return Fewest(None, counts[-1], lacks.get(counts[-1]))
+    if at == 0:
+        return Fewest(counts[0])
+    enough(counts[at - 1])
+    return Fewest(counts[at], counts[at - 1], lacks.get(counts[at - 1]))
+
+
+def _first(enough: Callable[[int], bool], counts: Sequence[int], start: int) -> int | None:
+    """The index, from `start` on, of the first that is enough, if then all later ones are: doubled, then halved."""
+    width = 1
+    while start + width < len(counts) and not enough(counts[start + width - 1]):
+        width *= 2
+    low, high = start + width // 2, min(start + width, len(counts))
+    found = bisect_left(counts, True, lo=low, hi=high, key=enough)
+    return found if found < high else None
