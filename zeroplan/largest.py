@@ -12,8 +12,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, NamedTuple
 
-from zeroplan.plan import _per_gpu as per_gpu
-from zeroplan.plan import plan
+from zeroplan.plan import per_gpu, plan
 from zeroplan.search import Candidate, nearest, space
 from zeroplan.sizing import Lack, lack, leanest
 from zeroplan.specs.job import Job

@@ -206,9 +206,9 @@ class Transfer(NamedTuple):
 
     @property
     def wire_bytes(self) -> int:
-        """What one rank sends on a ring: (N-1)/N of the bytes, twice that for an all-reduce, whole bytes."""
+        """What one rank sends on a ring: (N-1)/N of the bytes, twice that for an all-reduce."""
         passes = 2 if self.collective == "all_reduce" else 1
-        return -(-passes * self.bytes * (self.ranks - 1) // self.ranks)
+        return passes * self.bytes * (self.ranks - 1) // self.ranks
 
     @property
     def formula(self) -> str:

@@ -61,7 +61,7 @@ def usual_batch(job: Job) -> int:
 
 def plan(job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = True) -> Plan:
     """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Settled fields are kept."""
-    open_ones = space(job, settled, _per_gpu(job, settled))
+    open_ones = space(job, settled, per_gpu(job, settled))
     if not open_ones.branches:
         raise ContradictionError(
             "nothing to choose from: no strategy has all that was asked for; leave out --stage or an --offload option"
@@ -83,7 +83,7 @@ def _by_loss(rejected: Rejected) -> tuple[bool, float]:
     return candidate.fit.fits is False, -candidate.throughput
 
 
-def _per_gpu(job: Job, settled: dict[str, Any]) -> int:
+def per_gpu(job: Job, settled: dict[str, Any]) -> int:
     """Sequences one GPU sees per step."""
     if "micro_batch" in settled:
         return int(settled["micro_batch"]) * int(settled.get("grad_accum", 1))

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import PLACES, TierFit
-from zeroplan.plan import _per_gpu as per_gpu
-from zeroplan.plan import plan
+from zeroplan.plan import per_gpu, plan
 from zeroplan.search import Candidate, nearest, space
 from zeroplan.specs.job import Job
 

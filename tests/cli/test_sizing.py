@@ -144,7 +144,7 @@ def test_offload_makes_it_larger(zeroplan):
         (("--max-params", "--params", "7B"), "--max-params looks for the size; leave out --params and --model"),
         (("--max-params", "--gpu-mem", "24,80"), "--max-params asks of one cluster"),
         (("--max-params", "--gpus", "auto", "--gpu-mem", "80"), "--max-params asks of one cluster"),
-        (("--max-params", "--gpu-mem", "80", "-o", "x.json"), "-o writes a plan and --max-params makes none"),
+        (("--max-params", "--gpu-mem", "80", "-o", "x.json"), "-o and --dir write a plan and --max-params makes none"),
         (("--max-params",), "no card: write --gpu-mem 80"),
         (("--gpus", "auto"), "no card: write --gpu-mem 80"),
         (("--gpus", "8,16", "--gpu-mem", "80"), "write --gpus auto for the fewest, or zeroplan compare --gpus 8,64"),

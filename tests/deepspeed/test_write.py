@@ -215,7 +215,9 @@ def test_trainer_arguments_say_what_auto_means(case):
     assert [name for name in ("fp16", "bf16") if arguments.get(name)] == [strategy.precision][
         : strategy.precision != "fp32"
     ]
-    assert arguments.get("gradient_checkpointing", False) == (strategy.checkpointing == "full")
+    every = arguments.get("gradient_checkpointing_kwargs", {}).get("every_n_layers", 1)
+    again = ("full" if every == 1 else f"every-{every}") if arguments.get("gradient_checkpointing") else "none"
+    assert again == (strategy.checkpointing if strategy.checkpointing != "selective" else "none")
     assert ("optim" in arguments) == ("optimizer" not in ds_config(job, "hf"))
 
 
@@ -290,7 +292,7 @@ def argument_flags(job, arguments):
     typed = ["--micro-batch", str(arguments["per_device_train_batch_size"])]
     typed += ["--grad-accum", str(arguments["gradient_accumulation_steps"])]
     typed += ["--precision", next((name for name in ("fp16", "bf16") if arguments.get(name)), "fp32")]
-    typed += ["--checkpointing", "full" if arguments.get("gradient_checkpointing") else "none"]
+    typed += ["--checkpointing", job.strategy.checkpointing]  # selective is in no argument
     if "optim" in arguments:
         known = {o.trainer: name for name, o in OPTIMIZERS.items() if o.config_type is None}
         typed += ["--optimizer", known[arguments["optim"]]]

@@ -133,7 +133,8 @@ def test_another_job_than_the_logs_is_said(zeroplan):
     assert whole["contradictions"] == []
 
 
-def test_contradictions_stand_right_below_the_answer(zeroplan):
+def test_contradictions_stand_right_below_the_answer(zeroplan, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     log = str(STAGE_2)
     ran = zeroplan("observe", log, *JOB, "--stage", "3", "--precision", "fp16")
     assert ran.out.splitlines()[1:3] == [

@@ -23,7 +23,8 @@ def run(options: Options, output: Output, *, json: bool, quiet: bool, max_params
         from zeroplan.cli.largest import asked as largest
 
         if output.file is not None or output.folder is not None:
-            raise ContradictionError("-o and --dir write a plan and --max-params makes none; write --params SIZE")
+            none = "-o and --dir write a plan and --max-params makes none"
+            raise ContradictionError(f"{none}; write --params SIZE in its place")
         return show(largest(options), json=json, quiet=quiet)
     output.check(json=json)
     answer = asked(options, lines=json)

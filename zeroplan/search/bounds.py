@@ -15,7 +15,7 @@ from zeroplan.costs.deepspeed.layout import below_ratio, own_shares, persistent_
 from zeroplan.costs.ledger import gpu_with, held_at_least, init_at_least, step_at_least
 from zeroplan.costs.passes import decides_activations, least_activations
 from zeroplan.costs.timing.beside import host_terms, updating
-from zeroplan.costs.timing.computing import Computing, computing
+from zeroplan.costs.timing.computing import Computing, Pass, computing
 from zeroplan.costs.timing.network import latency
 from zeroplan.costs.timing.rates import host_link, link, rates
 from zeroplan.costs.timing.step import software_of, update
@@ -25,6 +25,9 @@ from zeroplan.formulas import network, overlap, roofline
 from zeroplan.ledger import Ledger, Tier, total
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
+
+ROUNDED = 16
+"""Bytes that rounding down takes off one collective at most: of each kind of call less than one."""
 
 
 class Beside(NamedTuple):
@@ -77,7 +80,7 @@ class Bounds:
         forward, backward = found.forward.seconds, found.backward.seconds
         passes = micro_steps * (forward + backward + traffic.forward.shows(forward, shown))
         passes += reductions * traffic.backward.shows(backward, shown)
-        return passes + traffic.after + self._beside(job, found)
+        return passes + traffic.after + self._beside(job, found if traced else at_most(found))
 
     def _computing(self, job: Job, *, traced: bool = True) -> Computing:
         """Of one micro-step: offload and buckets do not change it."""
@@ -137,6 +140,11 @@ class Bounds:
         if key not in self.activations:
             self.activations[key] = least_activations(job)
         return self.activations[key]
+
+
+def at_most(found: Computing) -> Computing:
+    """With all of forward run again, so that the most of what offload copies hides."""
+    return Computing(found.forward, Pass((*found.backward.terms, *found.forward.terms)))
 
 
 def least_traffic(job: Job) -> Traffic:
@@ -208,8 +216,8 @@ def least_gathers(job: Job, gathered: int) -> float:
 
 
 def least_wire(job: Job, collective: str, size: float) -> float:
-    """What one rank sends."""
-    return (2 if collective == "all_reduce" else 1) * size * (job.ranks - 1) / job.ranks
+    """What one rank sends: the ledger has it in whole bytes for each kind of call."""
+    return max(0.0, (2 if collective == "all_reduce" else 1) * size * (job.ranks - 1) / job.ranks - ROUNDED)
 
 
 def least_slowed(job: Job, collective: str, size: float) -> float:
