@@ -4,18 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zeroplan.formulas.outside import communicator, context
-from zeroplan.ledger import Ledger, Line, line, total
-from zeroplan.specs.cluster import NVIDIA
+from zeroplan.costs.outside import outside
+from zeroplan.ledger import Ledger, Line, total
 from zeroplan.specs.job import Job
-from zeroplan.units import GiB, gib
+from zeroplan.units import gib
 
-USUAL_CONTEXT = GiB // 2
-"""For a card without a preset; see formulas/outside.py."""
-OF_TWO, OF_MORE = 544 << 20, 688 << 20
-"""NCCL's buffers, by ranks; see formulas/outside.py."""
-NAMES = {NVIDIA: ("CUDA", "NCCL"), "AMD": ("HIP", "RCCL"), "Intel": ("device", "HCCL")}
-"""Of contexts and of collectives' libraries, by the card's maker."""
 PLACES = {"gpu": "GPU memory", "host": "host memory per node", "nvme": "NVMe per node"}
 
 
@@ -76,17 +69,3 @@ def fit(job: Job, ledger: Ledger, *, reserve: float = 0.0) -> Fit:
 def gpu_fit(job: Job, peak: int, reserve: float) -> TierFit:
     capacity = None if job.cluster.capacity is None else int(job.cluster.capacity * (1 - reserve))
     return TierFit(peak + total(outside(job)), capacity)
-
-
-def outside(job: Job) -> tuple[Line, ...]:
-    """CUDA context, and NCCL's buffers where there is more than one rank, or what other makers have in their place.
-
-    Nothing on the CPU backend, which has no card.
-    """
-    if job.strategy.backend == "cpu":
-        return ()
-    gpu, (runtime, collectives) = job.cluster.gpu, NAMES[job.cluster.maker]
-    found = [line(f"{runtime} context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT)]
-    if job.ranks > 1:
-        found.append(line(f"{collectives} buffers", communicator, size=OF_TWO if job.ranks == 2 else OF_MORE))
-    return tuple(found)

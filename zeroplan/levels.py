@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from zeroplan.fit import outside
+from zeroplan.costs.outside import outside
 from zeroplan.formulas.versions import left_by_flattening
 from zeroplan.ledger import Ledger, total
 from zeroplan.specs.job import Job

@@ -8,7 +8,9 @@ from typing import Any
 from tests.conftest import REFERENCES
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config as read_model
+from zeroplan.costs.outside import outside
 from zeroplan.deepspeed.read import read_config
+from zeroplan.ledger import total
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy, Workload
@@ -29,13 +31,16 @@ def job_of(case: dict[str, Any]) -> Job:
     fields["kernels"] = case.get("kernels", "transformers")
     fields |= {name: case[name] for name in ("micro_batch", "checkpointing", "attention", "parameter_groups")}
     per_node = min(case["ranks_per_node"], case["world"])
-    return Job(
+    found = Job(
         model=model_of(model_type, config, name="case", source="case"),
         cluster=Cluster(nodes=case["world"] // per_node, gpus_per_node=per_node),
         workload=Workload(seq=case["seq"]),
         rank=case["rank"],
         strategy=Strategy(**{"stage": 0, **fields, "zero_init": bool(case["zero_init"])}),
     )
+    if (room := case.get("gpu_memory")) is None:
+        return found
+    return found._replace(cluster=found.cluster._replace(capacity=room + total(outside(found))))
 
 
 def label(run: dict[str, Any]) -> str:

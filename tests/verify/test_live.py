@@ -15,6 +15,7 @@ import pytest
 from tests.verify.recorded import RUNS, job_of, label
 from zeroplan.costs.deepspeed.muon import refusal
 from zeroplan.costs.ledger import ledger
+from zeroplan.ledger import total
 from zeroplan.verify import unusual
 from zeroplan.verify.cases import draw, under_muon
 from zeroplan.verify.compare import compare
@@ -66,3 +67,24 @@ def test_fresh_draws_under_muon(seed):
     if refusal(job_of(case)):
         pytest.skip("refused, perhaps on another rank than the one that is measured")
     assert differing(case) == []
+
+
+def phase_of(measured, name):
+    return next(phase["peak"] for phase in measured["phases"] if phase["phase"] == name)
+
+
+@pytest.mark.parametrize("run", [
+    run for run in RUNNABLE
+    if run["case"]["ds_config"].get("zero_optimization", {}).get("stage") == 2 and run["case"]["model"]["model_type"] == "gemma"
+][:2], ids=label)  # fmt: skip
+@pytest.mark.parametrize("share", [0.9, 3.0])
+def test_flat_copies_are_made_where_there_is_room(run, share):
+    """A card of nine tenths of the parameters' bytes, and one of three times as many: GPU and host inside initialize."""
+    model = job_of(run["case"])
+    case = {**run["case"], "gpu_memory": int(share * model.strategy.element_bytes * model.model.parameters)}
+    assert differing(case) == []
+    job = job_of(case)
+    on_host = [total(m.lines) for m in ledger(job).host.moments if m.place == "the card has no room for flat copies"]
+    found = phase_of(measure({"steps": 3, **case, "mode": "meta", "activations": False}, timeout=300), "init")
+    assert (on_host[0] // job.cluster.gpus_per_node if on_host else 0) == found["host"]
+    assert bool(on_host) == (share < 1)

@@ -11,13 +11,13 @@ from zeroplan.clock import Term
 from zeroplan.costs.activations import activations
 from zeroplan.costs.closed_forms import counted
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
+from zeroplan.costs.outside import outside
 from zeroplan.costs.timing import step_time
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.deepspeed.key_cost import costs
 from zeroplan.deepspeed.keys import KEYS, key
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.errors import ContradictionError, UnknownNameError
-from zeroplan.fit import outside
 from zeroplan.ledger import Detail, Line, Transfer
 from zeroplan.specs.job import Job
 

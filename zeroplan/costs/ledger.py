@@ -10,6 +10,7 @@ from zeroplan.costs import paper, recomputing
 from zeroplan.costs.activations import activations
 from zeroplan.costs.deepspeed import adagrad, converting, host, muon, stage_0, stage_3, stages_1_2
 from zeroplan.costs.deepspeed.copying import copies
+from zeroplan.costs.deepspeed.flattening import init_stage_0, init_stages_1_2
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.swapping import check_buffers
 from zeroplan.costs.deepspeed.traffic import traffic
@@ -19,6 +20,7 @@ from zeroplan.ledger import Detail, Ledger, total
 from zeroplan.specs.job import Job
 
 ACCOUNTINGS = ("deepspeed", "paper")
+INITS = {0: init_stage_0, 1: init_stages_1_2, 2: init_stages_1_2, 3: converting.init}
 STAGES = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 
 
@@ -47,7 +49,7 @@ def held_at_least(job: Job) -> int:
 
 def init_at_least(job: Job) -> int:
     """Bytes at most inside `initialize`."""
-    return total(converting.init(job))
+    return total(INITS[job.strategy.stage](job))
 
 
 def step_at_least(job: Job) -> int:
@@ -94,7 +96,8 @@ def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:
     if job.strategy.stage == 3:
         check_buffers(job)
     stage = STAGES[job.strategy.stage]
-    gpu = timeline(job, stage.held(job), stage.working(job), alive, detail=detail)
+    init = INITS[job.strategy.stage](job)
+    gpu = timeline(job, stage.held(job), stage.working(job), alive, init, detail=detail)
     return Ledger(
         "deepspeed", gpu, host.tier(job), host.nvme(job), traffic=traffic(job), copies=copies(job),
         activations=alone(job) if detail else None,

@@ -54,6 +54,13 @@ def built_model(psi: int, w: int, ranks: int) -> int:
     return ranks * w * psi
 
 
+def flattened(flat: int, w: int, ranks: int) -> int:
+    """2·r·w·F -- a group's tensors with their padding, and their flat copy, where the card has no room for it
+    [DeepSpeed runtime/zero/stage_1_and_2.py:__init__].
+    """
+    return 2 * ranks * w * flat
+
+
 def defragmented(shards: int, w: int, ranks: int) -> int:
     """r·w·P -- all partitions pass through host memory once, to lie side by side on the GPU [DeepSpeed
     runtime/utils.py:defragment].

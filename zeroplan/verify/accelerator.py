@@ -19,9 +19,10 @@ from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
 
 from zeroplan.verify.disk import Disk, Handle
 from zeroplan.verify.stand_ins import MetaStandIns
+from zeroplan.verify.storages import GPU
 
 NO_LIMIT = 1 << 50
-"""Bytes of memory that the device says it has, so that nothing is moved to the host for want of room."""
+"""Bytes of memory that a device says it has of which nobody knows: nothing is moved to the host for want of room."""
 
 
 class FinishedStream:
@@ -146,8 +147,9 @@ class MetaAccelerator(CPU_Accelerator):  # type: ignore[misc, unused-ignore]
 
     _torch_pins_host_memory = True
 
-    def __init__(self, stand_ins: MetaStandIns, storages: Any) -> None:
+    def __init__(self, stand_ins: MetaStandIns, storages: Any, memory: int | None = None) -> None:
         super().__init__()
+        self.memory = NO_LIMIT if memory is None else memory
         self.stand_ins, self.storages, self.disk = stand_ins, storages, Disk()
         self.device_type = self._name = "meta"
         self.registered: list[torch.Tensor] = []
@@ -185,10 +187,10 @@ class MetaAccelerator(CPU_Accelerator):  # type: ignore[misc, unused-ignore]
         return STREAM
 
     def total_memory(self, device_index: Any = None) -> int:  # noqa: ARG002
-        return NO_LIMIT
+        return self.memory
 
     def available_memory(self, device_index: Any = None) -> int:  # noqa: ARG002
-        return NO_LIMIT
+        return max(0, self.memory - int(self.storages.totals[GPU]))
 
     def memory_allocated(self, device_index: Any = None) -> int:  # noqa: ARG002
         return 0

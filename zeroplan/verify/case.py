@@ -6,8 +6,10 @@ from typing import Any
 
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
+from zeroplan.costs.outside import outside
 from zeroplan.deepspeed.write import ds_config
 from zeroplan.errors import ContradictionError
+from zeroplan.ledger import total
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.verify import zenflow
@@ -64,4 +66,11 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
         "checkpointing": strategy.checkpointing,
         "zero_init": strategy.builds_partitioned,
         "parameter_groups": strategy.parameter_groups,
+        "gpu_memory": room(job) if mode == "meta" else None,
     }
+
+
+def room(job: Job) -> int | None:
+    """Bytes of the card that are there for PyTorch; None where its memory is not known."""
+    capacity = job.cluster.capacity
+    return None if capacity is None else max(0, capacity - total(outside(job)))

@@ -53,7 +53,7 @@ class Setting:
 
             overlapped.install(self.stand_ins, self.storages)
             host = get_accelerator()
-            device = MetaAccelerator(self.stand_ins, self.storages)  # type: ignore[arg-type]
+            device = MetaAccelerator(self.stand_ins, self.storages, self.case.get("gpu_memory"))  # type: ignore[arg-type]
             real_accelerator.ds_accelerator, self.disk = device, device.disk
             replace_builders()
             from deepspeed.runtime.zero import linear

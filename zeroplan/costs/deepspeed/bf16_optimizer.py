@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed import exchanging
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Passed
-from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.held import temporaries
 from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.stage_0 import born, reduce_by_engine
@@ -35,7 +34,7 @@ def working(job: Job) -> Working:
     share = max((layout.partition for layout in groups if not layout.muon), default=0)
     alive.briefly((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
     accumulated = gradients if job.strategy.grad_accum > 1 else ()
-    return Working(init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines(), backward_pass=together)
+    return Working(accumulated, accumulated, backward, alive.peak_lines(), backward_pass=together)
 
 
 def _added_at_once(job: Job, alive: Alive) -> tuple[Line, ...]:

@@ -2,18 +2,19 @@
 
 DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py (__init__, initialize_optimizer_states), runtime/bf16_optimizer.py
 (_setup_for_real_optimizer), runtime/fp16/fused_optimizer.py and unfused_optimizer.py. Where the card has no room for
-the flat copy of stages 1 and 2, DeepSpeed makes it on the host; that is not counted here.
+the flat copy of stages 1 and 2, DeepSpeed makes it on the host.
 """
 
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, runs_fused, state_bytes, temporaries
-from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
+from zeroplan.costs.deepspeed.layout import Group, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
 from zeroplan.costs.deepspeed.zenflow import transposes
+from zeroplan.costs.outside import outside
 from zeroplan.formulas import moments, zenflow
-from zeroplan.ledger import Line
+from zeroplan.ledger import Line, total
 from zeroplan.specs.job import Job
 
 
@@ -21,7 +22,10 @@ def init_stages_1_2(job: Job) -> tuple[Line, ...]:
     """Group by group: flatten, forget the originals, copy this rank's partition; then gradients are tried out."""
     strategy, dtype, alive = job.strategy, job.strategy.dtype, _with_model(job)
     for layout in flat_groups(job):
-        _flatten(job, alive, layout.order, layout.flat)
+        if has_room(job, alive.bytes, layout):
+            _flatten(job, alive, layout.order, layout.flat)
+        else:
+            _flatten_on_host(job, alive, layout)
         if strategy.runs_bf16_optimizer:
             with alive.while_needed((moments.partition_clone, dtype, layout.partition)):
                 alive.make(moments.master_weights, "float32", layout.partition)
@@ -40,6 +44,22 @@ def init_stages_1_2(job: Job) -> tuple[Line, ...]:
         if strategy.optimizer == "adagrad":  # built anew, it makes its states at once (stage_1_and_2.py:947)
             alive.make(moments.first_states, strategy.master, share)
     return (*alive.peak_lines(), *model_buffers(job))
+
+
+def has_room(job: Job, used: int, layout: Group) -> bool:
+    """Whether the card has it for a group's flat copy, beside so many bytes and what is not PyTorch's.
+
+    It is taken to be there on a card whose memory is not known.
+    """
+    capacity = job.cluster.capacity
+    needed = used + total([*outside(job), *model_buffers(job)]) + job.strategy.element_bytes * layout.flat
+    return capacity is None or job.strategy.runs_bf16_optimizer or needed <= capacity
+
+
+def flattened_on_host(job: Job) -> int:
+    """Elements of the largest flat copy that is made on the host; none where the card has room for them."""
+    model = total(_with_model(job).lines())
+    return max((layout.flat for layout in flat_groups(job) if not has_room(job, model, layout)), default=0)
 
 
 def init_stage_0(job: Job) -> tuple[Line, ...]:
@@ -89,6 +109,14 @@ def _with_model(job: Job) -> Alive:
     for states in built_states(job):
         alive.make(moments.first_states, states.dtype, job.model.parameters)
     return alive
+
+
+def _flatten_on_host(job: Job, alive: Alive, layout: Group) -> None:
+    """The tensors leave the card before their flat copy comes; an element stays of each."""
+    dtype, sizes = job.strategy.dtype, tensor_sizes(job)
+    alive.free(moments.model_as_built, dtype, sum(sizes[index] for index in layout.order))
+    with alive.while_needed((moments.zeros_to_flatten, dtype, len(layout.order))):
+        alive.make(moments.flat_parameters, dtype, layout.flat)
 
 
 def _flatten(job: Job, alive: Alive, order: tuple[int, ...], flat: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 
 from zeroplan.costs.deepspeed import checkpoints, cpu, overlapping, zenflow
+from zeroplan.costs.deepspeed.flattening import flattened_on_host
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import (
     Piece,
@@ -76,6 +77,9 @@ def tier(job: Job) -> Tier:
         psi = job.model.parameters
         built = line("models built", hosted.built_model, strategy.dtype, psi=psi, w=w, ranks=ranks)
         moments.append(Moment("init", "each process builds the model", (built,)))
+    if strategy.stage in (1, 2) and (flat := flattened_on_host(job)):
+        beside = line("flattened on the host", hosted.flattened, strategy.dtype, flat=flat, w=w, ranks=ranks)
+        moments.append(Moment("init", "the card has no room for flat copies", (beside,)))
     if strategy.stage == 3 and not strategy.offload_param:
         shards = shard_elements(job)
         passing = line("partitions", hosted.defragmented, strategy.dtype, shards=shards, w=w, ranks=ranks)

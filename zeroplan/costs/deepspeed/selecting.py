@@ -8,7 +8,6 @@ reduction that stages 1 and 2 share. Moments and columns are residents; only the
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import Copy, Passed
-from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.layout import rank_of
 from zeroplan.costs.deepspeed.reducing import Reducing
 from zeroplan.costs.deepspeed.working import Working
@@ -238,6 +237,6 @@ def working(job: Job, flow: ZenFlow) -> Working:
     most, of_first = max(needed, key=lambda found: total(found[0]))
     more = total(most) > total(backward) + total(held(job))  # which the first step has to make
     return Working(
-        init_stages_1_2(job), (), (), backward, steady.alive.peak_lines(), before_step=before,
+        (), (), backward, steady.alive.peak_lines(), before_step=before,
         first_backward=most if more else (), backward_pass=together, first_backward_pass=of_first if more else None,
     )  # fmt: skip

@@ -7,7 +7,7 @@ group, else in FP16_UnfusedOptimizer, which keeps tensors apart; fp32 runs the b
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Passed
-from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors, init_stage_0
+from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, numbers, state_bytes, state_dtype, temporaries
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.muon import by_adam
@@ -49,7 +49,7 @@ def working(job: Job) -> Working:
     alive.look_again()
     (_step_flat if flattens(job) else _step_apart)(job, alive)
     accumulated = gradients if strategy.grad_accum > 1 else ()
-    return Working(init_stage_0(job), accumulated, accumulated, backward, alive.peak_lines(), backward_pass=together)
+    return Working(accumulated, accumulated, backward, alive.peak_lines(), backward_pass=together)
 
 
 def born(job: Job, alive: Alive, dtype: str) -> tuple[Line, ...]:

@@ -7,7 +7,7 @@ from itertools import accumulate, chain
 from types import ModuleType
 from typing import Any
 
-from zeroplan.costs.deepspeed import converting, gather_buffers, gathering, muon_offload
+from zeroplan.costs.deepspeed import gather_buffers, gathering, muon_offload
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
 from zeroplan.costs.deepspeed.backward import backward_of, partitioned
 from zeroplan.costs.deepspeed.events import Held, MicroStep
@@ -112,7 +112,7 @@ def working(job: Job) -> Working:
     backward, last = backward_of(job).alive, forwards[-1][-1]
     left = (*_secondary(job), *backward.lines())
     return Working(
-        converting.init(job), _at_most(job, chain(*forwards)), _gathered(job, last.elements, last.secondary),
+        _at_most(job, chain(*forwards)), _gathered(job, last.elements, last.secondary),
         backward.peak_lines(), (*step(job), *left), AWAY_IN_THE_STEP, left,
         (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
         forward_pass=_forward_pass(job, *forwards), backward_pass=Passed(backward),

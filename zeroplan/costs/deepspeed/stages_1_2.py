@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed import bf16_optimizer, gather_buffers, muon_offload, selecting, zenflow
 from zeroplan.costs.deepspeed.alive import Passed
-from zeroplan.costs.deepspeed.flattening import init_stages_1_2
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
     built_states,
@@ -64,7 +63,7 @@ def working(job: Job) -> Working:
         update(reducing)
     come_and_go = (gather_buffers.GATHER_BUFFERS,)
     return Working(
-        init_stages_1_2(job), accumulated, accumulated, backward, alive.peak_lines(), come_and_go,
+        accumulated, accumulated, backward, alive.peak_lines(), come_and_go,
         backward_pass=together,
     )  # fmt: skip
 

@@ -14,9 +14,8 @@ from zeroplan.specs.model import Pass
 
 
 class Working(NamedTuple):
-    """Lines beside what is held, where most of them are alive; those of `init` are everything then alive."""
+    """Lines beside what is held, where most of them are alive."""
 
-    init: tuple[Line, ...]
     forward: tuple[Line, ...]
     loss: tuple[Line, ...]
     """As backward starts."""
@@ -40,7 +39,7 @@ class Working(NamedTuple):
 
 MADE_BY_THE_STEP = ("optimizer states", "norm and flags", "chosen columns")
 """Residents that the first optimizer step makes."""
-NOTHING = Working((), (), (), (), ())
+NOTHING = Working((), (), (), ())
 
 
 def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, detail: Detail) -> list[Moment]:
@@ -90,9 +89,13 @@ def _moment(
 
 
 def timeline(
-    job: Job, held: list[Line], working: Working, alive: Activations, *, detail: Detail = Detail.WHOLE
-) -> Tier:
-    """Residents and moments of one GPU; by `detail`, activations are told apart by what keeps them."""
+    job: Job, held: list[Line], working: Working, alive: Activations, init: tuple[Line, ...] = (), *,
+    detail: Detail = Detail.WHOLE,
+) -> Tier:  # fmt: skip
+    """Residents and moments of one GPU; by `detail`, activations are told apart by what keeps them.
+
+    `init`: all that is alive where `initialize` has most.
+    """
     trained = (*held, line("token ids", moments.token_ids, "int64", t=job.tokens))
     updated = tuple(entry for entry in trained if entry.name not in working.partitioned)
     unborn = (*working.partitioned, *MADE_BY_THE_STEP)
@@ -101,7 +104,7 @@ def timeline(
         tuple(held),
         (
             *_first(job, started, working, alive, detail=detail),
-            Moment("init", "inside initialize", working.init),
+            Moment("init", "inside initialize", init),
             *_passes(job, trained, working, alive, detail=detail),
             Moment("step", "begins", (*trained, *working.before_step)),
             Moment("step", "optimizer", (*updated, *working.step)),

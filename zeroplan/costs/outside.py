@@ -1,0 +1,30 @@
+"""What a process takes on the card beside PyTorch's allocator."""
+
+from __future__ import annotations
+
+from zeroplan.formulas.outside import communicator, context
+from zeroplan.ledger import Line, line
+from zeroplan.specs.cluster import NVIDIA
+from zeroplan.specs.job import Job
+from zeroplan.units import GiB
+
+USUAL_CONTEXT = GiB // 2
+"""For a card without a preset; see formulas/outside.py."""
+OF_TWO, OF_MORE = 544 << 20, 688 << 20
+"""NCCL's buffers, by ranks; see formulas/outside.py."""
+NAMES = {NVIDIA: ("CUDA", "NCCL"), "AMD": ("HIP", "RCCL"), "Intel": ("device", "HCCL")}
+"""Of contexts and of collectives' libraries, by the card's maker."""
+
+
+def outside(job: Job) -> tuple[Line, ...]:
+    """CUDA context, and NCCL's buffers where there is more than one rank, or what other makers have in their place.
+
+    Nothing on the CPU backend, which has no card.
+    """
+    if job.strategy.backend == "cpu":
+        return ()
+    gpu, (runtime, collectives) = job.cluster.gpu, NAMES[job.cluster.maker]
+    found = [line(f"{runtime} context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT)]
+    if job.ranks > 1:
+        found.append(line(f"{collectives} buffers", communicator, size=OF_TWO if job.ranks == 2 else OF_MORE))
+    return tuple(found)
