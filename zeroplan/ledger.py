@@ -254,3 +254,7 @@ class Ledger(NamedTuple):
     """None where no timeline is: for a family whose forward is not written out."""
     closed_forms: tuple[Line, ...] = ()
     """Activations as papers count them, under the paper's accounting; no moment has them in it."""
+
+    def sent(self, micro_steps: int) -> int:
+        """Bytes that one rank sends in an optimizer step of so many micro-steps."""
+        return sum(transfer.wire_bytes * transfer.times(micro_steps) for transfer in self.traffic)

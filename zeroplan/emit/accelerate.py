@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from zeroplan.emit.yaml_text import dumps
 from zeroplan.specs.job import Job
+from zeroplan.specs.optimizer import OPTIMIZERS
 
 HEADER = """\
 # For accelerate launch --config_file. The script says accelerate.utils.DummyOptim(parameters, lr=...), or leaves it all
@@ -19,8 +20,6 @@ OWN_OPTIMIZER = "# For accelerate launch --config_file. The script makes the opt
 
 def accelerate_yaml(job: Job, config: str) -> str:
     """`config` is the path of the ds_config.json, as seen from where `accelerate launch` will run."""
-    from zeroplan.specs.optimizer import OPTIMIZERS
-
     deepspeed: dict[str, object] = {"deepspeed_config_file": config}
     if job.cluster.nodes > 1:
         deepspeed["deepspeed_multinode_launcher"] = "standard"

@@ -129,10 +129,9 @@ def _numbers(chosen: Candidate) -> list[tuple[str, str]]:
     rows += [
         (PLACES[key], _of(getattr(chosen.fit, key))) for key in ("host", "nvme") if getattr(chosen.fit, key).needed
     ]
-    sent = sum(t.wire_bytes * t.times(strategy.micro_steps) for t in chosen.ledger.traffic)
     return [
         *rows,
-        ("sent per GPU", f"{gb(sent)} a step"),
+        ("sent per GPU", f"{gb(chosen.ledger.sent(strategy.micro_steps))} a step"),
         ("step", f"{seconds(chosen.time.total)}, from {low} to {high}"),
         ("tokens/s", f"{found.tokens_per_gpu:,.0f} per GPU"),
     ]

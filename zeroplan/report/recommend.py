@@ -92,8 +92,7 @@ def _plan_table(chosen: Candidate) -> Table:
         tier: TierFit = getattr(chosen.fit, key)
         if tier.needed and (tier.capacity is not None or strategy.offload_optimizer):
             rows.append((PLACES[key], f"{gib(tier.needed)}, {_room(tier)}"))
-    sent = sum(t.wire_bytes * t.times(strategy.micro_steps) for t in chosen.ledger.traffic)
-    rows.append(("sent per GPU", f"{gb(sent)} a step"))
+    rows.append(("sent per GPU", f"{gb(chosen.ledger.sent(strategy.micro_steps))} a step"))
     rows += _step(chosen)
     for name, value in rows:
         grid.add_row(name, value)

@@ -69,7 +69,7 @@ def outcome(job: Job, counted: Ledger, verdict: Fit, speed: Speed | None) -> Out
         host_needed=verdict.host.needed,
         nvme_needed=verdict.nvme.needed,
         fits=verdict.fits,
-        sent=sum(transfer.wire_bytes * transfer.times(strategy.micro_steps) for transfer in counted.traffic),
+        sent=counted.sent(strategy.micro_steps),
         step=speed.step.total if speed else None,
         tokens_per_s_per_gpu=speed.tokens_per_gpu if speed else None,
     )

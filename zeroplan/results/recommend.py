@@ -8,6 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan.clock import Speed
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.deepspeed.write import ds_config
@@ -134,14 +135,17 @@ def lack_object(lack: Lack | None) -> dict[str, Any] | None:
 
 def numbers(candidate: Candidate) -> Outcome:
     """A strategy of the search in plain numbers."""
-    speed = speed_of(candidate.job, candidate.time) if is_timed(candidate.job) else None
-    return outcome(candidate.job, candidate.ledger, candidate.fit, speed)
+    return outcome(candidate.job, candidate.ledger, candidate.fit, _speed(candidate))
+
+
+def _speed(candidate: Candidate) -> Speed | None:
+    """None where no clock is known."""
+    return speed_of(candidate.job, candidate.time) if is_timed(candidate.job) else None
 
 
 def entry(candidate: Candidate) -> dict[str, Any]:
     """A strategy of the search as `--json` has it."""
     from zeroplan.report import machine
 
-    speed = speed_of(candidate.job, candidate.time) if is_timed(candidate.job) else None
-    whole = machine.strategy_object(candidate.job, candidate.ledger, candidate.fit, speed)
+    whole = machine.strategy_object(candidate.job, candidate.ledger, candidate.fit, _speed(candidate))
     return {**whole, "name": label(candidate), "step_seconds": candidate.time.total}

@@ -81,12 +81,16 @@ def micro_steps(job: Job) -> MicroSteps:
     Releasing them may still make secondary ones.
     Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
     """
-    if job.ranks == 1 and not job.strategy.offload_param and not secondary_ranks(job):
+    if not _gathers(job):
         return MicroSteps((), _alone(job), _alone(job))
     try:
         return _replayed(job, _settings(job))
     except OutOfBuffersError as error:
         raise _too_few_buffers(job) from error
+
+
+def _gathers(job: Job) -> bool:
+    return job.ranks > 1 or job.strategy.offload_param is not None or secondary_ranks(job) > 0
 
 
 def _alone(job: Job) -> MicroStep:
@@ -200,8 +204,7 @@ def early_micro_steps(job: Job) -> tuple[MicroStep, ...]:
     Raises `ContradictionError` as `micro_steps`.
     """
     found, settings = micro_steps(job), _settings(job)
-    gathers = job.ranks > 1 or job.strategy.offload_param or secondary_ranks(job)
-    if found.before or not gathers or _needs_less_while_it_records(job, settings, found.steady):
+    if found.before or not _gathers(job) or _needs_less_while_it_records(job, settings, found.steady):
         return found.before
     try:
         return (_coordinator(job, settings).micro_step(records=True),)

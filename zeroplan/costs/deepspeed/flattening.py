@@ -19,13 +19,30 @@ from zeroplan.specs.job import Job
 
 
 def init_stages_1_2(job: Job) -> tuple[Line, ...]:
-    """Group by group: flatten, forget the originals, copy this rank's partition; then gradients are tried out."""
+    """All that is alive where most of it is."""
+    alive, _on_host = _initialized(job)
+    return (*alive.peak_lines(), *model_buffers(job))
+
+
+def flattened_on_host(job: Job) -> int:
+    """Elements of the largest flat copy that is made on the host; none where the card has room for them."""
+    _alive, on_host = _initialized(job)
+    return max((layout.flat for layout in on_host), default=0)
+
+
+def _initialized(job: Job) -> tuple[Alive, list[Group]]:
+    """Group by group: flatten, forget the originals, copy this rank's partition; then gradients are tried out.
+
+    Beside what is alive the groups that are flattened on the host.
+    """
     strategy, dtype, alive = job.strategy, job.strategy.dtype, _with_model(job)
+    on_host: list[Group] = []
     for layout in flat_groups(job):
         if has_room(job, alive.bytes, layout):
             _flatten(job, alive, layout.order, layout.flat)
         else:
             _flatten_on_host(job, alive, layout)
+            on_host.append(layout)
         if strategy.runs_bf16_optimizer:
             with alive.while_needed((moments.partition_clone, dtype, layout.partition)):
                 alive.make(moments.master_weights, "float32", layout.partition)
@@ -43,7 +60,7 @@ def init_stages_1_2(job: Job) -> tuple[Line, ...]:
         alive.make(moments.fp32_gradients, strategy.master, share)
         if strategy.optimizer == "adagrad":  # built anew, it makes its states at once (stage_1_and_2.py:947)
             alive.make(moments.first_states, strategy.master, share)
-    return (*alive.peak_lines(), *model_buffers(job))
+    return alive, on_host
 
 
 def has_room(job: Job, used: int, layout: Group) -> bool:
@@ -54,12 +71,6 @@ def has_room(job: Job, used: int, layout: Group) -> bool:
     capacity = job.cluster.capacity
     needed = used + total([*outside(job), *model_buffers(job)]) + job.strategy.element_bytes * layout.flat
     return capacity is None or job.strategy.runs_bf16_optimizer or needed <= capacity
-
-
-def flattened_on_host(job: Job) -> int:
-    """Elements of the largest flat copy that is made on the host; none where the card has room for them."""
-    model = total(_with_model(job).lines())
-    return max((layout.flat for layout in flat_groups(job) if not has_room(job, model, layout)), default=0)
 
 
 def init_stage_0(job: Job) -> tuple[Line, ...]:
