@@ -26,8 +26,10 @@ def input_embedding(root: Module) -> int:
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
-def representatives(root: Module, recomputing: Recomputing = PLAIN) -> list[tuple[int, int]]:
-    """Of each layer, in order: itself and the layer that runs for it, by identity.
+def representatives(
+    root: Module, recomputing: Recomputing = PLAIN, ran: Recomputing | None = None
+) -> list[tuple[int, int]]:
+    """Of each layer, in order: itself and the layer that runs for it, by identity; `ran`: in a run of `ran_as`.
 
     The first layer of each make and the last of all stand for themselves, the others for the next of their make.
 
@@ -35,19 +37,45 @@ def representatives(root: Module, recomputing: Recomputing = PLAIN) -> list[tupl
     its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then, and where
     DeepSpeed treats inputs by their place.
     """
-    first: set[int] = set()
-    found: dict[int, int] = {}
-    pairs = []
     layers = layers_of(root)
-    if recomputing.inputs.by_place or (recomputing.every > 1 and any(layer.gives_weights for layer in layers)):
+    if _each_by_itself(root, recomputing):
         return [(id(layer), id(layer)) for layer in layers]
-    for layer, kind in zip(layers, makes(root, recomputing), strict=True):
-        if kind not in first or layer is layers[-1]:
-            first.add(kind)
-            pairs.append((id(layer), id(layer)))
-        else:
-            pairs.append((id(layer), found.setdefault(kind, id(layer))))
-    return pairs
+    run_for: dict[Hashable, int] = {}
+    for layer, role in zip(layers, roles(root, ran or recomputing), strict=True):
+        run_for.setdefault(role, id(layer))
+    return [(id(layer), run_for[role]) for layer, role in zip(layers, roles(root, recomputing), strict=True)]
+
+
+SHARED = (2, 3)
+
+
+def ran_as(root: Module, recomputing: Recomputing) -> Recomputing:
+    """Of every-K, the K in whose run each layer has one of its role: alike layers are alike whatever lies between."""
+    if recomputing.every < 2 or _each_by_itself(root, recomputing):
+        return recomputing
+    wanted, shared = set(roles(root, recomputing)), [recomputing._replace(every=every) for every in SHARED]
+    return next((other for other in shared if wanted.issubset(roles(root, other))), recomputing)
+
+
+def _each_by_itself(root: Module, recomputing: Recomputing) -> bool:
+    by_weights = recomputing.every > 1 and any(layer.gives_weights for layer in layers_of(root))
+    return recomputing.inputs.by_place or by_weights
+
+
+FIRST, LATER, LAST = range(3)
+
+
+@lru_cache(maxsize=2 * KEPT_TREES)
+def roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
+    """Of each layer its make, whether it is checkpointed, and whether it is the first of these or the last of all."""
+    seen: set[Hashable] = set()
+    found: list[Hashable] = []
+    plain = makes(root)
+    for number, kind in enumerate(plain):
+        like = kind, recomputing.has(number)
+        found.append((like, LAST if number == len(plain) - 1 else LATER if like in seen else FIRST))
+        seen.add(like)
+    return found
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)

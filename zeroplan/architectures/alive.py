@@ -37,12 +37,13 @@ KEEPS = {
 def alive_at(laid: Laid, *, backward: bool, at: int, size: int) -> AtWork:
     """What is alive at a stretch of the full pass, where `size` bytes are: all layers together."""
     found, trace = ran_for(laid, backward=backward, at=at), laid.trace
+    log = trace.log()
     before = len(trace.forward) if backward else 0
     sums: Counter[str] = Counter()
-    for of, amount in alive(trace.log, before + found.stretch, size - found.offset).items():
+    for of, amount in alive(log, before + found.stretch, size - found.offset).items():
         sums[kind(of)] += amount
     by_layer: dict[int, Counter[str]] = {}
-    for of, amount in alive(trace.log, len(trace.forward) - 1).items():  # when forward has returned
+    for of, amount in alive(log, len(trace.forward) - 1).items():  # when forward has returned
         by_layer.setdefault(of.layer, Counter())[kind(of)] += amount
     for layers, sign in ((found.there, 1), (found.ran, -1)):
         for layer, count in Counter(layers).items():

@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
-from zeroplan.architectures.alike import representatives
+from zeroplan.architectures.alike import ran_as, representatives
 from zeroplan.architectures.alive import alive_at
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import EVERY_LAYER, execution
@@ -21,6 +21,7 @@ from zeroplan.architectures.places import places
 from zeroplan.architectures.registry import family
 from zeroplan.architectures.rope import RotaryConfig
 from zeroplan.architectures.running import run_of
+from zeroplan.architectures.sized import MANY, Sized, is_even, sized_of
 from zeroplan.architectures.timeline import Laid, Structure, timeline
 from zeroplan.architectures.trace import Trace, traced
 from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
@@ -91,7 +92,7 @@ def executes(root: Module, model_type: str) -> Executes:
     return order
 
 
-KEPT_TIMELINES, KEPT_TRACES = 64, 4
+KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 4, 12
 
 
 class ModelTimelines:
@@ -102,8 +103,10 @@ class ModelTimelines:
         self.found = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.laid = lru_cache(maxsize=KEPT_TRACES)(self._laid)
         self.named = lru_cache(maxsize=1)(self._named)
-        self.trace = lru_cache(maxsize=KEPT_TRACES)(self._trace)
-        self.by_itself = lru_cache(maxsize=KEPT_TIMELINES)(self._alone)
+        self.ran = lru_cache(maxsize=KEPT_TRACES)(self._ran)
+        self.with_many = lru_cache(maxsize=KEPT_RUNS)(self._with_many)
+        self.bytes_alone = lru_cache(maxsize=KEPT_TIMELINES)(self._alone)
+        self.by_itself = lru_cache(maxsize=1)(self._by_itself)
         self.run_again = lru_cache(maxsize=KEPT_TIMELINES)(self._again)
         self.structure = lru_cache(maxsize=KEPT_TRACES)(self._structure)
 
@@ -111,7 +114,7 @@ class ModelTimelines:
         return self.found(asked, leaves)
 
     def alone(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
-        return self.by_itself(asked, leaves)
+        return self.bytes_alone(asked, leaves)
 
     def _alone(self, asked: Asked, leaves: LeafModules) -> tuple[int, int, int] | None:
         try:
@@ -124,13 +127,13 @@ class ModelTimelines:
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
     ) -> AtWork:  # fmt: skip
-        laid = self.named(asked, leaves) if named else self.laid(asked, leaves)
+        laid = self.named(asked, leaves) if named else self.by_itself(asked, leaves)
         levels = (laid.backward if backward else laid.forward).level(at)
         size = next((level for level in levels if level == size), size)  # with its names
         return alive_at(laid, backward=backward, at=at, size=size)
 
     def places(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
-        return places(self.laid(asked, leaves), backward=backward)
+        return places(self.by_itself(asked, leaves), backward=backward)
 
     def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
         try:
@@ -148,7 +151,7 @@ class ModelTimelines:
             found = self.trace(asked).flops
         except NotImplementedError:
             return None
-        times = Counter(chosen for _layer, chosen in representatives(self.root, asked.recomputing))
+        times = Counter(chosen for _layer, chosen in self.layers(asked.recomputing))
         times[0] = 1  # outside of all layers
         sums: Counter[str] = Counter()
         for (phase, layer, triangle), count in found.items():
@@ -166,7 +169,7 @@ class ModelTimelines:
             found = self.trace(asked).flops
         except NotImplementedError:
             return None
-        layers = representatives(self.root, asked.recomputing)
+        layers = self.layers(asked.recomputing)
         times = Counter(chosen for _layer, chosen in layers)
         sums: Counter[tuple[str, bool]] = Counter()
         for (phase, layer, causal), count in found.items():
@@ -180,7 +183,7 @@ class ModelTimelines:
 
     def emptied(self, asked: Asked) -> tuple[int, ...]:
         found = self.trace(asked).inputs
-        return tuple(found[chosen] for _layer, chosen in representatives(self.root, asked.recomputing))
+        return tuple(found[chosen] for _layer, chosen in self.layers(asked.recomputing))
 
     def saved(self, asked: Asked) -> Saved | None:
         try:
@@ -197,22 +200,43 @@ class ModelTimelines:
     def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
         return Laid(self.structure(leaves, *_how(asked)), self.trace(asked))
 
+    def _by_itself(self, asked: Asked, leaves: LeafModules) -> Laid:
+        """Its own layers ran: what one keeps, and for whom, depends on the next one."""
+        if ran_as(self.root, asked.recomputing) == asked.recomputing:
+            return self.laid(asked, leaves)
+        layers = representatives(self.root, asked.recomputing)
+        return Laid(Structure(self.root, self._order(leaves, *_how(asked)), layers), traced(self.root, run_of(asked)))
+
     def _named(self, asked: Asked, leaves: LeafModules) -> Laid:
         """Of a tree whose sizes have names."""
         root, _sizes = self.names()
         order = self._order(leaves, *_how(asked))
-        return Laid(Structure(root, order, asked.recomputing), traced(root, run_of(with_named_batch(asked))))
+        layers = representatives(root, asked.recomputing)
+        return Laid(Structure(root, order, layers), traced(root, run_of(with_named_batch(asked))))
 
     def _structure(self, leaves: LeafModules, *how: Any) -> Structure:
-        return Structure(self.root, self._order(leaves, *how), how[-1])
+        return Structure(self.root, self._order(leaves, *how), self.layers(how[-1]))
 
     def _order(
         self, leaves: LeafModules, eager: bool, flash: bool, kernels: str, recomputing: Recomputing
     ) -> Execution:
         return self.executes(leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
 
-    def _trace(self, asked: Asked) -> Trace:
+    def layers(self, recomputing: Recomputing) -> list[tuple[int, int]]:
+        """Each, and the one in the trace that stands for it."""
+        return representatives(self.root, recomputing, ran_as(self.root, recomputing))
+
+    def trace(self, asked: Asked) -> Trace:
+        """Of the layers that stand for the others; what gives the same trace runs once."""
+        return self.ran(asked._replace(recomputing=ran_as(self.root, asked.recomputing)))
+
+    def _ran(self, asked: Asked) -> Trace:
+        if is_even(asked):
+            return self.with_many(asked._replace(batch=MANY)).at(asked.batch)
         return traced(self.root, run_of(asked))
+
+    def _with_many(self, asked: Asked) -> Sized:
+        return sized_of(traced(self.root, run_of(asked)))
 
 
 def _how(asked: Asked) -> tuple[bool, bool, str, Recomputing]:

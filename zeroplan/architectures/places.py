@@ -31,7 +31,7 @@ def ran_for(laid: Laid, *, backward: bool, at: int) -> Ran:
     known = structure.stands_for[block.layer] if block.layer != OUTSIDE else before
     keys = [key for key, _chosen in structure.layers]
     there = [keys[structure.stands_for[number]] for number in range(before)]
-    ran = [keys[number] for number in range(known) if structure.stands_for[number] == number]
+    ran = [keys[number] for number in laying.ran if number < known]
     offset = laying.offsets[block.layer] if block.layer != OUTSIDE else laying.end if before else 0
     stretch = block.ran + at - block.start
     module = _module(structure, _enders(laying.beats)[stretch], block.layer)

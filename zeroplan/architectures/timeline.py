@@ -10,11 +10,10 @@ from functools import cached_property
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
-from zeroplan.architectures.alike import first_parameter, layers_of, representatives
+from zeroplan.architectures.alike import first_parameter, layers_of
 from zeroplan.architectures.module import Module, tree
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
-from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import Execution, Pass, Timeline, Visit
 
 Match = Callable[[Sequence[Visit]], list[int]]
@@ -37,9 +36,10 @@ class Block(NamedTuple):
 class Structure:
     """Where modules and tensors are; of each layer its first module and tensor, and the layer that runs for it."""
 
-    def __init__(self, root: Module, execution: Execution, recomputing: Recomputing = PLAIN) -> None:
+    def __init__(self, root: Module, execution: Execution, layers: list[tuple[int, int]]) -> None:
+        """`layers`: as `representatives` has them."""
         places = {path: place for place, path in enumerate(execution.modules)}
-        self.root, self.execution, self.layers = root, execution, representatives(root, recomputing)
+        self.root, self.execution, self.layers = root, execution, layers
         self.places: dict[int, int] = {}
         self.around: dict[int, int] = {}
         """Of a module its own place, or, of one that DeepSpeed does not hook, that of the leaf around it."""
@@ -83,11 +83,12 @@ class Laid:
 
     def __init__(self, structure: Structure, trace: Trace) -> None:
         self.structure, self.trace = structure, trace
-        kept = [trace.keeps[chosen] for _key, chosen in structure.layers]
-        stay = [trace.keeps[chosen] - trace.drops.get(chosen, 0) for _key, chosen in structure.layers]
+        kept = {structure.numbers[key]: size for key, size in trace.keeps.items()}
+        stay = {structure.numbers[key]: size - trace.drops.get(key, 0) for key, size in trace.keeps.items()}
         self.forward = _Laying(structure, trace.forward, kept, backward=False)
         self.backward = _Laying(structure, trace.backward, stay, backward=True)
         self.saved = trace.saved + self.backward.end
+        self.forward.dropped = self.forward.end - self.backward.end
 
 
 def timeline(laid: Laid, *, recomputes: bool) -> Timeline:
@@ -104,14 +105,18 @@ def timeline(laid: Laid, *, recomputes: bool) -> Timeline:
 class _Laying:
     """One pass: its beats as they ran, and the blocks of all layers."""
 
-    def __init__(self, structure: Structure, beats: Sequence[Beat], kept: Sequence[int], *, backward: bool) -> None:
+    def __init__(self, structure: Structure, beats: Sequence[Beat], kept: dict[int, int], *, backward: bool) -> None:
+        """`kept`: by each layer that ran."""
         self.structure, self.beats, self.is_backward = structure, beats, backward
-        ran = [number for number, other in enumerate(structure.stands_for) if number == other]
-        before_ran = dict(zip(ran, accumulate((kept[number] for number in ran), initial=0), strict=False))
-        before = accumulate(kept, initial=0)
+        self.ran = sorted(kept)
+        before_ran = dict(zip(self.ran, accumulate((kept[number] for number in self.ran), initial=0), strict=False))
+        in_full = [kept[other] for other in structure.stands_for]
+        before = accumulate(in_full, initial=0)
         self.offsets = [held - before_ran[other] for held, other in zip(before, structure.stands_for, strict=False)]
         """What the layers before one keep, less those of them that ran."""
-        self.end = sum(kept) - sum(kept[number] for number in ran)
+        self.end = sum(in_full) - sum(kept.values())
+        self.dropped = 0
+        """Of that, what goes when the pass returns."""
         self.blocks = self._blocks(backward)
 
     def _blocks(self, backward: bool) -> list[Block]:
@@ -152,6 +157,7 @@ class _Laying:
             now += [beat.now + offset for beat in own]
             if not self.is_backward and block.layer != OUTSIDE:
                 most[block.start] = now[block.start]  # what was before it is the last layer's
+        now[-1] -= self.dropped
         return most, now
 
     def level(self, at: int) -> tuple[int, int]:
@@ -188,17 +194,18 @@ class _Laying:
         layer_of, stands_for = self.structure.layer_of, self.structure.stands_for
         found: list[int] = []
         matched: dict[int, list[int]] = {}
-        pieces = [(layer, list(group)) for layer, group in groupby(visits, lambda visit: layer_of[visit.module])]
-        for layer, group in pieces:
-            if layer != OUTSIDE and stands_for[layer] == layer:
-                matched[layer] = match(group)
-        for layer, group in pieces:
+        firsts = self.structure.first_module
+        for layer, pieces in groupby(visits, lambda visit: layer_of[visit.module]):
+            group = list(pieces)
             if layer == OUTSIDE:
                 found += [self._in_full(at) for at in match(group)]
-            else:
-                block = self.block_of[layer]
-                shift = block.start - block.ran
-                found += [at + shift for at in matched[stands_for[layer]]]
+                continue
+            block, like = self.block_of[layer], stands_for[layer]
+            if like not in matched:
+                on = firsts[like] - firsts[layer]
+                matched[like] = match([visit._replace(module=visit.module + on) for visit in group] if on else group)
+            shift = block.start - block.ran
+            found += [at + shift for at in matched[like]]
         return found
 
     def _in_full(self, at: int) -> int:
@@ -262,17 +269,14 @@ class _Laying:
         found: dict[int, int] = {}
         ran: dict[int, list[tuple[int, int]]] = {}
         for block in self.blocks:
-            if block.layer != OUTSIDE and stands_for[block.layer] != block.layer:
-                continue
-            here = list(self._gradients(block, tensors))
             if block.layer == OUTSIDE:
-                found.update({index: at + block.start for index, at in here})
-            else:
-                ran[block.layer] = here
-        for block in self.blocks:
-            if block.layer != OUTSIDE:
-                on = firsts[block.layer] - firsts[stands_for[block.layer]]
-                found.update({index + on: at + block.start for index, at in ran[stands_for[block.layer]]})
+                found.update({index: at + block.start for index, at in self._gradients(block, tensors)})
+                continue
+            like = stands_for[block.layer]
+            if like not in ran:
+                ran[like] = list(self._gradients(block, tensors))
+            on = firsts[block.layer] - firsts[like]
+            found.update({index + on: at + block.start for index, at in ran[like]})
         return found
 
     def _gradients(self, block: Block, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:

@@ -7,7 +7,7 @@ depend on how many layers there are, only what the others before it keep.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ class Trace(NamedTuple):
     """What a layer that ran leaves behind in forward."""
     drops: dict[int, int]
     """And what of that goes when forward returns: copies that autocast made of weights and no operator keeps."""
-    log: Log
+    log: Callable[[], Log]
     """Of both passes, one after the other."""
     saved: int
     """Of the layers that ran: live when forward has returned and only the loss is held."""
@@ -56,7 +56,8 @@ def traced(root: Module, run: Run) -> Trace:
     Engine().run(loss)
     del loss
     inputs = run.emptying.sizes if run.emptying else {}
-    return Trace(tuple(forward), tuple(backward), kept(forward, ran), drops, run.log, saved, run.flops, inputs)
+    log = run.log
+    return Trace(tuple(forward), tuple(backward), kept(forward, ran), drops, lambda: log, saved, run.flops, inputs)
 
 
 def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:

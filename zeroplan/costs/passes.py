@@ -14,10 +14,7 @@ from zeroplan.costs.deepspeed.once import once
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Asked, Pass, Timeline, Visit
-
-LEAST_ALIKE = 2
-"""Sequences from which on a step makes the same tensors, only larger ones."""
+from zeroplan.specs.model import LEAST_ALIKE, Asked, Pass, Timeline, Visit
 
 
 def timeline_of(job: Job) -> Timeline | None:
@@ -46,7 +43,7 @@ def least_activations(job: Job) -> tuple[int, int] | None:
     None where it is not written out.
 
     Each moment's bytes grow in proportion with the micro-batch, so the fullest moment's grow no slower the larger it
-    is: from three sequences on, what one more added to two is added for each. With one alone other copies are made.
+    is: from three sequences on, what one more added to two is added for each.
     """
     wanted, batch = asked(job), job.strategy.micro_batch
     if batch <= LEAST_ALIKE + 1:

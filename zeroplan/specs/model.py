@@ -87,6 +87,10 @@ class Timeline(NamedTuple):
     """When forward has returned and only the loss is held."""
 
 
+LEAST_ALIKE = 2
+"""Sequences from which on a step makes the same tensors, only larger ones; with one alone other copies are made."""
+
+
 class Asked(NamedTuple):
     """What decides a model's timeline, beside its leaf modules."""
 

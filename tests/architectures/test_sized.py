@@ -1,0 +1,118 @@
+"""One run with very many sequences, and one of every second layer, against a run of each batch and every K itself."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import pytest
+
+from tests.architectures import draws
+from zeroplan.architectures import alike
+from zeroplan.architectures.model import model_of
+from zeroplan.architectures.read import read_config
+from zeroplan.architectures.registry import FAMILIES
+from zeroplan.architectures.running import Run, run_of
+from zeroplan.architectures.sized import MANY, is_even, sized_of
+from zeroplan.architectures.trace import traced
+from zeroplan.errors import ZeroplanError
+from zeroplan.specs.checkpointing import recomputing
+from zeroplan.specs.model import Asked, Model
+
+PER_FAMILY = 6
+KINDS = (
+    "none", "selective", "full", "full-reentrant", "every-2", "every-2-reentrant", "every-3", "every-4", "every-5",
+    "selective-products",
+)  # fmt: skip
+
+
+def drawn(family: str, rng: random.Random) -> Model | None:
+    """With more layers than a draw has, so that several stand for others."""
+    config = draws.draw(family, rng.randrange(10**6))
+    for field in ("num_hidden_layers", "n_layer"):
+        if field in config:
+            config[field] = rng.randint(1, 11)
+    try:
+        found = model_of(*read_config(config, "drawn"), name="drawn", source="drawn")
+        traced(found.timeline.root, Run(2, 2, 8, attention="eager", kernel="math"))  # type: ignore[attr-defined]
+    except (ZeroplanError, AssertionError):  # refused; or loads, and runs nowhere
+        return None
+    except NotImplementedError:
+        pass
+    return found
+
+
+def asked(rng: random.Random) -> Asked:
+    width = rng.choice([2, 2, 4])
+    attention = rng.choice(["eager", "sdpa", "sdpa"])
+    kernels = ["flash", "efficient", "cudnn", "math", "cpu"]
+    return Asked(
+        batch=rng.choice([2, 2, 3, 4, 7, 16]), seq=rng.choice([3, 8, 16, 40]), width=width,
+        half=width == 2 and rng.random() < 0.3, attention=attention, kernel=rng.choice(kernels),
+        recomputing=recomputing(rng.choice(KINDS)), zero_linear=rng.random() < 0.4,
+        low=2 if width == 4 and rng.random() < 0.4 else 0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_as_a_run_of_that_batch(family: str):
+    rng = random.Random(f"sized {family}")
+    compared = 0
+    while compared < PER_FAMILY:
+        model, wanted = drawn(family, rng), asked(rng)
+        if model is None:
+            continue
+        root = model.timeline.root  # type: ignore[attr-defined]
+        assert is_even(wanted)
+        try:
+            direct = traced(root, run_of(wanted))
+        except NotImplementedError:
+            continue
+        shared = sized_of(traced(root, run_of(wanted._replace(batch=MANY)))).at(wanted.batch)
+        assert shared._replace(log=direct.log) == direct, wanted
+        assert ended(shared.log()) == ended(direct.log()), wanted
+        compared += 1
+
+
+def ended(log: list[tuple[object, ...]]) -> list[tuple[object, ...]]:
+    """Until the last stretch ends: what is freed afterwards is freed when Python comes to it."""
+    last = max(at for at, entry in enumerate(log) if entry[0] == 3)
+    return log[: last + 1]
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_layers_checkpointed_elsewhere(family: str, monkeypatch: pytest.MonkeyPatch):
+    rng = random.Random(f"shared {family}")
+    compared = 0
+    while compared < PER_FAMILY:
+        state, model = rng.getstate(), drawn(family, rng)
+        if model is None:
+            continue
+        rng.setstate(state)
+        again = drawn(family, rng)
+        assert again is not None
+        again_every = rng.choice(("every-3", "every-4", "every-5", "every-4-reentrant"))
+        wanted = asked(rng)._replace(recomputing=recomputing(again_every))
+        shared = shown(model, wanted)
+        with monkeypatch.context() as patched:
+            patched.setattr(alike, "SHARED", ())
+            direct = shown(again, wanted)
+        assert shared == direct, wanted
+        compared += 1
+
+
+def shown(model: Model, wanted: Asked) -> list[object]:
+    """All that a job is told, and what is alive at a few moments, by kind."""
+    timeline = model.timeline
+    found: list[object] = [timeline(wanted), timeline.alone(wanted), timeline.again(wanted)]
+    if found[0] is None:
+        return []
+    for backward in (False, True):
+        alive = partial(timeline.alive, wanted, backward=backward)
+        found.append(timeline.peak(wanted, backward=backward))
+        one = timeline(wanted)
+        assert one is not None
+        levels = (one.backward if backward else one.forward).most
+        at = levels.index(max(levels))
+        found += [alive(at=at, size=levels[at]), timeline.places(wanted, backward=backward)]
+    return [*found, timeline.flops(wanted), timeline.saved(wanted)]

@@ -1,0 +1,96 @@
+"""A trace for any number of sequences, from one run with very many.
+
+Every storage of a step has some bytes of its own and some for each sequence. A run with `MANY` sequences tells the two
+apart, as its bytes divided by `MANY` and the rest; from two sequences on every run makes the same storages in the same
+order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from zeroplan.architectures.trace import Trace, kept
+from zeroplan.autograd.log import BEAT, FREED, KEPT, MADE, Log
+from zeroplan.autograd.memory import Beat
+from zeroplan.specs.model import LEAST_ALIKE, Asked
+
+MANY = 1 << 60
+"""More sequences than bytes that do not depend on them."""
+
+
+def is_even(asked: Asked) -> bool:
+    """Whether bytes grow in proportion: flash-attention's and Liger's kernels cut their work by its size."""
+    plain = asked.kernels == "transformers" and not asked.flash
+    return plain and not asked.recomputing.inputs.empties and asked.batch >= LEAST_ALIKE
+
+
+class Sized(NamedTuple):
+    """A run with `MANY` sequences."""
+
+    trace: Trace
+    ran: set[int]
+    """Layers that ran, by identity."""
+    events: tuple[tuple[int, int, int], ...]
+    """What happened, and the bytes of it: those of its own, and those of each sequence."""
+
+    def at(self, batch: int) -> Trace:
+        """The trace with so many sequences."""
+        found, levels = self.trace, iter(_levels(self.events, batch))
+        forward, backward = (
+            tuple([Beat(kind, of, layer, *next(levels)) for kind, of, layer, _most, _now in beats])
+            for beats in (found.forward, found.backward)
+        )
+        flops = Counter({key: sized(count, batch) for key, count in found.flops.items()})
+        drops = {layer: sized(size, batch) for layer, size in found.drops.items()}
+        keeps = kept(forward, self.ran)
+        return Trace(forward, backward, keeps, drops, lambda: self._log(batch), forward[-1].now, flops, {})
+
+    def _log(self, batch: int) -> Log:
+        """What was made, kept and freed, with its bytes."""
+        places = {MADE: 2, BEAT: 1}
+        return [
+            (*entry[:at], sized(entry[at], batch), *entry[at + 1 :]) if (at := places.get(entry[0])) else entry
+            for entry in self.trace.log()
+        ]
+
+
+def sized(bytes_of_many: int, batch: int) -> int:
+    """With so many sequences, what has so many bytes with `MANY`."""
+    each, own = divmod(bytes_of_many, MANY)
+    return own + each * batch
+
+
+def sized_of(trace: Trace) -> Sized:
+    """For any number of sequences, a trace with `MANY`."""
+    made: dict[int, tuple[int, int]] = {}
+    events: list[tuple[int, int, int]] = []
+    for entry in trace.log():
+        what = entry[0]
+        if what == KEPT:
+            continue
+        if what == MADE:
+            each, own = made[entry[1]] = divmod(entry[2], MANY)
+        else:
+            each, own = made.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
+        events.append((what, own, each))
+    ran = {beat.layer for beat in trace.forward if beat.layer}
+    return Sized(trace, ran, tuple(events))
+
+
+def _levels(events: tuple[tuple[int, int, int], ...], batch: int) -> list[tuple[int, int]]:
+    """Of each stretch what is live at most and at its end, as `Memory` counts them."""
+    found: list[tuple[int, int]] = []
+    live = most = 0
+    for what, own, each in events:
+        size = own + each * batch
+        if what == MADE:
+            live += size
+            most = max(most, live)
+        elif what == FREED:
+            live -= size
+        else:
+            now = live - size
+            found.append((most, now))
+            most = now
+    return found
