@@ -60,6 +60,11 @@ def step_at_least(job: Job) -> int:
     return total([*held, *stage_3.step(job)])
 
 
+def gathering_at_least(job: Job) -> int:
+    """Bytes at most in forward and backward at stage 3, gradients that wait left out."""
+    return held_at_least(job) + (stage_3.gathering_at_least(job) if job.strategy.stage == 3 else 0)
+
+
 def gpu_at_least(job: Job) -> int:
     """Bytes that the GPU's peak cannot be below: what is held and the activations, without any replay."""
     return gpu_with(job, least_activations(job))

@@ -83,6 +83,17 @@ def with_own(one: Pass, visits: Sequence[Visit], own: dict[int, int]) -> int:
     return most
 
 
+def with_gathered(events: Sequence[tuple[int, int]], one: Pass) -> int:
+    """The fullest moment of a pass, where from each of these visits on so many bytes are gathered beside it."""
+    most, at, visits, now = 0, 0, one.visits, 0
+    for visit, size in events:
+        to = visits[visit] + 1
+        if to > at:
+            most, at = max(most, now + max(one.most[at:to])), to
+        now = size
+    return max(most, now + max(one.most[at:], default=0))
+
+
 @once(lambda strategy: (strategy.param_persistence_threshold, strategy.offload_param is not None, strategy.low))
 def own_bytes(job: Job) -> dict[int, int]:
     """Of each tensor that stage 3 gathers for its module alone."""

@@ -12,15 +12,15 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
-from zeroplan.search.bounds import Bounds
+from zeroplan.search.bounds import Bounds, gathers
 from zeroplan.search.candidate import Candidate, evaluate, timed
-from zeroplan.search.space import Branch, Space
+from zeroplan.search.space import PERSISTENT, Branch, Space
 from zeroplan.specs.job import Job
-from zeroplan.specs.strategy import Strategy
 
-ROUGH, BOUND, EXACT = range(3)
-"""What a waiting entry's seconds are: without products that run again, with them, and as they are."""
-USUAL = Strategy(stage=3)
+ROUGH, BOUND, GATHERED, EXACT = range(4)
+"""What a waiting entry's seconds are: without products that run again, with them, with gathers as stage 3's coordinator
+issues them, and as they are."""
+REDUCE = "reduce_bucket_size"
 AGAIN = ("none", "full", "selective")
 
 
@@ -34,54 +34,91 @@ class Found(NamedTuple):
     counted: int = 0
 
 
-def simplicity(job: Job) -> tuple[Any, ...]:
+def simplicity(job: Job, branch: Branch) -> tuple[Any, ...]:
     """Smaller is simpler: no offload, the lowest stage, no checkpointing, a larger micro-batch, the usual numbers."""
     strategy, kind = job.strategy, job.strategy.checkpointing
     devices = [part for part in (strategy.offload_optimizer, strategy.offload_param) if part]
     offload = sum({"cpu": 1, "nvme": 3}[part.device] + (part.ratio < 1) for part in devices)
     again = AGAIN.index(kind) if kind in AGAIN else len(AGAIN)
-    buckets = (strategy.reduce_bucket_size, strategy.prefetch_bucket_size)
-    usual = (USUAL.reduce_bucket_size, USUAL.prefetch_bucket_size)
+    places = [values.index(getattr(strategy, name)) for name, values in branch.numbers.items()]
     return (
-        offload, strategy.stage, again, kind, -strategy.micro_batch, strategy.overlaps is False,
-        not strategy.contiguous_gradients,
-        *(size != other for size, other in zip(buckets, usual, strict=True)), *(-size for size in buckets),
+        offload, strategy.stage, strategy.hpz_partition_size, again, kind, -strategy.micro_batch,
+        sum(place > 0 for place in places), *places,
     )  # fmt: skip
+
+
+class Waiting(NamedTuple):
+    """What a heap has on top: the fewest seconds, then the simplest that it may come to."""
+
+    seconds: float
+    simplicity: tuple[Any, ...]
+    kind: int
+    turn: int
+    job: Job
+    """Its open numbers have their usual values."""
+    branch: Branch
+    open: tuple[str, ...]
 
 
 class Search:
     """Entries that wait, the one with the fewest seconds first."""
 
     def __init__(self, space: Space, reserve: float) -> None:
-        self.space, self.reserve, self.bounds = space, reserve, Bounds(reserve)
-        self.waiting: list[tuple[float, int, tuple[Any, ...], int, Job, Branch]] = []
+        self.space, self.bounds, self.reserve = space, Bounds(reserve), reserve
+        self.waiting: list[Waiting] = []
         self.turn = count()
         self.timed = self.counted = 0
 
-    def push(self, seconds: float, kind: int, job: Job, branch: Branch) -> None:
-        heappush(self.waiting, (seconds, kind, simplicity(job), next(self.turn), job, branch))
+    def push(self, seconds: float, kind: int, job: Job, branch: Branch, still_open: tuple[str, ...] = ()) -> None:
+        entry = Waiting(seconds, simplicity(job, branch), kind, next(self.turn), job, branch, still_open)
+        heappush(self.waiting, entry)
 
     def run(self) -> Candidate | None:
         """None when nothing fits."""
         for branch in self.space.branches:
             for size in self.space.sizes:
-                for overlaps in branch.numbers.get("overlap_comm", (None,)):
-                    job = self.space.sized(branch, size).at(overlap_comm=overlaps, **branch.loosest)
-                    self.push(self.bounds.seconds(job, traced=False), ROUGH, job, branch)
+                job = self.space.sized(branch, size).at(**branch.usual(branch.numbers))
+                self.push(self._least(job, branch, branch.open, traced=False), ROUGH, job, branch, branch.open)
         while self.waiting:
-            seconds, kind, _simple, _turn, job, branch = heappop(self.waiting)
-            if kind == ROUGH and self._may_fit(job, branch):
-                self.push(max(seconds, self.bounds.seconds(job)), BOUND, job, branch)
-            elif kind == BOUND:
-                for chosen in branch.combinations(*branch.timed):
-                    self._time(job.at(**chosen), branch)
-            elif kind == EXACT and (found := self._fitting(job)):
-                return found
+            entry = heappop(self.waiting)
+            if entry.kind == EXACT:
+                if found := self._fitting(entry.job):
+                    return found
+            elif entry.kind == ROUGH:
+                if self._may_fit(entry):
+                    seconds = max(entry.seconds, self._least(entry.job, entry.branch, entry.open))
+                    self.push(seconds, BOUND, *entry[-3:])
+            elif entry.kind == BOUND and entry.open[:1] == (REDUCE,) and gathers(entry.job):
+                self._gather(entry)
+            elif entry.open:
+                self._settle(entry)
+            else:
+                self._time(entry.job, entry.branch)
         return None
 
-    def _may_fit(self, job: Job, branch: Branch) -> bool:
-        overlaps = {"overlap_comm": job.strategy.overlap_comm} if "overlap_comm" in branch.numbers else {}
-        return self.bounds.may_fit(job.at(**branch.leanest | overlaps))
+    def _least(self, job: Job, branch: Branch, still_open: tuple[str, ...], *, traced: bool = True) -> float:
+        persistence = branch.numbers[PERSISTENT] if PERSISTENT in still_open else ()
+        return self.bounds.seconds(job.at(**branch.loosest(still_open)), persistence, traced=traced)
+
+    def _may_fit(self, entry: Waiting) -> bool:
+        return self.bounds.may_fit(entry.job.at(**entry.branch.leanest(entry.open)))
+
+    def _settle(self, entry: Waiting) -> None:
+        """The next number takes each of its values."""
+        name, *rest = entry.open
+        job, branch = entry.job, entry.branch
+        if name == "max_reuse_distance" and not self.bounds.may_keep(job.at(**branch.leanest(entry.open))):
+            return
+        for value in branch.numbers[name]:
+            settled = job.at(**{name: value})
+            seconds = max(entry.seconds, self._least(settled, branch, tuple(rest)))
+            self.push(seconds, BOUND, settled, branch, tuple(rest))
+
+    def _gather(self, entry: Waiting) -> None:
+        """All that decides what is gathered is settled."""
+        lean, loose = (entry.job.at(**chosen(entry.open)) for chosen in (entry.branch.leanest, entry.branch.loosest))
+        if self.bounds.may_keep(lean) and self.bounds.may_gather(lean):
+            self.push(max(entry.seconds, self.bounds.with_gathers(loose)), GATHERED, *entry[-3:])
 
     def _time(self, job: Job, branch: Branch) -> None:
         """What DeepSpeed stops at (too few buffers for NVMe) is left out."""

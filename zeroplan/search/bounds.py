@@ -6,52 +6,26 @@ A search leaves out what cannot win or cannot fit by these; tests hold them agai
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import NamedTuple
 
 from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.layout import below_ratio, own_shares, persistent_tensors, tensor_sizes
-from zeroplan.costs.ledger import gpu_with, held_at_least, init_at_least, step_at_least
-from zeroplan.costs.passes import decides_activations, least_activations
+from zeroplan.costs.deepspeed.keeping import kept_at_least
+from zeroplan.costs.deepspeed.layout import below_ratio, own_shares, persistent_tensors, secondary_sizes, tensor_sizes
+from zeroplan.costs.deepspeed.traffic import traffic
+from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, init_at_least, step_at_least
+from zeroplan.costs.passes import alone, decides_activations, least_activations
 from zeroplan.costs.timing.beside import host_terms, updating
 from zeroplan.costs.timing.computing import Computing, Pass, computing
-from zeroplan.costs.timing.network import latency
-from zeroplan.costs.timing.rates import host_link, link, rates
+from zeroplan.costs.timing.rates import host_link
 from zeroplan.costs.timing.step import software_of, update
-from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE
+from zeroplan.costs.timing.traffic import of_gathers
+from zeroplan.errors import ContradictionError
 from zeroplan.fit import TierFit, gpu_fit
-from zeroplan.formulas import network, overlap, roofline
 from zeroplan.ledger import Ledger, Tier, total
+from zeroplan.search.least_traffic import Traffic, least_of, least_traffic
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
-
-ROUNDED = 16
-"""Bytes that rounding down takes off one collective at most: of each kind of call less than one."""
-
-
-class Beside(NamedTuple):
-    """Traffic of one pass: its seconds at least, those of them that no work can hide, and those it costs the work."""
-
-    seconds: float = 0.0
-    alone: float = 0.0
-    slowed: float = 0.0
-
-    def shows(self, work: float, share: float | None) -> float:
-        """Beside this much work; None: nothing is hidden."""
-        if share is None:
-            return self.seconds
-        beside = work + self.slowed
-        waits = max(self.alone, self.seconds - beside)
-        return min(self.seconds, overlap.added(waits, beside, max(self.seconds, waits), share) + self.slowed)
-
-
-class Traffic(NamedTuple):
-    """Of a forward, of a backward, and seconds after the step."""
-
-    forward: Beside = Beside()
-    backward: Beside = Beside()
-    after: float = 0.0
 
 
 class Bounds:
@@ -63,24 +37,39 @@ class Bounds:
         self.traffic: dict[Hashable, Traffic] = {}
         self.beside: dict[Hashable, float] = {}
         self.held: dict[Hashable, bool] = {}
+        self.residents: dict[Hashable, int] = {}
+        self.saved: dict[Hashable, int | None] = {}
         self.activations: dict[Hashable, tuple[int, int] | None] = {}
 
-    def seconds(self, job: Job, *, traced: bool = True) -> float:
+    def seconds(
+        self, job: Job, persistence: Sequence[int] = (), *, traced: bool = True,
+        gathered: tuple[float, float] = (0.0, 0.0),
+    ) -> float:  # fmt: skip
         """Computing and the update as they are, traffic hidden as well as it can be, copies as few as there can be.
 
-        Not `traced`: without matrix products that run again, which only a trace of the model counts.
+        `persistence`: thresholds between which the job may still choose. Not `traced`: without matrix products that
+        run again, which only a trace of the model counts. `gathered`: as `of_gathers`.
         """
         strategy, found = job.strategy, self._computing(job, traced=traced)
-        micro_steps, traffic = strategy.micro_steps, self._traffic(job)
+        micro_steps = strategy.micro_steps
+        room = self._room(job, persistence) if traced and strategy.stage == 3 else None
+        each = [self._traffic(job.at(param_persistence_threshold=size), room) for size in persistence]
+        least = least_of(each) if each else self._traffic(job, room)
         shown = None
         if strategy.stage and strategy.overlaps:
             software = software_of(job)
             shown = (software.shown_at_stage_3 if strategy.stage == 3 else software.shown).value
         reductions = micro_steps if strategy.stage == 3 or strategy.reduces_every_micro_step else 1
         forward, backward = found.forward.seconds, found.backward.seconds
-        passes = micro_steps * (forward + backward + traffic.forward.shows(forward, shown))
-        passes += reductions * traffic.backward.shows(backward, shown)
-        return passes + traffic.after + self._beside(job, found if traced else at_most(found))
+        in_forward = max(gathered[0], micro_steps * least.forward.shows(forward, shown))
+        in_backward = max(gathered[1], reductions * least.backward.shows(backward, shown))
+        passes = micro_steps * (forward + backward) + in_forward + in_backward
+        return passes + least.after + self._beside(job, found if traced else at_most(found))
+
+    def with_gathers(self, job: Job) -> float:
+        """The same with gathers as stage 3's coordinator issues them; of reductions what there is at least."""
+        counted = Ledger("deepspeed", Tier(), traffic=traffic(job))
+        return self.seconds(job, gathered=of_gathers(job, counted, self._computing(job), software_of(job)))
 
     def _computing(self, job: Job, *, traced: bool = True) -> Computing:
         """Of one micro-step: offload and buckets do not change it."""
@@ -90,17 +79,54 @@ class Bounds:
             self.computing[key] = computing(job, software_of(job), traced=traced)
         return self.computing[key]
 
-    def _traffic(self, job: Job) -> Traffic:
-        key = (job.strategy.stage, job.strategy.param_persistence_threshold)
+    def _traffic(self, job: Job, room: int | None) -> Traffic:
+        s = job.strategy
+        key = (
+            s.stage, s.hpz_partition_size, s.param_persistence_threshold, s.max_live_parameters, s.prefetch_bucket_size,
+            s.max_reuse_distance, s.reduce_bucket_size, room,
+        )  # fmt: skip
         if key not in self.traffic:
-            self.traffic[key] = least_traffic(job)
+            self.traffic[key] = least_traffic(job, room)
         return self.traffic[key]
+
+    def _room(self, job: Job, persistence: Sequence[int] = ()) -> int | None:
+        """Elements that the card has room for, gathered, when forward ends; None: for any number."""
+        if persistence:
+            job = job.at(param_persistence_threshold=min(persistence))
+        found = self._activations_alone(job)
+        if found is None or (left := gpu_fit(job, self._held(job) + found, self.reserve).headroom) is None:
+            return None
+        return max(0, left) // gathered_width(job.strategy)
+
+    def _activations_alone(self, job: Job) -> int | None:
+        """What is saved when forward ends."""
+        key = job.strategy.micro_batch, job.strategy.checkpointing, job.strategy.attention
+        if key not in self.saved:
+            found = alone(job)
+            self.saved[key] = found and found.saved
+        return self.saved[key]
+
+    def _held(self, job: Job) -> int:
+        """When forward ends, with the smallest buckets: between steps, and secondary partitions (hpZ)."""
+        s = job.strategy
+        key = (s.stage, s.offload_optimizer, s.offload_param, s.hpz_partition_size, s.param_persistence_threshold)
+        if key not in self.residents:
+            lean = job.at(reduce_bucket_size=1, overlap_comm=False, contiguous_gradients=False)
+            secondary = 0 if s.offload_param else sum(secondary_sizes(job)) * gathered_width(s)
+            self.residents[key] = held_at_least(lean) + secondary
+        return self.residents[key]
+
+    def may_keep(self, job: Job) -> bool:
+        """Whether the card has room, when forward ends, for all that is gathered then in any case."""
+        if not gathers(job) or (room := self._room(job)) is None:
+            return True
+        return kept_at_least(job) <= room
 
     def _beside(self, job: Job, found: Computing) -> float:
         """The update, on the GPU and on the CPUs, and what offload copies in any case."""
         s = job.strategy
         room = (found.forward.seconds, found.backward.seconds) if s.stage < 3 and s.offload_optimizer else None
-        key = (s.stage, s.offload_optimizer, s.offload_param, s.micro_steps, room)
+        key = (s.stage, s.offload_optimizer, s.offload_param, s.micro_steps, s.param_persistence_threshold, room)
         if key not in self.beside:
             self.beside[key] = sum(entry.seconds for entry in update(job)) + self._offload(job, found)
         return self.beside[key] + self._gradients(job, found)
@@ -128,12 +154,30 @@ class Bounds:
     def may_fit(self, job: Job) -> bool:
         """Whether card and host could hold it: what is held, then the model's own step beside it."""
         s = job.strategy
-        key = (s.stage, s.offload_optimizer, s.offload_param, s.overlap_comm, s.reduce_bucket_size)
+        key = (
+            s.stage, s.offload_optimizer, s.offload_param, s.overlap_comm, s.reduce_bucket_size, s.contiguous_gradients,
+            s.hpz_partition_size, s.param_persistence_threshold,
+        )  # fmt: skip
         if key not in self.held:
             least = max(held_at_least(job), init_at_least(job), step_at_least(job))
             in_host = TierFit(total(host.tier(job).peak.lines), job.cluster.host_memory)
             self.held[key] = gpu_fit(job, least, self.reserve).fits is not False and in_host.fits is not False
-        return self.held[key] and gpu_fit(job, gpu_with(job, self._activations(job)), self.reserve).fits is not False
+        if not self.held[key]:
+            return False
+        activations = self._activations(job)
+        least = gpu_with(job, activations)
+        if activations and s.hpz_partition_size > 1:  # secondary partitions are all there when backward begins
+            least = max(least, self._held(job) + activations[1])
+        return gpu_fit(job, least, self.reserve).fits is not False
+
+    def may_gather(self, job: Job) -> bool:
+        """Whether the card could hold what is gathered beside the model's own step; False where DeepSpeed stops."""
+        if not gathers(job):
+            return True
+        try:
+            return gpu_fit(job, gathering_at_least(job), self.reserve).fits is not False
+        except ContradictionError:
+            return False
 
     def _activations(self, job: Job) -> tuple[int, int] | None:
         key = decides_activations(job)
@@ -142,112 +186,19 @@ class Bounds:
         return self.activations[key]
 
 
+def gathers(job: Job) -> bool:
+    """Whether stage 3 has anything to bring together."""
+    return job.strategy.stage == 3 and (job.ranks > 1 or job.strategy.offload_param is not None)
+
+
+def gathered_width(strategy: Strategy) -> int:
+    """Bytes of a gathered element, at least."""
+    return 1 if strategy.quantized_weights else 2 if strategy.low else strategy.element_bytes
+
+
 def at_most(found: Computing) -> Computing:
     """With all of forward run again, so that the most of what offload copies hides."""
     return Computing(found.forward, Pass((*found.backward.terms, *found.forward.terms)))
-
-
-def least_traffic(job: Job) -> Traffic:
-    """Of a job with the largest buckets that are open: as few calls as there can be.
-
-    Nothing runs beside the first module's gather in forward, nor beside the last gradient's reduction.
-    """
-    strategy, sizes = job.strategy, tensor_sizes(job)
-    if job.ranks == 1:
-        return Traffic()
-    trained, last = sum([sizes[index] for index in job.execution.gradients]), sizes[job.execution.gradients[-1]]
-    weights, gradients = least_widths(strategy)
-    whole = "all_reduce" if strategy.use_multi_rank_bucket_allreduce else "reduce"
-    kind = ("reduce_scatter" if strategy.scatters else "all_reduce") if strategy.stage == 3 else whole
-    buckets = least_buckets([sizes[index] for index in job.execution.gradients], strategy.reduce_bucket_size)
-    reduced = least_seconds(job, kind, gradients * trained, buckets)
-    if strategy.stage == 0 or strategy.runs_bf16_optimizer:
-        return Traffic(after=least_seconds(job, "all_reduce", gradients * trained, 1))
-    tail = least_seconds(job, kind, gradients * last, 1)
-    if strategy.stage < 3:
-        back = Beside(reduced, tail, least_slowed(job, kind, gradients * trained))
-        return Traffic(Beside(), back, least_seconds(job, "all_gather", weights * sum(sizes), 1))
-    stay = set(persistent_tensors(job))
-    once = job.model.parameters - sum([sizes[index] for index in stay])
-    again = max(0, once - most_kept(job))
-    near, far = (least_seconds(job, "all_gather", weights * size, least_gathers(job, size)) for size in (once, again))
-    visited = (visit.tensors for visit in job.execution.forward if visit.enters and set(visit.tensors) - stay)
-    first = sum(sizes[index] for index in next(visited, ()) if index not in stay)
-    slowed = [least_slowed(job, "all_gather", weights * size) for size in (once, again)]
-    return Traffic(
-        Beside(near, least_seconds(job, "all_gather", weights * first, 1), slowed[0]),
-        Beside(far + reduced, tail, slowed[1] + least_slowed(job, kind, gradients * trained)),
-        sum(least_seconds(job, "all_gather", weights * sizes[index], 1) for index in stay),
-    )
-
-
-def least_seconds(job: Job, collective: str, size: float, calls: float) -> float:
-    """Of so many bytes in so many calls, all alike; one at least, where there is anything to send."""
-    if size <= 0:
-        return 0.0
-    ranks, quantizes = job.ranks, job.strategy.quantized_gradients or job.strategy.quantized_weights
-    wire = least_wire(job, collective, size)
-    if quantizes or job.strategy.hpz_partition_size > 1:  # some of it stays within the node
-        return wire / max(link(job.cluster, count, "all_reduce").value for count in (ranks, job.cluster.gpus_per_node))
-    calls, inside = max(1.0, calls), min(ranks, job.cluster.gpus_per_node)
-    return calls * network.piped(
-        wire / calls, link(job.cluster, ranks, collective).value, latency(job.cluster, collective, ranks),
-        latency(job.cluster, collective, inside),
-    )  # fmt: skip
-
-
-def least_buckets(sizes: Sequence[int], bucket: int) -> float:
-    """Calls of a reduction: a tensor that is larger than the bucket goes alone, others fill buckets at most."""
-    small = [size for size in sizes if size <= bucket]
-    return len(sizes) - len(small) + sum(small) / max(bucket, 1)
-
-
-def least_gathers(job: Job, gathered: int) -> float:
-    """Calls that gather so many elements, or all: the look ahead stops with the tensor that fills its bucket.
-
-    So a call has one tensor that is larger than that, or those of one module.
-    """
-    sizes, bucket, stay = tensor_sizes(job), job.strategy.prefetch_bucket_size, set(persistent_tensors(job))
-    most = max(most_of_a_module(job), bucket + max(sizes))
-    large = [index for index, size in enumerate(sizes) if size > bucket and index not in stay]
-    in_one = max((len(set(visit.tensors).intersection(large)) for visit in job.execution.forward), default=0)
-    kept = sum(sizes) - sum(sizes[index] for index in stay) - gathered
-    return max(gathered / most, (len(large) - kept / max(bucket, 1)) / max(in_one, 1))
-
-
-def least_wire(job: Job, collective: str, size: float) -> float:
-    """What one rank sends: the ledger has it in whole bytes for each kind of call."""
-    return max(0.0, (2 if collective == "all_reduce" else 1) * size * (job.ranks - 1) / job.ranks - ROUNDED)
-
-
-def least_slowed(job: Job, collective: str, size: float) -> float:
-    """What traffic takes of the card's memory."""
-    return roofline.streamed(MEMORY_PER_BYTE * least_wire(job, collective, size), rates(job).memory.value)
-
-
-def most_of_a_module(job: Job) -> int:
-    """Elements that one visit reads."""
-    sizes = tensor_sizes(job)
-    return max(sum([sizes[index] for index in visit.tensors]) for visit in job.execution.forward)
-
-
-def most_kept(job: Job) -> int:
-    """Elements that stage 3's backward may find gathered: those that forward kept.
-
-    It keeps what comes again within stage3_max_reuse_distance, and what the look ahead has reached: that passes over
-    what is there already, at most stage3_max_live_parameters and one more call, and a bucket of what is not.
-    """
-    s = job.strategy
-    if s.hpz_partition_size > 1:
-        return job.model.parameters  # within the node
-    return s.max_reuse_distance + s.max_live_parameters + 2 * (s.prefetch_bucket_size + 2 * most_of_a_module(job))
-
-
-def least_widths(strategy: Strategy) -> tuple[float, float]:
-    """Bytes of an element that is gathered, and of one that is reduced: codes of 8 and 4 bits where they travel."""
-    weights = 1.0 if strategy.quantized_weights else min(strategy.element_bytes, 2)
-    gradients = 0.5 if strategy.quantized_gradients else min(DTYPE_BYTES[strategy.communication], 2)
-    return weights, gradients
 
 
 def least_copied(job: Job) -> float:

@@ -29,7 +29,7 @@ def nearest(space: Space, reserve: float) -> list[Candidate]:
     for branch in sorted(space.branches, key=lambda branch: branch.choice["checkpointing"] != "full"):
         parts = branch.choice["offload_optimizer"], branch.choice["offload_param"]
         key = branch.choice["stage"], *(part and part.device for part in parts)
-        found.setdefault(key, space.sized(branch, min(space.sizes)).at(**branch.leanest))
+        found.setdefault(key, space.sized(branch, min(space.sizes)).at(**branch.leanest(branch.numbers)))
     return [candidate for job in found.values() if (candidate := _evaluated(job, reserve))]
 
 

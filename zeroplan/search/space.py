@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -21,10 +21,19 @@ CHECKPOINTING = ("none", "selective", "full", "every-2", "every-3", "every-4", "
 RATIOS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 REDUCE = (500_000_000, 1_000_000, 10_000_000, 20_000_000, 50_000_000, 100_000_000, 200_000_000, 1_000_000_000)
 GATHER = (500_000_000, 50_000_000, 200_000_000, 1_000_000_000)
-REDUCE_AT_STAGE_3, PREFETCH = (500_000_000, 50_000_000, 200_000_000), (50_000_000, 500_000_000)
+PREFETCH = (50_000_000, 500_000_000)
+PERSISTENCE = (100_000, 1_000_000)
+LIVE = (1_000_000_000, 100_000_000, 10_000_000_000)
+"""For what is live, and for the distance of reuse."""
 MOST_SIZES = 1024
+PERSISTENT = "param_persistence_threshold"
+ORDER = (
+    "overlap_comm", PERSISTENT, "max_live_parameters", "prefetch_bucket_size",
+    "max_reuse_distance", "reduce_bucket_size", "contiguous_gradients",
+)  # fmt: skip
+"""Numbers that change seconds, as a search settles them."""
 TIMELESS = ("allgather_bucket_size",)
-"""Numbers that change no second: DeepSpeed 0.19.8's gathers after the step each take a group's whole partition."""
+"""And those that change none: DeepSpeed 0.19.8's gathers after the step each take a group's whole partition."""
 
 
 class Branch(NamedTuple):
@@ -40,20 +49,21 @@ class Branch(NamedTuple):
             yield dict(zip(known, values, strict=True))
 
     @property
-    def timed(self) -> list[str]:
-        """Numbers that change seconds, but for overlap_comm."""
-        return [name for name in self.numbers if name not in (*TIMELESS, "overlap_comm")]
+    def open(self) -> tuple[str, ...]:
+        """Numbers that change seconds, in the order in which they are settled."""
+        return tuple(name for name in ORDER if name in self.numbers)
 
-    @property
-    def loosest(self) -> dict[str, Any]:
-        """Of the numbers that bounds of seconds read, what moves least."""
-        names = ("reduce_bucket_size", "prefetch_bucket_size")
-        return {name: max(self.numbers[name]) for name in names if name in self.numbers}
+    def usual(self, names: Iterable[str]) -> dict[str, Any]:
+        """Of these numbers each one's usual value."""
+        return {name: self.numbers[name][0] for name in names}
 
-    @property
-    def leanest(self) -> dict[str, Any]:
-        """Of each number what holds least between steps."""
-        return {name: min(values) for name, values in self.numbers.items()}
+    def loosest(self, names: Iterable[str]) -> dict[str, Any]:
+        """Of these numbers, what moves least: nothing runs slower for a larger one, but for persistent parameters."""
+        return {name: max(self.numbers[name]) for name in names}
+
+    def leanest(self, names: Iterable[str]) -> dict[str, Any]:
+        """Of these numbers, what holds least."""
+        return {name: min(self.numbers[name]) for name in names}
 
     @property
     def size(self) -> int:
@@ -88,7 +98,7 @@ class Space(NamedTuple):
 
 def space(job: Job, settled: dict[str, Any], per_gpu: int) -> Space:
     """What the settled fields leave open."""
-    branches = tuple(Branch(choice, numbers(job, choice["stage"], settled)) for choice in choices(job, settled))
+    branches = tuple(Branch(choice, numbers(job, choice, settled)) for choice in choices(job, settled))
     return Space(job, per_gpu, tuple(micro_batches(per_gpu, settled)), branches)
 
 
@@ -101,10 +111,11 @@ def choices(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
             if not _runs(job, stage, optimizer, params, settled):
                 continue
             for kind in checkpointing(job, stage, settled):
-                yield {
-                    "stage": stage, "checkpointing": kind, "offload_optimizer": optimizer, "offload_param": params,
-                    **_at_stage_3(job, stage, settled),
-                }  # fmt: skip
+                for more in _at_stage_3(job, stage, settled):
+                    yield {
+                        "stage": stage, "checkpointing": kind, "offload_optimizer": optimizer, "offload_param": params,
+                        **more,
+                    }  # fmt: skip
 
 
 def _that_differ(job: Job, optimizers: list[Offload | None]) -> list[Offload | None]:
@@ -157,29 +168,45 @@ def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | Non
     return True
 
 
-def _at_stage_3(job: Job, stage: int, settled: dict[str, Any]) -> dict[str, Any]:
-    """As the Trainer fills its auto."""
+def _at_stage_3(job: Job, stage: int, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """As the Trainer fills its auto; secondary partitions within each node (hpZ), or none."""
     if stage < 3:
-        return {}
-    scatters = job.at(stage=3).strategy.scatters
-    found = {"param_persistence_threshold": 10 * job.model.shape.hidden, "reduce_scatter": scatters}
-    return {name: settled.get(name, value) for name, value in found.items()}
+        yield {}
+        return
+    scatters = settled.get("reduce_scatter", job.at(stage=3).strategy.scatters)
+    nodes = (1, job.cluster.gpus_per_node) if job.cluster.nodes > 1 < job.cluster.gpus_per_node else (1,)
+    for ranks in (settled["hpz_partition_size"],) if "hpz_partition_size" in settled else nodes:
+        yield {"reduce_scatter": scatters, "hpz_partition_size": ranks}
 
 
-def numbers(job: Job, stage: int, settled: dict[str, Any]) -> Numbers:
-    """Buckets in elements, and whether reduction overlaps backward; what is settled has one value."""
+def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any]) -> Numbers:
+    """Thresholds and buckets in elements, and whether reduction overlaps backward; what is settled has one value."""
+    stage, hidden = choice["stage"], job.model.shape.hidden
     if stage == 0:
         return {}
-    hidden = job.model.shape.hidden
     found: Numbers = {"overlap_comm": (True, False), "contiguous_gradients": (True, False)}
-    found["reduce_bucket_size"] = (*(REDUCE_AT_STAGE_3 if stage == 3 else REDUCE), hidden * hidden)
-    if stage == 3:
-        found["prefetch_bucket_size"] = (*PREFETCH, int(0.9 * hidden * hidden))
-    else:
+    found["reduce_bucket_size"] = (*REDUCE, hidden * hidden)
+    if stage < 3:
         found["allgather_bucket_size"] = GATHER
+    else:
+        found[PERSISTENT] = (10 * hidden, *PERSISTENCE)
+        found["prefetch_bucket_size"] = (*PREFETCH, int(0.9 * hidden * hidden))
+        found["max_live_parameters"] = found["max_reuse_distance"] = thresholds(job)
+        if job.ranks == 1 and not choice["offload_param"]:  # nothing is gathered
+            found.update({name: found[name][:1] for name in AT_STAGE_3})
     return {
         name: (settled[name],) if name in settled else tuple(dict.fromkeys(values)) for name, values in found.items()
     }
+
+
+AT_STAGE_3 = (PERSISTENT, "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance")
+
+
+def thresholds(job: Job) -> tuple[int, ...]:
+    """Of those that no model's passes reach one is enough."""
+    passes = 4 * job.model.parameters
+    beyond = [size for size in LIVE if size >= passes]
+    return tuple(size for size in LIVE if size < passes or size in beyond[:1])
 
 
 def micro_batches(per_gpu: int, settled: dict[str, Any]) -> list[int]:

@@ -36,6 +36,7 @@ from zeroplan.costs.deepspeed.layout import (
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.deepspeed.working import Working
+from zeroplan.costs.passes import timeline_of, with_gathered
 from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import Line, line, total
 from zeroplan.specs.job import Job
@@ -132,6 +133,15 @@ def _forward_pass(job: Job, *forwards: Sequence[Held]) -> Passed:
             alive.entries.append(Entry(event.at, event.most * w, at_most, sum(at_end) * w, at_end))
         alive.entries.append(alive.entries[-1]._replace(key=END))
     return Passed(alive)
+
+
+def gathering_at_least(job: Job) -> int:
+    """Bytes at most beside what is held: what is gathered and the model's own; gradients are left out."""
+    found, later, w = timeline_of(job), micro_steps(job).later, job.strategy.element_bytes
+    if found is None:
+        return 0
+    passes = ((later.forward, found.forward), (later.backward, found.backward))
+    return max(with_gathered([(event.at, w * event.elements) for event in events], one) for events, one in passes)
 
 
 def _of_muon(job: Job) -> ModuleType:

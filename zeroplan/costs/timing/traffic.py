@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from zeroplan.clock import COMMUNICATION, Term, term
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.network import call
-from zeroplan.costs.timing.order import Event, Order, order
+from zeroplan.costs.timing.order import FOR_GATHER, GATHER, Event, Order, order
 from zeroplan.costs.timing.phases import BACKWARD, FORWARD, UPDATE, Sent, phases
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.replay import waiting
@@ -38,6 +38,26 @@ def communication(job: Job, ledger: Ledger, found: Computing, software: Software
         if every != here:
             terms += exposed(job, here, work, shown, 1, events)
     return _joined([*terms, *exposed(job, [entry for entry in sent if entry.phase == UPDATE], 0.0, None, 1)])
+
+
+def of_gathers(job: Job, ledger: Ledger, found: Computing, software: Software) -> tuple[float, float]:
+    """Seconds of a step that stage 3's gathers add in forward, where nothing else runs, and at least in backward."""
+    shown = software.shown_at_stage_3 if job.strategy.overlaps else None
+    in_order = order(job) if shown and software.in_order else Order()
+    sent = [entry for entry in phases(job, ledger.traffic) if entry.gathers]
+    forward, backward = (
+        sum(entry.seconds for entry in exposed(
+            job, [entry for entry in sent if entry.phase == phase], work, shown, job.strategy.micro_steps, events))
+        for phase, work, events in (
+            (FORWARD, found.forward.seconds, in_order.forward),
+            (BACKWARD, found.backward.seconds, [event for event in in_order.backward if event.kind in ALONE]),
+        )
+    )  # fmt: skip
+    return forward, backward
+
+
+ALONE = (GATHER, FOR_GATHER)
+"""Events of a pass in which nothing is reduced."""
 
 
 def busy(job: Job, ledger: Ledger, phase: str) -> float:

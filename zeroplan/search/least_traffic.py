@@ -1,0 +1,194 @@
+"""Traffic that no choice of numbers changes: seconds that collectives take at least."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from zeroplan.costs.deepspeed.fetch import decides_visits
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.layout import persistent_tensors, tensor_sizes
+from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.timing.network import latency
+from zeroplan.costs.timing.rates import link, rates
+from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE
+from zeroplan.formulas import network, overlap, roofline
+from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
+
+ROUNDED = 16
+"""Bytes that rounding down takes off one collective at most: of each kind of call less than one."""
+
+
+class Beside(NamedTuple):
+    """Traffic of one pass: its seconds at least, those of them that no work can hide, and those it costs the work."""
+
+    seconds: float = 0.0
+    alone: float = 0.0
+    slowed: float = 0.0
+
+    def shows(self, work: float, share: float | None) -> float:
+        """Beside this much work; None: nothing is hidden."""
+        if share is None:
+            return self.seconds
+        beside = work + self.slowed
+        waits = max(self.alone, self.seconds - beside)
+        return min(self.seconds, overlap.added(waits, beside, max(self.seconds, waits), share) + self.slowed)
+
+
+class Traffic(NamedTuple):
+    """Of a forward, of a backward, and seconds after the step."""
+
+    forward: Beside = Beside()
+    backward: Beside = Beside()
+    after: float = 0.0
+
+
+def least_traffic(job: Job, room: int | None = None) -> Traffic:
+    """Of a job with the largest buckets that are open: as few calls as there can be.
+
+    `room`: elements that the card has room for when forward ends: backward finds no more there.
+    Nothing runs beside the first module's gather in forward, nor beside the last gradient's reduction.
+    """
+    strategy, sizes = job.strategy, tensor_sizes(job)
+    if job.ranks == 1:
+        return Traffic()
+    trained, last = sum([sizes[index] for index in job.execution.gradients]), sizes[job.execution.gradients[-1]]
+    weights, gradients = least_widths(strategy)
+    whole = "all_reduce" if strategy.use_multi_rank_bucket_allreduce else "reduce"
+    kind = ("reduce_scatter" if strategy.scatters else "all_reduce") if strategy.stage == 3 else whole
+    buckets = least_buckets([sizes[index] for index in job.execution.gradients], strategy.reduce_bucket_size)
+    reduced = least_seconds(job, kind, gradients * trained, buckets)
+    if strategy.stage == 0 or strategy.runs_bf16_optimizer:
+        return Traffic(after=least_seconds(job, "all_reduce", gradients * trained, 1))
+    tail = least_seconds(job, kind, gradients * last, 1)
+    if strategy.stage < 3:
+        back = Beside(reduced, tail, least_slowed(job, kind, gradients * trained))
+        return Traffic(Beside(), back, least_seconds(job, "all_gather", weights * sum(sizes), 1))
+    found, kept = partitioned_parts(job), most_kept(job)
+    again = max(0, found.elements - (kept if room is None else min(kept, room)))
+    secondary = strategy.hpz_partition_size > 1  # gathered within the node, but where a step gathers first
+    near, far = (
+        least_seconds(job, "all_gather", weights * size, least_gathers(job, size), within_node=within)
+        for size, within in ((found.elements, secondary and strategy.micro_steps > 1), (again, secondary))
+    )
+    slowed = [
+        least_slowed(job, "all_gather", weights * size, within_node=secondary) for size in (found.elements, again)
+    ]
+    return Traffic(
+        Beside(near, least_seconds(job, "all_gather", weights * found.first, 1), slowed[0]),
+        Beside(far + reduced, tail, slowed[1] + least_slowed(job, kind, gradients * trained)),
+        sum(count * least_seconds(job, "all_gather", weights * size, 1) for size, count in found.stay.items()),
+    )
+
+
+def least_seconds(job: Job, collective: str, size: float, calls: float, *, within_node: bool = False) -> float:
+    """Of so many bytes in so many calls, all alike; one at least, where there is anything to send."""
+    if size <= 0:
+        return 0.0
+    ranks, quantizes = job.ranks, job.strategy.quantized_gradients or job.strategy.quantized_weights
+    wire = least_wire(job, collective, size, within_node=within_node)
+    if quantizes or within_node:  # some of it stays within the node
+        return wire / max(link(job.cluster, count, "all_reduce").value for count in (ranks, job.cluster.gpus_per_node))
+    calls, inside = max(1.0, calls), min(ranks, job.cluster.gpus_per_node)
+    return calls * network.piped(
+        wire / calls, link(job.cluster, ranks, collective).value, latency(job.cluster, collective, ranks),
+        latency(job.cluster, collective, inside),
+    )  # fmt: skip
+
+
+def least_buckets(sizes: Sequence[int], bucket: int) -> float:
+    """Calls of a reduction: a tensor that is larger than the bucket goes alone, others fill buckets at most."""
+    small = [size for size in sizes if size <= bucket]
+    return len(sizes) - len(small) + sum(small) / max(bucket, 1)
+
+
+def least_gathers(job: Job, gathered: int) -> float:
+    """Calls that gather so many elements, or all: the look ahead stops with the tensor that fills its bucket.
+
+    So a call has one tensor that is larger than that, or those of one module.
+    """
+    bucket, found = job.strategy.prefetch_bucket_size, partitioned_parts(job)
+    most = max(most_of_a_module(job), bucket + found.largest)
+    large = sum([count for size, count in found.sizes.items() if size > bucket])
+    in_one = max([sum([size > bucket for size in sizes]) for sizes in found.modules], default=0)
+    return max(gathered / most, (large - (found.elements - gathered) / max(bucket, 1)) / max(in_one, 1))
+
+
+class Partitioned(NamedTuple):
+    """What stage 3 gathers: tensors that do not stay."""
+
+    elements: int
+    sizes: Counter[int]
+    """How many tensors have each size."""
+    modules: frozenset[tuple[int, ...]]
+    """Sizes of the tensors that one visit reads: those of each kind of module."""
+    first: int
+    """Elements that forward's first module reads."""
+    largest: int
+    """Of all tensors, those that stay among them."""
+    stay: Counter[int]
+    """Sizes of these."""
+
+
+def _persistence(strategy: Strategy) -> Hashable:
+    return decides_visits(strategy), strategy.param_persistence_threshold, strategy.model_persistence_threshold
+
+
+@once(_persistence)
+def partitioned_parts(job: Job) -> Partitioned:
+    """By the job's thresholds of persistence."""
+    sizes, stay = tensor_sizes(job), set(persistent_tensors(job))
+    read = [[sizes[index] for index in visit.tensors if index not in stay] for visit in job.execution.forward]
+    entered = (each for each, visit in zip(read, job.execution.forward, strict=True) if visit.enters and each)
+    left = [size for index, size in enumerate(sizes) if index not in stay]
+    return Partitioned(
+        sum(left), Counter(left), frozenset(map(tuple, read)), sum(next(entered, ())), max(sizes),
+        Counter(sizes[index] for index in stay),
+    )  # fmt: skip
+
+
+def least_wire(job: Job, collective: str, size: float, *, within_node: bool = False) -> float:
+    """What one rank sends: the ledger has it in whole bytes for each kind of call."""
+    ranks = job.cluster.gpus_per_node if within_node else job.ranks
+    return max(0.0, (2 if collective == "all_reduce" else 1) * size * (ranks - 1) / ranks - ROUNDED)
+
+
+def least_slowed(job: Job, collective: str, size: float, *, within_node: bool = False) -> float:
+    """What traffic takes of the card's memory."""
+    wire = least_wire(job, collective, size, within_node=within_node)
+    return roofline.streamed(MEMORY_PER_BYTE * wire, rates(job).memory.value)
+
+
+@once(decides_visits)
+def most_of_a_module(job: Job) -> int:
+    """Elements that one visit reads."""
+    sizes = tensor_sizes(job)
+    return max(sum([sizes[index] for index in visit.tensors]) for visit in job.execution.forward)
+
+
+def most_kept(job: Job) -> int:
+    """Elements that stage 3's backward may find gathered: those that forward kept.
+
+    It keeps what comes again within stage3_max_reuse_distance, and what the look ahead has reached: that passes over
+    what is there already, at most stage3_max_live_parameters and one more call, and a bucket of what is not.
+    """
+    s = job.strategy
+    return s.max_reuse_distance + s.max_live_parameters + 2 * (s.prefetch_bucket_size + 2 * most_of_a_module(job))
+
+
+def least_widths(strategy: Strategy) -> tuple[float, float]:
+    """Bytes of an element that is gathered, and of one that is reduced: codes of 8 and 4 bits where they travel."""
+    weights = 1.0 if strategy.quantized_weights else min(strategy.element_bytes, 2)
+    gradients = 0.5 if strategy.quantized_gradients else min(DTYPE_BYTES[strategy.communication], 2)
+    return weights, gradients
+
+
+def least_of(each: Sequence[Traffic]) -> Traffic:
+    """Part by part."""
+    forward, backward = (
+        Beside(*map(min, zip(*passes, strict=True)))
+        for passes in ([one.forward for one in each], [one.backward for one in each])
+    )
+    return Traffic(forward, backward, min(one.after for one in each))
