@@ -32,10 +32,11 @@ def small(family: str, layers: int, vocab: int):
     return model_of(*read_config(config, "here"), name=family, source="test")
 
 
-def replayed(one, layers):
-    """The micro-steps and their backwards; `layers` are those that may follow from others."""
+def replayed(one, *, follows):
+    """The micro-steps and their backwards; `follows`: layers may follow from others."""
     found = fetch._settings(one)
-    coordinator = Coordinator(tensor_sizes(one), found, fetch.course_of(one), layers)
+    course = fetch.course_of(one)
+    coordinator = Coordinator(tensor_sizes(one), found, course if follows else course._replace(stretches=[]))
     steps = []
     for _step in range(2 if one.strategy.grad_accum > 1 else 1):
         coordinator.gather_persistent()
@@ -72,18 +73,18 @@ def told(one, step):
 def test_what_is_not_replayed_follows(family, layers, vocab, gpus, strategy):
     """Every gather, every event with tensors, every gradient, and the peak."""
     one = job("gpt2", gpus=gpus, stage=3, **strategy)._replace(model=small(family, layers, vocab))
-    assert replayed(one, one.execution.layers)[1] == replayed(one, ())[1]
+    assert replayed(one, follows=True)[1] == replayed(one, follows=False)[1]
 
 
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
 def test_alike_layers_are_not_replayed(checkpointing):
     """Of 126 layers of Llama-3.1-405B three are in forward, and as many in backward."""
     one = job("llama-3.1-405b", gpus=512, stage=3, checkpointing=checkpointing)
-    (repeat,) = replayed(one, one.execution.layers)[0]
+    (repeat,) = replayed(one, follows=True)[0]
     assert repeat.layers > 100
 
 
 def test_layers_of_two_makes_are_replayed():
     """Gemma-2's layers have a window every other time: no two in a row are alike."""
     one = job("gpt2", stage=3)._replace(model=small("gemma2", 12, 1000))
-    assert not replayed(one, one.execution.layers)[0]
+    assert not replayed(one, follows=True)[0]

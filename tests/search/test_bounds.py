@@ -8,13 +8,22 @@ import pytest
 
 from tests.jobs import job
 from zeroplan.costs.deepspeed import host
-from zeroplan.costs.ledger import gpu_at_least, held_at_least, init_at_least, ledger, step_at_least
+from zeroplan.costs.ledger import (
+    gathering_at_least,
+    gpu_at_least,
+    held_at_least,
+    init_at_least,
+    ledger,
+    step_at_least,
+)
+from zeroplan.costs.outside import outside
 from zeroplan.costs.timing import step_time
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
-from zeroplan.search.bounds import Bounds
+from zeroplan.search.bounds import Bounds, gathers
 from zeroplan.search.candidate import timed
-from zeroplan.search.space import space
+from zeroplan.search.space import PERSISTENT, space
+from zeroplan.specs.job import Job
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "opt-1.3b", "gemma-2-2b", "falcon-7b", "bert-base")
 LEAST = (held_at_least, init_at_least, step_at_least, gpu_at_least)
@@ -25,7 +34,7 @@ def test_a_drawn_strategy_against_its_bounds(seed):
     """Of a drawn model, cluster and space one strategy, counted in full; the bounds know its choices, not its numbers."""
     draw = random.Random(seed)
     one = job(draw.choice(MODELS), gpus=draw.choice([1, 2, 8, 16, 64]), seq=draw.choice([128, 512]), stage=0)
-    found = space(one, draw.choice([{}, {"stage": 2}, {"stage": 3}]), draw.choice([1, 4, 6]))
+    found = space(one, draw.choice([{}, {"stage": 2}, {"stage": 3}, {"stage": 3}]), draw.choice([1, 4, 6]))
     branch, size = draw.choice(found.branches), draw.choice(found.sizes)
     drawn = found.sized(branch, size).at(**{name: draw.choice(values) for name, values in branch.numbers.items()})
     try:
@@ -34,12 +43,30 @@ def test_a_drawn_strategy_against_its_bounds(seed):
         return  # DeepSpeed stops there
     step = step_time(drawn, counted).total
     assert timed(drawn) == pytest.approx(step, rel=1e-12)
-    bounds, loose = Bounds(0.0), drawn.at(**branch.loosest)
-    assert bounds.seconds(loose, traced=False) <= bounds.seconds(loose) <= step
-    overlaps = {"overlap_comm": drawn.strategy.overlap_comm} if "overlap_comm" in branch.numbers else {}
-    lean = drawn.at(**branch.leanest | overlaps)
-    assert max(least(lean) for least in LEAST) <= total(counted.gpu.peak.lines)
-    assert total(host.tier(lean).peak.lines) <= total(counted.host.peak.lines)
+    bounds, needed = Bounds(0.0), total(counted.gpu.peak.lines)
+    for settled in range(len(branch.open) + 1):
+        still = branch.open[settled:]
+        loose = drawn.at(**branch.loosest(still))
+        persistence = branch.numbers[PERSISTENT] if PERSISTENT in still else ()
+        rough, bound = (bounds.seconds(loose, persistence, traced=traced) for traced in (False, True))
+        assert rough <= bound * (1 + 1e-12) <= step * (1 + 2e-12), still
+        lean = drawn.at(**branch.leanest(still))
+        assert max(least(lean) for least in LEAST) <= needed, still
+        assert total(host.tier(lean).peak.lines) <= total(counted.host.peak.lines)
+    if gathers(drawn):
+        assert bounds.with_gathers(drawn.at(**branch.loosest(branch.open[-2:]))) <= step * (1 + 1e-12)
+        assert gathering_at_least(drawn.at(**branch.leanest(branch.open[-2:]))) <= needed
+    exact = card_of(drawn, needed)
+    assert Bounds(0.0).may_fit(exact)
+    assert Bounds(0.0).may_keep(exact)
+    assert Bounds(0.0).may_gather(exact)
+    assert Bounds(0.0).seconds(exact) <= step * (1 + 1e-12)
+
+
+def card_of(one: Job, needed: int) -> Job:
+    """On a card of just as many bytes as it needs."""
+    needed += total(outside(one))
+    return one._replace(cluster=one.cluster._replace(capacity=needed))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama-3.2-1b", "opt-1.3b", "mixtral-8x7b"])

@@ -83,14 +83,14 @@ def with_own(one: Pass, visits: Sequence[Visit], own: dict[int, int]) -> int:
     return most
 
 
-def with_gathered(events: Sequence[tuple[int, int]], one: Pass) -> int:
-    """The fullest moment of a pass, where from each of these visits on so many bytes are gathered beside it."""
+def with_gathered(events: Sequence[tuple[int, int, int]], one: Pass) -> int:
+    """The fullest moment of a pass beside what is gathered: of each visit bytes when it comes, and from it on."""
     most, at, visits, now = 0, 0, one.visits, 0
-    for visit, size in events:
+    for visit, before, after in events:
         to = visits[visit] + 1
         if to > at:
-            most, at = max(most, now + max(one.most[at:to])), to
-        now = size
+            most, at = max(most, min(now, before) + max(one.most[at:to])), to
+        now = after
     return max(most, now + max(one.most[at:], default=0))
 
 

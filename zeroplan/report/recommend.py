@@ -79,12 +79,13 @@ def _plan_table(chosen: Candidate) -> Table:
     sequences = strategy.micro_batch * strategy.micro_steps * job.ranks
     where = chosen.ledger.gpu.peak.phase.replace("first_", "the first step's ")
     rows = [
-        ("ZeRO stage", str(strategy.stage)),
+        ("ZeRO stage", _stage(strategy)),
         ("batch", f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {gpus(job)}"
          f" = {sequences} sequences of {job.workload.seq} tokens a step"),
         ("checkpointing", strategy.checkpointing),
         ("offload", _offload(chosen)),
         ("buckets", _buckets(strategy)),
+        *_thresholds(strategy),
         ("GPU memory", f"held {gib(total(chosen.ledger.gpu.resident))}, peak {gib(total(chosen.ledger.gpu.peak.lines))}"
          f" in {where}, {_room(chosen.fit.gpu)}"),
     ]  # fmt: skip
@@ -113,6 +114,20 @@ def _step(chosen: Candidate) -> list[tuple[str, str]]:
 
 def _step_trust(chosen: Candidate) -> Text:
     return step.trust(chosen.job, speed_of(chosen.job, chosen.time))
+
+
+def _stage(strategy: Strategy) -> str:
+    within = strategy.hpz_partition_size
+    return f"{strategy.stage}{f', secondary partitions among each {within} GPUs (hpZ)' if within > 1 else ''}"
+
+
+def _thresholds(strategy: Strategy) -> list[tuple[str, str]]:
+    """In elements, where they are not all DeepSpeed's own."""
+    live, reuse = strategy.max_live_parameters, strategy.max_reuse_distance
+    usual = Strategy(stage=3)
+    if strategy.stage < 3 or (live, reuse) == (usual.max_live_parameters, usual.max_reuse_distance):
+        return []
+    return [("gathered", f"{live:,} elements live at most, kept when used again within {reuse:,}")]
 
 
 def _buckets(strategy: Strategy) -> str:

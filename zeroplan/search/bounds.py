@@ -11,7 +11,14 @@ from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.keeping import kept_at_least
-from zeroplan.costs.deepspeed.layout import below_ratio, own_shares, persistent_tensors, secondary_sizes, tensor_sizes
+from zeroplan.costs.deepspeed.layout import (
+    below_ratio,
+    own_shares,
+    persistent_tensors,
+    secondary_ranks,
+    secondary_sizes,
+    tensor_sizes,
+)
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, init_at_least, step_at_least
 from zeroplan.costs.passes import alone, decides_activations, least_activations
@@ -90,13 +97,17 @@ class Bounds:
         return self.traffic[key]
 
     def _room(self, job: Job, persistence: Sequence[int] = ()) -> int | None:
-        """Elements that the card has room for, gathered, when forward ends; None: for any number."""
+        """Elements that the card has room for, gathered, when forward ends; None: for any number.
+
+        What is not gathered then was released, which made its secondary partition (hpZ).
+        """
         if persistence:
             job = job.at(param_persistence_threshold=min(persistence))
         found = self._activations_alone(job)
         if found is None or (left := gpu_fit(job, self._held(job) + found, self.reserve).headroom) is None:
             return None
-        return max(0, left) // gathered_width(job.strategy)
+        shared = secondary_ranks(job)
+        return int(left // (gathered_width(job.strategy) * (1 - 1 / shared if shared else 1)))
 
     def _activations_alone(self, job: Job) -> int | None:
         """What is saved when forward ends."""
@@ -107,13 +118,12 @@ class Bounds:
         return self.saved[key]
 
     def _held(self, job: Job) -> int:
-        """When forward ends, with the smallest buckets: between steps, and secondary partitions (hpZ)."""
+        """In backward, with the smallest buckets: between steps, and secondary partitions (hpZ)."""
         s = job.strategy
         key = (s.stage, s.offload_optimizer, s.offload_param, s.hpz_partition_size, s.param_persistence_threshold)
         if key not in self.residents:
             lean = job.at(reduce_bucket_size=1, overlap_comm=False, contiguous_gradients=False)
-            secondary = 0 if s.offload_param else sum(secondary_sizes(job)) * gathered_width(s)
-            self.residents[key] = held_at_least(lean) + secondary
+            self.residents[key] = held_at_least(lean) + least_secondary(job)
         return self.residents[key]
 
     def may_keep(self, job: Job) -> bool:
@@ -189,6 +199,13 @@ class Bounds:
 def gathers(job: Job) -> bool:
     """Whether stage 3 has anything to bring together."""
     return job.strategy.stage == 3 and (job.ranks > 1 or job.strategy.offload_param is not None)
+
+
+def least_secondary(job: Job) -> int:
+    """Bytes of all secondary partitions, those of persistent parameters left out."""
+    sizes, stay = secondary_sizes(job), set(persistent_tensors(job))
+    elements = sum([size for index, size in enumerate(sizes) if index not in stay])
+    return 0 if job.strategy.offload_param else elements * gathered_width(job.strategy)
 
 
 def gathered_width(strategy: Strategy) -> int:

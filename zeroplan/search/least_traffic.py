@@ -67,7 +67,7 @@ def least_traffic(job: Job, room: int | None = None) -> Traffic:
         back = Beside(reduced, tail, least_slowed(job, kind, gradients * trained))
         return Traffic(Beside(), back, least_seconds(job, "all_gather", weights * sum(sizes), 1))
     found, kept = partitioned_parts(job), most_kept(job)
-    again = max(0, found.elements - (kept if room is None else min(kept, room)))
+    again = max(0, found.elements - (kept if room is None else min(kept, max(0, room))))
     secondary = strategy.hpz_partition_size > 1  # gathered within the node, but where a step gathers first
     near, far = (
         least_seconds(job, "all_gather", weights * size, least_gathers(job, size), within_node=within)

@@ -9,9 +9,13 @@ from zeroplan.errors import ContradictionError
 from zeroplan.search.candidate import Candidate, evaluate
 from zeroplan.search.space import Branch, Space
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import STAGES, Strategy
 
-CHOICES = ("stage", "offload_optimizer", "offload_param", "checkpointing")
-BUCKETS = ("reduce_bucket_size", "prefetch_bucket_size")
+CHOICES = ("stage", "offload_optimizer", "offload_param", "checkpointing", "hpz_partition_size")
+USUAL = {
+    "buckets": ("reduce_bucket_size", "prefetch_bucket_size"),
+    "thresholds": ("max_live_parameters", "max_reuse_distance"),
+}  # fmt: skip
 
 
 def neighbours(space: Space, plan: Candidate, reserve: float) -> list[tuple[str, Candidate]]:
@@ -19,7 +23,9 @@ def neighbours(space: Space, plan: Candidate, reserve: float) -> list[tuple[str,
 
     One of each choice that the space has, and in words what it changes; what DeepSpeed refuses is left out.
     """
-    changed = {job.strategy: (change, job) for change, job in _changed(space, plan.job)}
+    changed: dict[Strategy, tuple[str, Job]] = {}
+    for change, job in _changed(space, plan.job):
+        changed.setdefault(job.strategy, (change, job))
     return [(change, found) for change, job in changed.values() if (found := _evaluated(job, reserve))]
 
 
@@ -39,12 +45,14 @@ def _changed(space: Space, plan: Job) -> Iterator[tuple[str, Job]]:
     if larger:
         yield f"micro-batch {larger[-1]}", plan.at(micro_batch=larger[-1], grad_accum=space.per_gpu // larger[-1])
     for branch in space.branches:
-        others = [name for name in CHOICES if getattr(own, name) != branch.choice[name]]
+        others = [name for name in CHOICES if getattr(own, name) != branch.choice.get(name, getattr(own, name))]
         if len(others) == 1:
             yield words(others[0], branch.choice[others[0]]), _with(branch, plan)
-        usual = {name: branch.numbers[name][0] for name in BUCKETS if name in branch.numbers}
-        if not others and any(getattr(own, name) != value for name, value in usual.items()):
-            yield f"DeepSpeed's own buckets ({' and '.join(f'{size:,}' for size in usual.values())})", plan.at(**usual)
+        for what, names in USUAL.items() if not others else ():
+            usual = {name: branch.numbers[name][0] for name in names if name in branch.numbers}
+            if any(getattr(own, name) != value for name, value in usual.items()):
+                sizes = " and ".join(f"{size:,}" for size in usual.values())
+                yield f"DeepSpeed's own {what} ({sizes})", plan.at(**usual)
 
 
 def words(name: str, value: Any) -> str:
@@ -53,6 +61,8 @@ def words(name: str, value: Any) -> str:
         return f"ZeRO-{value}"
     if name == "checkpointing":
         return f"{'no' if value == 'none' else value} checkpointing"
+    if name == "hpz_partition_size":
+        return f"secondary partitions of {value} GPUs (hpZ)" if value > 1 else "no secondary partitions (hpZ)"
     what = "optimizer" if name == "offload_optimizer" else "parameters"
     if value is None:
         return f"{what} on the GPU"
@@ -65,7 +75,8 @@ def _with(branch: Branch, plan: Job) -> Job:
         name: getattr(plan.strategy, name) if getattr(plan.strategy, name) in values else values[0]
         for name, values in branch.numbers.items()
     }
-    return plan.at(**{**branch.choice, **numbers})
+    alone = {} if branch.choice["stage"] == STAGES[-1] else {"hpz_partition_size": 1}
+    return plan.at(**{**alone, **branch.choice, **numbers})
 
 
 def _evaluated(job: Job, reserve: float) -> Candidate | None:

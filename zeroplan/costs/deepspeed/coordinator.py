@@ -16,7 +16,7 @@ from zeroplan.costs.deepspeed.repeating import Repeats
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.storages import Storages
-from zeroplan.specs.model import LayerPlace, Visit
+from zeroplan.specs.model import Visit
 
 NEVER = -10_000_000_000
 
@@ -24,16 +24,14 @@ NEVER = -10_000_000_000
 class Coordinator(Storages):
     """The state that one rank's coordinator keeps, some of it across micro-steps."""
 
-    def __init__(
-        self, sizes: Sequence[int], settings: Settings, course: Course, layers: Sequence[LayerPlace]
-    ) -> None:  # fmt: skip
+    def __init__(self, sizes: Sequence[int], settings: Settings, course: Course) -> None:
         super().__init__(sizes, settings)
         self.visits, self.trace, self.own, self.whole = course.visits, course.trace, course.own, course.whole
         self.last_user, self.never_left = course.last_user, course.never_left
         self.released: dict[tuple[int, int], frozenset[int]] = {}
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
         follows = not (settings.second or settings.swapped)
-        self.repeats = Repeats(self, layers if follows else ())
+        self.repeats = Repeats(self, course.stretches if follows else ())
         self._start()
 
     def _start(self) -> None:

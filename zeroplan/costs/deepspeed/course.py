@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.reuse import Distances
-from zeroplan.specs.model import Visit
+from zeroplan.specs.model import LayerPlace, Visit
+
+
+class Stretch(NamedTuple):
+    """A layer's visits in one pass."""
+
+    end: int
+    """Number of the visits up to its last one."""
+    layer: LayerPlace
+    step: int
+    """Of the coordinator, after it."""
+    again: int
+    """Which pass: 0 forward, 1 backward."""
 
 
 class Course(NamedTuple):
@@ -23,11 +35,13 @@ class Course(NamedTuple):
     """Of each tensor, in forward."""
     never_left: list[Visit]
     """Modules that backward enters and whose exit never fires."""
+    stretches: list[Stretch]
+    """Layers, in both passes."""
 
 
 def course(
     sizes: Sequence[int], forward: Sequence[Visit], backward: Sequence[Visit], leaves: frozenset[int] = frozenset(),
-    subtrees: Sequence[tuple[int, ...]] = (),
+    subtrees: Sequence[tuple[int, ...]] = (), layers: Sequence[LayerPlace] = (),
 ) -> Course:  # fmt: skip
     """`leaves`: modules that are gathered whole; `subtrees`: all tensors below each module, when there are any."""
     visits = [(visit, again, at) for again, order in enumerate((forward, backward)) for at, visit in enumerate(order)]
@@ -41,4 +55,13 @@ def course(
         own, Distances([subtrees[visit.module] for visit in visited], sizes) if leaves else own,
         {index: visit.module for visit in forward if visit.tensors for index in visit.tensors},
         [visit for visit in backward if visit.enters and visit.module not in left],
+        list(_stretches(visits, layers)),
     )  # fmt: skip
+
+
+def _stretches(visits: Sequence[tuple[Visit, int, int]], layers: Sequence[LayerPlace]) -> Iterator[Stretch]:
+    places, step = {layer.module: layer for layer in layers}, 0
+    for at, (visit, again, _at) in enumerate(visits if layers else ()):
+        step += visit.enters
+        if visit.module in places and not visit.enters and visit.backward == bool(again):
+            yield Stretch(at + 1, places[visit.module], step, again)

@@ -213,14 +213,14 @@ def early_micro_steps(job: Job) -> tuple[MicroStep, ...]:
 
 
 def _coordinator(job: Job, settings: Settings) -> Coordinator:
-    return Coordinator(tensor_sizes(job), settings, course_of(job), job.execution.layers)
+    return Coordinator(tensor_sizes(job), settings, course_of(job))
 
 
 @once(decides_visits)
 def course_of(job: Job) -> Course:
     """The model's, as this job runs it."""
     order = job.execution
-    return course(tensor_sizes(job), order.forward, backward_visits(job), order.leaves, order.subtrees)
+    return course(tensor_sizes(job), order.forward, backward_visits(job), order.leaves, order.subtrees, order.layers)
 
 
 def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep) -> bool:

@@ -8,26 +8,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
+from zeroplan.costs.deepspeed.course import Stretch
 from zeroplan.costs.deepspeed.events import Gather, Held, Repeat
-from zeroplan.specs.model import LayerPlace, Visit
+from zeroplan.specs.model import Visit
 
 if TYPE_CHECKING:
     from zeroplan.costs.deepspeed.coordinator import Coordinator
-
-
-class Stretch(NamedTuple):
-    """A layer's visits in one pass."""
-
-    end: int
-    """Number of the visits up to its last one."""
-    layer: LayerPlace
-    step: int
-    """Of the coordinator, after it."""
-    again: int
-    """Which pass: 0 forward, 1 backward."""
 
 
 class Reached(NamedTuple):
@@ -44,17 +32,8 @@ class Reached(NamedTuple):
 class Repeats:
     """The layers of a micro-step, and how many of them follow from the two before."""
 
-    def __init__(self, coordinator: Coordinator, layers: Sequence[LayerPlace]) -> None:
-        self.of, self.visits = coordinator, coordinator.visits
-        places = {layer.module: layer for layer in layers}
-        ends = [
-            at for at, (visit, again, _at) in enumerate(self.visits if layers else ())
-            if visit.module in places and not visit.enters and visit.backward == bool(again)
-        ]  # fmt: skip
-        steps = [0, *accumulate([visit.enters for visit, _again, _at in self.visits])] if ends else []
-        self.stretches = [
-            Stretch(at + 1, places[self.visits[at][0].module], steps[at + 1], self.visits[at][1]) for at in ends
-        ]
+    def __init__(self, coordinator: Coordinator, stretches: Sequence[Stretch]) -> None:
+        self.of, self.visits, self.stretches = coordinator, coordinator.visits, stretches
         self.remembers = coordinator.settings.grad_accum > 1  # else one steady micro-step is replayed, from nothing
         self.persists = [index in coordinator.persistent for index in range(len(coordinator.sizes))]
         self.begin()

@@ -141,7 +141,10 @@ def gathering_at_least(job: Job) -> int:
     if found is None:
         return 0
     passes = ((later.forward, found.forward), (later.backward, found.backward))
-    return max(with_gathered([(event.at, w * event.elements) for event in events], one) for events, one in passes)
+    return max(
+        with_gathered([(event.at, w * event.ready, w * event.elements) for event in events], one)
+        for events, one in passes
+    )
 
 
 def _of_muon(job: Job) -> ModuleType:
