@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from zeroplan.errors import ContradictionError
 from zeroplan.search.bounds import Bounds, gathers
 from zeroplan.search.candidate import Candidate, evaluate, timed
-from zeroplan.search.space import PERSISTENT, Branch, Space
+from zeroplan.search.space import PERSISTENT, TIMELESS, Branch, Space
 from zeroplan.specs.job import Job
 
 ROUGH, BOUND, GATHERED, EXACT = range(4)
@@ -90,10 +90,10 @@ class Search:
                     self.push(seconds, BOUND, *entry[-3:])
             elif entry.kind == BOUND and entry.open[:1] == (REDUCE,) and gathers(entry.job):
                 self._gather(entry)
-            elif entry.open:
-                self._settle(entry)
+            elif set(entry.open) <= TIMELESS[entry.job.strategy.stage]:
+                self._time(entry)
             else:
-                self._time(entry.job, entry.branch)
+                self._settle(entry)
         return None
 
     def _least(self, job: Job, branch: Branch, still_open: tuple[str, ...], *, traced: bool = True) -> float:
@@ -120,13 +120,15 @@ class Search:
         if self.bounds.may_keep(lean) and self.bounds.may_gather(lean):
             self.push(max(entry.seconds, self.bounds.with_gathers(loose)), GATHERED, *entry[-3:])
 
-    def _time(self, job: Job, branch: Branch) -> None:
+    def _time(self, entry: Waiting) -> None:
         """What DeepSpeed stops at (too few buffers for NVMe) is left out."""
         self.timed += 1
         try:
-            self.push(timed(job), EXACT, job, branch)
+            seconds = timed(entry.job)
         except ContradictionError:
             return
+        for chosen in entry.branch.combinations(*entry.open):
+            self.push(seconds, EXACT, entry.job.at(**chosen), entry.branch)
 
     def _fitting(self, job: Job) -> Candidate | None:
         if not self.bounds.may_fit(job):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from zeroplan.costs.deepspeed.layout import below_ratio
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE
-from zeroplan.specs.strategy import STAGES, Offload
+from zeroplan.specs.strategy import STAGES, Offload, Strategy
 
 Numbers = dict[str, tuple[Any, ...]]
 """Values of each number, the usual one first."""
@@ -22,18 +22,20 @@ RATIOS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 REDUCE = (500_000_000, 1_000_000, 10_000_000, 20_000_000, 50_000_000, 100_000_000, 200_000_000, 1_000_000_000)
 GATHER = (500_000_000, 50_000_000, 200_000_000, 1_000_000_000)
 PREFETCH = (50_000_000, 500_000_000)
-PERSISTENCE = (100_000, 1_000_000)
-LIVE = (1_000_000_000, 100_000_000, 10_000_000_000)
-"""For what is live, and for the distance of reuse."""
+LIVE, REUSE = (1_000_000_000, 100_000_000, 10_000_000_000), (1_000_000_000, 100_000_000)
 MOST_SIZES = 1024
+STATED = Strategy(stage=3)
+"""With DeepSpeed's own numbers."""
 PERSISTENT = "param_persistence_threshold"
 ORDER = (
-    "overlap_comm", PERSISTENT, "max_live_parameters", "prefetch_bucket_size",
-    "max_reuse_distance", "reduce_bucket_size", "contiguous_gradients",
+    "overlap_comm", PERSISTENT, "max_live_parameters", "prefetch_bucket_size", "max_reuse_distance",
+    "reduce_bucket_size", "contiguous_gradients",
 )  # fmt: skip
-"""Numbers that change seconds, as a search settles them."""
-TIMELESS = ("allgather_bucket_size",)
-"""And those that change none: DeepSpeed 0.19.8's gathers after the step each take a group's whole partition."""
+"""Numbers, as a search settles them; of the others only the usual value: DeepSpeed 0.19.8 gathers a group's whole
+partition after the step whatever allgather_bucket_size says.
+"""
+TIMELESS: tuple[frozenset[str], ...] = (*[frozenset()] * 3, frozenset({"contiguous_gradients"}))
+"""By stage those that change no second: stage 3 reduces the same buckets, whether gradients lie together or not."""
 
 
 class Branch(NamedTuple):
@@ -50,7 +52,7 @@ class Branch(NamedTuple):
 
     @property
     def open(self) -> tuple[str, ...]:
-        """Numbers that change seconds, in the order in which they are settled."""
+        """Numbers, in the order in which they are settled."""
         return tuple(name for name in ORDER if name in self.numbers)
 
     def usual(self, names: Iterable[str]) -> dict[str, Any]:
@@ -189,9 +191,9 @@ def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any]) -> Number
     if stage < 3:
         found["allgather_bucket_size"] = GATHER
     else:
-        found[PERSISTENT] = (10 * hidden, *PERSISTENCE)
+        found[PERSISTENT] = (10 * hidden, STATED.param_persistence_threshold)
         found["prefetch_bucket_size"] = (*PREFETCH, int(0.9 * hidden * hidden))
-        found["max_live_parameters"] = found["max_reuse_distance"] = thresholds(job)
+        found["max_live_parameters"], found["max_reuse_distance"] = (_reached(job, sizes) for sizes in (LIVE, REUSE))
         if job.ranks == 1 and not choice["offload_param"]:  # nothing is gathered
             found.update({name: found[name][:1] for name in AT_STAGE_3})
     return {
@@ -202,11 +204,11 @@ def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any]) -> Number
 AT_STAGE_3 = (PERSISTENT, "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance")
 
 
-def thresholds(job: Job) -> tuple[int, ...]:
+def _reached(job: Job, thresholds: Sequence[int]) -> tuple[int, ...]:
     """Of those that no model's passes reach one is enough."""
     passes = 4 * job.model.parameters
-    beyond = [size for size in LIVE if size >= passes]
-    return tuple(size for size in LIVE if size < passes or size in beyond[:1])
+    beyond = [size for size in thresholds if size >= passes]
+    return tuple(size for size in thresholds if size < passes or size in beyond[:1])
 
 
 def micro_batches(per_gpu: int, settled: dict[str, Any]) -> list[int]:

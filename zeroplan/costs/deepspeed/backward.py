@@ -51,8 +51,8 @@ def _decides_arrivals(strategy: Strategy) -> Hashable:
 
 def decides_reductions(strategy: Strategy) -> Hashable:
     return (
-        _decides_arrivals(strategy), strategy.reduce_bucket_size, strategy.contiguous_gradients, strategy.scatters,
-        strategy.communication, strategy.quantized_gradients,
+        _decides_arrivals(strategy), strategy.reduce_bucket_size, strategy.scatters, strategy.communication,
+        strategy.quantized_gradients,
     )  # fmt: skip
 
 

@@ -56,9 +56,13 @@ def order(job: Job) -> Order:
     """Of a job that overlaps; the engine's own reductions, at stage 0, come when backward is over."""
     if job.strategy.stage < 3:
         return Order((), tuple(_reductions(job)))
-    forward, backward = _gathers(job)
-    together = sorted([*backward, *_flushes(job)], key=itemgetter(0))
-    return Order(tuple(event for _place, event in forward), tuple(event for _place, event in together))
+    together = sorted([*_gathers(job)[1], *_flushes(job)], key=itemgetter(0))
+    return Order(_in_forward(job), tuple([event for _place, event in together]))
+
+
+@once(decides_gathers)
+def _in_forward(job: Job) -> tuple[Event, ...]:
+    return tuple([event for _place, event in _gathers(job)[0]])
 
 
 @once(decides_visits)
