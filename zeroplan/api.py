@@ -96,9 +96,13 @@ def estimate(*, accounting: str = "deepspeed", timeline: bool = False, **options
 @overload
 def recommend(*, max_params: Literal[True], **options: Unpack[Words]) -> LargestModels: ...
 @overload
-def recommend(*, max_params: Literal[False] = False, **options: Unpack[Words]) -> Recommendation: ...
+def recommend(
+    *, max_params: Literal[False] = False, why: str | Sequence[str] = (), **options: Unpack[Words]
+) -> Recommendation: ...
 @_named
-def recommend(*, max_params: bool = False, **options: Unpack[Words]) -> Recommendation | LargestModels:
+def recommend(
+    *, max_params: bool = False, why: str | Sequence[str] = (), **options: Unpack[Words]
+) -> Recommendation | LargestModels:
     """The fastest strategy that fits, why the others lost, and its ds_config.json.
 
     >>> found = recommend(params="1.3B", gpus=2, gpu_mem=24, stage=3, micro_batch=1)
@@ -108,7 +112,8 @@ def recommend(*, max_params: bool = False, **options: Unpack[Words]) -> Recommen
     3
 
     With `gpus="auto"` on the fewest GPUs; with several cards, as in `gpu_mem=[24, 80]`, the plan of each is in `cards`;
-    with `max_params=True` the largest model in place of a plan.
+    with `max_params=True` the largest model in place of a plan. `why`: alternatives to set beside the plan, by the
+    names that --why takes; what became of each is in `.why`.
 
     Raises `ZeroplanError` for what cannot be meant; that nothing fits is a result, whose `plan` is None.
     """
@@ -118,7 +123,7 @@ def recommend(*, max_params: bool = False, **options: Unpack[Words]) -> Recommen
         return largest(_options(options))
     from zeroplan.cli.recommend import asked
 
-    return asked(_options(options))
+    return asked(_options(options), alternatives=[why] if isinstance(why, str) else why)
 
 
 @_named

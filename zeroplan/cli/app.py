@@ -82,6 +82,14 @@ def recommend(
     max_params: Annotated[
         bool, typer.Option("--max-params", help="The largest model that can be trained, with and without offload.")
     ] = False,
+    why: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--why", metavar="WHAT", show_default=False,
+            help="Why not zero-2, offload, no-offload, optimizer-cpu, param-nvme, micro-batch-4, checkpointing-full, "
+            "no-overlap, buckets-5e8, ...: what it lacks, or how much slower it is, line by line. Repeatable.",
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -91,7 +99,11 @@ def recommend(
     from zeroplan.cli.output import Output
     from zeroplan.cli.recommend import run
 
-    raise typer.Exit(run(options, Output(output, folder, target, force), json=json, quiet=quiet, max_params=max_params))
+    code = run(
+        options, Output(output, folder, target, force), json=json, quiet=quiet, max_params=max_params,
+        alternatives=why or (),
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 @app.command()

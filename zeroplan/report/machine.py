@@ -21,6 +21,9 @@ compare: model; rows[] {changed {option: value}, stage, gpus, strategy, fit, tim
 recommend with --gpus auto also fewest {gpus (null: nothing fits), smaller, lack}; with several cards cards[] {gpu,
   gpu_mem or cluster: as written, gpus, plan, lack, fewest, assumed[]}; with --max-params largest {row: {parameters,
   plan, next_size, lack}, or null}. lack {tier, bytes, name}: of the strategy nearest to fitting, null where one fits.
+  With --why also why[] {what, is_plan, reason, lack, seconds_slower (of a step; null beside no plan), seconds[] and
+  bytes[] {name, plan, alternative, difference} (lines that differ; bytes of the place `of`: gpu, host or nvme),
+  alternative (as `plan`; null: it is the plan, or nothing has it)}.
 matrix: rows[] {model, strategies {name: {stage, micro_batch, grad_accum, checkpointing, offload_optimizer,
   offload_param, gpus, held, peak, needed, capacity, host_needed, nvme_needed, fits, sent, step, tokens_per_s_per_gpu,
   headroom}, or {reason} of what cannot run}}; assumed[].

@@ -19,8 +19,11 @@ from zeroplan.results.result import Result
 from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.job import Job
+from zeroplan.why import Row, Why
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from zeroplan.report.rendered import Screen
 
 
@@ -57,10 +60,14 @@ class Recommendation(Result):
         assumed: tuple[str, ...],
         given: dict[str, Any] | None = None,
         fewest: Fewest | None = None,
+        *,
+        why: tuple[Why, ...] = (),
     ) -> None:
         self.assumed = assumed
         """What nobody stated."""
         self.job, self.found, self.given, self.fewest = job, found, given, fewest
+        self.why = why
+        """What each alternative that was asked after comes to, as `why=` had them."""
 
     @cached_property
     def plan(self) -> Outcome | None:
@@ -107,7 +114,16 @@ class Recommendation(Result):
             from zeroplan.report.sizing import fewest
 
             answer.append(f" {fewest(self.fewest)}")
-        return Screen(answer, shown)
+        return Screen(answer, [*self._reasons(quiet=quiet), *shown])
+
+    def _reasons(self, *, quiet: bool) -> list[RenderableType]:
+        from zeroplan.report import why as report
+
+        found: list[RenderableType] = []
+        for one in self.why:
+            below = [] if quiet else report.details(one, self.found.chosen)
+            found += [*[""] * (not quiet), report.answer(one), *below]
+        return found
 
     def content(self) -> dict[str, Any]:
         """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
@@ -120,7 +136,20 @@ class Recommendation(Result):
             "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
             "assumed": list(self.assumed),
             **({"fewest": fewest_object(self.fewest)} if self.fewest else {}),
+            **({"why": [why_object(one) for one in self.why]} if self.why else {}),
         }  # fmt: skip
+
+
+def why_object(found: Why) -> dict[str, Any]:
+    """An alternative that was asked after, and the lines that set it back."""
+    def rows(of: tuple[Row, ...]) -> list[dict[str, Any]]:
+        return [{**row._asdict(), "difference": row.difference} for row in of]
+
+    return {
+        "what": found.wish, "is_plan": found.is_plan, "reason": found.reason, "lack": lack_object(found.lack),
+        "seconds_slower": found.slower, "seconds": rows(found.seconds), "of": found.of, "bytes": rows(found.bytes),
+        "alternative": entry(found.candidate) if found.candidate else None,
+    }  # fmt: skip
 
 
 def fewest_object(fewest: Fewest) -> dict[str, Any]:
