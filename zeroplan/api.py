@@ -56,6 +56,7 @@ class Words(TypedDict, total=False):
     gpus: Numbers | None
     gpu: str | Sequence[str] | None
     gpu_mem: Numbers | None
+    headroom: Number | None
     host_mem: Number | None
     nvme: Number | None
     cluster: Paths | None

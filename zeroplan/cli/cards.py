@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zeroplan.cli.fewest import AUTO, counted, fewest_gpus
 from zeroplan.cli.options import Options, flag
-from zeroplan.cli.recommend import RESERVE, planned, read
+from zeroplan.cli.recommend import planned, read
 from zeroplan.cli.several import lists, with_values
 from zeroplan.errors import ContradictionError, QuantityError
 from zeroplan.results.cards import Card, Cards
@@ -47,4 +47,4 @@ def _card(name: str, options: Options) -> Card:
     if found.fits:
         return Card(name, found, None)
     request = read(options)
-    return Card(name, found, lack(leanest(request.job(), request.settled, RESERVE)))
+    return Card(name, found, lack(leanest(request.job(), request.settled, request.reserve)))

@@ -25,7 +25,9 @@ def asked(options: Options, *, accounting: str = "deepspeed", timeline: bool = F
     if timeline and len(jobs) > 1:
         raise QuantityError("--timeline: found every stage, expected one; write --stage, as in --stage 2 --timeline")
     one = "stage" in request.settled
-    return Estimate(jobs, request.assumed_for(jobs), accounting=accounting, one=one, timeline=timeline)
+    return Estimate(
+        jobs, request.assumed_for(jobs), accounting=accounting, one=one, timeline=timeline, headroom=request.headroom
+    )
 
 
 def _check(accounting: str, *, timeline: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zeroplan.cli.options import Options
-from zeroplan.cli.recommend import RESERVE, read
+from zeroplan.cli.recommend import read
 from zeroplan.cli.request_cluster import USUAL_NODE
 from zeroplan.cli.several import with_values
 from zeroplan.sizing import Fewest, fewest
@@ -29,7 +29,7 @@ def fewest_gpus(options: Options) -> Fewest:
         request = read(with_values(options, {"gpus": str(gpus)}))
         return request.job(), request.settled
 
-    return fewest(asked, even, node, RESERVE)
+    return fewest(asked, even, node, one.reserve)
 
 
 def counted(options: Options, found: Fewest) -> Options:

@@ -8,7 +8,7 @@ from zeroplan.architectures.infer import infer
 from zeroplan.cli.cards import named
 from zeroplan.cli.fewest import AUTO
 from zeroplan.cli.options import Options
-from zeroplan.cli.recommend import RESERVE, read
+from zeroplan.cli.recommend import read
 from zeroplan.cli.request import Request
 from zeroplan.errors import ContradictionError
 from zeroplan.largest import Largest, largest
@@ -33,7 +33,7 @@ def asked(options: Options) -> LargestModels:
         before = max((one.parameters for one in found.values() if one), default=0)
         found[name] = _largest(request, nvme, settled, before)
     notes = [] if request.cluster.host_memory or _offload_stated(request) else [NO_HOST]
-    return LargestModels(found, request.cluster, notes, _assumed(request))
+    return LargestModels(found, request.cluster, notes, _assumed(request), request.headroom)
 
 
 def _rows(request: Request) -> dict[str, tuple[int | None, dict[str, Any]]]:
@@ -57,7 +57,7 @@ def _largest(request: Request, nvme: int | None, settled: dict[str, Any], before
     def sized(parameters: int) -> Job:
         return request._replace(model=infer(parameters, count(parameters)), cluster=cluster, settled=settled).job()
 
-    return largest(sized, settled, RESERVE, near=before)
+    return largest(sized, settled, request.reserve, near=before)
 
 
 def _offload_stated(request: Request) -> bool:
@@ -70,7 +70,7 @@ def _assumed(request: Request) -> tuple[str, ...]:
         text for text in request.assumed
         if "--model" not in text and ("--checkpointing" not in text or "checkpointing" in request.settled)
     ]  # fmt: skip
-    said += ["llama-shaped models as --params makes them", f"{RESERVE:.0%} of each card kept free"]
+    said.append("llama-shaped models as --params makes them")
     if request.workload.global_batch is None and "micro_batch" not in request.settled:
         said.append(f"{usual_batch(request.job())} sequences a step (--global-batch)")
     return tuple(said)

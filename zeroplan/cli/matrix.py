@@ -66,7 +66,7 @@ def asked(options: Options) -> Matrix:
         raise QuantityError(f"matrix: found {len(models)} models, expected at most {MOST}; write fewer")
     requests = [read_request(with_values(options, changed), default_gpus=8) for changed in models]
     rows = [MatrixRow(each.model, {name: _cell(each, to) for name, to in STRATEGIES.items()}) for each in requests]
-    return Matrix(rows, requests[0].cluster, _assumed(requests))
+    return Matrix(rows, requests[0].cluster, _assumed(requests), requests[0].headroom)
 
 
 def _assumed(requests: list[Request]) -> tuple[str, ...]:
@@ -88,6 +88,7 @@ def _cell(request: Request, strategy: dict[str, Any]) -> Outcome | str:
         check_offload({**request.settled, **strategy})
         job = request.job(**strategy, **request.open_sizes)
         counted = ledger(job, detail=Detail.WHOLE)
-        return outcome(job, counted, fit(job, counted), speed(job, counted) if is_timed(job) else None)
+        verdict = fit(job, counted, reserve=request.reserve)
+        return outcome(job, counted, verdict, speed(job, counted) if is_timed(job) else None)
     except ContradictionError as error:
         return str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zeroplan.cli.headroom import kept_free
 from zeroplan.cli.options import Options
 from zeroplan.cli.output import Output
 from zeroplan.cli.request import Request, check_offload, read_request
@@ -15,11 +16,9 @@ from zeroplan.plan import Rejected, label, plan, usual_batch
 from zeroplan.results.recommend import Recommendation
 from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest
+from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.job import Job
 from zeroplan.why import Why, Wish, why
-
-RESERVE = 0.05
-"""Share of each card kept free: PyTorch reserves 1.00 to 1.25 times what it allocates."""
 
 
 def run(
@@ -67,11 +66,13 @@ def asked(options: Options, *, lines: bool = True, alternatives: Sequence[str] =
 
 
 def read(options: Options) -> Request:
-    """What is asked, with a card. Raises `ContradictionError`."""
+    """What is asked, with a card of which something is kept free. Raises `ContradictionError`."""
     request = read_request(options, default_params="7B", default_gpus=8)
     if request.cluster.capacity is None:
         raise ContradictionError("no card: write --gpu-mem 80, --gpu h100-80gb or --cluster dgx-h100")
-    return request
+    if request.headroom is not None:
+        return request
+    return request._replace(headroom=USUAL, assumed=(*request.assumed, kept_free(USUAL)))
 
 
 def planned(
@@ -84,12 +85,12 @@ def planned(
     """
     request = read(options)
     job = request.job()
-    assumed = [*request.assumed, f"{RESERVE:.0%} of each card kept free"]
+    assumed = list(request.assumed)
     if "checkpointing" not in request.settled:
         assumed = [text for text in assumed if "--checkpointing" not in text]
     if job.workload.global_batch is None and "micro_batch" not in request.settled:
         assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
-    found = plan(job, request.settled, reserve=RESERVE, rescue=rescue)
+    found = plan(job, request.settled, reserve=request.reserve, rescue=rescue)
     if fewest and fewest.lack and not found.chosen:
         nearest = fewest.lack.candidate
         found = found._replace(rejected=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
@@ -97,7 +98,9 @@ def planned(
     if found.chosen:
         detail = Detail.EQUATIONS if lines else Detail.KINDS
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
-    return Recommendation(job, found, tuple(assumed), request.given, fewest, why=alternatives)
+    return Recommendation(
+        job, found, tuple(assumed), request.given, fewest, why=alternatives, headroom=request.headroom
+    )
 
 
 def _why(request: Request, job: Job, wish: Wish, chosen: Candidate | None) -> Why:
@@ -105,4 +108,4 @@ def _why(request: Request, job: Job, wish: Wish, chosen: Candidate | None) -> Wh
         check_offload(wish.settled(request.settled))
     except ContradictionError as error:
         return Why(wish.name, cannot=str(error))
-    return why(job, request.settled, wish, chosen, reserve=RESERVE)
+    return why(job, request.settled, wish, chosen, reserve=request.reserve)

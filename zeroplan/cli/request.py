@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan.cli.headroom import kept_free, read_headroom
 from zeroplan.cli.options import Options, flag
 from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.cli.request_operators import check_operators, choose_attention
@@ -11,6 +12,7 @@ from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
 from zeroplan.specs.checkpointing import DEEPSPEED, KINDS, is_checkpointing
 from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.optimizer import OPTIMIZERS
@@ -62,6 +64,14 @@ class Request(NamedTuple):
     rank: int | None = None
     given: dict[str, Any] | None = None
     """The ds_config.json of `--config`, as it stands."""
+    headroom: Headroom | None = None
+    """What of each card is kept free; None: nobody said."""
+
+    @property
+    def reserve(self) -> float:
+        """The same as a share of the card."""
+        capacity = self.cluster.capacity
+        return self.headroom.reserve(capacity) if self.headroom and capacity else 0.0
 
     def jobs(self) -> list[Job]:
         """One job per stage asked for: all four, or those that the stated offload allows."""
@@ -95,6 +105,7 @@ def read_request(options: Options, *, default_params: str | None = None, default
     """Everything typed, read and checked. `default_params` stands in when no model is named."""
     assumed: list[str] = []
     cluster = read_cluster(options, assumed, default_gpus)
+    headroom = read_headroom(options.headroom, cluster)
     model = _model(options, assumed, default_params)
     settled = _flags(options)
     total = _number(options.global_batch, "--global-batch")
@@ -120,9 +131,12 @@ def read_request(options: Options, *, default_params: str | None = None, default
             "fp8 runs inside matmuls; weights, gradients and states keep their 16- and 32-bit bytes; the config says "
             "bf16, the model's own layers turn fp8 on (Transformer Engine, torchao)"
         )
+    if headroom:
+        assumed.append(kept_free(headroom))
     return Request(
         model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
         open_sizes=open_sizes, assumed=tuple(assumed), rank=_rank(options.rank, cluster.gpus), given=given,
+        headroom=headroom,
     )  # fmt: skip
 
 

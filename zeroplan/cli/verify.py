@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from zeroplan.cli.headroom import refuse_headroom
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ledger
@@ -26,6 +27,7 @@ def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bo
     _check_installed()
     if save and os.path.exists(save) and not force:
         raise ContradictionError(f"{save} exists; write --force to replace it, or another name")
+    refuse_headroom(options, "verify")
     request = read_request(options)
     if real and cuda:
         raise ContradictionError("--real computes on the CPU, --cuda on a card; write one of them")

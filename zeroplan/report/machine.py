@@ -16,6 +16,8 @@ estimate, and each element of recommend's `plan` and `rejected`:
   figures[]}}: seconds of one optimizer step, a term's `seconds` those of all its `times` together; fit {capacity,
   needed, headroom, fits, host, nvme}; with --timeline also timeline[] {phase, place, held, beside, activations, bytes}:
   moments of a step in order.
+recommend, and with --headroom also estimate, compare's rows[] and matrix: kept_free {share, bytes}: of each card, which
+  fit.capacity is without.
 compare: model; rows[] {changed {option: value}, stage, gpus, strategy, fit, time, assumed[]}, or {changed, reason} of a
   combination that cannot run.
 recommend with --gpus auto also fewest {gpus (null: nothing fits), smaller, lack}; with several cards cards[] {gpu,
@@ -52,6 +54,7 @@ from zeroplan.fit import Fit, TierFit
 from zeroplan.ledger import Copied, Ledger, Line, Tier, Transfer, less_activations, total
 from zeroplan.levels import Level, shown_by
 from zeroplan.report.letters import letters
+from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Strategy
@@ -103,6 +106,13 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit, speed: Speed | None 
 def fit_object(verdict: Fit) -> dict[str, Any]:
     """Needed against capacity, tier by tier."""
     return {**_fit(verdict.gpu), "fits": verdict.fits, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)}
+
+
+def kept_free(headroom: Headroom | None, capacity: int | None) -> dict[str, Any]:
+    """`kept_free` {share, bytes} of each card, which `fit.capacity` is without; nothing where nobody asked for it."""
+    if headroom is None or capacity is None:
+        return {}
+    return {"kept_free": {"share": headroom.reserve(capacity), "bytes": headroom.of(capacity)}}
 
 
 def timeline(course: list[Instant]) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ class Cards(Recommendation):
 
     def __init__(self, option: str, rows: Sequence[Card]) -> None:
         best = max(rows, key=lambda card: (card.found.fits, card.tokens_per_s_per_gpu)).found
-        super().__init__(best.job, best.found, best.assumed, best.given, best.fewest)
+        super().__init__(best.job, best.found, best.assumed, best.given, best.fewest, headroom=best.headroom)
         self.cards = {card.name: card.found.plan for card in rows}
         self._option, self._rows = option, rows
 
@@ -46,6 +46,8 @@ class Cards(Recommendation):
         return Screen(report.answer(rows), [] if quiet else report.details(self._option, rows, said, self.written))
 
     def content(self) -> dict[str, Any]:
+        from zeroplan.report import machine
+
         cards = [
             {
                 self._option: card.name,
@@ -54,6 +56,7 @@ class Cards(Recommendation):
                 "lack": lack_object(card.lack),
                 **({"fewest": fewest_object(card.found.fewest)} if card.found.fewest else {}),
                 "assumed": list(card.found.assumed),
+                **machine.kept_free(card.found.headroom, card.found.job.cluster.capacity),
             }
             for card in self._rows
         ]

@@ -18,6 +18,7 @@ from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
 from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest, Lack
+from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.why import Row, Why
 
@@ -62,10 +63,13 @@ class Recommendation(Result):
         fewest: Fewest | None = None,
         *,
         why: tuple[Why, ...] = (),
+        headroom: Headroom | None = None,
     ) -> None:
         self.assumed = assumed
         """What nobody stated."""
         self.job, self.found, self.given, self.fewest = job, found, given, fewest
+        self.headroom = headroom
+        """What of each card is kept free."""
         self.why = why
         """What each alternative that was asked after comes to, as `why=` had them."""
 
@@ -127,6 +131,8 @@ class Recommendation(Result):
 
     def content(self) -> dict[str, Any]:
         """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
+        from zeroplan.report import machine
+
         found = self.found
         return {
             "command": "recommend",
@@ -135,6 +141,7 @@ class Recommendation(Result):
             "searched": {name: getattr(found.searched, name) for name in ("stood_for", "timed", "counted")},
             "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
             "assumed": list(self.assumed),
+            **machine.kept_free(self.headroom, self.job.cluster.capacity),
             **({"fewest": fewest_object(self.fewest)} if self.fewest else {}),
             **({"why": [why_object(one) for one in self.why]} if self.why else {}),
         }  # fmt: skip
