@@ -23,6 +23,10 @@ compare: model; rows[] {changed {option: value}, stage, gpus, strategy, fit, tim
 recommend with --gpus auto also fewest {gpus (null: nothing fits), smaller, lack}; with several cards cards[] {gpu,
   gpu_mem or cluster: as written, gpus, plan, lack, fewest, assumed[]}; with --max-params largest {row: {parameters,
   plan, next_size, lack}, or null}. lack {tier, bytes, name}: of the strategy nearest to fitting, null where one fits.
+  With --tokens or --price also run {tokens, steps, seconds (low, high: by the interval of a step), gpu_hours,
+  deadline_seconds, late_seconds (less than 0: to spare), in_time, price {amount (of a GPU-hour), currency}, cost,
+  cost_per_million_tokens}, null where it was not asked for; where the deadline is missed in_time, as fewest: the fewest
+  GPUs that make it; fewest.late_seconds: of the next smaller number, where it has room.
   With --why also why[] {what, is_plan, reason, lack, seconds_slower (of a step; null beside no plan), seconds[] and
   bytes[] {name, plan, alternative, difference} (lines that differ; bytes of the place `of`: gpu, host or nvme),
   alternative (as `plan`; null: it is the plan, or nothing has it)}.
