@@ -5,6 +5,7 @@ from __future__ import annotations
 from zeroplan.cli.fewest import AUTO, counted, fewest_gpus, larger
 from zeroplan.cli.goal import NOTHING, Goal, card_named, check_cards
 from zeroplan.cli.options import Options, flag
+from zeroplan.cli.progress import part
 from zeroplan.cli.recommend import planned, read
 from zeroplan.cli.several import lists, with_values
 from zeroplan.errors import ContradictionError, QuantityError
@@ -37,7 +38,11 @@ def asked(options: Options, several: dict[str, list[str]], goal: Goal = NOTHING)
     each = {name: with_values(options, {option: name}) for name in names}
     for one in each.values():  # a wrong name is said before any is planned
         read(with_values(one, {"gpus": "1"}) if one.gpus == AUTO else one)
-    return Cards(option, [_card(name, one, goal) for name, one in each.items()], cheapest=goal.cheapest)
+    rows: list[Card] = []
+    for number, (name, one) in enumerate(each.items(), 1):
+        part(name, number, len(each))
+        rows.append(_card(name, one, goal))
+    return Cards(option, rows, cheapest=goal.cheapest)
 
 
 def cheapest_number(options: Options, goal: Goal) -> Cards:
@@ -49,7 +54,8 @@ def cheapest_number(options: Options, goal: Goal) -> Cards:
     else:
         counts = list(dict.fromkeys([first.gpus, *larger(options, first.gpus)]))
     rows: list[Card] = []
-    for gpus in counts:
+    for number, gpus in enumerate(counts, 1):
+        part(f"{gpus:,} GPUs", number, len(counts))
         one = with_values(options, {"gpus": str(gpus)})
         try:
             rows.append(_card(str(gpus), one, goal))

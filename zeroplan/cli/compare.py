@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from zeroplan.cli.options import Options
+from zeroplan.cli.progress import part, watched
 from zeroplan.cli.request import Request, read_request
 from zeroplan.cli.several import lists, with_values
 from zeroplan.costs.ledger import ledger
@@ -47,7 +48,11 @@ def run(options: Options, *, json: bool, quiet: bool) -> int:
     combinations = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
     if len(combinations) > MOST:
         raise QuantityError(f"compare: found {len(combinations)} combinations, expected at most {MOST}; write fewer")
-    rows = [row for changed in combinations for row in _rows(options, changed, alone="gpus" in varied)]
+    rows: list[Combination | Failed] = []
+    with watched("compare"):
+        for number, changed in enumerate(combinations, 1):
+            part(", ".join(changed.values()), number, len(combinations))
+            rows += _rows(options, changed, alone="gpus" in varied)
     found = [row for row in rows if isinstance(row, Combination)]
     if not found:
         raise ContradictionError(rows[0].reason if isinstance(rows[0], Failed) else "nothing to compare")

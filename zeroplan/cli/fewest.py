@@ -7,6 +7,7 @@ from typing import Any
 
 from zeroplan.cli.goal import NOTHING, Goal, card_named
 from zeroplan.cli.options import Options
+from zeroplan.cli.progress import tell
 from zeroplan.cli.recommend import check_timed, read
 from zeroplan.cli.request import Request
 from zeroplan.cli.request_cluster import USUAL_NODE
@@ -30,6 +31,7 @@ def fewest_gpus(options: Options, goal: Goal = NOTHING) -> Fewest:
     even = [gpus for gpus in _counts(one) if total is None or total % (gpus * each) == 0]
 
     def asked(gpus: int) -> tuple[Job, dict[str, Any]]:
+        tell(f"trying {gpus:,} GPU{'s' if gpus > 1 else ''}")
         request = _sized(options, gpus)
         return request.job(), request.settled
 

@@ -8,6 +8,7 @@ from zeroplan.architectures.infer import infer
 from zeroplan.cli.cards import named
 from zeroplan.cli.fewest import AUTO
 from zeroplan.cli.options import Options
+from zeroplan.cli.progress import part, tell
 from zeroplan.cli.recommend import read
 from zeroplan.cli.request import Request
 from zeroplan.errors import ContradictionError
@@ -29,7 +30,9 @@ def asked(options: Options) -> LargestModels:
         raise ContradictionError("--max-params asks of one cluster; write one card and --gpus 8 or --gpus 4x8")
     request = read(options)
     found: dict[str, Largest | None] = {}
-    for name, (nvme, settled) in _rows(request).items():
+    rows = _rows(request)
+    for number, (name, (nvme, settled)) in enumerate(rows.items(), 1):
+        part(name, number, len(rows))
         before = max((one.parameters for one in found.values() if one), default=0)
         found[name] = _largest(request, nvme, settled, before)
     notes = [] if request.cluster.host_memory or _offload_stated(request) else [NO_HOST]
@@ -55,6 +58,7 @@ def _largest(request: Request, nvme: int | None, settled: dict[str, Any], before
     cluster = request.cluster._replace(nvme=nvme)
 
     def sized(parameters: int) -> Job:
+        tell(f"trying {count(parameters)}")
         return request._replace(model=infer(parameters, count(parameters)), cluster=cluster, settled=settled).job()
 
     return largest(sized, settled, request.reserve, near=before)

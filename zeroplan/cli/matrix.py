@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from zeroplan.cli.options import Options, flag
+from zeroplan.cli.progress import part, watched
 from zeroplan.cli.request import Request, check_offload, read_request
 from zeroplan.cli.screen import show
 from zeroplan.cli.several import lists, with_values
@@ -41,7 +42,8 @@ def run(options: Options, *, form: str, json: bool, quiet: bool) -> int:
         raise QuantityError(f"--format: found {shown(form)}, expected {', '.join(FORMATS)}; write --format markdown")
     if json and form != "text":
         raise ContradictionError(f"--json and --format {form} both say what is printed; keep one")
-    found = asked(options)
+    with watched("matrix"):
+        found = asked(options)
     if form == "text":
         return show(found, json=json, quiet=quiet)
     typer.echo(found.markdown() if form == "markdown" else found.csv().rstrip("\n"))
@@ -65,7 +67,10 @@ def asked(options: Options) -> Matrix:
     if len(models) > MOST:
         raise QuantityError(f"matrix: found {len(models)} models, expected at most {MOST}; write fewer")
     requests = [read_request(with_values(options, changed), default_gpus=8) for changed in models]
-    rows = [MatrixRow(each.model, {name: _cell(each, to) for name, to in STRATEGIES.items()}) for each in requests]
+    rows: list[MatrixRow] = []
+    for number, each in enumerate(requests, 1):
+        part(each.model.name, number, len(requests))
+        rows.append(MatrixRow(each.model, {name: _cell(each, to) for name, to in STRATEGIES.items()}))
     return Matrix(rows, requests[0].cluster, _assumed(requests), requests[0].headroom)
 
 

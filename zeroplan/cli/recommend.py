@@ -8,6 +8,7 @@ from zeroplan.cli.goal import NOTHING, Goal, card_named
 from zeroplan.cli.headroom import kept_free
 from zeroplan.cli.options import Options
 from zeroplan.cli.output import Output
+from zeroplan.cli.progress import tell, watched
 from zeroplan.cli.request import Request, check_offload, read_request
 from zeroplan.cli.screen import show
 from zeroplan.costs.ledger import ledger
@@ -39,11 +40,14 @@ def run(
         if output.file is not None or output.folder is not None:
             none = "-o and --dir write a plan and --max-params makes none"
             raise ContradictionError(f"{none}; write --params SIZE in its place")
-        return show(largest(options), json=json, quiet=quiet)
+        with watched("recommend --max-params"):
+            sizes = largest(options)
+        return show(sizes, json=json, quiet=quiet)
     output.check(json=json)
     if alternatives and output.file == "-":
         raise ContradictionError("--why and -o - both want standard output; write -o ds_config.json")
-    answer = asked(options, lines=json, alternatives=alternatives, goal=goal)
+    with watched("recommend"):
+        answer = asked(options, lines=json, alternatives=alternatives, goal=goal)
     answer.target, answer.written = output.target, output.write(answer, options)
     if json or output.file != "-" or not answer.fits:  # with -o - standard output holds the config and nothing else
         return show(answer, json=json, quiet=quiet, errors=output.file == "-")
@@ -105,6 +109,7 @@ def planned(
         assumed = [text for text in assumed if "--checkpointing" not in text]
     if job.workload.global_batch is None and "micro_batch" not in request.settled:
         assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
+    tell(f"searching strategies for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
     found = plan(job, request.settled, reserve=request.reserve, rescue=rescue)
     run = run_of(found.chosen, wanted) if found.chosen and goal.asked else None
     if fewest and fewest.lack and not found.chosen:
@@ -140,6 +145,7 @@ def _in_time(options: Options, goal: Goal) -> Fewest | None:
 
 
 def _why(request: Request, job: Job, wish: Wish, chosen: Candidate | None) -> Why:
+    tell(f"why not {wish.name}")
     try:
         check_offload(wish.settled(request.settled))
     except ContradictionError as error:

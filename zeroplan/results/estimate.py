@@ -57,6 +57,10 @@ class Estimate(Result):
         verdicts = [verdict.fits for verdict in self._fits]
         return next((verdict for verdict in (True, None) if verdict in verdicts), False)
 
+    def count(self) -> None:
+        """All numbers now, and not when they are asked for."""
+        assert self.stages
+
     def screen(self, *, quiet: bool = False) -> Screen:
         from zeroplan.report import console
         from zeroplan.report import estimate as report
