@@ -134,6 +134,7 @@ def test_a_wrong_name_is_one_line_with_the_nearest(zeroplan, typed, near):
         (("--why", "micro-batch-3"), "write --why micro-batch-2"),
         (("--gpus", "2", "--gpu-mem", "24,80", "--why", "zero-2"), "one card"),
         (("--why", "zero-2", "-o", "-"), "standard output"),
+        (("--gpus", "auto", "--why", "zero-2", "--objective", "cheapest", "--price", "2"), "one plan"),
     ],
 )
 def test_what_does_not_go_together_is_one_line(zeroplan, words, said):

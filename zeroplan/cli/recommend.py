@@ -65,11 +65,11 @@ def asked(
     several, counts = cards.named(options), options.gpus == fewest.AUTO
     if options.config == "-" and (several or counts):
         raise ContradictionError("--config - can be read once, and each card or number of GPUs reads it; name a file")
-    if several and alternatives:
-        raise ContradictionError("--why asks about one plan; write one card in place of several")
+    if alternatives and (several or (counts and goal.cheapest)):
+        raise ContradictionError("--why asks about one plan; write one card, and one number with --objective cheapest")
     if several:
         return cards.asked(options, several, goal)
-    if counts and goal.cheapest and not alternatives:
+    if counts and goal.cheapest:
         return cards.cheapest_number(options, goal)
     found = fewest.fewest_gpus(options, goal) if counts else None
     if found is None:
