@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from zeroplan.cli.options import Options, flag
-from zeroplan.errors import QuantityError, UnknownNameError, shown
+from zeroplan.errors import ContradictionError, QuantityError, UnknownNameError, shown
 from zeroplan.results.estimate import Estimate
 from zeroplan.results.largest import LargestModels
 from zeroplan.results.matrix import Matrix
@@ -56,6 +56,7 @@ class Words(TypedDict, total=False):
     gpus: Numbers | None
     gpu: str | Sequence[str] | None
     gpu_mem: Numbers | None
+    headroom: Number | None
     host_mem: Number | None
     nvme: Number | None
     cluster: Paths | None
@@ -96,9 +97,17 @@ def estimate(*, accounting: str = "deepspeed", timeline: bool = False, **options
 @overload
 def recommend(*, max_params: Literal[True], **options: Unpack[Words]) -> LargestModels: ...
 @overload
-def recommend(*, max_params: Literal[False] = False, **options: Unpack[Words]) -> Recommendation: ...
+def recommend(
+    *, max_params: Literal[False] = False, why: str | Sequence[str] = (), tokens: Number | None = None,
+    deadline: str | None = None, price: Number | Mapping[str, Number] | None = None, objective: str = "fastest",
+    **options: Unpack[Words],
+) -> Recommendation: ...  # fmt: skip
 @_named
-def recommend(*, max_params: bool = False, **options: Unpack[Words]) -> Recommendation | LargestModels:
+def recommend(
+    *, max_params: bool = False, why: str | Sequence[str] = (), tokens: Number | None = None,
+    deadline: str | None = None, price: Number | Mapping[str, Number] | None = None, objective: str = "fastest",
+    **options: Unpack[Words],
+) -> Recommendation | LargestModels:  # fmt: skip
     """The fastest strategy that fits, why the others lost, and its ds_config.json.
 
     >>> found = recommend(params="1.3B", gpus=2, gpu_mem=24, stage=3, micro_batch=1)
@@ -108,17 +117,24 @@ def recommend(*, max_params: bool = False, **options: Unpack[Words]) -> Recommen
     3
 
     With `gpus="auto"` on the fewest GPUs; with several cards, as in `gpu_mem=[24, 80]`, the plan of each is in `cards`;
-    with `max_params=True` the largest model in place of a plan.
+    with `max_params=True` the largest model in place of a plan. `why`: alternatives to set beside the plan, by the
+    names that --why takes; what became of each is in `.why`. `tokens`, `deadline` and `price` (of a GPU-hour, or a
+    dictionary by card) as the options have them: `.run` is the whole training run.
 
     Raises `ZeroplanError` for what cannot be meant; that nothing fits is a result, whose `plan` is None.
     """
+    from zeroplan.cli.goal import NOTHING, read_goal
+
+    goal = read_goal(_typed("tokens", tokens), deadline, _prices(price), objective)
     if max_params:
         from zeroplan.cli.largest import asked as largest
 
+        if why or goal != NOTHING:
+            raise ContradictionError("max_params makes no plan; leave out why, tokens, deadline, price and objective")
         return largest(_options(options))
     from zeroplan.cli.recommend import asked
 
-    return asked(_options(options))
+    return asked(_options(options), alternatives=[why] if isinstance(why, str) else why, goal=goal)
 
 
 @_named
@@ -134,6 +150,12 @@ def matrix(**options: Unpack[Words]) -> Matrix:
     from zeroplan.cli.matrix import asked
 
     return asked(_options(options))
+
+
+def _prices(value: Number | Mapping[str, Number] | None) -> str | None:
+    if not isinstance(value, Mapping):
+        return _typed("price", value)
+    return ",".join(f"{card}={_typed('price', each)}" for card, each in value.items())
 
 
 def _options(values: Any) -> Options:

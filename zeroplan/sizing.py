@@ -39,6 +39,8 @@ class Fewest(NamedTuple):
     """The next smaller number."""
     lack: Lack | None = None
     """What the next smaller number lacks."""
+    late: float | None = None
+    """Seconds by which the next smaller number misses a deadline, where it has room."""
 
 
 def leanest(job: Job, settled: Settled, reserve: float) -> list[Candidate]:
@@ -71,32 +73,46 @@ def fits(job: Job, settled: Settled, reserve: float, found: Sequence[Candidate])
     return short_of_host and plan(job, settled, reserve=reserve, rescue=False).chosen is not None
 
 
-def fewest(asked: Callable[[int], tuple[Job, Settled]], counts: Sequence[int], node: int, reserve: float) -> Fewest:
-    """The first of `counts`, in ascending order, on which something fits.
+def fewest(
+    asked: Callable[[int], tuple[Job, Settled]], counts: Sequence[int], node: int, reserve: float,
+    late: Callable[[Job, Settled], float] = lambda _job, _settled: 0.0,
+    quick: Callable[[int], bool] = lambda _gpus: True,
+) -> Fewest:  # fmt: skip
+    """The first of `counts`, in ascending order, on which something fits, and ends in time.
+
+    `late`: seconds that the fastest plan of a job ends after its deadline; 0 or less: in time. `quick`: whether a count
+    may end in time at all, which costs less to say.
 
     Up to a whole node each is tried, for more GPUs also need more of its memory; beyond it what fits on some nodes is
     taken to fit on more. A count that the job cannot have (its batch is no multiple) counts as not fitting.
     """
     lacks: dict[int, Lack | None] = {}
+    lates: dict[int, float] = {}
 
     @cache
-    def enough(gpus: int) -> bool:
+    def has_room(gpus: int) -> bool:
         try:
             job, settled = asked(gpus)
             found = leanest(job, settled, reserve)
             lacks[gpus] = lack(found)
-            return fits(job, settled, reserve, found)
+            if not fits(job, settled, reserve, found):
+                return False
+            lacks[gpus] = None
+            lates[gpus] = late(job, settled)
+            return True
         except ContradictionError:
             return False
 
+    def enough(gpus: int) -> bool:
+        return quick(gpus) and has_room(gpus) and lates[gpus] <= 0
+
     within = next((index for index, gpus in enumerate(counts) if gpus > node or enough(gpus)), len(counts))
     at = within if within < len(counts) and counts[within] <= node else _first(enough, counts, within)
-    if at is None:
-        return Fewest(None, counts[-1], lacks.get(counts[-1]))
     if at == 0:
         return Fewest(counts[0])
-    enough(counts[at - 1])
-    return Fewest(counts[at], counts[at - 1], lacks.get(counts[at - 1]))
+    smaller = counts[-1 if at is None else at - 1]
+    has_room(smaller)
+    return Fewest(None if at is None else counts[at], smaller, lacks.get(smaller), lates.get(smaller))
 
 
 def _first(enough: Callable[[int], bool], counts: Sequence[int], start: int) -> int | None:

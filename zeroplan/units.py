@@ -17,6 +17,8 @@ COUNTS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "T": 10**12}
 GiB = 2**30
 GB = 10**9
 LARGEST_COUNT = 10**15
+HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+LONGEST_DURATION = 100 * 365 * 86400
 LONGEST = 40
 """Characters of a quantity that are looked at; no real one is longer."""
 
@@ -100,6 +102,32 @@ def seconds(value: float) -> str:
     if value >= 0.1:
         return f"{value:.2f} s"
     return f"{value * 1e3:.2g} ms"
+
+
+def read_duration(text: str, what: str, example: str = "30d, 12h or 2w") -> float:
+    """Hours, days or weeks, such as '12h', '30d' or '2w', in seconds. Raises `QuantityError`."""
+    match = re.fullmatch(_NUMBER + r" ?([hdw])", text[:LONGEST])
+    value = float(_exact(match[1]) * HOURS[match[2]] * 3600) if match else 0.0
+    if not 0 < value <= LONGEST_DURATION:
+        raise QuantityError(
+            f"{what}: found {shown(text)}, expected hours, days or weeks, up to 100 years; write {what} {example}"
+        )
+    return value
+
+
+def duration(value: float) -> str:
+    """Of a run, for people: 61.3 days, 14.2 hours, 12 minutes."""
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if value >= 2 * size:
+            return f"{value / size:,.{0 if value >= 100 * size else 1}f}".removesuffix(".0") + f" {unit}"
+    return seconds(value)
+
+
+def money(value: float, currency: str) -> str:
+    """An amount for people: $75,400, 0.0854 EUR."""
+    digits = 0 if value >= 1000 else 2
+    text = f"{value:,.{digits}f}" if value >= 1 else f"{value:.3g}"
+    return f"{text} {currency}" if currency.isalpha() else f"{currency}{text}"
 
 
 def rate(value: float) -> str:

@@ -82,16 +82,52 @@ def recommend(
     max_params: Annotated[
         bool, typer.Option("--max-params", help="The largest model that can be trained, with and without offload.")
     ] = False,
+    tokens: Annotated[
+        str | None,
+        typer.Option("--tokens", metavar="1T", help="Tokens to train: how long it takes.", show_default=False),
+    ] = None,
+    deadline: Annotated[
+        str | None,
+        typer.Option("--deadline", metavar="30d|12h|2w", help="By when --tokens must be trained.", show_default=False),
+    ] = None,
+    price: Annotated[
+        str | None,
+        typer.Option(
+            "--price", metavar="2.5|a100=1.8,h100=3", show_default=False,
+            help="Of a GPU-hour, in dollars or as in 2.5EUR: what training costs.",
+        ),
+    ] = None,
+    objective: Annotated[
+        str,
+        typer.Option(
+            "--objective", metavar="fastest|cheapest",
+            help="Of several cards, or GPU counts (--gpus auto): which comes first, per GPU or per token.",
+        ),
+    ] = "fastest",
+    why: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--why", metavar="WHAT", show_default=False,
+            help="Why not zero-2, offload, no-offload, optimizer-cpu, param-nvme, micro-batch-4, checkpointing-full, "
+            "no-overlap, buckets-5e8, ...: what it lacks, or how much slower it is, line by line. Repeatable.",
+        ),
+    ] = None,
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """The fastest strategy that fits, why the others lost, its ds_config.json, and all that starts it; of several cards
     (--gpu a,b), the fewest GPUs (--gpus auto), or the largest model (--max-params).
     """
+    from zeroplan.cli.goal import read_goal
     from zeroplan.cli.output import Output
     from zeroplan.cli.recommend import run
 
-    raise typer.Exit(run(options, Output(output, folder, target, force), json=json, quiet=quiet, max_params=max_params))
+    goal = read_goal(tokens, deadline, price, objective)
+    code = run(
+        options, Output(output, folder, target, force), json=json, quiet=quiet, max_params=max_params,
+        alternatives=why or (), goal=goal,
+    )  # fmt: skip
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -9,7 +9,8 @@ from typing import Any
 import typer
 
 from zeroplan.cli.options import Options
-from zeroplan.cli.request import read_request
+from zeroplan.cli.progress import part, watched
+from zeroplan.cli.request import Request, read_request
 from zeroplan.cli.several import lists, with_values
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.speed import speed
@@ -47,7 +48,11 @@ def run(options: Options, *, json: bool, quiet: bool) -> int:
     combinations = [dict(zip(varied, values, strict=True)) for values in product(*varied.values())]
     if len(combinations) > MOST:
         raise QuantityError(f"compare: found {len(combinations)} combinations, expected at most {MOST}; write fewer")
-    rows = [row for changed in combinations for row in _rows(options, changed, alone="gpus" in varied)]
+    rows: list[Combination | Failed] = []
+    with watched("compare"):
+        for number, changed in enumerate(combinations, 1):
+            part(", ".join(changed.values()), number, len(combinations))
+            rows += _rows(options, changed, alone="gpus" in varied)
     found = [row for row in rows if isinstance(row, Combination)]
     if not found:
         raise ContradictionError(rows[0].reason if isinstance(rows[0], Failed) else "nothing to compare")
@@ -72,7 +77,7 @@ def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> Sequence
             raise QuantityError("no card: write --gpu h100-80gb, --gpu-mem 80 or --cluster dgx-h100")
         if tried.backend == "cpu":
             raise QuantityError("--backend cpu has no card to be timed; leave it out")
-        found = [_timed(changed, job, request.assumed_for([job])) for job in request.jobs()]
+        found = [_timed(changed, job, request) for job in request.jobs()]
     except ZeroplanError as error:
         if not (isinstance(error, ContradictionError) or str(error).startswith("--global-batch")):
             raise  # what nobody could mean; what does not go together is a row
@@ -85,9 +90,10 @@ def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> Sequence
     return [min(fitting, key=lambda row: row.speed.step.total)]
 
 
-def _timed(changed: dict[str, str], job: Job, assumed: tuple[str, ...]) -> Combination:
-    counted = ledger(job, detail=Detail.WHOLE)
-    return Combination(changed, job, fit(job, counted), speed(job, counted), assumed)
+def _timed(changed: dict[str, str], job: Job, request: Request) -> Combination:
+    counted, assumed = ledger(job, detail=Detail.WHOLE), request.assumed_for([job])
+    verdict = fit(job, counted, reserve=request.reserve)
+    return Combination(changed, job, verdict, speed(job, counted), assumed, request.headroom)
 
 
 def _machine(row: Combination | Failed) -> dict[str, Any]:
@@ -99,4 +105,5 @@ def _machine(row: Combination | Failed) -> dict[str, Any]:
         "changed": row.changed, "stage": row.job.strategy.stage, "gpus": row.job.ranks,
         "strategy": machine.strategy_fields(row.job.strategy), "fit": machine.fit_object(row.fit),
         "time": machine.time_object(row.speed), "assumed": list(row.assumed),
+        **machine.kept_free(row.headroom, row.job.cluster.capacity),
     }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zeroplan.cli.options import Options
+from zeroplan.cli.progress import watched
 from zeroplan.cli.request import read_request
 from zeroplan.cli.screen import show
 from zeroplan.costs.ledger import ACCOUNTINGS
@@ -13,7 +14,9 @@ from zeroplan.results.estimate import Estimate
 def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline: bool) -> int:
     """0 when something fits (or nothing could fail), 1 when nothing does."""
     _check(accounting, timeline=timeline)
-    found = asked(options, accounting=accounting if json else "deepspeed", timeline=timeline)  # tables show both
+    with watched("estimate"):
+        found = asked(options, accounting=accounting if json else "deepspeed", timeline=timeline)  # tables show both
+        found.count()
     return show(found, json=json, quiet=quiet)
 
 
@@ -25,7 +28,9 @@ def asked(options: Options, *, accounting: str = "deepspeed", timeline: bool = F
     if timeline and len(jobs) > 1:
         raise QuantityError("--timeline: found every stage, expected one; write --stage, as in --stage 2 --timeline")
     one = "stage" in request.settled
-    return Estimate(jobs, request.assumed_for(jobs), accounting=accounting, one=one, timeline=timeline)
+    return Estimate(
+        jobs, request.assumed_for(jobs), accounting=accounting, one=one, timeline=timeline, headroom=request.headroom
+    )
 
 
 def _check(accounting: str, *, timeline: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from zeroplan import quantities
+from zeroplan.cli.headroom import refuse_headroom
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import Request, read_request
 from zeroplan.clock import Term
@@ -29,6 +30,7 @@ STEP = "step time"
 
 def run(options: Options, term: str, *, json: bool) -> int:
     """Explain a line of the ledger, a transfer, a formula or a key. 0 when it is known."""
+    refuse_headroom(options, "explain")
     request = read_request(options, default_params="7B", default_gpus=8)
     wanted, keys = _plain(term), find_keys(term)
     entries = [(job, found) for job in request.jobs() for found in named(job)]

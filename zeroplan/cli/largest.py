@@ -8,7 +8,8 @@ from zeroplan.architectures.infer import infer
 from zeroplan.cli.cards import named
 from zeroplan.cli.fewest import AUTO
 from zeroplan.cli.options import Options
-from zeroplan.cli.recommend import RESERVE, read
+from zeroplan.cli.progress import part, tell
+from zeroplan.cli.recommend import read
 from zeroplan.cli.request import Request
 from zeroplan.errors import ContradictionError
 from zeroplan.largest import Largest, largest
@@ -29,11 +30,13 @@ def asked(options: Options) -> LargestModels:
         raise ContradictionError("--max-params asks of one cluster; write one card and --gpus 8 or --gpus 4x8")
     request = read(options)
     found: dict[str, Largest | None] = {}
-    for name, (nvme, settled) in _rows(request).items():
+    rows = _rows(request)
+    for number, (name, (nvme, settled)) in enumerate(rows.items(), 1):
+        part(name, number, len(rows))
         before = max((one.parameters for one in found.values() if one), default=0)
         found[name] = _largest(request, nvme, settled, before)
     notes = [] if request.cluster.host_memory or _offload_stated(request) else [NO_HOST]
-    return LargestModels(found, request.cluster, notes, _assumed(request))
+    return LargestModels(found, request.cluster, notes, _assumed(request), request.headroom)
 
 
 def _rows(request: Request) -> dict[str, tuple[int | None, dict[str, Any]]]:
@@ -55,9 +58,10 @@ def _largest(request: Request, nvme: int | None, settled: dict[str, Any], before
     cluster = request.cluster._replace(nvme=nvme)
 
     def sized(parameters: int) -> Job:
+        tell(f"trying {count(parameters)}")
         return request._replace(model=infer(parameters, count(parameters)), cluster=cluster, settled=settled).job()
 
-    return largest(sized, settled, RESERVE, near=before)
+    return largest(sized, settled, request.reserve, near=before)
 
 
 def _offload_stated(request: Request) -> bool:
@@ -70,7 +74,7 @@ def _assumed(request: Request) -> tuple[str, ...]:
         text for text in request.assumed
         if "--model" not in text and ("--checkpointing" not in text or "checkpointing" in request.settled)
     ]  # fmt: skip
-    said += ["llama-shaped models as --params makes them", f"{RESERVE:.0%} of each card kept free"]
+    said.append("llama-shaped models as --params makes them")
     if request.workload.global_batch is None and "micro_batch" not in request.settled:
         said.append(f"{usual_batch(request.job())} sequences a step (--global-batch)")
     return tuple(said)

@@ -7,6 +7,7 @@ from typing import Any
 import typer
 
 from zeroplan.cli.options import Options, flag
+from zeroplan.cli.progress import part, watched
 from zeroplan.cli.request import Request, check_offload, read_request
 from zeroplan.cli.screen import show
 from zeroplan.cli.several import lists, with_values
@@ -41,7 +42,8 @@ def run(options: Options, *, form: str, json: bool, quiet: bool) -> int:
         raise QuantityError(f"--format: found {shown(form)}, expected {', '.join(FORMATS)}; write --format markdown")
     if json and form != "text":
         raise ContradictionError(f"--json and --format {form} both say what is printed; keep one")
-    found = asked(options)
+    with watched("matrix"):
+        found = asked(options)
     if form == "text":
         return show(found, json=json, quiet=quiet)
     typer.echo(found.markdown() if form == "markdown" else found.csv().rstrip("\n"))
@@ -65,8 +67,11 @@ def asked(options: Options) -> Matrix:
     if len(models) > MOST:
         raise QuantityError(f"matrix: found {len(models)} models, expected at most {MOST}; write fewer")
     requests = [read_request(with_values(options, changed), default_gpus=8) for changed in models]
-    rows = [MatrixRow(each.model, {name: _cell(each, to) for name, to in STRATEGIES.items()}) for each in requests]
-    return Matrix(rows, requests[0].cluster, _assumed(requests))
+    rows: list[MatrixRow] = []
+    for number, each in enumerate(requests, 1):
+        part(each.model.name, number, len(requests))
+        rows.append(MatrixRow(each.model, {name: _cell(each, to) for name, to in STRATEGIES.items()}))
+    return Matrix(rows, requests[0].cluster, _assumed(requests), requests[0].headroom)
 
 
 def _assumed(requests: list[Request]) -> tuple[str, ...]:
@@ -88,6 +93,7 @@ def _cell(request: Request, strategy: dict[str, Any]) -> Outcome | str:
         check_offload({**request.settled, **strategy})
         job = request.job(**strategy, **request.open_sizes)
         counted = ledger(job, detail=Detail.WHOLE)
-        return outcome(job, counted, fit(job, counted), speed(job, counted) if is_timed(job) else None)
+        verdict = fit(job, counted, reserve=request.reserve)
+        return outcome(job, counted, verdict, speed(job, counted) if is_timed(job) else None)
     except ContradictionError as error:
         return str(error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from zeroplan.cli.headroom import refuse_headroom
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ledger
@@ -18,6 +19,7 @@ from zeroplan.units import read_integer
 def run(options: Options, log_path: str, *, steps: str | None, json: bool, quiet: bool) -> int:
     """Always 0: what a difference means is the reader's to say."""
     passed = read_integer(steps, "--steps", "100") if steps is not None else None
+    refuse_headroom(options, "observe")
     request = read_request(options)
     jobs = request.jobs()
     if len(jobs) > 1:

@@ -87,6 +87,10 @@ class Options:
     gpu_mem: Annotated[
         Text, _option("--gpu-mem", CLUSTER, "Memory of one GPU; a bare number is the size on the box.", "80|79.2GiB")
     ] = None
+    headroom: Annotated[
+        Text,
+        _option("--headroom", CLUSTER, "What of each card stays free (recommend: 5%, else nothing).", "10%|4GiB"),
+    ] = None
     host_mem: Annotated[Text, _option("--host-mem", CLUSTER, "Host memory of one node.", "512GiB")] = None
     nvme: Annotated[Text, _option("--nvme", CLUSTER, "Local NVMe of one node.", "3.8TB")] = None
     cluster: Annotated[

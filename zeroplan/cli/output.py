@@ -33,7 +33,7 @@ class Output(NamedTuple):
     def write(self, answer: Recommendation, options: Options) -> str | None:
         """What was written, in words; None without a plan, or where nothing is to be written."""
         chosen = answer.found.chosen
-        if chosen is None or (self.file is None and self.folder is None):
+        if chosen is None or not answer.fits or (self.file is None and self.folder is None):
             return None
         from zeroplan.catalog.hostfile import read_hostfile
         from zeroplan.emit.folder import write_alone, write_plan

@@ -2,80 +2,152 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from zeroplan.cli.goal import NOTHING, Goal, card_named
+from zeroplan.cli.headroom import kept_free
 from zeroplan.cli.options import Options
 from zeroplan.cli.output import Output
-from zeroplan.cli.request import Request, read_request
+from zeroplan.cli.progress import tell, watched
+from zeroplan.cli.request import Request, check_offload, read_request
 from zeroplan.cli.screen import show
 from zeroplan.costs.ledger import ledger
+from zeroplan.costs.timing.rates import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
 from zeroplan.plan import Rejected, label, plan, usual_batch
 from zeroplan.results.recommend import Recommendation
+from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest
+from zeroplan.specs.headroom import USUAL
+from zeroplan.specs.job import Job
+from zeroplan.training import run_of
+from zeroplan.why import Why, Wish, why
 
-RESERVE = 0.05
-"""Share of each card kept free: PyTorch reserves 1.00 to 1.25 times what it allocates."""
 
-
-def run(options: Options, output: Output, *, json: bool, quiet: bool, max_params: bool) -> int:
-    """0 with a plan, 1 when nothing fits."""
+def run(
+    options: Options, output: Output, *, json: bool, quiet: bool, max_params: bool, alternatives: Sequence[str] = (),
+    goal: Goal = NOTHING,
+) -> int:  # fmt: skip
+    """0 with a plan, 1 when nothing fits, or nothing in time."""
     if max_params:
         from zeroplan.cli.largest import asked as largest
 
+        if alternatives:
+            raise ContradictionError("--why asks about a plan and --max-params makes none; write --params SIZE")
+        if goal != NOTHING:
+            raise ContradictionError("--max-params makes no plan to train with; leave out --tokens, --price and others")
         if output.file is not None or output.folder is not None:
             none = "-o and --dir write a plan and --max-params makes none"
             raise ContradictionError(f"{none}; write --params SIZE in its place")
-        return show(largest(options), json=json, quiet=quiet)
+        with watched("recommend --max-params"):
+            sizes = largest(options)
+        return show(sizes, json=json, quiet=quiet)
     output.check(json=json)
-    answer = asked(options, lines=json)
+    if alternatives and output.file == "-":
+        raise ContradictionError("--why and -o - both want standard output; write -o ds_config.json")
+    with watched("recommend"):
+        answer = asked(options, lines=json, alternatives=alternatives, goal=goal)
     answer.target, answer.written = output.target, output.write(answer, options)
     if json or output.file != "-" or not answer.fits:  # with -o - standard output holds the config and nothing else
         return show(answer, json=json, quiet=quiet, errors=output.file == "-")
     return 0
 
 
-def asked(options: Options, *, lines: bool = True) -> Recommendation:
-    """What these options ask for: one plan, or one for each card."""
+def asked(
+    options: Options, *, lines: bool = True, alternatives: Sequence[str] = (), goal: Goal = NOTHING
+) -> Recommendation:
+    """What these options ask for: one plan, or one for each card. `alternatives`: names as behind --why."""
     from zeroplan.cli import cards, fewest
+    from zeroplan.cli.why import wishes
 
+    found_wishes = wishes(alternatives)
     several, counts = cards.named(options), options.gpus == fewest.AUTO
     if options.config == "-" and (several or counts):
         raise ContradictionError("--config - can be read once, and each card or number of GPUs reads it; name a file")
+    if alternatives and (several or (counts and goal.cheapest)):
+        raise ContradictionError("--why asks about one plan; write one card, and one number with --objective cheapest")
     if several:
-        return cards.asked(options, several)
-    found = fewest.fewest_gpus(options) if counts else None
+        return cards.asked(options, several, goal)
+    if counts and goal.cheapest:
+        return cards.cheapest_number(options, goal)
+    found = fewest.fewest_gpus(options, goal) if counts else None
     if found is None:
-        return planned(options, lines=lines)
-    return planned(fewest.counted(options, found), lines=lines, rescue=found.gpus is not None, fewest=found)
+        answer = planned(options, lines=lines, wishes=found_wishes, goal=goal)
+        if answer.run and not answer.run.in_time:
+            answer.in_time = _in_time(options, goal)
+        return answer
+    return planned(
+        fewest.counted(options, found), lines=lines, rescue=found.gpus is not None, fewest=found, wishes=found_wishes,
+        goal=goal,
+    )  # fmt: skip
 
 
 def read(options: Options) -> Request:
-    """What is asked, with a card. Raises `ContradictionError`."""
+    """What is asked, with a card of which something is kept free. Raises `ContradictionError`."""
     request = read_request(options, default_params="7B", default_gpus=8)
     if request.cluster.capacity is None:
         raise ContradictionError("no card: write --gpu-mem 80, --gpu h100-80gb or --cluster dgx-h100")
-    return request
+    if request.headroom is not None:
+        return request
+    return request._replace(headroom=USUAL, assumed=(*request.assumed, kept_free(USUAL)))
 
 
 def planned(
-    options: Options, *, lines: bool = True, rescue: bool = True, fewest: Fewest | None = None
-) -> Recommendation:
+    options: Options, *, lines: bool = True, rescue: bool = True, fewest: Fewest | None = None,
+    wishes: Sequence[Wish] = (), goal: Goal = NOTHING,
+) -> Recommendation:  # fmt: skip
     """One plan, counted line by line, with each line's equation unless `lines` is False.
 
-    `rescue`: with its neighbours, or ways out when nothing fits.
+    `rescue`: with its neighbours, or ways out when nothing fits. `wishes`: alternatives to set beside it.
     """
     request = read(options)
-    job = request.job()
-    assumed = [*request.assumed, f"{RESERVE:.0%} of each card kept free"]
+    job, wanted = request.job(), goal.at(card_named(options))
+    check_timed(job, goal)
+    assumed = list(request.assumed)
     if "checkpointing" not in request.settled:
         assumed = [text for text in assumed if "--checkpointing" not in text]
     if job.workload.global_batch is None and "micro_batch" not in request.settled:
         assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
-    found = plan(job, request.settled, reserve=RESERVE, rescue=rescue)
+    tell(f"searching strategies for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
+    found = plan(job, request.settled, reserve=request.reserve, rescue=rescue)
+    run = run_of(found.chosen, wanted) if found.chosen and goal.asked else None
     if fewest and fewest.lack and not found.chosen:
         nearest = fewest.lack.candidate
         found = found._replace(rejected=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
+    alternatives = tuple(_why(request, job, wish, found.chosen) for wish in wishes)
     if found.chosen:
         detail = Detail.EQUATIONS if lines else Detail.KINDS
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
-    return Recommendation(job, found, tuple(assumed), request.given, fewest)
+    return Recommendation(
+        job, found, tuple(assumed), request.given, fewest, why=alternatives, headroom=request.headroom, run=run
+    )
+
+
+def check_timed(job: Job, goal: Goal) -> None:
+    """A training run is of a card whose seconds are known. Raises `ContradictionError`."""
+    if goal.asked and not is_timed(job):
+        raise ContradictionError(
+            "--tokens and --price need the seconds of a step, and no card is named; write --gpu h100-80gb"
+        )
+
+
+def _in_time(options: Options, goal: Goal) -> Fewest | None:
+    """The fewest GPUs that make the deadline; None where their number follows from something else."""
+    from zeroplan.cli.fewest import fewest_gpus
+
+    if options.hostfile is not None or options.config == "-":
+        return None
+    try:
+        return fewest_gpus(options, goal)
+    except ContradictionError:
+        return None
+
+
+def _why(request: Request, job: Job, wish: Wish, chosen: Candidate | None) -> Why:
+    tell(f"why not {wish.name}")
+    try:
+        check_offload(wish.settled(request.settled))
+    except ContradictionError as error:
+        return Why(wish.name, cannot=str(error))
+    return why(job, request.settled, wish, chosen, reserve=request.reserve)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan.cli.headroom import kept_free, read_headroom
 from zeroplan.cli.options import Options, flag
+from zeroplan.cli.request_batch import batch, number, read_seq
 from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.cli.request_operators import check_operators, choose_attention
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
 from zeroplan.specs.checkpointing import DEEPSPEED, KINDS, is_checkpointing
 from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.optimizer import OPTIMIZERS
@@ -25,13 +28,11 @@ from zeroplan.specs.strategy import (
     Strategy,
     Workload,
 )
-from zeroplan.units import read_count, read_integer
+from zeroplan.units import read_count
 
 if TYPE_CHECKING:
     from zeroplan.deepspeed.read import Stated
 
-DEFAULT_SEQ = 2048
-"""Tokens, of a model with at least as many positions."""
 CHOICES = {
     "precision": PRECISIONS,
     "optimizer": tuple(OPTIMIZERS),
@@ -62,6 +63,14 @@ class Request(NamedTuple):
     rank: int | None = None
     given: dict[str, Any] | None = None
     """The ds_config.json of `--config`, as it stands."""
+    headroom: Headroom | None = None
+    """What of each card is kept free; None: nobody said."""
+
+    @property
+    def reserve(self) -> float:
+        """The same as a share of the card."""
+        capacity = self.cluster.capacity
+        return self.headroom.reserve(capacity) if self.headroom and capacity else 0.0
 
     def jobs(self) -> list[Job]:
         """One job per stage asked for: all four, or those that the stated offload allows."""
@@ -95,9 +104,10 @@ def read_request(options: Options, *, default_params: str | None = None, default
     """Everything typed, read and checked. `default_params` stands in when no model is named."""
     assumed: list[str] = []
     cluster = read_cluster(options, assumed, default_gpus)
+    headroom = read_headroom(options.headroom, cluster)
     model = _model(options, assumed, default_params)
     settled = _flags(options)
-    total = _number(options.global_batch, "--global-batch")
+    total = number(options.global_batch, "--global-batch")
     given, total_alone = None, False
     if options.config is not None:
         given, stated = _merge_config(options, settled, model, assumed)
@@ -108,8 +118,8 @@ def read_request(options: Options, *, default_params: str | None = None, default
         assumed.append(f"precision fp16 (--precision): {cluster.gpu.title if cluster.gpu else 'the card'} has no bf16")
     check_offload(settled)
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
-    open_sizes = _batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
-    seq = _seq(options, model, assumed)
+    open_sizes = batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
+    seq = read_seq(options, model, assumed)
     choose_attention(settled, model, assumed)
     check_operators(settled, model, cluster.gpu)
     for name, value in DEFAULTS.items():
@@ -120,9 +130,12 @@ def read_request(options: Options, *, default_params: str | None = None, default
             "fp8 runs inside matmuls; weights, gradients and states keep their 16- and 32-bit bytes; the config says "
             "bf16, the model's own layers turn fp8 on (Transformer Engine, torchao)"
         )
+    if headroom:
+        assumed.append(kept_free(headroom))
     return Request(
         model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
         open_sizes=open_sizes, assumed=tuple(assumed), rank=_rank(options.rank, cluster.gpus), given=given,
+        headroom=headroom,
     )  # fmt: skip
 
 
@@ -171,7 +184,7 @@ def _flags(options: Options) -> dict[str, Any]:
         if name == "zero_init":
             settled[name] = value == "yes"
     for name in ("micro_batch", "grad_accum"):
-        value = _number(getattr(options, name), flag(name))
+        value = number(getattr(options, name), flag(name))
         if value is not None:
             settled[name] = value
     return settled
@@ -254,44 +267,3 @@ def check_offload(settled: dict[str, Any]) -> None:
         raise ContradictionError(
             f"--offload-optimizer nvme stays in host memory at stage {stage}; write --stage 3, or cpu"
         )
-
-
-def _batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str, *, total_alone: bool) -> dict[str, int]:
-    """train_batch_size = micro-batch × accumulation × GPUs, as DeepSpeed solves it (runtime/config.py).
-
-    With neither stated both stay open; what is returned is for an estimate. A config that states the total alone
-    means one micro-step to DeepSpeed; any other total is accumulated over micro-batches of one.
-    """
-    if total is None:
-        return {}
-    micro, accum = settled.get("micro_batch"), settled.get("grad_accum")
-    divisor = gpus * (micro or 1) * (accum or 1)
-    if total % divisor or (micro and accum and total != divisor):
-        known = {"micro-batch": micro, "accumulation": accum}
-        parts = " × ".join([f"{gpus} GPUs", *(f"{name} {count}" for name, count in known.items() if count)])
-        possible = divisor if micro and accum else max(divisor, round(total / divisor) * divisor)
-        expected = f"{divisor}" if micro and accum else f"a multiple of {divisor}"
-        raise ContradictionError(f"{said_by}: found {total}, expected {expected} ({parts}); write {said_by} {possible}")
-    if micro and not accum:
-        settled["grad_accum"] = total // divisor
-    elif accum and not micro:
-        settled["micro_batch"] = total // divisor
-    elif not micro and not accum:
-        return {"micro_batch" if total_alone else "grad_accum": total // divisor}
-    return {}
-
-
-def _seq(options: Options, model: Model, assumed: list[str]) -> int:
-    """Tokens as stated, or as many as usual and no more than the model has positions for (0: it has no such limit)."""
-    typed, positions = _number(options.seq, "--seq", "2048"), 0 if model.inferred else model.shape.positions
-    seq = typed or min(DEFAULT_SEQ, positions or DEFAULT_SEQ)
-    if typed is None:
-        why = f", all of the model's positions, under the usual {DEFAULT_SEQ}" if seq < DEFAULT_SEQ else ""
-        assumed.append(f"sequence {seq}{why} (--seq)")
-    elif positions and seq > positions:
-        assumed.append(f"sequence {seq} is beyond the model's {positions} positions")
-    return seq
-
-
-def _number(text: str | None, typed: str, example: str = "8") -> int | None:
-    return None if text is None else read_integer(text, typed, example)

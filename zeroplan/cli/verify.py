@@ -10,7 +10,9 @@ from typing import Any
 
 import typer
 
+from zeroplan.cli.headroom import refuse_headroom
 from zeroplan.cli.options import Options
+from zeroplan.cli.progress import part, watched
 from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ledger
 from zeroplan.errors import ContradictionError, SpecError
@@ -26,13 +28,18 @@ def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bo
     _check_installed()
     if save and os.path.exists(save) and not force:
         raise ContradictionError(f"{save} exists; write --force to replace it, or another name")
+    refuse_headroom(options, "verify")
     request = read_request(options)
     if real and cuda:
         raise ContradictionError("--real computes on the CPU, --cuda on a card; write one of them")
     mode = "real" if real else "cuda" if cuda else "meta"
     found = []
-    for job, measured in [_measured(job, request.given, mode=mode) for job in request.jobs()]:
-        found.append((job, measured, compare(job, ledger(job), measured)))
+    jobs = request.jobs()
+    with watched("verify"):
+        for number, asked in enumerate(jobs, 1):
+            part(f"running DeepSpeed at stage {asked.strategy.stage}", number, len(jobs))
+            job, measured = _measured(asked, request.given, mode=mode)
+            found.append((job, measured, compare(job, ledger(job), measured)))
     if save:
         _save(save, [measured for _job, measured, _rows in found])
     if json:

@@ -11,6 +11,7 @@ from rich.text import Text
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.plan import label
+from zeroplan.report import training
 from zeroplan.report.console import assumptions, table
 from zeroplan.report.estimate import gpus, title
 from zeroplan.report.sizing import fewest, lacking
@@ -18,6 +19,7 @@ from zeroplan.report.speed import UNMEASURED
 from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.job import Job
+from zeroplan.training import Run
 from zeroplan.units import gib, seconds
 
 
@@ -27,6 +29,12 @@ class Row(NamedTuple):
     chosen: Candidate | None
     lack: Lack | None
     fewest: Fewest | None
+    run: Run | None = None
+
+    @property
+    def good(self) -> bool:
+        """Something fits, and ends in time."""
+        return self.chosen is not None and (self.run is None or self.run.in_time)
 
     @property
     def tokens_per_gpu(self) -> float:
@@ -36,28 +44,40 @@ class Row(NamedTuple):
         return speed_of(self.chosen.job, self.chosen.time).tokens_per_gpu
 
 
-def answer(rows: Sequence[Row]) -> Text:
-    """The card that makes most of a GPU."""
+def answer(rows: Sequence[Row], option: str, *, cheapest: bool = False) -> Text:
+    """The card that makes most of a GPU; `cheapest`: the first, whose tokens cost least."""
     what = title(rows[0].job.model)
-    fitting = [row for row in rows if row.chosen]
+    fitting = [row for row in rows if row.good]
+    if not fitting and any(row.chosen for row in rows):
+        soonest = min((row for row in rows if row.run), key=lambda row: row.run.seconds if row.run else 0.0)
+        assert soonest.run
+        return Text(f"{what}: {training.missed(soonest.run)} ({_where(soonest, option)}).", style="bold red")
     if not fitting:
         return Text(f"{what}: nothing fits on any of {', '.join(row.name for row in rows)}.", style="bold red")
-    best = max(fitting, key=lambda row: row.tokens_per_gpu)
+    best = fitting[0] if cheapest else max(fitting, key=lambda row: row.tokens_per_gpu)
     assert best.chosen is not None
     each = best.tokens_per_gpu
     rate = f": {each:,.0f} tokens/s per GPU, {each * best.job.ranks:,.0f} in all" if each else ""
-    where = f"{gpus(best.job)} of {best.name}"
-    return Text(f"{what}: most per GPU with {where}, {label(best.chosen)}{rate}.", style="bold green")
+    took = f" {training.clause(best.run)}" if best.run else ""
+    first = "cheapest" if cheapest else "most per GPU"
+    return Text(f"{what}: {first} with {_where(best, option)}, {label(best.chosen)}{rate}.{took}", style="bold green")
+
+
+def _where(row: Row, option: str) -> str:
+    return gpus(row.job) if option == "gpus" else f"{gpus(row.job)} of {row.name}"
 
 
 def details(
     option: str, rows: Sequence[Row], assumed: Sequence[tuple[str, ...]], written: str | None
 ) -> list[RenderableType]:
-    grid = table([option.replace("_", "-"), "GPUs", "plan", "needed", "of", "step", "tokens/s/GPU", "in all"])
-    grid.columns[2].justify = "left"
-    grid.columns[2].no_wrap = False
+    run = next((row.run for row in rows if row.run), None)
+    counts = [] if option == "gpus" else ["GPUs"]
+    after = ["tokens/s/GPU", *training.columns(run)] if run else ["of", "step", "tokens/s/GPU", "in all"]
+    grid = table([option.replace("_", "-"), *counts, "plan", "needed", *after])
+    plans = grid.columns[1 + len(counts)]
+    plans.justify, plans.no_wrap = "left", False
     for row in rows:
-        grid.add_row(row.name, f"{row.job.ranks:,}", *_cells(row))
+        grid.add_row(row.name, *([f"{row.job.ranks:,}"] if counts else []), *_cells(row))
     legend: list[RenderableType] = [Text(UNMEASURED, style="dim")]
     why = [Text(f"{row.name}: {fewest(row.fewest)}", style="dim") for row in rows if row.fewest and row.chosen]
     saved = [Text(f"Written: {written}.")] if written else []
@@ -70,8 +90,11 @@ def _cells(row: Row) -> list[str | Text]:
         return [Text(reason, style="red")]
     fit, each = row.chosen.fit.gpu, row.tokens_per_gpu
     assert fit.capacity is not None
+    known: list[str | Text] = [label(row.chosen), Text(gib(fit.needed), style="green")]
+    if row.run:
+        return [*known, f"{each:,.0f}", *training.cells(row.run)]
     rates = [seconds(row.chosen.time.total), f"{each:,.0f}", f"{each * row.job.ranks:,.0f}"] if each else []
-    return [label(row.chosen), Text(gib(fit.needed), style="green"), gib(fit.capacity), *rates]
+    return [*known, gib(fit.capacity), *rates]
 
 
 def _assumed(said: Sequence[tuple[str, ...]]) -> list[RenderableType]:

@@ -13,6 +13,7 @@ from zeroplan.fit import Fit
 from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.report.estimate import gpus, title
 from zeroplan.report.speed import UNMEASURED
+from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
 
@@ -28,6 +29,8 @@ class Combination(NamedTuple):
     fit: Fit
     speed: Speed
     assumed: tuple[str, ...]
+    headroom: Headroom | None = None
+    """What of each card is kept free."""
 
     @property
     def name(self) -> str:

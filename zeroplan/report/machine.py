@@ -16,11 +16,20 @@ estimate, and each element of recommend's `plan` and `rejected`:
   figures[]}}: seconds of one optimizer step, a term's `seconds` those of all its `times` together; fit {capacity,
   needed, headroom, fits, host, nvme}; with --timeline also timeline[] {phase, place, held, beside, activations, bytes}:
   moments of a step in order.
+recommend, and with --headroom also estimate, compare's rows[] and matrix: kept_free {share, bytes}: of each card, which
+  fit.capacity is without.
 compare: model; rows[] {changed {option: value}, stage, gpus, strategy, fit, time, assumed[]}, or {changed, reason} of a
   combination that cannot run.
 recommend with --gpus auto also fewest {gpus (null: nothing fits), smaller, lack}; with several cards cards[] {gpu,
   gpu_mem or cluster: as written, gpus, plan, lack, fewest, assumed[]}; with --max-params largest {row: {parameters,
   plan, next_size, lack}, or null}. lack {tier, bytes, name}: of the strategy nearest to fitting, null where one fits.
+  With --tokens or --price also run {tokens, steps, seconds (low, high: by the interval of a step), gpu_hours,
+  deadline_seconds, late_seconds (less than 0: to spare), in_time, price {amount (of a GPU-hour), currency}, cost,
+  cost_per_million_tokens}, null where it was not asked for; where the deadline is missed in_time, as fewest: the fewest
+  GPUs that make it; fewest.late_seconds: of the next smaller number, where it has room.
+  With --why also why[] {what, is_plan, reason, lack, seconds_slower (of a step; null beside no plan), seconds[] and
+  bytes[] {name, plan, alternative, difference} (lines that differ; bytes of the place `of`: gpu, host or nvme),
+  alternative (as `plan`; null: it is the plan, or nothing has it)}.
 matrix: rows[] {model, strategies {name: {stage, micro_batch, grad_accum, checkpointing, offload_optimizer,
   offload_param, gpus, held, peak, needed, capacity, host_needed, nvme_needed, fits, sent, step, tokens_per_s_per_gpu,
   headroom}, or {reason} of what cannot run}}; assumed[].
@@ -49,6 +58,7 @@ from zeroplan.fit import Fit, TierFit
 from zeroplan.ledger import Copied, Ledger, Line, Tier, Transfer, less_activations, total
 from zeroplan.levels import Level, shown_by
 from zeroplan.report.letters import letters
+from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.strategy import Strategy
@@ -100,6 +110,13 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit, speed: Speed | None 
 def fit_object(verdict: Fit) -> dict[str, Any]:
     """Needed against capacity, tier by tier."""
     return {**_fit(verdict.gpu), "fits": verdict.fits, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)}
+
+
+def kept_free(headroom: Headroom | None, capacity: int | None) -> dict[str, Any]:
+    """`kept_free` {share, bytes} of each card, which `fit.capacity` is without; nothing where nobody asked for it."""
+    if headroom is None or capacity is None:
+        return {}
+    return {"kept_free": {"share": headroom.reserve(capacity), "bytes": headroom.of(capacity)}}
 
 
 def timeline(course: list[Instant]) -> list[dict[str, Any]]:

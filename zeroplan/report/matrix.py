@@ -119,12 +119,18 @@ def _legend(rows: Sequence[Row], cluster: Cluster) -> str:
     shown = [_shown(cell) for row in rows for cell in row.cells.values()]
     parts = [OFFLOADED]
     if any(text.endswith(TOO_LARGE) for text in shown) and cluster.capacity is not None:
-        parts.append(f"{TOO_LARGE}: more than the {gib(cluster.capacity)} of a GPU.")
+        parts.append(f"{TOO_LARGE}: more than the {gib(_usable(rows, cluster.capacity))} of a GPU.")
     if any(text.endswith(NO_ROOM) for text in shown) and cluster.host_memory is not None:
         parts.append(f"{NO_ROOM}: more than the {gib(cluster.host_memory)} of a node's memory.")
     if "-" in shown:
         parts.append("-: cannot run.")
     return " ".join(parts)
+
+
+def _usable(rows: Sequence[Row], capacity: int) -> int:
+    """Of a GPU, less what is kept free."""
+    cells = (cell for row in rows for cell in row.cells.values() if not isinstance(cell, str))
+    return next((cell.needed + cell.headroom for cell in cells if cell.headroom is not None), capacity)
 
 
 def _gpus(cluster: Cluster) -> str:

@@ -16,11 +16,13 @@ from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import Plan, label
 from zeroplan.report import speed as step
+from zeroplan.report import training
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.estimate import gpus, title, trust
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
+from zeroplan.training import Run
 from zeroplan.units import gb, gib, seconds
 
 MOST_ROWS = 12
@@ -32,11 +34,13 @@ def details(
     target: str,
     given: dict[str, Any] | None = None,
     written: str | None = None,
+    run: Run | None = None,
 ) -> list[RenderableType]:
     """What `recommend` prints below its answer."""
     parts: list[RenderableType] = [""]
     if plan.chosen:
-        parts += [heading("The plan"), _plan_table(plan.chosen), *trust(plan.chosen.job), _step_trust(plan.chosen), ""]
+        name = "The plan" if run is None or run.in_time else "The fastest plan"
+        parts += [heading(name), _plan_table(plan.chosen, run), *trust(plan.chosen.job), _step_trust(plan.chosen), ""]
     if plan.rejected:
         parts += [heading("Why the others lost" if plan.chosen else "Nearest to fitting"), _others(plan)]
         parts += [_searched(plan), ""]
@@ -47,20 +51,23 @@ def details(
         parts += [Text(f'TrainingArguments({arguments}, deepspeed="ds_config.json")'), ""]
     if plan.chosen and target != "hf" and plan.chosen.strategy.checkpointing != "none":
         parts += [Text(_checkpointing(plan.chosen.strategy.checkpointing)), ""]
-    if plan.chosen:
+    if plan.chosen and (run is None or run.in_time):
         hint = "Write the config: add -o ds_config.json (--for deepspeed for every value), or all with --dir plan."
         parts.append(Text(f"Written: {written}." if written else hint))
     return parts + assumptions(assumed)
 
 
-def answer(job: Job, plan: Plan) -> Text:
+def answer(job: Job, plan: Plan, run: Run | None = None) -> Text:
     what = f"{title(job.model)} on {gpus(job)}"
     if plan.chosen is None:
         nearest = plan.rejected[0]
         return Text(f"{what}: nothing fits. Nearest: {label(nearest.candidate)} {nearest.reason}.", style="bold red")
     fit = plan.chosen.fit.gpu
     room = f" of {gib(fit.capacity)}" if fit.capacity is not None else ""
-    return Text(f"{what}: {label(plan.chosen)}. {gib(fit.needed)}{room} per GPU.", style="bold green")
+    if run and not run.in_time:
+        return Text(f"{what}: {training.missed(run)} ({label(plan.chosen)}).", style="bold red")
+    took = f" {training.clause(run)}" if run else ""
+    return Text(f"{what}: {label(plan.chosen)}. {gib(fit.needed)}{room} per GPU.{took}", style="bold green")
 
 
 def _checkpointing(kind: str) -> str:
@@ -71,7 +78,7 @@ def _checkpointing(kind: str) -> str:
     )
 
 
-def _plan_table(chosen: Candidate) -> Table:
+def _plan_table(chosen: Candidate, run: Run | None) -> Table:
     strategy, job = chosen.strategy, chosen.job
     grid = table(["", ""])
     grid.columns[1].justify = "left"
@@ -94,7 +101,7 @@ def _plan_table(chosen: Candidate) -> Table:
         if tier.needed and (tier.capacity is not None or strategy.offload_optimizer):
             rows.append((PLACES[key], f"{gib(tier.needed)}, {_room(tier)}"))
     rows.append(("sent per GPU", f"{gb(chosen.ledger.sent(strategy.micro_steps))} a step"))
-    rows += _step(chosen)
+    rows += [*_step(chosen), *(training.rows(run) if run else [])]
     for name, value in rows:
         grid.add_row(name, value)
     return grid

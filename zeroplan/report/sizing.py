@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -14,15 +15,20 @@ from zeroplan.plan import label
 from zeroplan.report.console import assumptions, table
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.cluster import Cluster
-from zeroplan.units import count, gib
+from zeroplan.units import count, duration, gib
 
 
 def fewest(found: Fewest) -> str:
     """Why no fewer GPUs are enough."""
+    if found.gpus is None and found.late:
+        return f"Nor do fewer: {found.smaller:,} GPUs are the most that were tried."
     if found.gpus is None:
         return f"Nor on fewer: {found.smaller:,} GPUs are the most that were tried."
     if found.smaller is None:
         return "One GPU is enough." if found.gpus == 1 else f"No fewer than {found.gpus} GPUs share that batch evenly."
+    if found.late:
+        late = f"{duration(found.late)} late" if found.late < inf else "not at all"
+        return f"These are the fewest: {found.smaller} GPU{'s end' if found.smaller > 1 else ' ends'} {late}."
     why = f" lack {lacking(found.lack)}" if found.lack else " cannot run it"
     return f"These are the fewest: {found.smaller} GPU{'s' if found.smaller > 1 else ''}{why}."
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zeroplan.results.recommend import Recommendation, entry, fewest_object, lack_object
+from zeroplan.results.recommend import Recommendation, entry, fewest_object, lack_object, run_object
 from zeroplan.sizing import Lack
 
 if TYPE_CHECKING:
@@ -24,13 +25,26 @@ class Card(NamedTuple):
         """0 where nothing fits, or no clock is known."""
         return (self.found.plan.tokens_per_s_per_gpu or 0.0) if self.found.plan else 0.0
 
+    @property
+    def cost_per_million(self) -> float:
+        """Infinite where nothing fits."""
+        cost = self.found.run.cost_per_million if self.found.run else None
+        return inf if cost is None else cost
+
 
 class Cards(Recommendation):
-    """The plan of the card that is fastest per GPU, and those of the others in `cards`."""
+    """The plan of the card that is fastest per GPU, or whose tokens cost least, and those of the others in `cards`."""
 
-    def __init__(self, option: str, rows: Sequence[Card]) -> None:
-        best = max(rows, key=lambda card: (card.found.fits, card.tokens_per_s_per_gpu)).found
-        super().__init__(best.job, best.found, best.assumed, best.given, best.fewest)
+    def __init__(self, option: str, rows: Sequence[Card], *, cheapest: bool = False) -> None:
+        if cheapest:
+            rows = sorted(rows, key=lambda card: (not card.found.fits, card.cost_per_million))
+            best = rows[0].found
+        else:
+            best = max(rows, key=lambda card: (card.found.fits, card.tokens_per_s_per_gpu)).found
+        super().__init__(
+            best.job, best.found, best.assumed, best.given, best.fewest, headroom=best.headroom, run=best.run
+        )
+        self._cheapest = cheapest
         self.cards = {card.name: card.found.plan for card in rows}
         self._option, self._rows = option, rows
 
@@ -39,13 +53,16 @@ class Cards(Recommendation):
         from zeroplan.report.rendered import Screen
 
         rows = [
-            report.Row(card.name, card.found.job, card.found.found.chosen, card.lack, card.found.fewest)
+            report.Row(card.name, card.found.job, card.found.found.chosen, card.lack, card.found.fewest, card.found.run)
             for card in self._rows
         ]
         said = [card.found.assumed for card in self._rows]
-        return Screen(report.answer(rows), [] if quiet else report.details(self._option, rows, said, self.written))
+        answer = report.answer(rows, self._option, cheapest=self._cheapest)
+        return Screen(answer, [] if quiet else report.details(self._option, rows, said, self.written))
 
     def content(self) -> dict[str, Any]:
+        from zeroplan.report import machine
+
         cards = [
             {
                 self._option: card.name,
@@ -53,7 +70,9 @@ class Cards(Recommendation):
                 "plan": entry(card.found.found.chosen) if card.found.found.chosen else None,
                 "lack": lack_object(card.lack),
                 **({"fewest": fewest_object(card.found.fewest)} if card.found.fewest else {}),
+                **({"run": run_object(card.found.run)} if card.found.run else {}),
                 "assumed": list(card.found.assumed),
+                **machine.kept_free(card.found.headroom, card.found.job.cluster.capacity),
             }
             for card in self._rows
         ]

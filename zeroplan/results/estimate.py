@@ -15,6 +15,7 @@ from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
+from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 
 if TYPE_CHECKING:
@@ -26,13 +27,16 @@ class Estimate(Result):
     """Memory per GPU and traffic of each stage that was asked for."""
 
     def __init__(
-        self, jobs: list[Job], assumed: tuple[str, ...], *, accounting: str, one: bool, timeline: bool = False
-    ) -> None:
+        self, jobs: list[Job], assumed: tuple[str, ...], *, accounting: str, one: bool, timeline: bool = False,
+        headroom: Headroom | None = None,
+    ) -> None:  # fmt: skip
         self.assumed = assumed
         """What nobody stated."""
         self.accounting = accounting
         """Whose bytes the numbers are: DeepSpeed's, or the ZeRO paper's."""
         self._jobs, self._one, self._timeline = jobs, one, timeline
+        self.headroom = headroom
+        """What of each card is kept free; None: nothing."""
 
     @cached_property
     def stages(self) -> dict[int, Outcome]:
@@ -52,6 +56,10 @@ class Estimate(Result):
     def fits(self) -> bool | None:
         verdicts = [verdict.fits for verdict in self._fits]
         return next((verdict for verdict in (True, None) if verdict in verdicts), False)
+
+    def count(self) -> None:
+        """All numbers now, and not when they are asked for."""
+        assert self.stages
 
     def screen(self, *, quiet: bool = False) -> Screen:
         from zeroplan.report import console
@@ -75,7 +83,8 @@ class Estimate(Result):
         if self._timeline:
             objects[0]["timeline"] = machine.timeline(course(self._jobs[0]))
         body = objects[0] if self._one else {"stages": objects}
-        return {"command": "estimate", **body, "assumed": list(self.assumed)}
+        kept = machine.kept_free(self.headroom, self._jobs[0].cluster.capacity)
+        return {"command": "estimate", **body, "assumed": list(self.assumed), **kept}
 
     def _counted(self, accounting: str) -> list[Ledger]:
         """What side by side has no room for is not worked out."""
@@ -88,7 +97,10 @@ class Estimate(Result):
 
     @cached_property
     def _fits(self) -> list[Fit]:
-        return [fit(job, counted) for job, counted in zip(self._jobs, self._ledgers, strict=True)]
+        capacity = self._jobs[0].cluster.capacity
+        reserve = self.headroom.reserve(capacity) if self.headroom and capacity else 0.0
+        parts = zip(self._jobs, self._ledgers, strict=True)
+        return [fit(job, counted, reserve=reserve) for job, counted in parts]
 
     @cached_property
     def _speeds(self) -> list[Speed | None]:
@@ -101,7 +113,7 @@ class Estimate(Result):
         from zeroplan.report import estimate as report
 
         if self.accounting == "paper":
-            other = Estimate(self._jobs, self.assumed, accounting="deepspeed", one=self._one)
+            other = Estimate(self._jobs, self.assumed, accounting="deepspeed", one=self._one, headroom=self.headroom)
             return other._estimates
         papers = [ledger(job, "paper") for job in self._jobs]
         parts = zip(self._jobs, papers, self._ledgers, self._fits, self._speeds, strict=True)

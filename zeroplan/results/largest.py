@@ -10,6 +10,7 @@ from zeroplan.results.outcome import Outcome
 from zeroplan.results.recommend import entry, lack_object, numbers
 from zeroplan.results.result import Result
 from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.headroom import Headroom
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
@@ -27,12 +28,13 @@ class LargestModels(Result):
     """The largest model that the cluster can train, by what may be offloaded."""
 
     def __init__(
-        self, found: Mapping[str, Largest | None], cluster: Cluster, notes: list[str], assumed: tuple[str, ...]
-    ) -> None:
+        self, found: Mapping[str, Largest | None], cluster: Cluster, notes: list[str], assumed: tuple[str, ...],
+        headroom: Headroom | None = None,
+    ) -> None:  # fmt: skip
         self.sizes = {name: _size(one) if one else None for name, one in found.items()}
         """By what is offloaded: "without offload", "with CPU offload", "with NVMe offload"; None where nothing fits."""
         self.assumed = assumed
-        self._found, self._cluster, self._notes = found, cluster, notes
+        self._found, self._cluster, self._notes, self._headroom = found, cluster, notes, headroom
 
     @property
     def fits(self) -> bool:
@@ -46,10 +48,13 @@ class LargestModels(Result):
         return Screen(report.largest_answer(self._found, self._cluster), below)
 
     def content(self) -> dict[str, Any]:
+        from zeroplan.report import machine
+
         return {
             "command": "recommend",
             "largest": {name: _object(found) if found else None for name, found in self._found.items()},
             "assumed": list(self.assumed),
+            **machine.kept_free(self._headroom, self._cluster.capacity),
         }
 
 

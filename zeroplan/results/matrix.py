@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zeroplan.results.outcome import Outcome
 from zeroplan.results.result import Result
 from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.model import Model
 
 if TYPE_CHECKING:
@@ -24,11 +25,13 @@ class MatrixRow(NamedTuple):
 class Matrix(Result):
     """Models by strategies."""
 
-    def __init__(self, rows: Sequence[MatrixRow], cluster: Cluster, assumed: tuple[str, ...]) -> None:
+    def __init__(
+        self, rows: Sequence[MatrixRow], cluster: Cluster, assumed: tuple[str, ...], headroom: Headroom | None = None
+    ) -> None:
         self.rows = {row.model.name: row.cells for row in rows}
         """Numbers by model and strategy: `rows["7B"]["ZeRO-3"].needed`."""
         self.assumed = assumed
-        self._rows, self._cluster = rows, cluster
+        self._rows, self._cluster, self._headroom = rows, cluster, headroom
 
     @property
     def fits(self) -> bool | None:
@@ -62,7 +65,8 @@ class Matrix(Result):
              "strategies": {name: _cell(cell) for name, cell in row.cells.items()}}
             for row in self._rows
         ]  # fmt: skip
-        return {"command": "matrix", "rows": rows, "assumed": list(self.assumed)}
+        kept = machine.kept_free(self._headroom, self._cluster.capacity)
+        return {"command": "matrix", "rows": rows, "assumed": list(self.assumed), **kept}
 
 
 def _cell(cell: Outcome | str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,9 +19,14 @@ from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
 from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest, Lack
+from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
+from zeroplan.training import Run
+from zeroplan.why import Row, Why
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from zeroplan.report.rendered import Screen
 
 
@@ -47,6 +53,9 @@ class Recommendation(Result):
     written: str | None = None
     """The file that the config was written to."""
 
+    in_time: Fewest | None = None
+    """Where the deadline is missed, the fewest GPUs that make it."""
+
     cards: Mapping[str, Outcome | None] = MappingProxyType({})
     """Of several cards each one's plan, None where nothing fits; `plan` is that of the fastest per GPU."""
 
@@ -57,10 +66,20 @@ class Recommendation(Result):
         assumed: tuple[str, ...],
         given: dict[str, Any] | None = None,
         fewest: Fewest | None = None,
+        *,
+        why: tuple[Why, ...] = (),
+        headroom: Headroom | None = None,
+        run: Run | None = None,
     ) -> None:
         self.assumed = assumed
         """What nobody stated."""
         self.job, self.found, self.given, self.fewest = job, found, given, fewest
+        self.run = run
+        """The whole training run, where its tokens or a price were said."""
+        self.headroom = headroom
+        """What of each card is kept free."""
+        self.why = why
+        """What each alternative that was asked after comes to, as `why=` had them."""
 
     @cached_property
     def plan(self) -> Outcome | None:
@@ -77,14 +96,15 @@ class Recommendation(Result):
 
     @property
     def fits(self) -> bool:
-        return self.found.chosen is not None
+        """Whether there is a plan, and it ends before the deadline, if there is one."""
+        return self.found.chosen is not None and (self.run is None or self.run.in_time)
 
     def ds_config(self, target: str | None = None) -> dict[str, Any]:
         """The plan's ds_config.json, for `target` as --for has them. Raises `ContradictionError` when nothing fits."""
         return ds_config(self._chosen().job, target or self.target, self.given)
 
     def _chosen(self) -> Candidate:
-        if self.found.chosen is None:
+        if self.found.chosen is None or not self.fits:
             raise ContradictionError(f"no plan to write: {self.answer}")
         return self.found.chosen
 
@@ -101,16 +121,34 @@ class Recommendation(Result):
         from zeroplan.report import recommend as report
         from zeroplan.report.rendered import Screen
 
-        shown = [] if quiet else report.details(self.found, self.assumed, self.target, self.given, self.written)
-        answer = report.answer(self.job, self.found)
+        shown = (
+            [] if quiet
+            else report.details(self.found, self.assumed, self.target, self.given, self.written, self.run)
+        )  # fmt: skip
+        answer = report.answer(self.job, self.found, self.run)
         if self.fewest:
             from zeroplan.report.sizing import fewest
 
             answer.append(f" {fewest(self.fewest)}")
-        return Screen(answer, shown)
+        if self.in_time:
+            from zeroplan.report.training import in_time
+
+            answer.append(f" {in_time(self.in_time)}")
+        return Screen(answer, [*self._reasons(quiet=quiet), *shown])
+
+    def _reasons(self, *, quiet: bool) -> list[RenderableType]:
+        from zeroplan.report import why as report
+
+        found: list[RenderableType] = []
+        for one in self.why:
+            below = [] if quiet else report.details(one, self.found.chosen)
+            found += [*[""] * (not quiet), report.answer(one), *below]
+        return found
 
     def content(self) -> dict[str, Any]:
         """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
+        from zeroplan.report import machine
+
         found = self.found
         return {
             "command": "recommend",
@@ -119,13 +157,43 @@ class Recommendation(Result):
             "searched": {name: getattr(found.searched, name) for name in ("stood_for", "timed", "counted")},
             "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
             "assumed": list(self.assumed),
+            **machine.kept_free(self.headroom, self.job.cluster.capacity),
             **({"fewest": fewest_object(self.fewest)} if self.fewest else {}),
+            **({"run": run_object(self.run)} if self.run else {}),
+            **({"in_time": fewest_object(self.in_time)} if self.in_time else {}),
+            **({"why": [why_object(one) for one in self.why]} if self.why else {}),
         }  # fmt: skip
+
+
+def run_object(run: Run) -> dict[str, Any]:
+    """A whole training run: seconds, GPU-hours, cost, and what is left of its deadline."""
+    wanted = run.wanted
+    times = {"steps": run.steps, "seconds": run.seconds, "low": run.low, "high": run.high, "gpu_hours": run.gpu_hours}
+    return {
+        "tokens": wanted.tokens,
+        **(times if wanted.tokens else dict.fromkeys(times)),
+        "deadline_seconds": wanted.deadline, "late_seconds": run.late, "in_time": run.in_time,
+        "price": wanted.price._asdict() if wanted.price else None, "cost": run.cost,
+        "cost_per_million_tokens": run.cost_per_million,
+    }  # fmt: skip
+
+
+def why_object(found: Why) -> dict[str, Any]:
+    """An alternative that was asked after, and the lines that set it back."""
+    def rows(of: tuple[Row, ...]) -> list[dict[str, Any]]:
+        return [{**row._asdict(), "difference": row.difference} for row in of]
+
+    return {
+        "what": found.wish, "is_plan": found.is_plan, "reason": found.reason, "lack": lack_object(found.lack),
+        "seconds_slower": found.slower, "seconds": rows(found.seconds), "of": found.of, "bytes": rows(found.bytes),
+        "alternative": entry(found.candidate) if found.candidate else None,
+    }  # fmt: skip
 
 
 def fewest_object(fewest: Fewest) -> dict[str, Any]:
     """The fewest GPUs, and what the next smaller number lacks."""
-    return {"gpus": fewest.gpus, "smaller": fewest.smaller, "lack": lack_object(fewest.lack)}
+    return {"gpus": fewest.gpus, "smaller": fewest.smaller, "lack": lack_object(fewest.lack),
+            "late_seconds": fewest.late if fewest.late != inf else None}  # fmt: skip
 
 
 def lack_object(lack: Lack | None) -> dict[str, Any] | None:

@@ -1,0 +1,104 @@
+"""What a training run is to come to: `--tokens`, `--deadline`, `--price` and `--objective`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from zeroplan.cli.options import Options
+from zeroplan.errors import ContradictionError, QuantityError, UnknownNameError, nearest, shown
+from zeroplan.specs.training import Price, Wanted
+from zeroplan.units import read_count, read_duration
+
+FASTEST, CHEAPEST = OBJECTIVES = ("fastest", "cheapest")
+EVERY = ""
+"""The name of a price that holds for all cards."""
+CURRENCY = r"([^\s\d.,=+-]{0,3})"
+EXAMPLE = "2.5, 2.5EUR or a100=1.8,h100=3"
+
+
+class Goal(NamedTuple):
+    """What was typed, and read."""
+
+    tokens: int | None = None
+    deadline: float | None = None
+    prices: Mapping[str, Price] = {}
+    """Of a GPU-hour, by card as it is written; one under `EVERY`: of all."""
+    cheapest: bool = False
+
+    def at(self, card: str = EVERY) -> Wanted:
+        """For one card. Raises `UnknownNameError` for a card without a price."""
+        price = self.prices.get(EVERY) or self.prices.get(card)
+        if self.prices and price is None:
+            known, what = ", ".join(self.prices), card or "this card"
+            raise ContradictionError(f"--price: found one for {known}, expected one for {what}; write one number")
+        return Wanted(self.tokens, self.deadline, price)
+
+    @property
+    def asked(self) -> bool:
+        return bool(self.tokens or self.prices)
+
+
+NOTHING = Goal()
+
+
+def read_goal(
+    tokens: str | None = None, deadline: str | None = None, price: str | None = None, objective: str | None = None
+) -> Goal:
+    """Raises `ZeroplanError` for what cannot be meant."""
+    if objective not in (None, *OBJECTIVES):
+        raise QuantityError(
+            f"--objective: found {shown(objective)}, expected {' or '.join(OBJECTIVES)}; "
+            f"write --objective {nearest(str(objective), OBJECTIVES)}"
+        )
+    goal = Goal(
+        read_count(tokens, "--tokens", "1T, 300B or 1e12") if tokens is not None else None,
+        read_duration(deadline, "--deadline") if deadline is not None else None,
+        _prices(price) if price is not None else {},
+        objective == CHEAPEST,
+    )
+    if goal.deadline is not None and goal.tokens is None:
+        raise ContradictionError("--deadline is for a number of tokens; add --tokens, as in --tokens 1T")
+    if goal.cheapest and not goal.prices:
+        raise ContradictionError("--objective cheapest needs what a GPU-hour costs; add --price, as in --price 2.5")
+    return goal
+
+
+def _prices(text: str) -> dict[str, Price]:
+    found: dict[str, Price] = {}
+    for part in text.split(","):
+        name, equals, amount = part.rpartition("=")
+        if (equals and not name.strip()) or (not equals and "," in text) or name.strip() in found:
+            raise _wrong(text)
+        found[name.strip()] = _price(amount.strip(), text)
+    if len({price.currency for price in found.values()}) > 1:
+        raise QuantityError(f"--price: found {shown(text)}, expected one currency; write --price {EXAMPLE}")
+    return found
+
+
+def _price(text: str, whole: str) -> Price:
+    """A number, and a currency before or behind it."""
+    match = re.fullmatch(rf"{CURRENCY}\s?([0-9]{{1,9}}(?:\.[0-9]{{0,9}})?|\.[0-9]{{1,9}})\s?{CURRENCY}", text)
+    if match is None or (match[1] and match[3]) or float(match[2]) <= 0:
+        raise _wrong(whole)
+    return Price(float(match[2]), match[1] or match[3] or Price(0).currency)
+
+
+def _wrong(text: str) -> QuantityError:
+    expected = "what a GPU costs an hour: a number above 0, or one for each card"
+    return QuantityError(f"--price: found {shown(text)}, expected {expected}; write --price {EXAMPLE}")
+
+
+def check_cards(goal: Goal, names: Sequence[str]) -> None:
+    """Every price is of a card that is asked about, and every card has one. Raises `ZeroplanError`."""
+    for name in goal.prices:
+        if name != EVERY and name not in names:
+            raise UnknownNameError("card behind --price", name, names, "prices bear the names of the cards as written")
+    for name in names:
+        goal.at(name)
+
+
+def card_named(options: Options) -> str:
+    """The card as it is written."""
+    return options.gpu or options.gpu_mem or options.cluster or EVERY

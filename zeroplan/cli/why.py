@@ -1,0 +1,121 @@
+"""`zeroplan recommend --why WHAT`: what may be asked after, by the words that the screens use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from zeroplan.errors import UnknownNameError, ZeroplanError
+from zeroplan.specs.checkpointing import is_checkpointing
+from zeroplan.specs.strategy import STAGES, Offload, Strategy
+from zeroplan.units import read_count, read_integer
+from zeroplan.why import Wish
+
+OFFLOADS = {"optimizer": "offload_optimizer", "param": "offload_param"}
+NAMES = (
+    *(f"zero-{stage}" for stage in STAGES),
+    "offload", "no-offload", "optimizer-cpu", "optimizer-nvme", "optimizer-gpu", "param-cpu", "param-nvme", "param-gpu",
+    "micro-batch-4", "checkpointing-none", "checkpointing-selective", "checkpointing-full", "checkpointing-every-4",
+    "overlap", "no-overlap", "buckets-5e8", "prefetch-5e7",
+)  # fmt: skip
+"""Numbers stand for any other."""
+
+
+def wishes(typed: Sequence[str]) -> list[Wish]:
+    """Each once. Raises `ZeroplanError` for what cannot be meant."""
+    return list({wish.name: wish for wish in map(wish, typed)}.values())
+
+
+def wish(typed: str) -> Wish:
+    """What one name asks after; `ZeRO-2`, `full checkpointing` and `optimizer on cpu` are zero-2 and so on."""
+    name = _plain(typed)
+    found = _stage(name) or _offload(name) or _numbered(name, typed) or _overlap(name)
+    kind = name.removeprefix("checkpointing-")
+    if found is None and name.startswith("checkpointing-") and is_checkpointing(kind):
+        found = Wish(name, {"checkpointing": kind}, lambda strategy: strategy.checkpointing == kind)
+    if found is None:
+        raise UnknownNameError("alternative behind --why", typed, NAMES, "numbers may be others")
+    return found
+
+
+def _plain(typed: str) -> str:
+    """As screens say it, or as it is typed elsewhere, in the one form."""
+    name = re.sub(r"[\s_]+", "-", typed.strip().lower())
+    name = re.sub(r"^(optimizer|param)(?:eters|s)?-(?:on-)?(?:the-)?(cpu|nvme|gpu)$", r"\1-\2", name)
+    name = re.sub(r"^(?:(no)|(selective|full|every-[0-9]+))-checkpointing$",
+                  lambda found: f"checkpointing-{found[2] or 'none'}", name)  # fmt: skip
+    return re.sub(r"^zero([0-9])$", r"zero-\1", name)
+
+
+def _stage(name: str) -> Wish | None:
+    found = re.fullmatch(r"zero-([0-3])", name)
+    if not found:
+        return None
+    stage = int(found[1])
+    return Wish(name, {"stage": stage}, lambda strategy: strategy.stage == stage)
+
+
+def _offload(name: str) -> Wish | None:
+    both = tuple(OFFLOADS.values())
+    if name == "no-offload":
+        return Wish(name, dict.fromkeys(both), lambda strategy: not _offloaded(strategy))
+    if name == "offload":
+        return Wish(name, {}, _offloaded, both, lambda choice: any(choice[field] for field in both))
+    part, _, device = name.partition("-")
+    if part not in OFFLOADS or device not in ("cpu", "nvme", "gpu"):
+        return None
+    field = OFFLOADS[part]
+    if device == "gpu":
+        return Wish(name, {field: None}, lambda strategy: getattr(strategy, field) is None)
+
+    def there(offload: Offload | None) -> bool:
+        return offload is not None and offload.device == device
+
+    def has(strategy: Strategy) -> bool:
+        return there(getattr(strategy, field))
+
+    if name == "optimizer-cpu":  # any share of it
+        return Wish(name, {}, has, (field,), lambda choice: there(choice[field]))
+    return Wish(name, {field: Offload(device=device)}, has)
+
+
+def _offloaded(strategy: Strategy) -> bool:
+    return strategy.offload_optimizer is not None or strategy.offload_param is not None
+
+
+def _numbered(name: str, typed: str) -> Wish | None:
+    found = re.fullmatch(r"(micro-batch|buckets|prefetch)-([0-9].*)", name)
+    if not found:
+        return None
+    kind, what = found[1], f"--why {typed}"
+    try:
+        if kind == "micro-batch":
+            size = read_integer(found[2], what, "")
+        else:
+            size = read_count(found[2].replace(",", ""), what)
+    except ZeroplanError:
+        return None
+    if kind == "micro-batch":
+        return Wish(name, {"micro_batch": size}, lambda one: one.micro_batch == size, ("grad_accum",))
+    field, least = ("reduce_bucket_size", 1) if kind == "buckets" else ("prefetch_bucket_size", 3)
+
+    def has(strategy: Strategy) -> bool:
+        return strategy.stage >= least and getattr(strategy, field) == size
+
+    return Wish(name, {field: size}, has, keeps=lambda choice: _stage_of(choice) >= least)
+
+
+def _overlap(name: str) -> Wish | None:
+    if name not in ("overlap", "no-overlap"):
+        return None
+    on = name == "overlap"
+
+    def has(strategy: Strategy) -> bool:
+        return (strategy.stage > 0 and strategy.overlaps) is on
+
+    return Wish(name, {"overlap_comm": on}, has, keeps=lambda choice: _stage_of(choice) > 0)
+
+
+def _stage_of(choice: dict[str, Any]) -> int:
+    return int(choice["stage"])

@@ -1,0 +1,83 @@
+"""Why not another strategy: its reason as a line, and what differs as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from zeroplan.fit import PLACES
+from zeroplan.plan import label
+from zeroplan.report.console import table
+from zeroplan.search import Candidate
+from zeroplan.units import gib, seconds
+from zeroplan.why import Row, Why
+
+MOST_ROWS = 6
+LEAST = 0.01
+"""Of all differences together, under which a line stands among the others."""
+OTHERS = "others"
+
+
+def answer(found: Why) -> Text:
+    """The reason as a sentence."""
+    strategy = f" Its best: {label(found.candidate)}." if found.candidate else ""
+    return Text(f"Why not {found.wish}: {found.reason}.{strategy}", style="bold")
+
+
+def details(found: Why, plan: Candidate | None) -> list[RenderableType]:
+    """The lines that differ from the plan's: of what is short, of seconds where nothing is; and what they sum up to."""
+    if plan is None or found.candidate is None:
+        return []
+    grid = table(["", "difference", "plan", found.wish])
+    if found.lack:
+        _add(grid, found.bytes, gib)
+        _add_sum(grid, _needed(plan, found), f"needed, {PLACES[found.of]}", gib)
+        _add_sum(grid, _step(plan, found), "step", seconds)
+        return [grid]
+    _add(grid, found.seconds, seconds)
+    _add_sum(grid, _step(plan, found), "step", seconds)
+    _add_sum(grid, _needed(plan, found), f"needed, {PLACES[found.of]}", gib)
+    return [grid, *_scaled(plan, found)]
+
+
+def _needed(plan: Candidate, found: Why) -> Row:
+    assert found.candidate is not None
+    return Row("", getattr(plan.fit, found.of).needed, getattr(found.candidate.fit, found.of).needed)
+
+
+def _step(plan: Candidate, found: Why) -> Row:
+    return Row("", plan.time.total, plan.time.total + (found.slower or 0.0))
+
+
+def _add(grid: Table, rows: Sequence[Row], shown: Callable[[float], str]) -> None:
+    """The largest differences, and the rest as one line."""
+    spread = sum(abs(row.difference) for row in rows)
+    large = [row for row in rows[:MOST_ROWS] if abs(row.difference) >= LEAST * spread]
+    for row in large:
+        grid.add_row(row.name, *_cells(row, shown))
+    if rest := rows[len(large) :]:
+        both = Row(OTHERS, sum(row.plan for row in rest), sum(row.alternative for row in rest))
+        grid.add_row(both.name, *_cells(both, shown))
+
+
+def _add_sum(grid: Table, row: Row, name: str, shown: Callable[[float], str]) -> None:
+    grid.add_row(name, *_cells(row, shown), style="bold")
+
+
+def _cells(row: Row, shown: Callable[[float], str]) -> list[str]:
+    sign = "+" if row.difference > 0 else "-" if row.difference < 0 else ""
+    return [f"{sign}{shown(abs(row.difference))}", *(shown(one) if one else "-" for one in (row.plan, row.alternative))]
+
+
+def _scaled(plan: Candidate, found: Why) -> list[RenderableType]:
+    """Where the batches differ, what the seconds are of."""
+    assert found.candidate is not None
+    own, other = _sequences(plan), _sequences(found.candidate)
+    return [] if own == other else [Text(f"Seconds are of {own} sequences; its own steps have {other}.", style="dim")]
+
+
+def _sequences(candidate: Candidate) -> int:
+    return candidate.strategy.micro_batch * candidate.strategy.micro_steps * candidate.job.ranks

@@ -1,0 +1,183 @@
+"""Why a plan is not otherwise: the best strategy that has what was asked after, and line by line what sets it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from zeroplan.clock import COMPUTE
+from zeroplan.errors import ContradictionError
+from zeroplan.ledger import Ledger
+from zeroplan.plan import per_gpu
+from zeroplan.search import Candidate, fastest, nearest, space
+from zeroplan.sizing import Lack, lack
+from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
+from zeroplan.units import gib, seconds
+
+RECOMPUTATION = "recomputation"
+AS_FAST = 1e-9
+"""Seconds by which two steps that take as long may differ."""
+
+
+class Wish(NamedTuple):
+    """One thing that a strategy is to have."""
+
+    name: str
+    """As it is typed behind --why."""
+    settles: dict[str, Any]
+    """Fields of `Strategy` with the value wished for."""
+    has: Callable[[Strategy], bool]
+    """Whether a strategy has it already."""
+    opens: tuple[str, ...] = ()
+    """Settled fields that it opens again."""
+    keeps: Callable[[dict[str, Any]], bool] = lambda _choice: True
+    """Whether a branch of the space, by its choices, may have it."""
+
+    def settled(self, before: dict[str, Any]) -> dict[str, Any]:
+        """What is settled with it."""
+        return {name: value for name, value in before.items() if name not in self.opens} | self.settles
+
+
+class Row(NamedTuple):
+    """One line of the step (seconds) or of what a place holds (bytes), of the plan and of the alternative."""
+
+    name: str
+    plan: float
+    alternative: float
+
+    @property
+    def difference(self) -> float:
+        return self.alternative - self.plan
+
+
+class Why(NamedTuple):
+    """What became of a wish."""
+
+    wish: str
+    is_plan: bool = False
+    candidate: Candidate | None = None
+    """The fastest strategy with it that fits, else what is nearest to fitting; None: it is the plan, or cannot run."""
+    lack: Lack | None = None
+    """What is missing where none fits."""
+    slower: float | None = None
+    """Seconds of a step that it takes more than the plan, for as many sequences; less than zero: fewer."""
+    seconds: tuple[Row, ...] = ()
+    """Lines of the step that differ, the largest difference first; `bytes` likewise."""
+    bytes: tuple[Row, ...] = ()
+    """Lines at the peak of the place that is short, or of a GPU where none is."""
+    of: str = "gpu"
+    """The place: gpu, host or nvme."""
+    cannot: str = ""
+    """Why nothing has it, where something stands against it."""
+
+    @property
+    def reason(self) -> str:
+        """In one clause."""
+        if self.is_plan:
+            return "that is the plan"
+        if self.candidate is None:
+            return self.cannot or "no strategy with all that was asked for has it"
+        if self.lack:
+            return f"{self.candidate.fit.shortage}{_mostly(self.bytes, gib)}"
+        needs = f"needs {gib(self.candidate.fit.gpu.needed)}"
+        return f"fits, {needs}" if self.slower is None else _in_seconds(self, self.slower, needs)
+
+
+def _in_seconds(found: Why, slower: float, needs: str) -> str:
+    if slower < -AS_FAST:
+        return f"{seconds(-slower)} a step faster, {needs}: other options rule it out"
+    if slower < AS_FAST:
+        return f"as fast, {needs}: the simpler plan is taken"
+    return f"{seconds(slower)} a step slower{_mostly(found.seconds, seconds)}, {needs}"
+
+
+def why(job: Job, settled: dict[str, Any], wish: Wish, plan: Candidate | None, *, reserve: float) -> Why:
+    """The best strategy that has what is wished for, beside the plan; None as plan: nothing fits as it was asked.
+
+    Other settled fields are kept, and so are the sequences of a step as far as a micro-batch divides them. Raises
+    `ContradictionError` for a micro-batch that does not divide a batch that was stated.
+    """
+    if plan and wish.has(plan.strategy):
+        return Why(wish.name, is_plan=True)
+    each = _sequences_per_gpu(job, settled, wish)
+    try:
+        found = _best(job, settled, wish, each, reserve)
+    except ContradictionError as error:
+        return Why(wish.name, cannot=str(error))
+    if found is None:
+        return Why(wish.name)
+    short = lack([found])
+    of = short.tier if short else "gpu"
+    if plan is None:
+        return Why(wish.name, candidate=found, lack=short, of=of)
+    share = _sequences(plan) / _sequences(found)
+    times = _rows(_by_line(plan), {name: share * value for name, value in _by_line(found).items()})
+    held = _rows(_held(plan, of), _held(found, of))
+    return Why(wish.name, False, found, short, share * found.time.total - plan.time.total, times, held, of)
+
+
+def _best(job: Job, settled: dict[str, Any], wish: Wish, each: int, reserve: float) -> Candidate | None:
+    """The fastest that fits, or what is nearest to fitting; None when nothing has it."""
+    open_ones = space(job, wish.settled(settled), each)
+    open_ones = open_ones._replace(branches=tuple(one for one in open_ones.branches if wish.keeps(one.choice)))
+    if not open_ones.branches:
+        return None
+    found = fastest(open_ones, reserve).best
+    if found:
+        return found
+    failing = lack(nearest(open_ones, reserve))
+    return failing.candidate if failing else None
+
+
+def _sequences_per_gpu(job: Job, settled: dict[str, Any], wish: Wish) -> int:
+    each, size = per_gpu(job, settled), int(wish.settles.get("micro_batch", 1))
+    if each % size == 0:
+        return each
+    if job.workload.global_batch:
+        raise ContradictionError(
+            f"--why {wish.name}: found a micro-batch of {size}, expected one that divides the {each} sequences that a "
+            f"GPU sees in a step; write --why micro-batch-{_divisor(each, size)}"
+        )
+    return max(1, round(each / size)) * size
+
+
+def _divisor(each: int, size: int) -> int:
+    """The one nearest to a size."""
+    return min((one for one in range(1, each + 1) if each % one == 0), key=lambda one: abs(one - size))
+
+
+def _sequences(candidate: Candidate) -> int:
+    return candidate.strategy.micro_batch * candidate.strategy.micro_steps
+
+
+def _by_line(candidate: Candidate) -> dict[str, float]:
+    """Seconds of a step: what is computed, what is computed again, and each other term by its name."""
+    found: dict[str, float] = {}
+    for entry in candidate.time.terms:
+        again = entry.name.endswith(RECOMPUTATION)
+        name = entry.name if entry.group != COMPUTE else RECOMPUTATION if again else COMPUTE
+        found[name] = found.get(name, 0.0) + entry.seconds
+    return found
+
+
+def _held(candidate: Candidate, of: str) -> dict[str, int]:
+    """Bytes of a place at its fullest, by line, and of a GPU what a process takes beside PyTorch's allocator."""
+    counted: Ledger = candidate.ledger
+    lines = [*getattr(counted, of).peak.lines, *(candidate.fit.outside if of == "gpu" else ())]
+    found: dict[str, int] = {}
+    for entry in lines:
+        found[entry.name] = found.get(entry.name, 0) + entry.bytes
+    return found
+
+
+def _rows(plan: dict[str, Any], other: dict[str, Any]) -> tuple[Row, ...]:
+    """The largest difference first; lines that are equal are left out."""
+    rows = [Row(name, plan.get(name, 0), other.get(name, 0)) for name in {**plan, **other}]
+    return tuple(sorted((row for row in rows if row.difference), key=lambda row: -abs(row.difference)))
+
+
+def _mostly(rows: Iterable[Row], shown: Callable[[float], str]) -> str:
+    """The line that grew most."""
+    grown = max(rows, key=lambda row: row.difference, default=None)
+    return f", {grown.name} {shown(grown.difference)} more" if grown and grown.difference > 0 else ""
