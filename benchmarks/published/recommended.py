@@ -32,8 +32,11 @@ OPEN: dict[str, Any] = {
     "offload_param": None, "overlap_comm": None,
 }  # fmt: skip
 """What a request leaves open."""
-CHOICES = ("stage", "checkpointing", "offload_optimizer", "offload_param")
-NUMBERS = ("overlap_comm", "contiguous_gradients", "reduce_bucket_size", "prefetch_bucket_size")
+CHOICES = ("stage", "checkpointing", "offload_optimizer", "offload_param", "hpz_partition_size")
+NUMBERS = (
+    "overlap_comm", "contiguous_gradients", "reduce_bucket_size", "prefetch_bucket_size", "max_live_parameters",
+    "max_reuse_distance", "param_persistence_threshold",
+)  # fmt: skip
 SHOWN = 0.001
 """Share of a step from which on a line is named."""
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from zeroplan.costs import recomputing
 from zeroplan.costs.deepspeed import muon
-from zeroplan.costs.deepspeed.layout import below_ratio
+from zeroplan.costs.deepspeed.layout import below_ratio, secondary_ranks
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE
@@ -112,8 +112,9 @@ def choices(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for optimizer in _that_differ(job.at(stage=stage), optimizers):
             if not _runs(job, stage, optimizer, params, settled):
                 continue
+            at_stage = list(_at_stage_3(job.at(stage=stage, offload_param=params), settled))
             for kind in checkpointing(job, stage, settled):
-                for more in _at_stage_3(job, stage, settled):
+                for more in at_stage:
                     yield {
                         "stage": stage, "checkpointing": kind, "offload_optimizer": optimizer, "offload_param": params,
                         **more,
@@ -170,15 +171,26 @@ def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | Non
     return True
 
 
-def _at_stage_3(job: Job, stage: int, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """As the Trainer fills its auto; secondary partitions within each node (hpZ), or none."""
-    if stage < 3:
+def _at_stage_3(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """As the Trainer fills its auto; secondary partitions within each node (hpZ) where there can be some, or none."""
+    if job.strategy.stage < STAGES[-1]:
         yield {}
         return
-    scatters = settled.get("reduce_scatter", job.at(stage=3).strategy.scatters)
-    nodes = (1, job.cluster.gpus_per_node) if job.cluster.nodes > 1 < job.cluster.gpus_per_node else (1,)
-    for ranks in (settled["hpz_partition_size"],) if "hpz_partition_size" in settled else nodes:
-        yield {"reduce_scatter": scatters, "hpz_partition_size": ranks}
+    scatters = settled.get("reduce_scatter", job.strategy.scatters)
+    if "hpz_partition_size" in settled:
+        yield {"reduce_scatter": scatters, "hpz_partition_size": settled["hpz_partition_size"]}
+        return
+    yield {"reduce_scatter": scatters, "hpz_partition_size": 1}
+    if job.cluster.nodes > 1 < job.cluster.gpus_per_node and _may_have_secondary(job):
+        yield {"reduce_scatter": scatters, "hpz_partition_size": job.cluster.gpus_per_node}
+
+
+def _may_have_secondary(job: Job) -> bool:
+    try:
+        secondary_ranks(job.at(hpz_partition_size=job.cluster.gpus_per_node))
+    except ContradictionError:
+        return False
+    return True
 
 
 def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any]) -> Numbers:
