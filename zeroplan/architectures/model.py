@@ -39,9 +39,7 @@ from zeroplan.specs.model import (
     Timeline,
 )
 
-BUFFER_DTYPES = {
-    "embed_scale": "training", "inv_freq": "built", "original_inv_freq": "built", "e_score_correction_bias": "kept",
-}  # fmt: skip
+BUFFER_DTYPES = {"embed_scale": "training", "e_score_correction_bias": "kept"}
 """Buffers without a dtype of their own; see `Model.buffers`."""
 
 

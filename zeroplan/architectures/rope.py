@@ -174,8 +174,9 @@ class RotaryEmbedding(Module):
         for prefix, settings in c.ropes().items():
             length = frequencies(c, settings)
             assert length is not None
-            setattr(self, f"{prefix}inv_freq", Buffer((length,), "float32"))
-            setattr(self, f"{prefix}original_inv_freq", Buffer((length,), "float32"))
+            dtype = "float32" if prefix or settings["rope_type"] != "default" else "built"
+            setattr(self, f"{prefix}inv_freq", Buffer((length,), dtype))
+            setattr(self, f"{prefix}original_inv_freq", Buffer((length,), dtype))
             self.widths[prefix.rstrip("_")] = 2 * length
 
     def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Rope | Tensor:
