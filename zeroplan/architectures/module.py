@@ -45,8 +45,8 @@ class Parameter:
 class Buffer:
     """A tensor that is not trained, in the dtype (torch's name) that a model built in float32 gives it.
 
-    "built": float32 too, but the training dtype under zero.Init, whose torch.arange answers in that. Only what transformers
-    converts to float32 afterwards, as it does in all scaled ropes (modeling_rope_utils.py), stays.
+    "built": float32 too, but the training dtype under zero.Init, whose torch.arange answers in that; what transformers
+    converts to float32 afterwards, as in all scaled ropes (modeling_rope_utils.py), stays.
     """
 
     __slots__ = ("dtype", "shape")
