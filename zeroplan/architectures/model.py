@@ -61,7 +61,7 @@ def model_of(
         name=name, family=model_type, tensors=tensors, parameters=sum(t.elements for t in tensors),
         shape=shape_of(config, root), execution=order,
         buffers=tuple(
-            (BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
+            ("built" if b.cast_by_init else BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
             for path, b in root.named_buffers()
         ),
         timeline=ModelTimelines(root, order, lambda: with_names(config, build)),
