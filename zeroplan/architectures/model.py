@@ -37,9 +37,7 @@ from zeroplan.specs.model import (
     Timeline,
 )
 
-BUFFER_DTYPES = {
-    "embed_scale": "training", "inv_freq": "built", "original_inv_freq": "built", "e_score_correction_bias": "kept",
-}  # fmt: skip
+BUFFER_DTYPES = {"embed_scale": "training", "e_score_correction_bias": "kept"}
 """Buffers without a dtype of their own; see `Model.buffers`."""
 
 
@@ -61,7 +59,7 @@ def model_of(
         name=name, family=model_type, tensors=tensors, parameters=sum(t.elements for t in tensors),
         shape=shape_of(config, root), execution=order,
         buffers=tuple(
-            (BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
+            ("built" if b.cast_by_init else BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
             for path, b in root.named_buffers()
         ),
         timeline=ModelTimelines(root, order, lambda: with_names(config, build)),

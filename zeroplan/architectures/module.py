@@ -43,12 +43,16 @@ class Parameter:
 
 
 class Buffer:
-    """A tensor that is not trained, in the dtype (torch's name) that a model built in float32 gives it."""
+    """A tensor that is not trained, in the dtype (torch's name) that a model built in float32 gives it.
 
-    __slots__ = ("dtype", "shape")
+    One that is `cast_by_init` has the training dtype when built under zero.Init, whose torch.arange answers in that;
+    what transformers converts to float32 afterwards, as in all scaled ropes (modeling_rope_utils.py), has not.
+    """
 
-    def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
-        self.shape, self.dtype = shape, dtype
+    __slots__ = ("cast_by_init", "dtype", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, *, cast_by_init: bool = False) -> None:
+        self.shape, self.dtype, self.cast_by_init = shape, dtype, cast_by_init
 
     @property
     def elements(self) -> int:

@@ -125,9 +125,10 @@ def inputs(case: dict[str, Any], device: str) -> dict[str, torch.Tensor]:
 
 
 def resolved(case: dict[str, Any]) -> dict[str, Any]:
-    """The ds_config with the case's batch sizes in it."""
+    """The ds_config with the case's batch sizes in it; a train_batch_size stays where it is theirs."""
     config = {**case["ds_config"], "train_micro_batch_size_per_gpu": case["micro_batch"]}
     config.setdefault("gradient_accumulation_steps", 1)
     config.setdefault("steps_per_print", 1_000_000)
-    config.pop("train_batch_size", None)
+    if config.get("train_batch_size") != case["micro_batch"] * config["gradient_accumulation_steps"] * case["world"]:
+        config.pop("train_batch_size", None)
     return config
