@@ -14,13 +14,13 @@ import pytest
 from tests.jobs import job
 from zeroplan.__main__ import main
 from zeroplan.cli.options import Options
-from zeroplan.cli.recommend import RESERVE
 from zeroplan.cli.request import read_request
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.read import ZERO_FIELDS, read_config
 from zeroplan.deepspeed.write import ds_config, dumps
 from zeroplan.emit.trainer import training_arguments
 from zeroplan.plan import plan
+from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import Offload, Strategy
 
@@ -92,7 +92,7 @@ def flags(options):
 def chosen(options):
     """The job of the plan, or None when nothing fits."""
     request = read_request(Options(**options), default_params="7B", default_gpus=8)
-    best = plan(request.job(), request.settled, reserve=RESERVE, rescue=False).chosen
+    best = plan(request.job(), request.settled, reserve=USUAL.share, rescue=False).chosen
     return best.job if best else None
 
 

@@ -10,10 +10,10 @@ import random
 from typing import Any
 
 from zeroplan.cli.options import Options
-from zeroplan.cli.recommend import RESERVE
 from zeroplan.cli.request import Request, read_request
 from zeroplan.errors import ZeroplanError
 from zeroplan.plan import plan
+from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.job import Job
 from zeroplan.verify.case import RUNNABLE, as_measured, case_of
 
@@ -105,7 +105,7 @@ def planned(options: dict[str, str]) -> Job | None:
         request = read(options)
         if not request.model.inferred and 0 < request.model.shape.positions < request.workload.seq:
             return None
-        best = plan(request.job(), request.settled, reserve=RESERVE, rescue=False).chosen
+        best = plan(request.job(), request.settled, reserve=USUAL.share, rescue=False).chosen
     except ZeroplanError:
         return None
     if best is None or (best.strategy.stage == 3 and best.strategy.checkpointing == "selective-products"):
