@@ -71,7 +71,7 @@ def test_few_are_counted():
     one = job("qwen2.5-7b", gpus=8, seq=2048, stage=0, capacity=80 * GiB)
     found = fastest(space(one, {}, 32), 0.05)
     assert found.best
-    assert found.stood_for > 100_000 > 200 * (found.timed + found.counted) / 3
+    assert found.stood_for > 20_000 > 200 * (found.timed + found.counted) / 3
 
 
 def test_the_order_of_the_branches_changes_nothing():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ RATIOS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 REDUCE = (500_000_000, 1_000_000, 10_000_000, 20_000_000, 50_000_000, 100_000_000, 200_000_000, 1_000_000_000)
 GATHER = (500_000_000, 50_000_000, 200_000_000, 1_000_000_000)
 PREFETCH = (50_000_000, 500_000_000)
-LIVE, REUSE = (1_000_000_000, 100_000_000, 10_000_000_000), (1_000_000_000, 100_000_000)
+REDUCE_AT_STAGE_3, LIVE = (500_000_000, 50_000_000, 200_000_000, 1_000_000_000), (1_000_000_000, 10_000_000_000)
 MOST_SIZES = 1024
 STATED = Strategy(stage=3)
 """With DeepSpeed's own numbers."""
@@ -112,7 +112,8 @@ def choices(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for optimizer in _that_differ(job.at(stage=stage), optimizers):
             if not _runs(job, stage, optimizer, params, settled):
                 continue
-            at_stage = list(_at_stage_3(job.at(stage=stage, offload_param=params), settled))
+            with_offload = job.at(stage=stage, offload_optimizer=optimizer, offload_param=params)
+            at_stage = list(_at_stage_3(with_offload, settled))
             for kind in checkpointing(job, stage, settled):
                 for more in at_stage:
                     yield {
@@ -181,7 +182,8 @@ def _at_stage_3(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {"reduce_scatter": scatters, "hpz_partition_size": settled["hpz_partition_size"]}
         return
     yield {"reduce_scatter": scatters, "hpz_partition_size": 1}
-    if job.cluster.nodes > 1 < job.cluster.gpus_per_node and _may_have_secondary(job):
+    offload = job.strategy.offload_optimizer or job.strategy.offload_param
+    if job.cluster.nodes > 1 < job.cluster.gpus_per_node and not offload and _may_have_secondary(job):
         yield {"reduce_scatter": scatters, "hpz_partition_size": job.cluster.gpus_per_node}
 
 
@@ -196,6 +198,7 @@ def _may_have_secondary(job: Job) -> bool:
 def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any]) -> Numbers:
     """Thresholds and buckets in elements, and whether reduction overlaps backward; what is settled has one value."""
     stage, hidden = choice["stage"], job.model.shape.hidden
+    may_live = not (choice["offload_optimizer"] or choice["offload_param"])
     if stage == 0:
         return {}
     found: Numbers = {"overlap_comm": (True, False), "contiguous_gradients": (True, False)}
@@ -203,9 +206,11 @@ def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any]) -> Number
     if stage < 3:
         found["allgather_bucket_size"] = GATHER
     else:
-        found[PERSISTENT] = (10 * hidden, STATED.param_persistence_threshold)
+        found["reduce_bucket_size"] = (*REDUCE_AT_STAGE_3, hidden * hidden)
+        found[PERSISTENT] = (10 * hidden,)
         found["prefetch_bucket_size"] = (*PREFETCH, int(0.9 * hidden * hidden))
-        found["max_live_parameters"], found["max_reuse_distance"] = (_reached(job, sizes) for sizes in (LIVE, REUSE))
+        found["max_live_parameters"] = LIVE if may_live and job.model.parameters > LIVE[0] else LIVE[:1]
+        found["max_reuse_distance"] = (STATED.max_reuse_distance,)
         if job.ranks == 1 and not choice["offload_param"]:  # nothing is gathered
             found.update({name: found[name][:1] for name in AT_STAGE_3})
     return {
@@ -214,13 +219,6 @@ def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any]) -> Number
 
 
 AT_STAGE_3 = (PERSISTENT, "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance")
-
-
-def _reached(job: Job, thresholds: Sequence[int]) -> tuple[int, ...]:
-    """Of those that no model's passes reach one is enough."""
-    passes = 4 * job.model.parameters
-    beyond = [size for size in thresholds if size >= passes]
-    return tuple(size for size in thresholds if size < passes or size in beyond[:1])
 
 
 def micro_batches(per_gpu: int, settled: dict[str, Any]) -> list[int]:
