@@ -22,7 +22,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
 from zeroplan.search.bounds import Bounds, gathers
 from zeroplan.search.candidate import timed
-from zeroplan.search.space import PERSISTENT, space
+from zeroplan.search.space import space
 from zeroplan.specs.job import Job
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "opt-1.3b", "gemma-2-2b", "falcon-7b", "bert-base")
@@ -47,8 +47,7 @@ def test_a_drawn_strategy_against_its_bounds(seed):
     for settled in range(len(branch.open) + 1):
         still = branch.open[settled:]
         loose = drawn.at(**branch.loosest(still))
-        persistence = branch.numbers[PERSISTENT] if PERSISTENT in still else ()
-        rough, bound = (bounds.seconds(loose, persistence, traced=traced) for traced in (False, True))
+        rough, bound = (bounds.seconds(loose, traced=traced) for traced in (False, True))
         assert rough <= bound * (1 + 1e-12) <= step * (1 + 2e-12), still
         lean = drawn.at(**branch.leanest(still))
         assert max(least(lean) for least in LEAST) <= needed, still

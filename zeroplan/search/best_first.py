@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from zeroplan.errors import ContradictionError
 from zeroplan.search.bounds import Bounds, gathers
 from zeroplan.search.candidate import Candidate, evaluate, timed
-from zeroplan.search.space import PERSISTENT, TIMELESS, Branch, Space
+from zeroplan.search.space import TIMELESS, Branch, Space
 from zeroplan.specs.job import Job
 
 ROUGH, BOUND, GATHERED, EXACT = range(4)
@@ -97,8 +97,7 @@ class Search:
         return None
 
     def _least(self, job: Job, branch: Branch, still_open: tuple[str, ...], *, traced: bool = True) -> float:
-        persistence = branch.numbers[PERSISTENT] if PERSISTENT in still_open else ()
-        return self.bounds.seconds(job.at(**branch.loosest(still_open)), persistence, traced=traced)
+        return self.bounds.seconds(job.at(**branch.loosest(still_open)), traced=traced)
 
     def _may_fit(self, entry: Waiting) -> bool:
         return self.bounds.may_fit(entry.job.at(**entry.branch.leanest(entry.open)))
@@ -107,8 +106,6 @@ class Search:
         """The next number takes each of its values."""
         name, *rest = entry.open
         job, branch = entry.job, entry.branch
-        if name == "max_reuse_distance" and not self.bounds.may_keep(job.at(**branch.leanest(entry.open))):
-            return
         for value in branch.numbers[name]:
             settled = job.at(**{name: value})
             seconds = max(entry.seconds, self._least(settled, branch, tuple(rest)))

@@ -5,7 +5,7 @@ A search leaves out what cannot win or cannot fit by these; tests hold them agai
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.copying import copies
@@ -30,7 +30,7 @@ from zeroplan.costs.timing.traffic import of_gathers
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import TierFit, gpu_fit
 from zeroplan.ledger import Ledger, Tier, total
-from zeroplan.search.least_traffic import Traffic, least_of, least_traffic
+from zeroplan.search.least_traffic import Traffic, least_traffic
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -48,20 +48,15 @@ class Bounds:
         self.saved: dict[Hashable, int | None] = {}
         self.activations: dict[Hashable, tuple[int, int] | None] = {}
 
-    def seconds(
-        self, job: Job, persistence: Sequence[int] = (), *, traced: bool = True,
-        gathered: tuple[float, float] = (0.0, 0.0),
-    ) -> float:  # fmt: skip
+    def seconds(self, job: Job, *, traced: bool = True, gathered: tuple[float, float] = (0.0, 0.0)) -> float:
         """Computing and the update as they are, traffic hidden as well as it can be, copies as few as there can be.
 
-        `persistence`: thresholds between which the job may still choose. Not `traced`: without matrix products that
-        run again, which only a trace of the model counts. `gathered`: as `of_gathers`.
+        Not `traced`: without matrix products that run again, which only a trace of the model counts. `gathered`: as
+        `of_gathers`.
         """
         strategy, found = job.strategy, self._computing(job, traced=traced)
         micro_steps = strategy.micro_steps
-        room = self._room(job, persistence) if traced and strategy.stage == 3 else None
-        each = [self._traffic(job.at(param_persistence_threshold=size), room) for size in persistence]
-        least = least_of(each) if each else self._traffic(job, room)
+        least = self._traffic(job, self._room(job) if traced and strategy.stage == 3 else None)
         shown = None
         if strategy.stage and strategy.overlaps:
             software = software_of(job)
@@ -96,13 +91,11 @@ class Bounds:
             self.traffic[key] = least_traffic(job, room)
         return self.traffic[key]
 
-    def _room(self, job: Job, persistence: Sequence[int] = ()) -> int | None:
+    def _room(self, job: Job) -> int | None:
         """Elements that the card has room for, gathered, when forward ends; None: for any number.
 
         What is not gathered then was released, which made its secondary partition (hpZ).
         """
-        if persistence:
-            job = job.at(param_persistence_threshold=min(persistence))
         found = self._activations_alone(job)
         if found is None or (left := gpu_fit(job, self._held(job) + found, self.reserve).headroom) is None:
             return None

@@ -183,12 +183,3 @@ def least_widths(strategy: Strategy) -> tuple[float, float]:
     weights = 1.0 if strategy.quantized_weights else min(strategy.element_bytes, 2)
     gradients = 0.5 if strategy.quantized_gradients else min(DTYPE_BYTES[strategy.communication], 2)
     return weights, gradients
-
-
-def least_of(each: Sequence[Traffic]) -> Traffic:
-    """Part by part."""
-    forward, backward = (
-        Beside(*map(min, zip(*passes, strict=True)))
-        for passes in ([one.forward for one in each], [one.backward for one in each])
-    )
-    return Traffic(forward, backward, min(one.after for one in each))

@@ -60,7 +60,7 @@ class Branch(NamedTuple):
         return {name: self.numbers[name][0] for name in names}
 
     def loosest(self, names: Iterable[str]) -> dict[str, Any]:
-        """Of these numbers, what moves least: nothing runs slower for a larger one, but for persistent parameters."""
+        """Of these numbers, what moves least: nothing runs slower for a larger one."""
         return {name: max(self.numbers[name]) for name in names}
 
     def leanest(self, names: Iterable[str]) -> dict[str, Any]:
