@@ -94,9 +94,8 @@ def per_gpu(job: Job, settled: dict[str, Any]) -> int:
 def _reason(candidate: Candidate, chosen: Candidate) -> str:
     if candidate.fit.fits is False:
         return candidate.fit.shortage
-    per_sequence = candidate.time.total / (candidate.strategy.micro_batch * candidate.strategy.micro_steps)
-    reference = chosen.time.total / (chosen.strategy.micro_batch * chosen.strategy.micro_steps)
-    lost = (per_sequence - reference) * chosen.strategy.micro_batch * chosen.strategy.micro_steps
+    per_sequence, reference = (one.time.total / one.sequences for one in (candidate, chosen))
+    lost = (per_sequence - reference) * chosen.sequences
     share = lost / chosen.time.total
     if lost <= 0:
         return f"as fast, needs {gib(candidate.fit.gpu.needed)}: the simpler plan is taken"

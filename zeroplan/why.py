@@ -111,7 +111,7 @@ def why(job: Job, settled: dict[str, Any], wish: Wish, plan: Candidate | None, *
     of = short.tier if short else "gpu"
     if plan is None:
         return Why(wish.name, candidate=found, lack=short, of=of)
-    share = _sequences(plan) / _sequences(found)
+    share = plan.sequences / found.sequences
     times = _rows(_by_line(plan), {name: share * value for name, value in _by_line(found).items()})
     held = _rows(_held(plan, of), _held(found, of))
     return Why(wish.name, False, found, short, share * found.time.total - plan.time.total, times, held, of)
@@ -145,10 +145,6 @@ def _sequences_per_gpu(job: Job, settled: dict[str, Any], wish: Wish) -> int:
 def _divisor(each: int, size: int) -> int:
     """The one nearest to a size."""
     return min((one for one in range(1, each + 1) if each % one == 0), key=lambda one: abs(one - size))
-
-
-def _sequences(candidate: Candidate) -> int:
-    return candidate.strategy.micro_batch * candidate.strategy.micro_steps
 
 
 def _by_line(candidate: Candidate) -> dict[str, float]:

@@ -29,9 +29,14 @@ class Candidate(NamedTuple):
         return self.job.strategy
 
     @property
+    def sequences(self) -> int:
+        """That a GPU sees in a step."""
+        return self.strategy.micro_batch * self.strategy.micro_steps
+
+    @property
     def throughput(self) -> float:
         """Sequences per second over all GPUs."""
-        return self.strategy.micro_batch * self.strategy.micro_steps * self.job.ranks / self.time.total
+        return self.sequences * self.job.ranks / self.time.total
 
 
 def evaluate(job: Job, reserve: float) -> Candidate:
