@@ -8,6 +8,7 @@ import json
 import random
 import sys
 from functools import cache
+from math import prod
 
 import pytest
 
@@ -39,12 +40,15 @@ UNOFFLOADABLE = ("lamb", "muon")
 """FusedLamb steps on CUDA tensors alone; Muon and stage 3 need reduce_scatter off."""
 
 
+def ranks_of(gpus):
+    """Of a number of GPUs as it is typed: 8, or nodes x GPUs."""
+    return prod(map(int, gpus.split("x")))
+
+
 def draw(rng):
     """Options of one request, by name."""
     gpus = rng.choice(GPUS)
-    ranks = 1
-    for part in gpus.split("x"):
-        ranks *= int(part)
+    ranks = ranks_of(gpus)
     options = {
         "gpus": gpus,
         "gpu_mem": rng.choice(GPU_MEM),

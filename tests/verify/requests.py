@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.deepspeed.test_write import GPU_MEM, UNOFFLOADABLE, ranks_of
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import Request, read_request
 from zeroplan.errors import ZeroplanError
@@ -33,14 +34,11 @@ FEW_LAYERS = (
 )  # fmt: skip
 PARAMS = ("125M", "350M", "1.3B", "3B", "7B", "13B", "34B", "70B")
 GPUS = ("1", "2", "3", "4", "8", "2x4", "3x2", "2x8", "4x8", "6x8", "8x8", "16x8", "32x8", "64x8")
-GPU_MEM = ("16", "24", "32", "40", "48", "64", "80", "94", "96", "128", "141", "16GiB", "37.5GiB", "79.2GiB", "100GB")
 CARDS = ("v100-16gb", "a10g", "rtx-4090", "v100-32gb", "a100-40gb", "l40s", "a100-80gb", "h100-80gb", "h200")
 CHECKPOINTING = (
     "none", "full", "selective", "every-2", "every-5", "full-reentrant", "every-3-reentrant", "selective-products",
     "deepspeed",
 )  # fmt: skip
-UNOFFLOADABLE = ("lamb", "muon")
-"""FusedLamb steps on CUDA tensors alone; Muon and stage 3 need reduce_scatter off."""
 MOST_WORK, LEAST_WORK = 48, 24
 """Of a recorded case, and of a live one."""
 
@@ -48,9 +46,7 @@ MOST_WORK, LEAST_WORK = 48, 24
 def draw(r: random.Random, *, small: bool) -> dict[str, str]:
     """Options of one request, by name; `small`: models of few layers, and micro-steps few."""
     gpus = r.choice(GPUS)
-    ranks = 1
-    for part in gpus.split("x"):
-        ranks *= int(part)
+    ranks = ranks_of(gpus)
     options = {
         "gpus": gpus,
         "precision": r.choice(("fp32", "fp16", "bf16", "bf16")),
