@@ -10,8 +10,9 @@ from zeroplan.architectures.read import read_config
 from zeroplan.costs.deepspeed import muon, muon_offload
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.gather_buffers import MOST_KEPT, Buffers
-from zeroplan.costs.deepspeed.layout import flat_groups, group_members, sub_group_members
+from zeroplan.costs.deepspeed.layout import flat_groups, group_members
 from zeroplan.costs.deepspeed.newton_schulz import workspace
+from zeroplan.costs.deepspeed.partitions import sub_group_members
 from zeroplan.costs.ledger import ledger
 from zeroplan.errors import ContradictionError
 from zeroplan.search.space import choices

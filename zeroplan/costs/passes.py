@@ -9,8 +9,9 @@ from zeroplan.autograd.equation import equation
 from zeroplan.autograd.polynomial import Polynomial
 from zeroplan.costs.deepspeed.alive import END, START, Entry
 from zeroplan.costs.deepspeed.fetch import backward_visits
-from zeroplan.costs.deepspeed.layout import persistent_tensors, tensor_sizes
+from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.deepspeed.partitions import persistent_tensors
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.job import Job

@@ -11,13 +11,13 @@ from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.keeping import kept_at_least
-from zeroplan.costs.deepspeed.layout import (
+from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     own_shares,
     persistent_tensors,
     secondary_ranks,
     secondary_sizes,
-    tensor_sizes,
 )
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, init_at_least, step_at_least

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from zeroplan.costs import recomputing
 from zeroplan.costs.deepspeed import muon
-from zeroplan.costs.deepspeed.layout import below_ratio, secondary_ranks
+from zeroplan.costs.deepspeed.partitions import below_ratio, secondary_ranks
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE

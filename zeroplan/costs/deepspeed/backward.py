@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from bisect import bisect_left
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zeroplan.costs.deepspeed.alive import END
-from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
-from zeroplan.costs.deepspeed.fetch import backward_visits, decides_visits, micro_steps
-from zeroplan.costs.deepspeed.layout import (
-    bucket_dtypes,
-    communication_dtypes,
-    decides_groups,
-    own_shares,
-    shard_sizes,
-    tensor_sizes,
-)
+from zeroplan.costs.deepspeed.course import alike
+from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep, Repeat
+from zeroplan.costs.deepspeed.fetch import backward_visits, course_of, decides_visits, micro_steps
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, decides_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
+from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
 from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
 from zeroplan.specs.job import Job
@@ -38,8 +34,6 @@ class Reductions(NamedTuple):
 
     sent: tuple[Part, ...]
     flushes: tuple[Flush, ...]
-    offloaded: dict[int, int]
-    """Elements of each reduced partition that goes to the host."""
 
 
 def _decides_arrivals(strategy: Strategy) -> Hashable:
@@ -61,22 +55,41 @@ class Arriving(Partitioning):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.arrived: list[Arrival] = []
+        self.reported = self.arrived = list[Arrival]()
+
+    @staticmethod
+    def later(arrived: Sequence[Any], visits: int, tensors: int) -> list[Any]:
+        return [Arrival(tensor + tensors, at + visits) for tensor, at in arrived]
 
     def _add(self, index: int) -> None:
         self.arrived.append(Arrival(index, self.visit))
+
+    def _ready(self, index: int, *, waits: bool) -> None:
+        if waits:
+            self.apart.add(index)
+        else:
+            self._add(index)
 
 
 @once(_decides_arrivals)
 def arrivals(job: Job) -> tuple[Arrival, ...]:
     """Gradients in the order in which they reach their bucket, each when its module's backward is done."""
-    forward, backward = (
-        tuple(Held(0, 0, 0, 0, visit, at) for at, visit in enumerate(visits) if visit.tensors)
-        for visits in (job.execution.forward, backward_visits(job))
-    )
     found = Arriving(job)
-    found.run(MicroStep((), forward, backward, ()))
+    found.run(_nothing_gathered(job))
     return tuple(found.arrived)
+
+
+def _nothing_gathered(job: Job) -> MicroStep:
+    """Backward's visits that use tensors, and where layers come again."""
+    visits = backward_visits(job)
+    places = [at for at, visit in enumerate(visits) if visit.tensors]
+    repeats = []
+    for start, period, shift, layers in alike(course_of(job), 1):
+        first, end = (bisect_left(places, at) for at in (start, start + period))
+        repeats.append(Repeat(first, end - first, layers, period, shift))
+    nothing = Held(0, 0, 0, 0, job.execution.forward[-1], 0)
+    backward = tuple([Held(0, 0, 0, 0, visits[at], at) for at in places])
+    return MicroStep((), (nothing,), backward, (), tuple(repeats))
 
 
 @once(decides_reductions)
@@ -84,34 +97,35 @@ def reductions(job: Job) -> Reductions:
     """What a backward sends, bucket by bucket."""
     sent: list[Part] = []
     flushes: list[Flush] = []
-    offloaded: dict[int, int] = {}
-    own = own_shares(job)
-    for dtype in bucket_dtypes(job):
-        for bucket, at in _full(job, dtype):
-            flushes.append(Flush(bucket.elements, at))
-            sent += _sent(job, bucket, dtype)
-            shares = own.padded if all_reduced(job.strategy, bucket.elements) else own.cut
-            offloaded.update({index: shares[index] for index in bucket.tensors})
-    return Reductions(tuple(sent), tuple(flushes), offloaded)
+    padded, ranks, quantizes = padded_sizes(job), job.ranks, quantizes_gradients(job)
+    for dtype, bucket, at in _full(job):
+        flushes.append(Flush(bucket.elements, at))
+        if all_reduced(job.strategy, bucket.elements):
+            sent.append(Part("all_reduce", bucket.elements, dtype, ranks))
+        elif quantizes:  # tensor by tensor
+            sent += [part for index in sorted(bucket.tensors) for part in reduced(job, index)]
+        else:
+            sent.append(Part("reduce_scatter", sum([padded[index] for index in bucket.tensors]), dtype, ranks))
+    return Reductions(tuple(sent), tuple(flushes))
 
 
-def _full(job: Job, dtype: str) -> Iterator[tuple[Bucket, int]]:
-    """Buckets of one dtype, and the visit before which each is reduced: when the next gradient has no room in it."""
+def to_host(job: Job) -> dict[int, int]:
+    """Elements of each reduced partition that goes to the host: an all-reduce leaves it padded."""
+    own, found = own_shares(job), dict[int, int]()
+    for _dtype, bucket, _at in _full(job):
+        shares = own.padded if all_reduced(job.strategy, bucket.elements) else own.cut
+        found.update({index: shares[index] for index in bucket.tensors})
+    return found
+
+
+def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
+    """Buckets, dtype by dtype, and the visit before which each is reduced: when the next gradient has no room in it."""
     dtypes, sizes, limit = communication_dtypes(job), tensor_sizes(job), job.strategy.reduce_bucket_size
-    here = {tensor: at for tensor, at in arrivals(job) if dtypes[tensor] == dtype}
-    found = list(buckets(here, sizes, limit))
-    for bucket, following in zip_longest(found, found[1:]):
-        yield bucket, here[following.tensors[0]] if following else END
-
-
-def _sent(job: Job, bucket: Bucket, dtype: str) -> list[Part]:
-    """All-reduced whole, quantized tensor by tensor, or each tensor padded to all ranks and reduced to its owners."""
-    if all_reduced(job.strategy, bucket.elements):
-        return [Part("all_reduce", bucket.elements, dtype, job.ranks)]
-    if quantizes_gradients(job):
-        return [part for index in sorted(bucket.tensors) for part in reduced(job, index)]
-    padded = sum([share * job.ranks for share in map(shard_sizes(job).__getitem__, bucket.tensors)])
-    return [Part("reduce_scatter", padded, dtype, job.ranks)]
+    for dtype in bucket_dtypes(job):
+        here = {tensor: at for tensor, at in arrivals(job) if dtypes[tensor] == dtype}
+        found = list(buckets(here, sizes, limit))
+        for bucket, following in zip_longest(found, found[1:]):
+            yield dtype, bucket, here[following.tensors[0]] if following else END
 
 
 @once(whole)

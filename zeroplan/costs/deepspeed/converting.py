@@ -9,7 +9,8 @@ from __future__ import annotations
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, state_bytes
-from zeroplan.costs.deepspeed.layout import bucket_dtypes, secondary_sizes, shard_elements, tensor_sizes
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
+from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_elements
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.formulas import gathered, moments
 from zeroplan.ledger import Line

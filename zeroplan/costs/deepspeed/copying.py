@@ -7,20 +7,12 @@ from itertools import chain
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed import checkpoints, muon_offload, zenflow
-from zeroplan.costs.deepspeed.backward import reductions
+from zeroplan.costs.deepspeed.backward import to_host
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.host import accumulated
-from zeroplan.costs.deepspeed.layout import (
-    flat_groups,
-    own_pieces,
-    persistent_tensors,
-    rank_of,
-    secondary_ranks,
-    secondary_sizes,
-    sub_groups,
-    tensor_sizes,
-)
+from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes, sub_groups
 from zeroplan.costs.deepspeed.swapping import (
     gradient_files,
     on_gpu,
@@ -98,7 +90,7 @@ def _gradients(job: Job) -> Iterator[Copied]:
     """Partitions lie on the host; those of sub-groups that the GPU updates go back to it in the end."""
     strategy, master = job.strategy, job.strategy.master
     kept = {"accum": strategy.grad_accum, "g": DTYPE_BYTES[strategy.accumulation]}
-    reduced = reductions(job).offloaded
+    reduced = to_host(job)
     every = sum(reduced.values())
     names = ("gradient partitions", strategy.accumulation)
     yield _copied(GPU, HOST, names[0], copied.partitions_to_host, names[1], moved=every, **kept)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.reuse import Distances
@@ -13,7 +14,8 @@ class Stretch(NamedTuple):
     """A layer's visits in one pass."""
 
     end: int
-    """Number of the visits up to its last one."""
+    """Number of the visits up to its last one, and of those in its pass."""
+    at: int
     layer: LayerPlace
     step: int
     """Of the coordinator, after it."""
@@ -59,9 +61,35 @@ def course(
     )  # fmt: skip
 
 
+class Alike(NamedTuple):
+    """Layers of one make that lie one after the other in a pass, each as far from the one before."""
+
+    start: int
+    """Number of the first one's first visit, in its pass."""
+    visits: int
+    """That each has, and by how much its tensors' numbers differ from those of the layer before."""
+    shift: int
+    layers: int
+
+
+def alike(found: Course, again: int) -> list[Alike]:
+    """In forward (0) or backward (1); the layer that comes first in a pass only tells where the second begins."""
+    stretches = [each for each in found.stretches if each.again == again]
+    runs: list[Alike] = []
+    for first, last in pairwise(stretches):
+        visits = last.end - first.end
+        shift = last.layer.tensor - first.layer.tensor
+        before = runs[-1] if runs and last.layer.like == first.layer.like else None
+        if before and (before.visits, before.shift) == (visits, shift):
+            runs[-1] = before._replace(layers=before.layers + 1)
+        else:
+            runs.append(Alike(first.at, visits, shift, 1))
+    return [run for run in runs if run.layers > 1]
+
+
 def _stretches(visits: Sequence[tuple[Visit, int, int]], layers: Sequence[LayerPlace]) -> Iterator[Stretch]:
     places, step = {layer.module: layer for layer in layers}, 0
-    for at, (visit, again, _at) in enumerate(visits if layers else ()):
+    for end, (visit, again, at) in enumerate(visits if layers else (), 1):
         step += visit.enters
         if visit.module in places and not visit.enters and visit.backward == bool(again):
-            yield Stretch(at + 1, places[visit.module], step, again)
+            yield Stretch(end, at + 1, places[visit.module], step, again)

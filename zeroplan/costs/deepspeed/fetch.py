@@ -9,18 +9,12 @@ from collections.abc import Hashable
 from itertools import product
 from typing import NamedTuple
 
-from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.course import Course, course
 from zeroplan.costs.deepspeed.events import Held, MicroStep
-from zeroplan.costs.deepspeed.layout import (
-    decides_groups,
-    secondary_ranks,
-    secondary_sizes,
-    small_tensors,
-    tensor_sizes,
-)
+from zeroplan.costs.deepspeed.layout import decides_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.deepspeed.partitions import padded_sizes, secondary_ranks, secondary_sizes, small_tensors
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
@@ -228,7 +222,7 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
 
     Nothing is prefetched or kept for reuse: what is gathered belongs to the modules at work, and to autograd's views.
     """
-    padded, most, now = [round_up(size, job.ranks) for size in tensor_sizes(job)], 0, 0
+    padded, most, now = padded_sizes(job), 0, 0
     low = bool(settings.low)
     again = backward_visits(job) if settings.checkpointed else ()  # else backward enters the same modules as forward
     for visit in (*job.execution.forward, *again):

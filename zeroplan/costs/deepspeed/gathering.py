@@ -10,10 +10,11 @@ from collections.abc import Iterator, Sequence
 
 from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
 from zeroplan.costs.deepspeed.gather_buffers import Buffers
-from zeroplan.costs.deepspeed.layout import rank_of, shard_sizes, sub_group_members, tensor_sizes
+from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.orthogonalizing import working
+from zeroplan.costs.deepspeed.partitions import shard_sizes, sub_group_members
 from zeroplan.formulas import gathered, muon
 from zeroplan.specs.job import Job
 

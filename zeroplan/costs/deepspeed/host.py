@@ -12,20 +12,15 @@ from itertools import chain
 from zeroplan.costs.deepspeed import checkpoints, cpu, overlapping, zenflow
 from zeroplan.costs.deepspeed.flattening import flattened_on_host
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
-from zeroplan.costs.deepspeed.layout import (
-    Piece,
+from zeroplan.costs.deepspeed.layout import Piece, flat_groups, fp32_groups, group_members, own_pieces, tensor_sizes
+from zeroplan.costs.deepspeed.muon import matrices
+from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
-    flat_groups,
-    fp32_groups,
-    group_members,
-    own_pieces,
     secondary_sizes,
     shard_elements,
     shard_sizes,
     sub_group_members,
-    tensor_sizes,
 )
-from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.swapping import (
     EXACT,
     PAGEABLE,

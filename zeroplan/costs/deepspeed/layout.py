@@ -1,7 +1,7 @@
-"""How DeepSpeed cuts a model over the ranks: flat groups at stages 1 and 2, tensor by tensor at stage 3.
+"""How DeepSpeed lays a model out over the ranks: parameter groups, and their flat tensors at stages 1 and 2.
 
-DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py (__init__, _round_robin_reorder, initialize_gradient_partition),
-parameter_offload.py (mark_persistent_parameters), stage3.py (_create_fp16_sub_groups). Sizes are elements.
+DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py (__init__, _round_robin_reorder, initialize_gradient_partition). Sizes
+are elements.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections.abc import Hashable, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.muon import halves, matrices
 from zeroplan.costs.deepspeed.once import no_part, once
-from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -108,35 +107,6 @@ def flat_groups(job: Job) -> list[Group]:
     ]
 
 
-def secondary_ranks(job: Job) -> int:
-    """Ranks that share secondary partitions of the parameters (hpZ); 0 when there are none.
-
-    Raises `ContradictionError` where they do not divide the world, or partitions would have to lie on NVMe.
-    """
-    size, offload = job.strategy.hpz_partition_size, job.strategy.offload_param
-    if job.strategy.stage < 3 or size <= 1:
-        return 0
-    size = min(size, job.ranks)
-    if job.ranks % size:
-        raise ContradictionError(
-            f"zero_hpz_partition_size: found {size}, expected a divisor of the {job.ranks} ranks; "
-            "write the GPUs of a node"
-        )
-    if offload and offload.device == "nvme":
-        raise ContradictionError(
-            "zero_hpz_partition_size: found parameters on NVMe, where DeepSpeed cannot put a second copy; "
-            'write "offload_param": {"device": "cpu"}'
-        )
-    return size
-
-
-@once(lambda strategy: (strategy.stage, strategy.hpz_partition_size, strategy.offload_param))
-def secondary_sizes(job: Job) -> list[int]:
-    """Elements of one rank's secondary partition of each tensor; empty when there are none."""
-    shared = secondary_ranks(job)
-    return [round_up(size, job.ranks) // shared for size in tensor_sizes(job)] if shared else []
-
-
 @once(lambda strategy: (strategy.low, strategy.communication))
 def communication_dtypes(job: Job) -> list[str]:
     """The dtype in which each tensor's gradient travels."""
@@ -206,93 +176,3 @@ def fp32_groups(job: Job) -> frozenset[int]:
         return frozenset()
     whole = {piece.group for index, piece in own_pieces(job).items() if index in matrices(job)}
     return frozenset(range(len(flat_groups(job)))) - whole
-
-
-@once(no_part)
-def shard_sizes(job: Job) -> list[int]:
-    """Elements of one rank's partition of each tensor: stage 3 splits every one by itself, rounded up."""
-    ranks = job.ranks
-    return [ceil_div(size, ranks) for size in tensor_sizes(job)]
-
-
-class OwnShares(NamedTuple):
-    """Elements of this rank's partition of each tensor at stage 3; none where it is padding alone."""
-
-    padded: list[int]
-    cut: list[int]
-    """At the tensor's end."""
-
-
-@once(no_part)
-def own_shares(job: Job) -> OwnShares:
-    sizes, shares, rank = tensor_sizes(job), shard_sizes(job), rank_of(job)
-    left = [size - rank * share for size, share in zip(sizes, shares, strict=True)]
-    return OwnShares(
-        [share if own > 0 else 0 for own, share in zip(left, shares, strict=True)],
-        [max(0, min(share, own)) for own, share in zip(left, shares, strict=True)],
-    )
-
-
-@once(no_part)
-def shard_elements(job: Job) -> int:
-    """P: of all tensors."""
-    return sum(shard_sizes(job))
-
-
-@once(lambda strategy: (strategy.param_persistence_threshold, strategy.model_persistence_threshold))
-def small_tensors(job: Job) -> list[int]:
-    """Those that stage 3 never releases, in order, while their sum stays under the model's threshold."""
-    chosen: list[int] = []
-    held = 0
-    for index, size in enumerate(tensor_sizes(job)):
-        small = size <= job.strategy.param_persistence_threshold
-        if small and held + size <= job.strategy.model_persistence_threshold:
-            chosen.append(index)
-            held += size
-    return chosen
-
-
-@once(
-    lambda strategy: (
-        strategy.param_persistence_threshold, strategy.model_persistence_threshold,
-        strategy.offload_param is not None, strategy.allgather_sequential,
-    )
-)  # fmt: skip
-def persistent_tensors(job: Job) -> list[int]:
-    """Small tensors that stay gathered at stage 3, in order."""
-    chosen = small_tensors(job)
-    # A lone rank's partition is the tensor itself; DeepSpeed still copies it where it gathers tensor by tensor.
-    copies = job.ranks > 1 or job.strategy.offload_param or job.strategy.allgather_sequential or len(chosen) == 1
-    return chosen if copies else []
-
-
-@once(lambda strategy: (decides_groups(strategy), strategy.sub_group_size))
-def sub_group_members(job: Job) -> list[list[int]]:
-    """A group's tensors are collected until their partitions reach sub_group_size."""
-    found: list[list[int]] = []
-    shards, most = shard_sizes(job), job.strategy.sub_group_size
-    for members in group_members(job):
-        gathered: list[int] = []
-        filled = 0
-        for index in members:
-            gathered.append(index)
-            filled += shards[index]
-            if filled >= most:
-                found.append(gathered)
-                gathered, filled = [], 0
-        if gathered:
-            found.append(gathered)
-    return found
-
-
-@once(lambda strategy: (decides_groups(strategy), strategy.sub_group_size))
-def sub_groups(job: Job) -> list[int]:
-    """Elements of each sub-group's partition."""
-    shards = shard_sizes(job)
-    return [sum([shards[index] for index in members]) for members in sub_group_members(job)]
-
-
-def below_ratio(job: Job) -> int:
-    """How many sub-groups, the first ones, are not for the host to update: all, or with offload those under `ratio`."""
-    count, offload = len(sub_groups(job)), job.strategy.offload_optimizer
-    return count if offload is None else int((1 - offload.ratio) * count)

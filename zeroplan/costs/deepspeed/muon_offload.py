@@ -14,10 +14,11 @@ from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
 from zeroplan.costs.deepspeed.gather_buffers import Buffers
 from zeroplan.costs.deepspeed.gathering import shards
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, sub_group_members, tensor_sizes
+from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.orthogonalizing import working
+from zeroplan.costs.deepspeed.partitions import sub_group_members
 from zeroplan.formulas import gathered, muon
 from zeroplan.specs.job import Job
 

@@ -8,19 +8,15 @@ runtime/comm/coalesced_collectives.py. Gradients of a leaf module are reduced wh
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from itertools import chain
+from typing import Any
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Variables
+from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Variables
 from zeroplan.costs.deepspeed.events import Held, MicroStep
-from zeroplan.costs.deepspeed.layout import (
-    bucket_dtypes,
-    communication_dtypes,
-    group_members,
-    own_shares,
-    rank_of,
-    tensor_sizes,
-)
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.partitions import own_shares
 from zeroplan.costs.deepspeed.quantizing import quantizes_gradients, reduced, send_codes
 from zeroplan.costs.deepspeed.reduction import all_reduced
 from zeroplan.costs.deepspeed.repeated import Repeated
@@ -41,6 +37,8 @@ class Partitioning:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
         self.dtype = job.strategy.dtype
         self.alive = Alive()
+        self.reported: list[Any] = self.alive.entries
+        """What a run tells, in order."""
         self.dtypes = communication_dtypes(job)
         self.buckets: dict[str, list[int]] = {dtype: [] for dtype in bucket_dtypes(job)}
         """One for each dtype that gradients travel in."""
@@ -107,6 +105,14 @@ class Partitioning:
             self._flush(dtype)
         alive.mark(END)
         self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
+
+    @staticmethod
+    def later(entries: Sequence[Any], visits: int, tensors: int) -> list[Any]:
+        """What was told of a layer, of one so many visits and tensors after it."""
+        return [
+            Entry(key + visits if key >= 0 else key - tensors, most, at_most, now, at_end)
+            for key, most, at_most, now, at_end in entries
+        ]
 
     def _check_leaves(self) -> None:
         """Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end."""

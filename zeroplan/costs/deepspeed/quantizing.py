@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import Variables
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.layout import secondary_sizes, shard_sizes
+from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_sizes
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered as forms
 from zeroplan.specs.job import Job

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from zeroplan.costs.deepspeed.alive import Entry
 from zeroplan.costs.deepspeed.events import Repeat
 
 if TYPE_CHECKING:
@@ -15,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Reached(NamedTuple):
-    """After a layer."""
+    """After a layer: the state, how much was reported so far, and how many gradients are to come."""
 
     state: Hashable
-    entries: int
+    reported: int
     queue: int
 
 
@@ -42,7 +41,7 @@ class Repeated:
         (repeat, layer), of = self.ends[number], self.of
         state = self._state(layer * repeat.shift)
         before = self.reached if layer > 1 else None
-        now = self.reached = Reached(state, len(of.alive.entries), len(of.queue))
+        now = self.reached = Reached(state, len(of.reported), len(of.queue))
         left = repeat.layers - layer
         if before is None or before.state != now.state or not self._comes_alike(before, now, left, repeat.shift):
             return 0
@@ -72,13 +71,9 @@ class Repeated:
 
     def _shift(self, before: Reached, now: Reached, layers: int, repeat: Repeat) -> None:
         of = self.of
-        entries = of.alive.entries[before.entries :]
+        since = of.reported[before.reported :]
         for layer in range(1, layers + 1):
-            visits, tensors = layer * repeat.visits, layer * repeat.shift
-            of.alive.entries += [
-                Entry(key + visits if key >= 0 else key - tensors, most, at_most, now, at_end)
-                for key, most, at_most, now, at_end in entries
-            ]
+            of.reported += of.later(since, layer * repeat.visits, layer * repeat.shift)
         for _gradient in range((before.queue - now.queue) * layers):
             of.queue.popleft()
         by = layers * repeat.shift

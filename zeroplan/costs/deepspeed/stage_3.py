@@ -22,9 +22,10 @@ from zeroplan.costs.deepspeed.held import (
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.deepspeed.layout import (
+from zeroplan.costs.deepspeed.layout import bucket_dtypes
+from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
-    bucket_dtypes,
     persistent_tensors,
     secondary_sizes,
     shard_elements,
@@ -33,7 +34,6 @@ from zeroplan.costs.deepspeed.layout import (
     sub_group_members,
     sub_groups,
 )
-from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.deepspeed.working import Working
 from zeroplan.costs.passes import timeline_of, with_gathered

@@ -11,15 +11,9 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes
-from zeroplan.costs.deepspeed.layout import (
-    below_ratio,
-    group_members,
-    shard_sizes,
-    sub_group_members,
-    sub_groups,
-    tensor_sizes,
-)
+from zeroplan.costs.deepspeed.layout import group_members, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
+from zeroplan.costs.deepspeed.partitions import below_ratio, shard_sizes, sub_group_members, sub_groups
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 

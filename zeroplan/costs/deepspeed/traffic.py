@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed import exchanging, gathering, muon_offload, quantizing, zenflow
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import decides_gathers, micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.layout import (
-    Group,
-    bucket_dtypes,
-    communication_dtypes,
-    flat_groups,
-    persistent_tensors,
-    sub_groups,
-    tensor_sizes,
-)
+from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantizing import Part
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
 from zeroplan.formulas import volume
@@ -197,7 +189,7 @@ def _gradients(job: Job) -> list[Transfer]:
 
 
 def _stage_3(job: Job) -> list[Transfer]:
-    strategy, sizes = job.strategy, tensor_sizes(job)
+    strategy = job.strategy
     norm = "float32" if strategy.offload_optimizer else "float64"
     if strategy.quantized_weights:
         quantizing.check_partitions(job)
@@ -208,5 +200,5 @@ def _stage_3(job: Job) -> list[Transfer]:
         *_numbers(job, STEP, norm, len(sub_groups(job))),
         *_of_muon(job),
         *_moved(job, STEP, "all_gather", strategy.dtype,
-                [round_up(sizes[index], job.ranks) for index in persistent_tensors(job)]),
+                [padded_sizes(job)[index] for index in persistent_tensors(job)]),
     ]  # fmt: skip
