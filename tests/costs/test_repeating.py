@@ -13,6 +13,7 @@ from zeroplan.costs.deepspeed import fetch
 from zeroplan.costs.deepspeed.backward import partitioned
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.told import every
 
 FAMILIES = {
     "llama": {},
@@ -41,15 +42,15 @@ def replayed(one, *, follows):
     for _step in range(2 if one.strategy.grad_accum > 1 else 1):
         coordinator.gather_persistent()
         steps += [coordinator.micro_step() for _micro in range(one.strategy.grad_accum)]
-    return steps[-1].repeats, [told(one, step) for step in steps]
+    return [part for part in steps[-1].backward if part.times > 1], [told(one, step) for step in steps]
 
 
 def told(one, step):
     """Without events of modules that have no tensors."""
     backward = partitioned(one, step)
-    passes = [[event for event in phase if event.visit.tensors] for phase in (step.forward, step.backward)]
-    gradients = [entry for entry in backward.alive.entries if entry.key < 0]
-    return step.gathers, passes, backward.alive.peak, backward.alive.lines(), gradients
+    passes = [[event for event in every(phase) if event.visit.tensors] for phase in (step.forward, step.backward)]
+    gradients = [entry for entry in every(backward.alive.entries.parts()) if entry.key < 0]
+    return list(every(step.gathers)), passes, backward.alive.peak, backward.alive.lines(), gradients
 
 
 @settings(max_examples=150, deadline=None)
@@ -81,7 +82,7 @@ def test_alike_layers_are_not_replayed(checkpointing):
     """Of 126 layers of Llama-3.1-405B three are in forward, and as many in backward."""
     one = job("llama-3.1-405b", gpus=512, stage=3, checkpointing=checkpointing)
     (repeat,) = replayed(one, follows=True)[0]
-    assert repeat.layers > 100
+    assert repeat.times > 100
 
 
 def test_layers_of_two_makes_are_replayed():

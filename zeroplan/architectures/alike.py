@@ -70,7 +70,7 @@ def roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
     """Of each layer its make, whether it is checkpointed, and whether it is the first of these or the last of all."""
     seen: set[Hashable] = set()
     found: list[Hashable] = []
-    plain = makes(root)
+    plain = makes(root, PLAIN)
     for number, kind in enumerate(plain):
         like = kind, recomputing.has(number)
         found.append((like, LAST if number == len(plain) - 1 else LATER if like in seen else FIRST))
@@ -79,13 +79,15 @@ def roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
-def makes(root: Module, recomputing: Recomputing = PLAIN) -> list[int]:
+def makes(root: Module, recomputing: Recomputing) -> list[int]:
     """Of each layer the number of its make: one that is checkpointed is not like one that is not."""
     known: dict[Hashable, int] = {}
-    if recomputing.every > 1:
-        kinds = enumerate(makes(root))
-        return [known.setdefault((kind, recomputing.has(number)), len(known)) for number, kind in kinds]
-    return [known.setdefault(make(layer), len(known)) for layer in layers_of(root)]
+    if recomputing == PLAIN:
+        return [known.setdefault(make(layer), len(known)) for layer in layers_of(root)]
+    plain = makes(root, PLAIN)
+    if recomputing.every < 2:
+        return plain
+    return [known.setdefault((kind, recomputing.has(number)), len(known)) for number, kind in enumerate(plain)]
 
 
 def make(module: Module) -> Hashable:

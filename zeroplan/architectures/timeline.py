@@ -14,7 +14,7 @@ from zeroplan.architectures.alike import first_parameter, layers_of
 from zeroplan.architectures.module import Module, tree
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
-from zeroplan.specs.model import Execution, Pass, Timeline, Visit
+from zeroplan.specs.model import Alike, Execution, Pass, Timeline, Visit
 
 Match = Callable[[Sequence[Visit]], list[int]]
 """Visits of a layer, or outside of all, to beats."""
@@ -118,6 +118,7 @@ class _Laying:
         self.dropped = 0
         """Of that, what goes when the pass returns."""
         self.blocks = self._blocks(backward)
+        self.most, self.now = [beat.most for beat in beats], [beat.now for beat in beats]
 
     def _blocks(self, backward: bool) -> list[Block]:
         """What ran outside as it ran, and each layer as the one that stands for it."""
@@ -152,9 +153,9 @@ class _Laying:
         now: list[int] = []
         for number, block in enumerate(self.blocks):
             offset = self._offset(number)
-            own = self.beats[block.ran : block.ran_end]
-            most += [beat.most + offset for beat in own]
-            now += [beat.now + offset for beat in own]
+            own = slice(block.ran, block.ran_end)
+            most += [size + offset for size in self.most[own]]
+            now += [size + offset for size in self.now[own]]
             if not self.is_backward and block.layer != OUTSIDE:
                 most[block.start] = now[block.start]  # what was before it is the last layer's
         now[-1] -= self.dropped
@@ -177,7 +178,13 @@ class _Laying:
 
     def laid(self, visits: Sequence[Visit], match: Match, begins: int) -> Pass:
         """The pass over all layers."""
-        return Pass(*self.levels, self._visits(visits, match), self._ready(), begins)
+        return Pass(*self.levels, self._visits(visits, match), self._ready(), begins, tuple(self._alike()))
+
+    def _alike(self) -> Iterator[Alike]:
+        for (layer, ran, end), blocks in groupby(self.blocks, lambda block: (block.layer == OUTSIDE, *block[1:3])):
+            first, *others = blocks
+            if not layer and others:
+                yield Alike(first.start, end - ran, 1 + len(others))
 
     @cached_property
     def of(self) -> list[int]:

@@ -5,12 +5,17 @@ Autograd runs operators in the reverse order of forward, so backward visits modu
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from zeroplan.architectures.alike import layers_of, makes
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import Visit
+
+VISIT = partial(tuple.__new__, Visit)
+"""A visit of four fields, without the work that a call by name does."""
 
 Moment = tuple[int, int]
 """How far forward has come: the lengths of `Walk.steps` and `Walk.undo`."""
@@ -129,14 +134,16 @@ class Walk:
         def later(moment: Moment) -> Moment:
             return moment[0] + steps, moment[1] + undo
 
-        def moved(visits: list[Visit]) -> list[Visit]:
-            return [Visit(enters, module + places, theirs[read], late) for enters, module, read, late in visits]
+        def shifted(visits: list[Visit]) -> Iterator[Visit]:
+            enters, modules, reads, late = zip(*visits, strict=True)
+            moved = map(places.__add__, modules), map(theirs.__getitem__, reads)
+            return map(VISIT, zip(enters, *moved, late, strict=True))
 
         self.layer_places[id(layer)] = len(self.places)
         for end in like.ends:
             self.places[path + end] = len(self.places)
-        self.steps += moved(like.steps)
-        self.undo += moved(like.undo)
+        self.steps += shifted(like.steps)
+        self.undo += shifted(like.undo)
         self.biased += [len(self.uses) + at for at in like.biased]
         self.uses += [index + tensors for index in like.uses]
         if like.layer.saved >= like.start:

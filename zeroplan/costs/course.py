@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from zeroplan.costs.along import stretch_of
 from zeroplan.costs.deepspeed.alive import Passed
+from zeroplan.costs.deepspeed.told import every
 from zeroplan.costs.ledger import STAGES, ledger, uncollected
-from zeroplan.costs.passes import asked, passes, stretch_of, timeline_of
+from zeroplan.costs.passes import asked, passes, timeline_of
 from zeroplan.formulas.moments import token_ids
 from zeroplan.ledger import Detail, Line, Moment, is_activation, total
 from zeroplan.specs.job import Job
@@ -73,9 +75,9 @@ def _along(model: Pass, passed: Passed | None, still: tuple[Line, ...]) -> Itera
     if passed is None:
         yield from ((at, total(still), most) for at, most in enumerate(model.most))
         return
-    *_earlier, entries = passes(passed.entries)
-    beside, at, before = total(passed.beside), -1, entries[0]
-    for entry in entries:
+    *_earlier, last = passes(passed.entries)
+    beside, at, before = total(passed.beside), -1, last[0].events[0]
+    for entry in every(last):
         to = stretch_of(entry.key, model, at)
         for stretch in range(at + 1, to + 1):
             yield stretch, beside + before.now, model.most[stretch]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from zeroplan.autograd.equation import equation
 from zeroplan.autograd.polynomial import Polynomial
-from zeroplan.costs.deepspeed.alive import END, START, Entry
+from zeroplan.costs.along import along
+from zeroplan.costs.deepspeed.alive import START, Entry
+from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import backward_visits
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import persistent_tensors
+from zeroplan.costs.deepspeed.told import Part
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.job import Job
@@ -84,15 +88,16 @@ def with_own(one: Pass, visits: Sequence[Visit], own: dict[int, int]) -> int:
     return most
 
 
-def with_gathered(events: Sequence[tuple[int, int, int]], one: Pass) -> int:
-    """The fullest moment of a pass beside what is gathered: of each visit bytes when it comes, and from it on."""
-    most, at, visits, now = 0, 0, one.visits, 0
-    for visit, before, after in events:
-        to = visits[visit] + 1
+def with_gathered(parts: Sequence[Part[Held]], width: int, one: Pass) -> int:
+    """The fullest moment of a pass beside what is gathered, in elements of so many bytes: what is there before a visit
+    and still when gradients are ready, or after it.
+    """
+    most, now, reached = 0, 0, -1
+    for event, at, to in along(parts, one, HELD_KEY):
         if to > at:
-            most, at = max(most, min(now, before) + max(one.most[at:to])), to
-        now = after
-    return max(most, now + max(one.most[at:], default=0))
+            most = max(most, width * min(now, event.ready) + max(one.most[at + 1 : to + 1]))
+        now, reached = event.elements, max(at, to)
+    return max(most, width * now + max(one.most[reached + 1 :], default=0))
 
 
 @once(lambda strategy: (strategy.param_persistence_threshold, strategy.offload_param is not None, strategy.low))
@@ -115,6 +120,9 @@ def asked(job: Job) -> Asked:
     )  # fmt: skip
 
 
+ENTRY_KEY, HELD_KEY = attrgetter("key"), attrgetter("at")
+
+
 class Together(NamedTuple):
     """The moment of a pass at which most is alive."""
 
@@ -126,7 +134,7 @@ class Together(NamedTuple):
     """The stretch of the pass."""
 
 
-def together(entries: Sequence[Entry], activations: Pass) -> Together:
+def together(entries: Sequence[Part[Entry]], activations: Pass) -> Together:
     """The largest moment of passes: at a stretch's most with what DeepSpeed has meanwhile, or at one of its events."""
     most = max(activations.most)
     best = Together(most, (), most, activations.most.index(most))
@@ -137,38 +145,30 @@ def together(entries: Sequence[Entry], activations: Pass) -> Together:
     return best
 
 
-def passes(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+def passes(entries: Sequence[Part[Entry]]) -> Iterator[Sequence[Part[Entry]]]:
     """Each from its start to the next one's."""
-    starts = [at for at, entry in enumerate(entries) if entry.key == START]
+    starts = [at for at, part in enumerate(entries) if part.events[0].key == START]
     for start, end in zip(starts, [*starts[1:], len(entries)], strict=False):
         yield entries[start:end]
 
 
-def _together(entries: Sequence[Entry], activations: Pass) -> Together:
-    most, now, beside = activations.most, activations.now, activations.start
-    at = -1
-    before = entries[0]
-    best = Together(0, (), 0, 0)
-    for entry in entries:
-        to = stretch_of(entry.key, activations, at)
+def _together(entries: Sequence[Part[Entry]], activations: Pass) -> Together:
+    most, now = activations.most, activations.now
+    before = entries[0].events[0]
+    best, largest = Together(0, (), 0, 0), 0
+    for entry, at, to in along(entries, activations, ENTRY_KEY):
         if to > at:
             stretch = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
-            if stretch + before.now > best.bytes:
-                best = Together(stretch + before.now, before.at_end, stretch, most.index(stretch, at + 1))
-            at, beside = to, now[to]
-        if entry.most + beside > best.bytes:
-            best = Together(entry.most + beside, entry.at_most, beside, at)
+            if stretch + before.now > largest:
+                largest = stretch + before.now
+                best = Together(largest, before.at_end, stretch, most.index(stretch, at + 1))
+        reached = max(at, to)
+        beside = now[reached] if reached >= 0 else activations.start
+        if entry.most + beside > largest:
+            largest = entry.most + beside
+            best = Together(largest, entry.at_most, beside, reached)
         before = entry
     return best
-
-
-def stretch_of(key: int, activations: Pass, at: int) -> int:
-    """The stretch at whose end DeepSpeed's event falls; `at`: the one that was reached, where nothing tells."""
-    if key == END:
-        return len(activations.most) - 1
-    if key == START:
-        return at
-    return activations.ready.get(~key, at) if key < 0 else activations.visits[key]
 
 
 def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:

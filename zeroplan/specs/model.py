@@ -64,6 +64,16 @@ class Execution(NamedTuple):
     """Those that are visited, in order."""
 
 
+class Alike(NamedTuple):
+    """Layers of a pass, one after the other, in which the same stretches come, each with as many bytes more or less."""
+
+    start: int
+    """Number of the first one's first stretch."""
+    stretches: int
+    """Of each."""
+    layers: int
+
+
 class Pass(NamedTuple):
     """Forward or backward as a list of stretches."""
 
@@ -76,6 +86,7 @@ class Pass(NamedTuple):
     """Of each tensor the stretch that its gradient ends."""
     start: int
     """Bytes alive before the first."""
+    alike: tuple[Alike, ...] = ()
 
 
 class Timeline(NamedTuple):

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.told import Shift, Telling
 from zeroplan.ledger import Line, Rule, line
 
 Kind = tuple[Rule, str]
@@ -34,6 +35,11 @@ class Entry(NamedTuple):
     now: int
     at_end: tuple[int, ...]
 
+    def later(self, by: Shift) -> Entry:
+        """As `Told`."""
+        key, most, at_most, now, at_end = self
+        return Entry(key + by.visits if key >= 0 else key - by.tensors, most, at_most, now, at_end)
+
 
 class Alive:
     """Elements alive by kind; `peak` is what was alive when most bytes were."""
@@ -43,7 +49,8 @@ class Alive:
         self.bytes = 0
         self.most = 0
         self.peak: dict[Kind, int] = {}
-        self.entries: list[Entry] = []
+        self.entries = Telling[Entry]()
+        """Of one pass after the other, each from a part of its own on."""
         self.since = 0
         """The most bytes since the last entry, and what they were."""
         self.at_most: tuple[int, ...] = ()
@@ -64,7 +71,9 @@ class Alive:
     def mark(self, key: int) -> None:
         """An event of the pass is over."""
         now = tuple(self.elements.values())
-        self.entries.append(Entry(key, self.since, self.at_most, self.bytes, now))
+        if key == START:
+            self.entries.close()
+        self.entries.open.append(Entry(key, self.since, self.at_most, self.bytes, now))
         self.since, self.at_most = self.bytes, now
 
     def kinds(self, elements: tuple[int, ...]) -> dict[Kind, int]:
@@ -118,7 +127,7 @@ class Passed:
     """The entries of a pass, and the kinds they count; `beside` is there throughout."""
 
     def __init__(self, alive: Alive, beside: Iterable[Line] = ()) -> None:
-        self.entries, self.alive, self.beside = tuple(alive.entries), alive, tuple(beside)
+        self.entries, self.alive, self.beside = alive.entries.parts(), alive, tuple(beside)
 
 
 class Variables:

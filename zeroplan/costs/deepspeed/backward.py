@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from itertools import zip_longest
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.alive import END
 from zeroplan.costs.deepspeed.course import alike
-from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep, Repeat
+from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import backward_visits, course_of, decides_visits, micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, decides_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
-from zeroplan.costs.deepspeed.quantizing import Part, quantizes_gradients, reduced
+from zeroplan.costs.deepspeed.quantizing import Call, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
+from zeroplan.costs.deepspeed.told import Part, Shift, Telling, every
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -28,11 +28,15 @@ class Arrival(NamedTuple):
     at: int
     """The visit of backward that comes next; END when none does."""
 
+    def later(self, by: Shift) -> Arrival:
+        """As `Told`."""
+        return Arrival(self.tensor + by.tensors, self.at + by.visits)
+
 
 class Reductions(NamedTuple):
     """Of one backward."""
 
-    sent: tuple[Part, ...]
+    sent: tuple[Call, ...]
     flushes: tuple[Flush, ...]
 
 
@@ -55,14 +59,10 @@ class Arriving(Partitioning):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.reported = self.arrived = list[Arrival]()
-
-    @staticmethod
-    def later(arrived: Sequence[Any], visits: int, tensors: int) -> list[Any]:
-        return [Arrival(tensor + tensors, at + visits) for tensor, at in arrived]
+        self.arrived = self.told = Telling[Arrival]()
 
     def _add(self, index: int) -> None:
-        self.arrived.append(Arrival(index, self.visit))
+        self.arrived.open.append(Arrival(index, self.visit))
 
     def _ready(self, index: int, *, waits: bool) -> None:
         if waits:
@@ -76,36 +76,39 @@ def arrivals(job: Job) -> tuple[Arrival, ...]:
     """Gradients in the order in which they reach their bucket, each when its module's backward is done."""
     found = Arriving(job)
     found.run(_nothing_gathered(job))
-    return tuple(found.arrived)
+    return tuple(every(found.arrived.parts()))
 
 
 def _nothing_gathered(job: Job) -> MicroStep:
-    """Backward's visits that use tensors, and where layers come again."""
-    visits = backward_visits(job)
-    places = [at for at, visit in enumerate(visits) if visit.tensors]
-    repeats = []
-    for start, period, shift, layers in alike(course_of(job), 1):
-        first, end = (bisect_left(places, at) for at in (start, start + period))
-        repeats.append(Repeat(first, end - first, layers, period, shift))
+    """Backward's visits that use tensors; of layers that come one after the other, those of one."""
+    visits, start = backward_visits(job), 0
+    backward: list[Part[Held]] = []
+
+    def using(first: int, end: int) -> list[Held]:
+        return [Held(0, 0, 0, 0, visits[at], at) for at in range(first, end) if visits[at].tensors]
+
+    for run in alike(course_of(job), 1):
+        end = run.start + run.by.visits
+        backward += [Part(using(start, run.start)), Part(using(run.start, end), run.layers, run.by)]
+        start = run.start + run.layers * run.by.visits
     nothing = Held(0, 0, 0, 0, job.execution.forward[-1], 0)
-    backward = tuple([Held(0, 0, 0, 0, visits[at], at) for at in places])
-    return MicroStep((), (nothing,), backward, (), tuple(repeats))
+    return MicroStep((), (Part((nothing,)),), (*backward, Part(using(start, len(visits)))), ())
 
 
 @once(decides_reductions)
 def reductions(job: Job) -> Reductions:
     """What a backward sends, bucket by bucket."""
-    sent: list[Part] = []
+    sent: list[Call] = []
     flushes: list[Flush] = []
     padded, ranks, quantizes = padded_sizes(job), job.ranks, quantizes_gradients(job)
     for dtype, bucket, at in _full(job):
         flushes.append(Flush(bucket.elements, at))
         if all_reduced(job.strategy, bucket.elements):
-            sent.append(Part("all_reduce", bucket.elements, dtype, ranks))
+            sent.append(Call("all_reduce", bucket.elements, dtype, ranks))
         elif quantizes:  # tensor by tensor
             sent += [part for index in sorted(bucket.tensors) for part in reduced(job, index)]
         else:
-            sent.append(Part("reduce_scatter", sum([padded[index] for index in bucket.tensors]), dtype, ranks))
+            sent.append(Call("reduce_scatter", sum([padded[index] for index in bucket.tensors]), dtype, ranks))
     return Reductions(tuple(sent), tuple(flushes))
 
 

@@ -16,6 +16,7 @@ from zeroplan.costs.deepspeed.repeating import Repeats
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.storages import Storages
+from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.specs.model import Visit
 
 NEVER = -10_000_000_000
@@ -56,7 +57,7 @@ class Coordinator(Storages):
         self.records = records
         self._start()
         self.repeats.begin()
-        held: tuple[list[Held], list[Held]] = [], []
+        held = Telling[Held](), Telling[Held]()
         if records:
             self._replay([each for each in self.visits if each[0].tensors], held)
         else:
@@ -67,10 +68,11 @@ class Coordinator(Storages):
                     at = self.repeats.stretches[number + self.repeats.skip(number, held[stretch.again])].end
             self._replay(self.visits[at:], held)
         self._finish()
-        found = tuple(self.repeats.found)
-        return MicroStep(tuple(self.gathers), tuple(held[0]), tuple(held[1]), tuple(self.swapper.read), found)
+        return MicroStep(self.gathers.parts(), held[0].parts(), held[1].parts(), tuple(self.swapper.read))
 
-    def _replay(self, visits: Sequence[tuple[Visit, int, int]], held: tuple[list[Held], list[Held]]) -> None:
+    def _replay(
+        self, visits: Sequence[tuple[Visit, int, int]], held: tuple[Telling[Held], Telling[Held]]
+    ) -> None:
         """Visits one by one."""
         before = -1
         for visit, backward, at in visits:
@@ -89,7 +91,7 @@ class Coordinator(Storages):
             now = self.held + self.copied
             most = self.most if self.most > now else now
             if tensors or most != before:
-                held[backward].append(Held(self.held, self.copied, most, ready, visit, at))
+                held[backward].open.append(Held(self.held, self.copied, most, ready, visit, at))
                 before = now
             self.most = 0
 

@@ -20,6 +20,7 @@ from zeroplan.costs.deepspeed.swapping import (
     parameter_bytes,
     swapped_parameters,
 )
+from zeroplan.costs.deepspeed.told import counted
 from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
 from zeroplan.formulas import copied
 from zeroplan.ledger import Copied, Rule, line
@@ -131,12 +132,12 @@ def _parameters(job: Job) -> Iterator[Copied]:
         yield _copied(HOST, GPU, "updated parameters", updated, dtype, moved=sum(sub_groups(job)) - here, w=w)
         return
     yield _copied(GPU, HOST, "updated parameters", updated, dtype, moved=here, w=w)
-    when, every = gathers(job)
+    when, parts = gathers(job)
     sizes = tensor_sizes(job)
     times = strategy.grad_accum if when == MICRO_STEP else 1
     shares = {False: 0, True: 0}
-    for gather in every:  # what is quantized by itself is converted first
-        shares[strategy.quantized_weights and len(gather.tensors) == 1] += gather.elements // gather.ranks
+    for gather, often in counted(parts):  # what is quantized by itself is converted first
+        shares[strategy.quantized_weights and len(gather.tensors) == 1] += often * (gather.elements // gather.ranks)
     yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
                   accum=times, moved=shares[False], w=w)  # fmt: skip
     yield _copied(HOST, GPU, "parameter partitions", copied.fetched_to_quantize, "float16",

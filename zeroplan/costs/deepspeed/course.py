@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import count, pairwise, repeat
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.reuse import Distances
+from zeroplan.costs.deepspeed.told import Shift
 from zeroplan.specs.model import LayerPlace, Visit
 
 
@@ -46,8 +47,8 @@ def course(
     subtrees: Sequence[tuple[int, ...]] = (), layers: Sequence[LayerPlace] = (),
 ) -> Course:  # fmt: skip
     """`leaves`: modules that are gathered whole; `subtrees`: all tensors below each module, when there are any."""
-    visits = [(visit, again, at) for again, order in enumerate((forward, backward)) for at, visit in enumerate(order)]
-    visited = [visit for visit, _again, _at in visits if visit.enters]
+    visits = [*zip(forward, repeat(0), count()), *zip(backward, repeat(1), count())]
+    visited = [visit for visit in (*forward, *backward) if visit.enters]
     uses = enumerate(visit.tensors for visit in visited)
     left = {visit.module for visit in backward if not visit.enters}
     own = Distances([() if visit.module in leaves else visit.tensors for visit in visited], sizes)
@@ -66,9 +67,7 @@ class Alike(NamedTuple):
 
     start: int
     """Number of the first one's first visit, in its pass."""
-    visits: int
-    """That each has, and by how much its tensors' numbers differ from those of the layer before."""
-    shift: int
+    by: Shift
     layers: int
 
 
@@ -77,19 +76,20 @@ def alike(found: Course, again: int) -> list[Alike]:
     stretches = [each for each in found.stretches if each.again == again]
     runs: list[Alike] = []
     for first, last in pairwise(stretches):
-        visits = last.end - first.end
-        shift = last.layer.tensor - first.layer.tensor
-        before = runs[-1] if runs and last.layer.like == first.layer.like else None
-        if before and (before.visits, before.shift) == (visits, shift):
+        one, other = first.layer, last.layer
+        by = Shift(last.end - first.end, other.tensor - one.tensor, other.module - one.module)
+        before = runs[-1] if runs and other.like == one.like else None
+        if before and before.by == by:
             runs[-1] = before._replace(layers=before.layers + 1)
         else:
-            runs.append(Alike(first.at, visits, shift, 1))
+            runs.append(Alike(first.at, by, 1))
     return [run for run in runs if run.layers > 1]
 
 
 def _stretches(visits: Sequence[tuple[Visit, int, int]], layers: Sequence[LayerPlace]) -> Iterator[Stretch]:
     places, step = {layer.module: layer for layer in layers}, 0
-    for end, (visit, again, at) in enumerate(visits if layers else (), 1):
-        step += visit.enters
-        if visit.module in places and not visit.enters and visit.backward == bool(again):
-            yield Stretch(end, at + 1, places[visit.module], step, again)
+    for end, ((enters, module, _tensors, late), again, at) in enumerate(visits if layers else (), 1):
+        if enters:
+            step += 1
+        elif module in places and late == again:
+            yield Stretch(end, at + 1, places[module], step, again)

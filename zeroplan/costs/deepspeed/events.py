@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from zeroplan.costs.deepspeed.told import Part, Shift
 from zeroplan.specs.model import Visit
 
 
@@ -21,6 +22,11 @@ class Gather(NamedTuple):
     """The pass in which it is issued: 0 forward, 1 backward; and the visit of that pass."""
     at: int
 
+    def later(self, by: Shift) -> Gather:
+        """As `Told`."""
+        tensors = tuple([index + by.tensors for index in self.tensors])
+        return self._replace(tensors=tensors, at=self.at + by.visits)
+
 
 class Held(NamedTuple):
     """Elements alive right after a visit: gathered, and in secondary partitions (hpZ)."""
@@ -35,6 +41,12 @@ class Held(NamedTuple):
     at: int
     """The visit's number in its pass."""
 
+    def later(self, by: Shift) -> Held:
+        """As `Told`."""
+        elements, secondary, most, ready, (enters, module, tensors, backward), at = self
+        visit = Visit(enters, module + by.modules, tuple([index + by.tensors for index in tensors]), backward)
+        return Held(elements, secondary, most, ready, visit, at + by.visits)
+
 
 class Flush(NamedTuple):
     """A bucket of gradients is reduced."""
@@ -44,26 +56,12 @@ class Flush(NamedTuple):
     """The visit of backward that comes next; END when none does."""
 
 
-class Repeat(NamedTuple):
-    """Events of a pass that come again and again, for one alike layer after the other."""
-
-    start: int
-    """Number of the first event, and how many a layer has; all layers' lie one after the other."""
-    events: int
-    layers: int
-    visits: int
-    """How many visits a layer has in the pass, and by how much its tensors' numbers differ from the layer's before."""
-    shift: int
-
-
 class MicroStep(NamedTuple):
     """What one forward and backward did, each part in order."""
 
-    gathers: tuple[Gather, ...]
-    forward: tuple[Held, ...]
+    gathers: tuple[Part[Gather], ...]
+    forward: tuple[Part[Held], ...]
     """After each visit that uses tensors or changes what is held."""
-    backward: tuple[Held, ...]
+    backward: tuple[Part[Held], ...]
     read: tuple[int, ...]
     """Partitions read from NVMe."""
-    repeats: tuple[Repeat, ...] = ()
-    """In backward."""

@@ -18,6 +18,7 @@ from zeroplan.costs.deepspeed.partitions import padded_sizes, secondary_ranks, s
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
+from zeroplan.costs.deepspeed.told import Part, kinds
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Tensor, Visit
@@ -63,7 +64,7 @@ class MicroSteps(NamedTuple):
         """Those of a later step between them hold the most: the first makes secondary partitions one by one, and needs
         no more than the next unless it fetches by all-reduce, whose buffers stay.
         """
-        joins = any(gather.joined for gather in self.steady.gathers)
+        joins = any(gather.joined for gather in kinds(self.steady.gathers))
         return (self.steady, self.later) if joins and self.later is not self.steady else (self.later,)
 
 
@@ -90,7 +91,7 @@ def _gathers(job: Job) -> bool:
 def _alone(job: Job) -> MicroStep:
     """Nothing is gathered."""
     forward, backward = (
-        tuple(Held(0, 0, 0, 0, visit, at) for at, visit in enumerate(visits))
+        (Part([Held(0, 0, 0, 0, visit, at) for at, visit in enumerate(visits)]),)
         for visits in (job.execution.forward, backward_visits(job))
     )
     return MicroStep((), forward, backward, ())
@@ -225,15 +226,16 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     padded, most, now = padded_sizes(job), 0, 0
     low = bool(settings.low)
     again = backward_visits(job) if settings.checkpointed else ()  # else backward enters the same modules as forward
-    for visit in (*job.execution.forward, *again):
-        if not visit.tensors:
+    for enters, _module, tensors, _late in (*job.execution.forward, *again):
+        if not tensors:
             continue
-        own = sum([padded[index] for index in visit.tensors])
-        if not visit.enters:
+        own = sum([padded[index] for index in tensors])
+        if not enters:
             now -= own
             continue
         now += own
-        most = max(most, now + own * ((len(visit.tensors) > 1 or low) + settings.from_host))
+        inside = now + own * ((len(tensors) > 1 or low) + settings.from_host)
+        most = inside if inside > most else most
     most += sum(padded[index] for index in settings.viewed - settings.checkpointed)
-    phases = (max(event.most for event in phase) for phase in (steady.forward, steady.backward))
+    phases = (max(event.most for event in kinds(phase)) for phase in (steady.forward, steady.backward))
     return not settings.second and most <= min(phases)

@@ -8,12 +8,11 @@ runtime/comm/coalesced_collectives.py. Gradients of a leaf module are reduced wh
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Variables
+from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Variables
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import own_shares
@@ -21,6 +20,7 @@ from zeroplan.costs.deepspeed.quantizing import quantizes_gradients, reduced, se
 from zeroplan.costs.deepspeed.reduction import all_reduced
 from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
+from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
 from zeroplan.specs.job import Job
@@ -37,7 +37,7 @@ class Partitioning:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
         self.dtype = job.strategy.dtype
         self.alive = Alive()
-        self.reported: list[Any] = self.alive.entries
+        self.told: Telling[Any] = self.alive.entries
         """What a run tells, in order."""
         self.dtypes = communication_dtypes(job)
         self.buckets: dict[str, list[int]] = {dtype: [] for dtype in bucket_dtypes(job)}
@@ -74,29 +74,14 @@ class Partitioning:
         if execution.leaves:
             self._check_leaves()
         self.queue = deque(self.order)
-        ready = micro_step.forward[-1]
+        ready = micro_step.forward[-1].events[-1]
         self._gather(ready)
         alive.mark(START)
-        repeats = Repeated(self, () if self.strategy.offload_optimizer or self.in_leaves else micro_step.repeats)
-        events, number = micro_step.backward, 0
-        while number < len(events):
-            event = events[number]
-            self.visit = event.at
-            if event.ready != self.gathered:
-                self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
-            while event.visit.backward and self.queue and self.queue[0] in self.entered:
-                index = self.queue.popleft()
-                self.entered.discard(index)
-                self._ready(index, waits=index in self.in_leaves)
-                alive.mark(~index)
-            visit = event.visit
-            if visit.module in execution.leaves and visit.backward and not visit.enters:
-                self._leave(visit)
-            self._gather(event)
-            alive.mark(event.at)
-            if visit.enters and visit.backward:
-                self.entered.update([index for index in visit.tensors if self.first_user[index] == visit.module])
-            number += 1 + repeats.skip(number)
+        for part in micro_step.backward:
+            layers = Repeated(self, part)
+            while layers.left:
+                for event in layers.next():
+                    self._meet(event)
         self.visit = END
         for index in self.queue:
             self._ready(index, waits=False)
@@ -106,13 +91,22 @@ class Partitioning:
         alive.mark(END)
         self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
 
-    @staticmethod
-    def later(entries: Sequence[Any], visits: int, tensors: int) -> list[Any]:
-        """What was told of a layer, of one so many visits and tensors after it."""
-        return [
-            Entry(key + visits if key >= 0 else key - tensors, most, at_most, now, at_end)
-            for key, most, at_most, now, at_end in entries
-        ]
+    def _meet(self, event: Held) -> None:
+        """What gradients are ready by then, and what the visit gathers and releases."""
+        alive, visit, self.visit = self.alive, event.visit, event.at
+        if event.ready != self.gathered:
+            self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
+        while visit.backward and self.queue and self.queue[0] in self.entered:
+            index = self.queue.popleft()
+            self.entered.discard(index)
+            self._ready(index, waits=index in self.in_leaves)
+            alive.mark(~index)
+        if visit.module in self.job.execution.leaves and visit.backward and not visit.enters:
+            self._leave(visit)
+        self._gather(event)
+        alive.mark(event.at)
+        if visit.enters and visit.backward:
+            self.entered.update([index for index in visit.tensors if self.first_user[index] == visit.module])
 
     def _check_leaves(self) -> None:
         """Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end."""

@@ -11,7 +11,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.costs.deepspeed.course import Stretch
-from zeroplan.costs.deepspeed.events import Gather, Held, Repeat
+from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.told import Shift, Telling
 from zeroplan.specs.model import Visit
 
 if TYPE_CHECKING:
@@ -41,16 +42,14 @@ class Repeats:
     def begin(self) -> None:
         """A micro-step begins."""
         self.reached: Reached | None = None
-        self.found: list[Repeat] = []
-        """In backward."""
 
-    def skip(self, number: int, held: list[Held]) -> int:
+    def skip(self, number: int, held: Telling[Held]) -> int:
         """After the stretch of this number: how many more are done, their events added and the state shifted."""
         before, now = self.reached, self._reach(number, held)
         self.reached = now
         if before is None or now.state is None or before.state != now.state:
             return 0
-        count = self._alike(number)
+        count = self._alike(number) if self._is_all_its_own(before.stretch, now.stretch) else 0
         while count and not self._releases_alike(before.stretch, now.stretch, count):
             count -= 1
         if count:
@@ -58,13 +57,13 @@ class Repeats:
             self.reached = None
         return count
 
-    def _reach(self, number: int, held: list[Held]) -> Reached:
+    def _reach(self, number: int, held: Telling[Held]) -> Reached:
         of, stretch = self.of, self.stretches[number]
         ahead = len(of.trace) - len(of.queue) - self._uses_before(stretch.step)
         summary = (of.held, of.copied, of.count, ahead, len(of.available), len(of.flying), stretch.layer.like)
         known = self.reached and self.reached.summary == summary and self.reached.stretch.again == stretch.again
         known = known and not of.kept
-        return Reached(stretch, summary, self._state(stretch) if known else None, len(of.gathers), len(held))
+        return Reached(stretch, summary, self._state(stretch) if known else None, len(of.gathers.open), len(held.open))
 
     def _uses_before(self, step: int) -> int:
         return bisect_left(self.of.trace, step, key=lambda use: use[1])
@@ -106,6 +105,15 @@ class Repeats:
         head, end = len(of.trace) - len(of.queue), self._uses_before(stretches[number + alike].step)
         return max(0, min(alike, (end - head) // uses)) if uses else 0
 
+    def _is_all_its_own(self, before: Stretch, now: Stretch) -> bool:
+        """Whether all visits of a layer are of modules and tensors that its number tells from the layer's before."""
+        layer, modules = now.layer, abs(now.layer.module - before.layer.module)
+        own = range(layer.module, layer.module + modules), range(layer.tensor, layer.tensor + layer.tensors)
+        return all(
+            visit.module in own[0] and all(index in own[1] for index in visit.tensors)
+            for visit, _again, _at in self.visits[before.end : now.end]
+        )
+
     def _stays_alike(self, one: Stretch, other: Stretch) -> bool:
         """Their tensors are of the same sizes, and the same of them persistent."""
         of, size = self.of, one.layer.tensors
@@ -145,30 +153,18 @@ class Repeats:
             if visit.tensors and not visit.enters:
                 yield at, visit, step
 
-    def _shift(self, before: Reached, now: Reached, count: int, held: list[Held]) -> None:
+    def _shift(self, before: Reached, now: Reached, count: int, held: Telling[Held]) -> None:
         """Events of so many layers, and the state that the last of them leaves."""
         of = self.of
         steps = now.stretch.step - before.stretch.step
         period = now.stretch.end - before.stretch.end
         shift = now.stretch.layer.tensor - before.stretch.layer.tensor
         ahead = [(index, of.recent[index]) for index in self._ahead(now.stretch)]
-        gathers, events = of.gathers[before.gathers :], held[before.held :]
-        _last, _again, at = self.visits[now.stretch.end - 1]
-        visits = self.visits[now.stretch.end - 1 - at :]  # of this pass
-        for layer in range(1, count + 1):
-            by, after = layer * shift, layer * period
-            of.gathers += [
-                Gather(tuple([index + by for index in tensors]), elements, ranks, low, joined, again, at + after)
-                for tensors, elements, ranks, low, joined, again, at in gathers
-            ]
-            held += [
-                Held(elements, secondary, most, ready, visits[at + after][0], at + after)
-                for elements, secondary, most, ready, _visit, at in events
-            ]
+        alike = Shift(period, shift, now.stretch.layer.module - before.stretch.layer.module)
+        of.gathers.again(before.gathers, count, alike)
+        held.again(before.held, count, alike)
         if self.remembers:
             self._remember(before.stretch, now.stretch, count)
-        if now.stretch.again:
-            self.found.append(Repeat(before.held, len(events), count + 1, period, shift))
         by = count * shift
         of.available = {index if index in of.persistent else index + by for index in of.available}
         of.flying = {index + by for index in of.flying}

@@ -19,9 +19,10 @@ class Distances:
         self.uses: dict[int, list[int]] = {}
         elements = [0] * len(order)
         for step, tensors in enumerate(order):
-            for index in tensors:
-                self.uses.setdefault(index, []).append(step)
-                elements[step] += sizes[index]
+            if tensors:
+                elements[step] = sum([sizes[index] for index in tensors])
+                for index in tensors:
+                    self.uses.setdefault(index, []).append(step)
         self.travelled = [*accumulate(elements, initial=0)]
 
     def comes_again(self, index: int, step: int, reach: int) -> bool:

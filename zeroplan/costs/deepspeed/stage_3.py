@@ -35,6 +35,7 @@ from zeroplan.costs.deepspeed.partitions import (
     sub_groups,
 )
 from zeroplan.costs.deepspeed.swapping import on_gpu
+from zeroplan.costs.deepspeed.told import Part, every, kinds
 from zeroplan.costs.deepspeed.working import Working
 from zeroplan.costs.passes import timeline_of, with_gathered
 from zeroplan.formulas import buffers, gathered, moments, muon, states
@@ -110,28 +111,31 @@ AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
 def working(job: Job) -> Working:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
     forwards = [found.forward for found in micro_steps(job).largest]
-    backward, last = backward_of(job).alive, forwards[-1][-1]
+    backward, last = backward_of(job).alive, forwards[-1][-1].events[-1]
     left = (*_secondary(job), *backward.lines())
     return Working(
-        _at_most(job, chain(*forwards)), _gathered(job, last.elements, last.secondary),
+        _at_most(job, kinds(chain(*forwards))), _gathered(job, last.elements, last.secondary),
         backward.peak_lines(), (*step(job), *left), AWAY_IN_THE_STEP, left,
         (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
         forward_pass=_forward_pass(job, *forwards), backward_pass=Passed(backward),
     )  # fmt: skip
 
 
-def _forward_pass(job: Job, *forwards: Sequence[Held]) -> Passed:
+def _forward_pass(job: Job, *forwards: Sequence[Part[Held]]) -> Passed:
     """What is gathered, visit by visit, in one pass after the other."""
     alive, w = Alive(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         alive.make(rule, job.strategy.dtype, 0)
-    nothing = (0, 0)
-    for events in forwards:
-        alive.entries.append(Entry(START, 0, nothing, 0, nothing))
-        for event in events:
-            at_most, at_end = (event.most - event.secondary, event.secondary), (event.elements, event.secondary)
-            alive.entries.append(Entry(event.at, event.most * w, at_most, sum(at_end) * w, at_end))
-        alive.entries.append(alive.entries[-1]._replace(key=END))
+    told, nothing = alive.entries.done, (0, 0)
+    for parts in forwards:
+        told.append(Part([Entry(START, 0, nothing, 0, nothing)]))
+        for events, times, by in parts:
+            entries = [
+                Entry(at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary))
+                for elements, secondary, most, _ready, _visit, at in events
+            ]
+            told.append(Part(entries, times, by))
+        told.append(Part([told[-1].events[-1]._replace(key=END)]))
     return Passed(alive)
 
 
@@ -142,8 +146,8 @@ def gathering_at_least(job: Job) -> int:
         return 0
     passes = ((later.forward, found.forward), (later.backward, found.backward))
     return max(
-        with_gathered([(event.at, w * event.ready, w * event.elements) for event in events], one)
-        for events, one in passes
+        with_gathered(parts, w, one)
+        for parts, one in passes
     )
 
 
@@ -160,7 +164,7 @@ def _first_step(job: Job) -> dict[str, Any]:
     found, resident = micro_steps(job), persistent_elements(job)
 
     def most(*run: MicroStep) -> int:
-        return max(event.most for micro_step in run for event in micro_step.forward)
+        return max(event.most for micro_step in run for event in kinds(micro_step.forward))
 
     first: dict[str, Any] = {}
 
@@ -171,7 +175,7 @@ def _first_step(job: Job) -> dict[str, Any]:
     early_ones = early_micro_steps(job)
     for number, early in enumerate(early_ones, 1):
         if most(early) > most(*found.largest) + resident:
-            offer("first_forward", _at_most(job, early.forward), _forward_pass(job, early.forward))
+            offer("first_forward", _at_most(job, kinds(early.forward)), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
         if copied or _may_need_more(job, early, resident):
             alive = partitioned(job, early, ends=number == len(early_ones)).alive
@@ -186,10 +190,10 @@ def _may_need_more(job: Job, early: MicroStep, resident: int) -> bool:
     """
     w, later = job.strategy.element_bytes, backward_of(job).alive
     most = later.most + w * resident
-    early_events = {event.at: event for event in early.backward}
-    events = {event.at: event for event in micro_steps(job).later.backward}
+    early_events = {event.at: event for event in every(early.backward)}
+    events = {event.at: event for event in every(micro_steps(job).later.backward)}
     more = 0
-    for entry in reversed(later.entries):
+    for entry in reversed(list(every(later.entries.parts()))):
         if entry.key == START:
             break
         now = more

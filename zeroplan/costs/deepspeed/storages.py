@@ -13,6 +13,7 @@ from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.quantizing import scales
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
+from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.specs.model import Visit
 
 
@@ -51,7 +52,7 @@ class Storages:
     def begin(self) -> None:
         """A micro-step begins."""
         self.swapper.read = []
-        self.gathers: list[Gather] = []
+        self.gathers = Telling[Gather]()
         self.count = 0
         self.flying: set[int] = set()
 
@@ -94,7 +95,7 @@ class Storages:
             if not members:
                 continue
             full = held = sum([self.padded[index] for index in members])
-            self.gathers.append(Gather(tuple(sorted(members)), full, ranks, members is low, joined, *self.place))
+            self.gathers.open.append(Gather(tuple(sorted(members)), full, ranks, members is low, joined, *self.place))
             if members is low:  # smaller until they are converted
                 held = ceil_div(full, self.settings.smaller)
                 if self.settings.dequantized:

@@ -12,8 +12,9 @@ from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
-from zeroplan.costs.deepspeed.quantizing import Part
+from zeroplan.costs.deepspeed.quantizing import Call
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
+from zeroplan.costs.deepspeed.told import Part, counted
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
 from zeroplan.specs.checkpointing import ActivationCheckpointing
@@ -87,9 +88,9 @@ def _stages_1_2(job: Job) -> list[Transfer]:
     in_bf16 = strategy.dtype == "bfloat16" and strategy.check_grad_overflow and not strategy.overlaps_update
     checks = strategy.precision == "fp16" or in_bf16
     return [
-        *_parts(job, when, [Part(call.kind, call.elements, dtype, job.ranks) for dtype, call in calls]),
-        *_parts(job, MICRO_STEP, zenflow.sent(job)),
-        *_parts(job, STEP, zenflow.sent_to_choose(job)),
+        *_calls(job, when, [Call(call.kind, call.elements, dtype, job.ranks) for dtype, call in calls]),
+        *_calls(job, MICRO_STEP, zenflow.sent(job)),
+        *_calls(job, STEP, zenflow.sent_to_choose(job)),
         *_numbers(job, STEP, "uint8", int(checks)),
         *_numbers(job, STEP, "float32", len(groups) if strategy.compute_grad_norm else 0),
         *_moved(job, STEP, "all_gather", strategy.dtype, [layout.flat for layout in groups]),
@@ -135,7 +136,7 @@ def gradient_order(job: Job) -> Sequence[int]:
     return [index for layout in flat_groups(job) for index in layout.order]
 
 
-def gathers(job: Job) -> tuple[str, tuple[Gather, ...]]:
+def gathers(job: Job) -> tuple[str, tuple[Part[Gather], ...]]:
     """When, and what: every micro-step gathers alike, but for secondary partitions, which the first makes (hpZ)."""
     found = micro_steps(job)
     if found.later is found.steady:
@@ -143,20 +144,20 @@ def gathers(job: Job) -> tuple[str, tuple[Gather, ...]]:
     return STEP, found.steady.gathers + (job.strategy.grad_accum - 1) * found.later.gathers
 
 
-def _gathered(job: Job, gather: Gather) -> list[Part]:
+def _gathered(job: Job, gather: Gather) -> list[Call]:
     """Quantized ones carry codes and scales."""
     strategy = job.strategy
     if strategy.quantized_weights:
         return list(quantizing.gathered(gather))
     dtype = strategy.low if gather.low and strategy.low else strategy.dtype
-    return [Part("all_reduce" if gather.joined else "all_gather", gather.elements, dtype, gather.ranks)]
+    return [Call("all_reduce" if gather.joined else "all_gather", gather.elements, dtype, gather.ranks)]
 
 
-def _parts(job: Job, when: str, parts: list[Part]) -> list[Transfer]:
+def _calls(job: Job, when: str, calls: list[Call]) -> list[Transfer]:
     """One transfer for each kind, dtype and group of ranks."""
     sorts: dict[tuple[str, str, int], list[int]] = {}
-    for part in parts:
-        sorts.setdefault((part.kind, part.dtype, part.ranks), []).append(part.elements)
+    for call in calls:
+        sorts.setdefault((call.kind, call.dtype, call.ranks), []).append(call.elements)
     return [
         transfer._replace(ranks=ranks, group=_group(job, kind, ranks))
         for (kind, dtype, ranks), elements in sorts.items()
@@ -179,13 +180,13 @@ def _decides_gathered(strategy: Strategy) -> Hashable:
 @once(_decides_gathered)
 def _modules(job: Job) -> list[Transfer]:
     """What stage 3 gathers for its modules."""
-    when, every = gathers(job)
-    return _parts(job, when, [part for gather in every for part in _gathered(job, gather)])
+    when, parts = gathers(job)
+    return _calls(job, when, [call for gather, times in counted(parts) for call in _gathered(job, gather) * times])
 
 
 @once(decides_reductions)
 def _gradients(job: Job) -> list[Transfer]:
-    return _parts(job, MICRO_STEP, list(reductions(job).sent))
+    return _calls(job, MICRO_STEP, list(reductions(job).sent))
 
 
 def _stage_3(job: Job) -> list[Transfer]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.quantizing import Part
+from zeroplan.costs.deepspeed.quantizing import Call
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states, zenflow
 from zeroplan.ledger import Line, Rule, line
@@ -110,24 +110,24 @@ def on_host(job: Job) -> list[int]:
     return [sum(piece.elements for piece in pieces) for pieces in chosen(job).values() for _moment in range(2)]
 
 
-def sent(job: Job) -> list[Part]:
+def sent(job: Job) -> list[Call]:
     """In every micro-step the owner of each piece sends its chosen gradients, piece by piece."""
     if job.strategy.selective is None:
         return []
     return [
-        Part("broadcast", piece.elements, job.strategy.dtype, job.ranks)
+        Call("broadcast", piece.elements, job.strategy.dtype, job.ranks)
         for pieces in chosen(job).values()
         for piece in pieces
     ]
 
 
-def sent_to_choose(job: Job) -> list[Part]:
+def sent_to_choose(job: Job) -> list[Call]:
     """And which columns they are, where every step begins with choosing them."""
     flow = job.strategy.selective
     if flow is None or not flow.chooses_in_every_step:
         return []
     return [
-        Part("broadcast", piece.picked, "int32", job.ranks)
+        Call("broadcast", piece.picked, "int32", job.ranks)
         for index, pieces in chosen(job).items()
         if len(job.model.tensors[index].shape) > 1
         for piece in pieces

@@ -18,6 +18,7 @@ from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import backward_visits, decides_gathers, decides_visits, micro_steps
 from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.told import every
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.timing.work import multiplied_with
 from zeroplan.specs.job import Job
@@ -98,7 +99,7 @@ Placed = tuple[tuple[int, int], Event]
 @once(decides_gathers)
 def _gathers(job: Job) -> list[list[Placed]]:
     """What each visit and the look ahead gather, and what it waits for, in forward and in backward."""
-    gathers, passes = micro_steps(job).later.gathers, (job.execution.forward, backward_visits(job))
+    gathers, passes = list(every(micro_steps(job).later.gathers)), (job.execution.forward, backward_visits(job))
     return [
         list(_gathered(visits, done, [gather for gather in gathers if gather.again == again]))
         for again, (visits, done) in enumerate(zip(passes, _done(job), strict=True))

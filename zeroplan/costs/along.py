@@ -1,0 +1,66 @@
+"""DeepSpeed's events along a pass of the model: the stretch each falls into, and of alike layers' those that matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from zeroplan.costs.deepspeed.alive import END, START
+from zeroplan.costs.deepspeed.told import Part
+from zeroplan.specs.model import Pass
+
+
+class Met(NamedTuple):
+    """An event, the stretch that was reached before it, and the one at whose end it falls, which may be the same."""
+
+    event: Any
+    at: int
+    to: int
+
+
+def stretch_of(key: int, activations: Pass, at: int) -> int:
+    """The stretch at whose end DeepSpeed's event falls; `at`: the one that was reached, where nothing tells."""
+    if key == END:
+        return len(activations.most) - 1
+    if key == START:
+        return at
+    return activations.ready.get(~key, at) if key < 0 else activations.visits[key]
+
+
+def along(parts: Sequence[Part[Any]], activations: Pass, key: Callable[[Any], int]) -> Iterator[Met]:
+    """The events among which a largest moment is: all, but of a part that comes many times only some.
+
+    From one time to the next DeepSpeed has the same, and the model one layer more, or less. What they have together
+    rises or falls by the same amount then, so it is largest in the last or in the first; what lies between events may
+    differ in the first two, which something else comes before.
+    """
+    at = -1
+    for part in parts:
+        skipped = _skipped(part, activations, key)
+        numbers = (0, 1, 2, part.times - 1) if skipped else range(part.times)
+        for number in numbers:
+            if skipped and number == numbers[-1]:
+                at += skipped
+            for event in part.copy(number):
+                to = stretch_of(key(event), activations, at)
+                yield Met(event, at, to)
+                at = max(at, to)
+
+
+FEW = 5
+"""Times up to which none is left out."""
+
+
+def _skipped(part: Part[Any], activations: Pass, key: Callable[[Any], int]) -> int:
+    """Stretches from the third time to the last but one, where all from the second on fall into alike layers."""
+    if part.times < FEW:
+        return 0
+    second, third, last = (
+        [stretch_of(key(event), activations, -1) for event in part.copy(number)] for number in (1, 2, part.times - 1)
+    )
+    for start, stretches, layers in activations.alike:
+        inside = start <= min(second) and max(last) < start + stretches * layers
+        by = {(after - first, end - first) for first, after, end in zip(second, third, last, strict=True)}
+        if inside and by == {(stretches, (part.times - 2) * stretches)}:
+            return (part.times - 4) * stretches
+    return 0

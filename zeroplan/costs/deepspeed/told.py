@@ -1,0 +1,85 @@
+"""What a replay tells, in order: of layers that did the same, one after the other, what one of them did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Generic, NamedTuple, Protocol, Self, TypeVar
+
+
+class Shift(NamedTuple):
+    """From a layer to the next that does the same: in visits of the pass, numbers of tensors and of modules."""
+
+    visits: int = 0
+    tensors: int = 0
+    modules: int = 0
+
+    def times(self, count: int) -> Shift:
+        return Shift(count * self.visits, count * self.tensors, count * self.modules)
+
+
+class Told(Protocol):
+    """Something that a replay tells."""
+
+    def later(self, by: Shift) -> Self:
+        """What it tells where a layer that lies so far away does the same."""
+
+
+T = TypeVar("T", bound=Told)
+
+
+class Part(NamedTuple, Generic[T]):
+    """Events in order, which come so many times, each time for another layer."""
+
+    events: Sequence[T]
+    times: int = 1
+    by: Shift = Shift()
+
+    def copy(self, number: int) -> Sequence[T]:
+        """The events as they come that time, from 0 on."""
+        by = self.by.times(number)
+        return [event.later(by) for event in self.events] if number else self.events
+
+
+def every(parts: Sequence[Part[T]]) -> Iterator[T]:
+    """All events, written out."""
+    for part in parts:
+        for number in range(part.times):
+            yield from part.copy(number)
+
+
+def counted(parts: Sequence[Part[T]]) -> Iterator[tuple[T, int]]:
+    """Those that come again are here once, with how often they come."""
+    for part in parts:
+        for event in part.events:
+            yield event, part.times
+
+
+def kinds(parts: Iterable[Part[T]]) -> Iterator[T]:
+    """Those that come again are here once: for what does not depend on the layer."""
+    for part in parts:
+        yield from part.events
+
+
+class Telling(Generic[T]):
+    """Parts as a replay adds to them."""
+
+    def __init__(self) -> None:
+        self.done: list[Part[T]] = []
+        self.open: list[T] = []
+        """Events since the last part."""
+
+    def close(self) -> None:
+        if self.open:
+            self.done.append(Part(self.open))
+            self.open = []
+
+    def again(self, since: int, times: int, by: Shift) -> None:
+        """The open events from that one on come so many times more."""
+        last, self.open = self.open[since:], self.open[:since]
+        self.close()
+        if last:
+            self.done.append(Part(last, times + 1, by))
+
+    def parts(self) -> tuple[Part[T], ...]:
+        """So far."""
+        return (*self.done, Part(tuple(self.open))) if self.open else tuple(self.done)
