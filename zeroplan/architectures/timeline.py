@@ -45,12 +45,13 @@ class Structure:
         """Of a module its own place, or, of one that DeepSpeed does not hook, that of the leaf around it."""
         self.tensors: dict[int, int] = {}
         for path, module in tree(root):
-            self.places[id(module)] = self.around[id(module)] = places.get(path, OUTSIDE)
-            hooked = path
-            while hooked and hooked not in places:
+            key, hooked = id(module), path
+            place = self.places[key] = places.get(path, OUTSIDE)
+            while hooked and place == OUTSIDE:
                 hooked = hooked.rpartition(".")[0]
-                self.around[id(module)] = places.get(hooked, OUTSIDE)
-            for parameter in module.parameters.values():
+                place = places.get(hooked, OUTSIDE)
+            self.around[key] = place
+            for parameter in module.parameters.values() if module.parameters else ():
                 self.tensors.setdefault(id(parameter), len(self.tensors))
         self.parents = [places.get(path.rpartition(".")[0], 0) for path in execution.modules]
         self.numbers = {key: number for number, (key, _chosen) in enumerate(self.layers)}
@@ -69,12 +70,12 @@ class Structure:
         found = [OUTSIDE] * count
         inside = OUTSIDE
         starts = {place: number for number, place in enumerate(self.first_module)}
-        for visit in execution.forward:
-            if visit.module in starts:
-                inside = starts[visit.module] if visit.enters else OUTSIDE
-                found[visit.module] = starts[visit.module]
+        for enters, module, _tensors, _backward in execution.forward:
+            if module in starts:
+                inside = starts[module] if enters else OUTSIDE
+                found[module] = starts[module]
             elif inside != OUTSIDE:
-                found[visit.module] = inside
+                found[module] = inside
         return found
 
 
@@ -202,7 +203,7 @@ class _Laying:
         found: list[int] = []
         matched: dict[int, list[int]] = {}
         firsts = self.structure.first_module
-        for layer, pieces in groupby(visits, lambda visit: layer_of[visit.module]):
+        for layer, pieces in groupby(visits, lambda visit: layer_of[visit[1]]):
             group = list(pieces)
             if layer == OUTSIDE:
                 found += [self._in_full(at) for at in match(group)]

@@ -77,11 +77,13 @@ class Walk:
 
     def number(self, module: Module) -> None:
         """Parameters in the order of `named_parameters`."""
-        start = len(self.index)
-        for parameter in module.parameters.values():
-            self.index.setdefault(id(parameter), len(self.index))
-        for child in module.children.values():
-            self.number(child)
+        index = self.index
+        start = len(index)
+        for parameter in module.parameters.values() if module.parameters else ():
+            index.setdefault(id(parameter), len(index))
+        for child in module.children.values() if module.children else ():
+            if child.parameters or child.children:
+                self.number(child)
         if isinstance(module, GradientCheckpointingLayer):
             self.parameters[id(module)] = range(start, len(self.index))
 

@@ -58,27 +58,25 @@ class Coordinator(Storages):
         self._start()
         self.repeats.begin()
         held = Telling[Held](), Telling[Held]()
-        if records:
-            self._replay([each for each in self.visits if each[0].tensors], held)
-        else:
+        for again, (visits, told) in enumerate(zip(self.visits, held, strict=True)):
             at = 0
-            for number, stretch in enumerate(self.repeats.stretches):
-                if stretch.end > at:
-                    self._replay(self.visits[at : stretch.end], held)
-                    at = self.repeats.stretches[number + self.repeats.skip(number, held[stretch.again])].end
-            self._replay(self.visits[at:], held)
+            for number, stretch in enumerate(() if records else self.repeats.stretches):
+                if stretch.again == again and stretch.end > at:
+                    self._replay(again, at, visits[at : stretch.end], told)
+                    at = self.repeats.stretches[number + self.repeats.skip(number, told)].end
+            self._replay(again, at, visits[at:], told)
         self._finish()
         return MicroStep(self.gathers.parts(), held[0].parts(), held[1].parts(), tuple(self.swapper.read))
 
-    def _replay(
-        self, visits: Sequence[tuple[Visit, int, int]], held: tuple[Telling[Held], Telling[Held]]
-    ) -> None:
-        """Visits one by one."""
+    def _replay(self, again: int, start: int, visits: Sequence[Visit], told: Telling[Held]) -> None:
+        """Visits one by one, from that number of the pass on."""
         before = -1
-        for visit, backward, at in visits:
+        for at, visit in enumerate(visits, start):
             ready, tensors = self.held, visit.tensors
+            if self.records and not tensors:
+                continue
             if visit.enters:
-                self.place = backward, at
+                self.place = again, at
                 if tensors:  # half of the modules have none
                     self._fetch(visit)
                 if self.queue:
@@ -87,11 +85,11 @@ class Coordinator(Storages):
             elif tensors:
                 if visit.backward and self.kept:
                     ready = self.let_go(visit)
-                self._exit(visit, bool(backward))
+                self._exit(visit, bool(again))
             now = self.held + self.copied
             most = self.most if self.most > now else now
             if tensors or most != before:
-                held[backward].open.append(Held(self.held, self.copied, most, ready, visit, at))
+                told.open.append(Held(self.held, self.copied, most, ready, visit, at))
                 before = now
             self.most = 0
 

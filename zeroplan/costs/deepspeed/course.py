@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import count, pairwise, repeat
+from itertools import pairwise
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.reuse import Distances
@@ -14,21 +14,20 @@ from zeroplan.specs.model import LayerPlace, Visit
 class Stretch(NamedTuple):
     """A layer's visits in one pass."""
 
+    again: int
+    """Which pass: 0 forward, 1 backward."""
     end: int
-    """Number of the visits up to its last one, and of those in its pass."""
-    at: int
+    """Number of the pass's visits up to its last one."""
     layer: LayerPlace
     step: int
     """Of the coordinator, after it."""
-    again: int
-    """Which pass: 0 forward, 1 backward."""
 
 
 class Course(NamedTuple):
     """The same in every micro-step, whatever the coordinator's settings."""
 
-    visits: list[tuple[Visit, int, int]]
-    """Of both passes: the visit, its pass (0 forward, 1 backward), and its number there."""
+    visits: tuple[Sequence[Visit], Sequence[Visit]]
+    """Of forward, and of backward."""
     trace: list[tuple[int, int]]
     """Each use: the tensor, and how many modules were entered before."""
     own: Distances
@@ -47,18 +46,17 @@ def course(
     subtrees: Sequence[tuple[int, ...]] = (), layers: Sequence[LayerPlace] = (),
 ) -> Course:  # fmt: skip
     """`leaves`: modules that are gathered whole; `subtrees`: all tensors below each module, when there are any."""
-    visits = [*zip(forward, repeat(0), count()), *zip(backward, repeat(1), count())]
-    visited = [visit for visit in (*forward, *backward) if visit.enters]
+    visited = [visit for visits in (forward, backward) for visit in visits if visit.enters]
     uses = enumerate(visit.tensors for visit in visited)
     left = {visit.module for visit in backward if not visit.enters}
     own = Distances([() if visit.module in leaves else visit.tensors for visit in visited], sizes)
     return Course(
-        visits,
+        (forward, backward),
         [(index, step) for step, read in uses for index in (sorted(set(read)) if len(read) > 1 else read)],
         own, Distances([subtrees[visit.module] for visit in visited], sizes) if leaves else own,
         {index: visit.module for visit in forward if visit.tensors for index in visit.tensors},
         [visit for visit in backward if visit.enters and visit.module not in left],
-        list(_stretches(visits, layers)),
+        list(_stretches((forward, backward), layers)) if layers else [],
     )  # fmt: skip
 
 
@@ -82,14 +80,24 @@ def alike(found: Course, again: int) -> list[Alike]:
         if before and before.by == by:
             runs[-1] = before._replace(layers=before.layers + 1)
         else:
-            runs.append(Alike(first.at, by, 1))
+            runs.append(Alike(first.end, by, 1))
     return [run for run in runs if run.layers > 1]
 
 
-def _stretches(visits: Sequence[tuple[Visit, int, int]], layers: Sequence[LayerPlace]) -> Iterator[Stretch]:
+def once_each(found: Course, again: int) -> Iterator[Visit]:
+    """Of a pass the visits of one layer of each run, and all others."""
+    visits, start = found.visits[again], 0
+    for run in alike(found, again):
+        yield from visits[start : run.start + run.by.visits]
+        start = run.start + run.layers * run.by.visits
+    yield from visits[start:]
+
+
+def _stretches(passes: Sequence[Sequence[Visit]], layers: Sequence[LayerPlace]) -> Iterator[Stretch]:
     places, step = {layer.module: layer for layer in layers}, 0
-    for end, ((enters, module, _tensors, late), again, at) in enumerate(visits if layers else (), 1):
-        if enters:
-            step += 1
-        elif module in places and late == again:
-            yield Stretch(end, at + 1, places[module], step, again)
+    for again, visits in enumerate(passes):
+        for end, (enters, module, _tensors, late) in enumerate(visits, 1):
+            if enters:
+                step += 1
+            elif module in places and late == again:
+                yield Stretch(again, end, places[module], step)

@@ -6,11 +6,11 @@ The first only records the trace (no prefetch, no reuse); it is left out where i
 from __future__ import annotations
 
 from collections.abc import Hashable
-from itertools import product
+from itertools import chain, product
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.coordinator import Coordinator
-from zeroplan.costs.deepspeed.course import Course, course
+from zeroplan.costs.deepspeed.course import Course, course, once_each
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.layout import decides_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
@@ -102,6 +102,7 @@ def backward_visits(job: Job) -> tuple[Visit, ...]:
     return job.execution.recomputing if job.strategy.recomputing.every else job.execution.backward
 
 
+@once(decides_gathers)
 def _settings(job: Job) -> Settings:
     order, strategy = job.execution, job.strategy
     return Settings(
@@ -225,8 +226,8 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     """
     padded, most, now = padded_sizes(job), 0, 0
     low = bool(settings.low)
-    again = backward_visits(job) if settings.checkpointed else ()  # else backward enters the same modules as forward
-    for enters, _module, tensors, _late in (*job.execution.forward, *again):
+    passes = (0, 1) if settings.checkpointed else (0,)  # else backward enters the same modules as forward
+    for enters, _module, tensors, _late in chain(*[once_each(course_of(job), again) for again in passes]):
         if not tensors:
             continue
         own = sum([padded[index] for index in tensors])

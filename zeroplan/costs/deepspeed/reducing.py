@@ -21,6 +21,12 @@ from zeroplan.costs.deepspeed.orthogonalizing import orthogonalize, own_matrices
 from zeroplan.costs.deepspeed.reduction import reduction
 from zeroplan.formulas import moments
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
+
+
+def gradient_dtype(strategy: Strategy) -> str:
+    """Stage 1 turns each gradient into the accumulation dtype as it is born; stage 2 only what it keeps."""
+    return strategy.accumulation if strategy.stage == 1 else strategy.dtype
 
 
 class Reducing:
@@ -32,6 +38,9 @@ class Reducing:
         self.own, self.fp32, self.muon = own_pieces(job), fp32_groups(job), own_matrices(job)
         self.own_whole = sum(self.sizes[index] for index in self.own)
         self.reduction, self.alive = reduction(job), Alive()
+        self.dtype, self.gradient_dtype = job.strategy.dtype, gradient_dtype(job.strategy)
+        self.converts = self.gradient_dtype != self.dtype
+        self.contiguous, self.scatters = job.strategy.contiguous, job.strategy.contiguous and job.strategy.scatters
         self.born: dict[int, str] = {}
         """Gradients in storage of their own, and its dtype."""
         self.sent = communication_dtypes(job)
@@ -72,24 +81,15 @@ class Reducing:
             self._end(kept_before, boundary)
         self.alive.mark(END)
 
-    @property
-    def gradient_dtype(self) -> str:
-        """Stage 1 turns each gradient into the accumulation dtype as it is born; stage 2 only what it keeps."""
-        return self.strategy.accumulation if self.strategy.stage == 1 else self.strategy.dtype
-
-    @property
-    def _converts(self) -> bool:
-        return self.gradient_dtype != self.strategy.dtype
-
     def _ready(self, index: int) -> None:
-        alive, size, dtype = self.alive, self.sizes[index], self.strategy.dtype
+        alive, size, dtype = self.alive, self.sizes[index], self.dtype
         accumulated = index in self.born
-        if not accumulated or self._converts:
+        if not accumulated or self.converts:
             alive.make(moments.gradients, dtype, size)
-        if self.strategy.contiguous and not self.buffers:
+        if self.contiguous and not self.buffers:
             self.buffers = (2 if self.strategy.overlaps else 1) * self.strategy.reduce_bucket_size * len(self.buckets)
             alive.make(moments.reduce_bucket, self.gradient_dtype, self.buffers)
-        if self._converts:
+        if self.converts:
             alive.make(moments.gradients, self.gradient_dtype, size)
             alive.free(moments.gradients, dtype, size)
             if accumulated:
@@ -105,10 +105,10 @@ class Reducing:
         size, limit, dtype = self.sizes[index], self.strategy.reduce_bucket_size, self.sent[index]
         if self.filled[dtype] + size > limit:
             self._flush(dtype, boundary)
-        if self.strategy.contiguous and size <= limit:
+        if self.contiguous and size <= limit:
             self._copied_to_bucket(index)
             self.drop(index)
-        elif self.strategy.contiguous and self.strategy.offload_optimizer:
+        elif self.contiguous and self.strategy.offload_optimizer:
             self._cloned_for_the_host(index)
         self.buckets[dtype].append(index)
         self.filled[dtype] += size
@@ -128,10 +128,10 @@ class Reducing:
         self._average(bucket, dtype)
         for index in bucket:
             own = index in self.own
-            if own and self.strategy.contiguous:
+            if own and self.contiguous:
                 self._keep(index, boundary)
             elif self.strategy.stage == 2 and not own:
-                if self.strategy.overlaps and not self.strategy.contiguous:
+                if self.strategy.overlaps and not self.contiguous:
                     self.waiting.append(index)
                 else:
                     self.drop(index)
@@ -139,7 +139,7 @@ class Reducing:
     def _average(self, bucket: list[int], dtype: str) -> None:
         """Copies made for the collectives of one bucket, one collective after the other."""
         strategy, made = self.strategy, self.gradient_dtype
-        scatters, added = strategy.contiguous and strategy.scatters, []
+        scatters, added = self.scatters, []
         if self.fp32:
             added = [self.own[index] for index in bucket if index in self.own and self.own[index].group in self.fp32]
         for piece in added if scatters else ():
@@ -179,7 +179,7 @@ class Reducing:
             if boundary:
                 self._to_host(index, piece)
         elif self.own[index].group in self.fp32:
-            if self._converts:
+            if self.converts:
                 self.drop(index)
         else:
             if not self.kept:
@@ -219,13 +219,13 @@ class Reducing:
         if boundary and self.muon and self.kept and not users_of_the_buffer(self.job):
             alive.free(moments.own_gradients, strategy.dtype, self.kept)  # nothing but the updates is read
             self.kept = 0
-        if self._converts and len(self.own) < len(self.sizes):
+        if self.converts and len(self.own) < len(self.sizes):
             self._free_unused()
             return  # other ranks' gradients keep the buffers they lie in until the step
         self.free_buffers()
         for index in list(self.born):
             group = self.own[index].group if index in self.own else -1
-            if self._converts and group in self.muon:
+            if self.converts and group in self.muon:
                 continue  # it stays until the step has read the update
             self.drop(index)
             apart = strategy.contiguous or group in self.fp32 or (boundary and group in self.muon)

@@ -95,13 +95,13 @@ class Reduction:
         self.groups, self.fp32 = flat_groups(job), fp32_groups(job)
         self.own = {index: piece for index, piece in own_pieces(job).items() if piece.group in self.fp32}
         self.group_of = {index: number for number, group in enumerate(self.groups) for index in group.pieces}
+        self.scatters = job.strategy.contiguous and job.strategy.scatters
         self.known: dict[tuple[int, ...], tuple[Collective, ...]] = {}
 
     def of(self, bucket: tuple[int, ...]) -> tuple[Collective, ...]:
         """The collectives of a bucket's tensors, worked out once."""
         if bucket not in self.known:
-            scatters = self.strategy.contiguous and self.strategy.scatters
-            self.known[bucket] = tuple(self._scattered(bucket)) if scatters else (self._whole(bucket),)
+            self.known[bucket] = tuple(self._scattered(bucket)) if self.scatters else (self._whole(bucket),)
         return self.known[bucket]
 
     def _whole(self, bucket: tuple[int, ...]) -> Collective:

@@ -111,7 +111,7 @@ class Repeats:
         own = range(layer.module, layer.module + modules), range(layer.tensor, layer.tensor + layer.tensors)
         return all(
             visit.module in own[0] and all(index in own[1] for index in visit.tensors)
-            for visit, _again, _at in self.visits[before.end : now.end]
+            for visit in self.visits[now.again][before.end : now.end]
         )
 
     def _stays_alike(self, one: Stretch, other: Stretch) -> bool:
@@ -131,27 +131,26 @@ class Repeats:
         """
         of, reach = self.of, self.of.settings.max_reuse_distance
         steps, shift = now.step - before.step, now.layer.tensor - before.layer.tensor
-        for at, visit, step in self._exits(before, now):
+        modules = now.layer.module - before.layer.module
+        for visit, step in self._exits(before, now):
             released, distances = of.released[visit.module, step], of.distances(visit)
             for index in visit.tensors:
                 later = index + count * shift, step + count * steps
                 if distances.comes_again(*later, reach) != distances.comes_again(index, step, reach):
                     return False
             for layer in range(1, count + 1) if self.remembers else ():
-                module = self.visits[at + layer * (now.end - before.end)][0].module
-                known = of.released.get((module, step + layer * steps))
+                known = of.released.get((visit.module + layer * modules, step + layer * steps))
                 if known is not None and known != {index + layer * shift for index in released}:
                     return False
         return True
 
-    def _exits(self, before: Stretch, now: Stretch) -> Iterator[tuple[int, Visit, int]]:
-        """Where tensors are released: number and visit, and the coordinator's step."""
+    def _exits(self, before: Stretch, now: Stretch) -> Iterator[tuple[Visit, int]]:
+        """Where tensors are released: the visit, and the coordinator's step."""
         step = before.step
-        for at in range(before.end, now.end):
-            visit = self.visits[at][0]
+        for visit in self.visits[now.again][before.end : now.end]:
             step += visit.enters
             if visit.tensors and not visit.enters:
-                yield at, visit, step
+                yield visit, step
 
     def _shift(self, before: Reached, now: Reached, count: int, held: Telling[Held]) -> None:
         """Events of so many layers, and the state that the last of them leaves."""
@@ -180,9 +179,9 @@ class Repeats:
     def _remember(self, before: Stretch, now: Stretch, count: int) -> None:
         """What the layers that are not replayed release."""
         of, shift = self.of, now.layer.tensor - before.layer.tensor
-        for at, visit, step in self._exits(before, now):
+        modules = now.layer.module - before.layer.module
+        for visit, step in self._exits(before, now):
             released = of.released[visit.module, step]
             for layer in range(1, count + 1):
-                module = self.visits[at + layer * (now.end - before.end)][0].module
-                mark = module, step + layer * (now.step - before.step)
+                mark = visit.module + layer * modules, step + layer * (now.step - before.step)
                 of.released.setdefault(mark, frozenset(index + layer * shift for index in released))
