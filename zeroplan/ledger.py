@@ -250,8 +250,6 @@ class Ledger(NamedTuple):
     nvme: Tier = Tier()
     traffic: tuple[Transfer, ...] = ()
     copies: tuple[Copied, ...] = ()
-    activations: Activations | None = None
-    """None where no timeline is: for a family whose forward is not written out."""
     closed_forms: tuple[Line, ...] = ()
     """Activations as papers count them, under the paper's accounting; no moment has them in it."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.costs.outside import outside
+from zeroplan.costs.passes import timeline_of
 from zeroplan.formulas.versions import left_by_flattening
 from zeroplan.ledger import Ledger, total
 from zeroplan.specs.job import Job
@@ -103,4 +104,5 @@ def beside_reserved(job: Job) -> Range:
 def _counted(job: Job, ledger: Ledger) -> str:
     """The whole peak was compared with runs where the model's own timeline is in it, and nothing is left out."""
     left_out = set(job.strategy.not_counted) - set(job.strategy.untimed)
-    return "measured" if ledger.activations and not left_out else "assumed"
+    runs = ledger.accounting == "deepspeed" and timeline_of(job) is not None
+    return "measured" if runs and not left_out else "assumed"

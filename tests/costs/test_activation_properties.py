@@ -21,6 +21,7 @@ from zeroplan.arithmetic import round_up
 from zeroplan.autograd.polynomial import terms, value
 from zeroplan.costs.closed_forms import counted
 from zeroplan.costs.ledger import ledger
+from zeroplan.costs.passes import alone
 from zeroplan.formulas import activations, korthikanti, zero_infinity
 from zeroplan.ledger import Detail, is_activation, total
 from zeroplan.specs.job import Job
@@ -53,7 +54,7 @@ def job_of(model: Model, seq: int = 24, **strategy: Any) -> Job:
 
 
 def saved(one: Job) -> int:
-    found = ledger(one).activations
+    found = alone(one)
     assert found is not None
     return found.saved
 
@@ -153,8 +154,9 @@ def test_checkpointing_raises_the_peak_by_a_layer_at_most(model, precision, atte
     plain, again = ledger(one), ledger(one.at(checkpointing="full"))
     layer = max(make.bytes for make in counted(one).makes)
     assert total(again.gpu.peak.lines) <= total(plain.gpu.peak.lines) + layer
-    assert again.activations.saved <= plain.activations.saved
-    assert again.activations.forward_peak <= plain.activations.forward_peak
+    kept, fewer = alone(one), alone(one.at(checkpointing="full"))
+    assert fewer.saved <= kept.saved
+    assert fewer.forward_peak <= kept.forward_peak
 
 
 @few
@@ -167,9 +169,9 @@ def test_lines_by_kind_add_up_to_the_one_line_of_a_ledger_that_nobody_asks(model
         assert total(lines) == total(summed)
         assert total(filter(is_activation, lines)) == total(filter(is_activation, summed))
     found = counted(one)
-    assert found.bytes == told.activations.saved
+    assert found.bytes == alone(one).saved
     parts = [each.bytes for make in found.makes for each in make.kept * make.layers] + [each.bytes for each in found.rest]
-    assert sum(parts) == told.activations.saved
+    assert sum(parts) == alone(one).saved
 
 
 @settings(few, max_examples=8)
@@ -182,14 +184,14 @@ def test_a_list_of_micro_batches_gives_what_each_gives_alone(data):
     model = built(CONFIGS[key])
     one = job_of(model, stage=stage, attention=attention)
     together = [everything(one.at(micro_batch=batch)) for batch in batches]
-    alone = [everything(job_of(built(CONFIGS[key]), stage=stage, attention=attention, micro_batch=batch)) for batch in batches]
-    assert together == alone
+    each = [everything(job_of(built(CONFIGS[key]), stage=stage, attention=attention, micro_batch=batch)) for batch in batches]
+    assert together == each
 
 
 def everything(one: Job) -> tuple[Any, ...]:
     found = ledger(one)
     moments = tuple((moment.phase, moment.place, tuple((x.name, x.bytes) for x in moment.lines)) for moment in found.gpu.moments)
-    return found.activations, moments
+    return alone(one), moments
 
 
 @pytest.mark.parametrize("family", FAMILIES)

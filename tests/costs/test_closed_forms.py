@@ -10,6 +10,7 @@ from zeroplan.architectures.read import read_config
 from zeroplan.autograd.polynomial import terms
 from zeroplan.costs.closed_forms import closed_forms, compared, counted, of_a_layer, peaks
 from zeroplan.costs.ledger import ledger
+from zeroplan.costs.passes import alone
 
 MODELS = ("gpt2", "llama-3.2-1b", "qwen3-30b-a3b", "opt-1.3b", "gemma-2-2b", "deepseek-v3", "falcon-7b", "phi-3-mini")
 
@@ -55,7 +56,7 @@ def test_without_dropout_three_of_five_bytes_of_a_score_are_gone():
 def test_parts_are_the_layer_and_reasons_are_the_difference(name, attention):
     one = job(name, seq=512, micro_batch=2, attention=attention)
     saved = counted(one)
-    assert saved.bytes == ledger(one).activations.saved
+    assert saved.bytes == alone(one).saved
     for found in compared(one, saved):
         assert sum(part.counted for part in found.parts) == found.make.bytes
         assert sum(part.published.bytes for part in found.parts) == of_a_layer(one).bytes
@@ -69,7 +70,7 @@ def test_a_checkpointed_layer_keeps_both_papers_input(name):
     """2·b·s·h in 16 bit, L times."""
     one = job(name, seq=256, micro_batch=2, checkpointing="full")
     saved, shape = counted(one), one.model.shape
-    assert saved.bytes == ledger(one).activations.saved
+    assert saved.bytes == alone(one).saved
     layer, layers, checkpoints, _working = closed_forms(one)
     assert {int(make.bytes) for make in saved.makes} == {layer.bytes} == {2 * 2 * 256 * shape.hidden}
     assert sum(make.layers * make.bytes for make in saved.makes) == layers.bytes == checkpoints.bytes
@@ -113,14 +114,14 @@ def test_the_papers_ledger_has_the_closed_forms_beside_it():
 def test_gpt_2_with_attention_upcast_and_reordered_is_counted():
     """transformers drops these scores in a module, and no others: the timeline has to find it."""
     one = gpt(reorder_and_upcast_attn=True)
-    assert counted(one).bytes == ledger(one).activations.saved
+    assert counted(one).bytes == alone(one).saved
 
 
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
 @pytest.mark.parametrize("name", MODELS)
 def test_peaks_are_the_timelines_own(name, checkpointing):
     one = job(name, seq=512, micro_batch=2, checkpointing=checkpointing)
-    held = ledger(one).activations
+    held = alone(one)
     found = {phase: sum(at.kinds.values()) for phase, at in peaks(one).items()}
     assert found == {"forward": held.forward_peak, "backward": held.backward_peak}
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.jobs import job as plain_job
 from zeroplan.costs.ledger import ledger
+from zeroplan.costs.passes import alone
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Line
 from zeroplan.specs.checkpointing import ActivationCheckpointing
@@ -62,7 +63,7 @@ RUNNING = [
 
 @pytest.mark.parametrize("one", RUNNING)
 def test_others_run(one: Job):
-    assert ledger(one).activations is not None
+    assert alone(one) is not None
 
 
 def host(one: Job, phase: str) -> dict[str, Line]:
@@ -94,7 +95,7 @@ def test_partitions_wait_on_the_host_until_backward():
 
 def test_contiguous_buffers_are_as_many_as_the_config_says():
     one = job(partitions=True, contiguous=True, number=20)
-    assert ledger(one).activations.saved - ledger(job()).activations.saved == 4 * INPUT + 16 * 4
+    assert alone(one).saved - alone(job()).saved == 4 * INPUT + 16 * 4
     assert host(job(partitions=True, contiguous=True, number=20, on_host=True), "forward")[
         "activation checkpoints"
     ].bytes == 4 * 20 * INPUT  # fmt: skip
@@ -102,8 +103,8 @@ def test_contiguous_buffers_are_as_many_as_the_config_says():
 
 def test_what_stays_on_the_gpu():
     """Of 16 inputs all, a copy of each and 4 bytes in its place, the last two, none."""
-    plain = ledger(job()).activations.saved
-    assert ledger(job(partitions=True)).activations.saved == plain + 16 * 4
-    assert ledger(job(on_host=True)).activations.saved == plain - 14 * INPUT + 16 * 4
-    assert ledger(job(partitions=True, on_host=True)).activations.saved == plain - 16 * INPUT + 16 * 4
+    plain = alone(job()).saved
+    assert alone(job(partitions=True)).saved == plain + 16 * 4
+    assert alone(job(on_host=True)).saved == plain - 14 * INPUT + 16 * 4
+    assert alone(job(partitions=True, on_host=True)).saved == plain - 16 * INPUT + 16 * 4
     assert crossing(job(partitions=True)) == {}

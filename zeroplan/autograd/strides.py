@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 Sizes = tuple[int, ...]
+SEEN = 1024
+"""Shapes that are remembered: a run has few, and asks of each many times."""
 
 
 def row_major(shape: Sizes) -> Sizes:
@@ -15,6 +18,7 @@ def row_major(shape: Sizes) -> Sizes:
     return tuple(strides)
 
 
+@lru_cache(maxsize=SEEN)
 def is_contiguous(shape: Sizes, strides: Sizes) -> bool:
     """Whether the elements lie in row-major order without gaps; a stride over one element does not count."""
     expected = 1
@@ -26,6 +30,7 @@ def is_contiguous(shape: Sizes, strides: Sizes) -> bool:
     return True
 
 
+@lru_cache(maxsize=SEEN)
 def is_dense(shape: Sizes, strides: Sizes) -> bool:
     """Whether the elements lie side by side in some order, none twice (is_non_overlapping_and_dense)."""
     expected = 1

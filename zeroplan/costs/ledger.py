@@ -15,7 +15,7 @@ from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.swapping import check_buffers
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.deepspeed.working import NOTHING, timeline
-from zeroplan.costs.passes import alone, least_activations
+from zeroplan.costs.passes import least_activations
 from zeroplan.ledger import Detail, Ledger, total
 from zeroplan.specs.job import Job
 
@@ -105,5 +105,4 @@ def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:
     gpu = timeline(job, stage.held(job), stage.working(job), alive, init, detail=detail)
     return Ledger(
         "deepspeed", gpu, host.tier(job), host.nvme(job), traffic=traffic(job), copies=copies(job),
-        activations=alone(job) if detail else None,
     )  # fmt: skip

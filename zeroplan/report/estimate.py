@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from zeroplan.clock import Speed
+from zeroplan.costs.passes import timeline_of
 from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, Line, is_activation, total
 from zeroplan.levels import shown_by
@@ -93,7 +94,7 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[Rendera
         "",
         heading("Model states by the ZeRO paper, per GPU (GB = 10⁹ bytes)"), *_abreast(_paper_table, estimates), "",
         heading(f"What DeepSpeed {DEEPSPEED} needs, per GPU (GiB = 2³⁰ bytes)"), *_abreast(_need_table, estimates),
-        *_peak(estimates), *trust(estimates[0].job, whole=estimates[0].real.activations is not None),
+        *_peak(estimates), *trust(estimates[0].job, whole=timeline_of(estimates[0].job) is not None),
         *_step(estimates),
     ]  # fmt: skip
     if len(estimates) == 1:

@@ -54,6 +54,7 @@ from typing import Any
 from zeroplan.clock import GROUPS, Speed, Term
 from zeroplan.costs.course import Instant
 from zeroplan.costs.operations import operations
+from zeroplan.costs.passes import alone
 from zeroplan.fit import Fit, TierFit
 from zeroplan.ledger import Copied, Ledger, Line, Tier, Transfer, less_activations, total
 from zeroplan.levels import Level, shown_by
@@ -91,7 +92,7 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit, speed: Speed | None 
             "gpu": {
                 **_tier(ledger.gpu),
                 "letters": letters(job, (entry for entry, _phases in ledger.gpu.lines())),
-                "activations": ledger.activations._asdict() if ledger.activations else None,
+                "activations": _activations(job, ledger),
                 **({"closed_forms": [unphased(entry) for entry in ledger.closed_forms]} if ledger.closed_forms else {}),
                 "outside": [unphased(entry) for entry in verdict.outside],
                 "levels": {level.name: _level(level) for level in shown_by(job, ledger)},
@@ -105,6 +106,12 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit, speed: Speed | None 
         "copies": [_copied(entry) for entry in ledger.copies],
         "fit": fit_object(verdict),
     }
+
+
+def _activations(job: Job, ledger: Ledger) -> dict[str, int] | None:
+    """Of the model alone."""
+    found = alone(job) if ledger.accounting == "deepspeed" else None
+    return found._asdict() if found else None
 
 
 def fit_object(verdict: Fit) -> dict[str, Any]:

@@ -25,7 +25,7 @@ SHARES = {"init": 1, "forward": 6, "backward": 9, "step": 3}
 """Of the width; within a pass columns stand for the same number of moments, not of seconds."""
 
 
-def timeline(course: Sequence[Instant], counted: Ledger, width: int) -> list[RenderableType]:
+def timeline(course: Sequence[Instant], counted: Ledger, width: int, *, whole: bool) -> list[RenderableType]:
     """The step of one GPU, with its peak marked."""
     most = max(instant.bytes for instant in course)
     label = len(_axis(most))
@@ -43,11 +43,11 @@ def timeline(course: Sequence[Instant], counted: Ledger, width: int) -> list[Ren
         Text(" " * (label + peak) + "▲", style="bold"),
         Text(f"{' ' * label}{gib(full.bytes)} in {full.phase}, {full.place}", style="bold"),
         Text.assemble(*((f"{glyph} {meaning}   ", colour) for _field, glyph, colour, meaning in KINDS)),
-        Text(" ".join(_notes(counted)), style="dim"),
+        Text(" ".join(_notes(counted, whole=whole)), style="dim"),
     ]
 
 
-def _notes(counted: Ledger) -> list[str]:
+def _notes(counted: Ledger, *, whole: bool) -> list[str]:
     """What is drawn, and what is not."""
     found = [
         "Init, the last micro-step and the update of a later step.",
@@ -57,7 +57,7 @@ def _notes(counted: Ledger) -> list[str]:
     if peak.phase in FIRST:
         most = f"{gib(total(peak.lines))} in {peak.phase.replace('_', ' ')}, {peak.place}"
         found.append(f"The run's first step, which is not drawn, needs more: {most}.")
-    if counted.activations is None:
+    if not whole:
         found.append("Activations are closed forms here: forward and backward are known at their largest moments only.")
     return found
 

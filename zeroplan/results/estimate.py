@@ -69,10 +69,12 @@ class Estimate(Result):
         estimates = self._estimates
         parts = [] if quiet else report.details(estimates, self.assumed)
         if self._timeline:
+            from zeroplan.costs.passes import timeline_of
             from zeroplan.report.timeline import timeline
 
             width = console.console().width
-            parts = [*timeline(course(self._jobs[0]), estimates[0].real, width), *parts]
+            whole = timeline_of(self._jobs[0]) is not None
+            parts = [*timeline(course(self._jobs[0]), estimates[0].real, width, whole=whole), *parts]
         return Screen(report.answer(estimates), parts)
 
     def content(self) -> dict[str, Any]:

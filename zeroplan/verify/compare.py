@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from zeroplan.costs.passes import alone, timeline_of
 from zeroplan.ledger import FIRST, PHASES, Checked, Ledger, less_activations, total
 from zeroplan.specs.job import Job
 
@@ -30,7 +31,7 @@ def compare(job: Job, ledger: Ledger, measured: dict[str, Any]) -> list[Checked]
     """One row for each line, collective and phase."""
     return [
         *_held(ledger, measured), *_host(ledger, measured), *_files(ledger, measured), *_traffic(job, ledger, measured),
-        *_copies(ledger, measured), *_activations(job, ledger, measured), *_whole_peaks(job, ledger, measured),
+        *_copies(ledger, measured), *_activations(job, measured), *_whole_peaks(job, ledger, measured),
         *_peaks(job, ledger, measured),
         *_first_step(ledger, measured), *_card(ledger, measured),
     ]  # fmt: skip
@@ -119,17 +120,18 @@ def _copies(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     yield from _rows("copies of a step", "bytes", predicted, found)
 
 
-def _activations(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
+def _activations(job: Job, measured: dict[str, Any]) -> Iterator[Checked]:
     """The model alone, without DeepSpeed: what forward saves for backward, and both peaks; that run casts nothing."""
     found = measured.get("activations")
-    if found and ledger.activations and not job.strategy.autocast:
-        for name, predicted in ledger.activations._asdict().items():
+    counted = alone(job) if found and not job.strategy.autocast else None
+    if found and counted:
+        for name, predicted in counted._asdict().items():
             yield Checked("activations", name.replace("_", " "), "bytes", predicted, found[name], 0.0)
 
 
 def _whole_peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """Forward and backward, DeepSpeed and the model together, where GPU and host are told apart."""
-    last, counted = measured["case"]["steps"], ledger.activations and not job.strategy.autocast
+    last, counted = measured["case"]["steps"], timeline_of(job) and not job.strategy.autocast
     if measured["case"].get("mode") != "meta" or not counted:
         return
     for phase in ("forward", "backward"):
