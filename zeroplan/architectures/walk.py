@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import count
 from typing import NamedTuple
 
 from zeroplan.architectures.alike import layers_of, makes
@@ -30,6 +31,10 @@ class Layer(NamedTuple):
     number: int
 
 
+Columns = tuple[tuple[bool, ...], tuple[int, ...], tuple[tuple[int, ...], ...], tuple[bool, ...]]
+"""Of several visits each field."""
+
+
 class Walked(NamedTuple):
     """What the walk of a layer has added: one of the same make adds the same, with other places and tensors."""
 
@@ -42,8 +47,8 @@ class Walked(NamedTuple):
     reads: set[tuple[int, ...]]
     """What its modules read."""
     start: Moment
-    steps: list[Visit]
-    undo: list[Visit]
+    steps: Columns
+    undo: Columns
     uses: list[int]
     biased: list[int]
     """Places in `uses`."""
@@ -122,7 +127,7 @@ class Walk:
             self.walked.setdefault(
                 self.makes[self.numbers[id(layer)]],
                 Walked(
-                    path, ends, place, own, reads, start, steps, undo, used,
+                    path, ends, place, own, reads, start, columns(steps), columns(undo), used,
                     [at - uses for at in self.biased[biased:]], self.layers[-1],
                 ),
             )  # fmt: skip
@@ -136,14 +141,13 @@ class Walk:
         def later(moment: Moment) -> Moment:
             return moment[0] + steps, moment[1] + undo
 
-        def shifted(visits: list[Visit]) -> Iterator[Visit]:
-            enters, modules, reads, late = zip(*visits, strict=True)
+        def shifted(columns: Columns) -> Iterator[Visit]:
+            enters, modules, reads, late = columns
             moved = map(places.__add__, modules), map(theirs.__getitem__, reads)
             return map(VISIT, zip(enters, *moved, late, strict=True))
 
         self.layer_places[id(layer)] = len(self.places)
-        for end in like.ends:
-            self.places[path + end] = len(self.places)
+        self.places.update(zip([path + end for end in like.ends], count(len(self.places)), strict=False))
         self.steps += shifted(like.steps)
         self.undo += shifted(like.undo)
         self.biased += [len(self.uses) + at for at in like.biased]
@@ -233,6 +237,11 @@ class Walk:
         for at in self.biased:
             uses[at], uses[at + 1] = uses[at + 1], uses[at]
         return uses
+
+
+def columns(visits: list[Visit]) -> Columns:
+    """Field by field."""
+    return tuple(zip(*visits, strict=True)) if visits else ((), (), (), ())  # type: ignore[return-value]
 
 
 def first_exits(visits: list[Visit]) -> list[Visit]:
