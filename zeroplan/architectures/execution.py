@@ -15,6 +15,7 @@ from zeroplan.architectures.module import Module, tree
 from zeroplan.architectures.walk import Walk
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import Execution, LayerPlace
+from zeroplan.specs.on_demand import OnDemand
 
 NO_LEAVES: frozenset[str] = frozenset()
 EVERY_LAYER = Recomputing(1)
@@ -29,9 +30,9 @@ def execution(
     whole = frozenset(place for path, place in walk.places.items() if path in leaves)
     return Execution(
         modules=tuple(walk.places),
-        forward=tuple(walk.steps),
-        backward=tuple(walk.backward()),
-        recomputing=tuple(walk.recomputing(recomputing if recomputing.every else EVERY_LAYER)),
+        forward=OnDemand(lambda: tuple(walk.steps.every())),
+        backward=OnDemand(lambda: tuple(walk.backward())),
+        recomputing=OnDemand(lambda: tuple(walk.recomputing(recomputing if recomputing.every else EVERY_LAYER))),
         gradients=ready(walk.uses),
         gradients_stage_3=ready(walk.uses_stage3()),
         leaves=whole,

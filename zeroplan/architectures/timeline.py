@@ -15,6 +15,7 @@ from zeroplan.architectures.module import Module, tree
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
 from zeroplan.specs.model import Alike, Execution, Pass, Timeline, Visit
+from zeroplan.specs.on_demand import OnDemand
 
 Match = Callable[[Sequence[Visit]], list[int]]
 """Visits of a layer, or outside of all, to beats."""
@@ -53,24 +54,29 @@ class Structure:
             self.around[key] = place
             for parameter in module.parameters.values() if module.parameters else ():
                 self.tensors.setdefault(id(parameter), len(self.tensors))
-        self.parents = [places.get(path.rpartition(".")[0], 0) for path in execution.modules]
         self.numbers = {key: number for number, (key, _chosen) in enumerate(self.layers)}
         self.stands_for = [self.numbers[chosen] for _key, chosen in self.layers]
         self.first_module = [self.places[key] for key, _chosen in self.layers]
         self.first_tensor = [self.tensors[first_parameter(layer)] for layer in layers_of(root)]
-        self.layer_of = self._layers_of_modules(len(execution.modules), execution)
+
+    @cached_property
+    def parents(self) -> list[int]:
+        """Of each module the place of the one around it."""
+        places = {path: place for place, path in enumerate(self.execution.modules)}
+        return [places.get(path.rpartition(".")[0], 0) for path in self.execution.modules]
 
     @cached_property
     def paths(self) -> dict[int, str]:
         """Of each module, by identity."""
         return {id(module): path for path, module in tree(self.root)}
 
-    def _layers_of_modules(self, count: int, execution: Execution) -> list[int]:
+    @cached_property
+    def layer_of(self) -> list[int]:
         """The layer that each module lies in: modules are numbered in the order of forward."""
-        found = [OUTSIDE] * count
+        found = [OUTSIDE] * len(self.execution.modules)
         inside = OUTSIDE
         starts = {place: number for number, place in enumerate(self.first_module)}
-        for enters, module, _tensors, _backward in execution.forward:
+        for enters, module, _tensors, _backward in self.execution.forward:
             if module in starts:
                 inside = starts[module] if enters else OUTSIDE
                 found[module] = starts[module]
@@ -179,7 +185,8 @@ class _Laying:
 
     def laid(self, visits: Sequence[Visit], match: Match, begins: int) -> Pass:
         """The pass over all layers."""
-        return Pass(*self.levels, self._visits(visits, match), self._ready(), begins, tuple(self._alike()))
+        falls = OnDemand(lambda: self._visits(visits, match))
+        return Pass(*self.levels, falls, self._ready(), begins, tuple(self._alike()))
 
     def _alike(self) -> Iterator[Alike]:
         for (layer, ran, end), blocks in groupby(self.blocks, lambda block: (block.layer == OUTSIDE, *block[1:3])):

@@ -5,18 +5,14 @@ Autograd runs operators in the reverse order of forward, so backward visits modu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from itertools import count
 from typing import NamedTuple
 
 from zeroplan.architectures.alike import layers_of, makes
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
+from zeroplan.architectures.visits import LayerVisits, Visits
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import Visit
-
-VISIT = partial(tuple.__new__, Visit)
-"""A visit of four fields, without the work that a call by name does."""
 
 Moment = tuple[int, int]
 """How far forward has come: the lengths of `Walk.steps` and `Walk.undo`."""
@@ -31,10 +27,6 @@ class Layer(NamedTuple):
     number: int
 
 
-Columns = tuple[tuple[bool, ...], tuple[int, ...], tuple[tuple[int, ...], ...], tuple[bool, ...]]
-"""Of several visits each field."""
-
-
 class Walked(NamedTuple):
     """What the walk of a layer has added: one of the same make adds the same, with other places and tensors."""
 
@@ -44,11 +36,9 @@ class Walked(NamedTuple):
     place: int
     """Of the first."""
     parameters: range
-    reads: set[tuple[int, ...]]
-    """What its modules read."""
     start: Moment
-    steps: Columns
-    undo: Columns
+    steps: LayerVisits
+    undo: LayerVisits
     uses: list[int]
     biased: list[int]
     """Places in `uses`."""
@@ -66,8 +56,8 @@ class Walk:
         self.liger, self.fuses_loss = kernels == "liger", kernels != "transformers"
         self.index: dict[int, int] = {}  # of parameters, by identity
         self.places: dict[str, int] = {}  # of the modules visited, by path
-        self.steps: list[Visit] = []
-        self.undo: list[Visit] = []  # what backward does in return, the last first
+        self.steps = Visits()
+        self.undo = Visits()  # what backward does in return, the last first
         self.layers: list[Layer] = []
         self.layer_places: dict[int, int] = {}  # of those that are visited, by identity
         self.numbers = {id(layer): number for number, layer in enumerate(layers_of(root))}
@@ -120,14 +110,14 @@ class Walk:
         start, place, uses, biased = self.now(), len(self.places), len(self.uses), len(self.biased)
         self.layer_places[id(layer)] = self.places.get(path, place)
         self.call(path, layer, leaf)
-        steps, undo, used = self.steps[start[0] :], self.undo[start[1] :], self.uses[uses:]
-        own, reads = self.parameters[id(layer)], {visit.tensors for visit in steps}
-        if set(used).union(*reads) <= set(own):
+        steps, undo, used = self.steps.since(start[0]), self.undo.since(start[1]), self.uses[uses:]
+        own = self.parameters[id(layer)]
+        if set(used).union(*[visit.tensors for visit in steps]) <= set(own):
             ends = [each[len(path) :] for each in list(self.places)[place:]]
             self.walked.setdefault(
                 self.makes[self.numbers[id(layer)]],
                 Walked(
-                    path, ends, place, own, reads, start, columns(steps), columns(undo), used,
+                    path, ends, place, own, start, LayerVisits(steps), LayerVisits(undo), used,
                     [at - uses for at in self.biased[biased:]], self.layers[-1],
                 ),
             )  # fmt: skip
@@ -135,21 +125,15 @@ class Walk:
     def follow(self, like: Walked, path: str, layer: Module) -> None:
         """What walking it would add."""
         places, tensors = len(self.places) - like.place, self.parameters[id(layer)].start - like.parameters.start
-        theirs = {read: tuple([index + tensors for index in read]) for read in like.reads}
         steps, undo = (now - then for now, then in zip(self.now(), like.start, strict=True))
 
         def later(moment: Moment) -> Moment:
             return moment[0] + steps, moment[1] + undo
 
-        def shifted(columns: Columns) -> Iterator[Visit]:
-            enters, modules, reads, late = columns
-            moved = map(places.__add__, modules), map(theirs.__getitem__, reads)
-            return map(VISIT, zip(enters, *moved, late, strict=True))
-
         self.layer_places[id(layer)] = len(self.places)
         self.places.update(zip([path + end for end in like.ends], count(len(self.places)), strict=False))
-        self.steps += shifted(like.steps)
-        self.undo += shifted(like.undo)
+        self.steps.follow(like.steps, places, tensors)
+        self.undo.follow(like.undo, places, tensors)
         self.biased += [len(self.uses) + at for at in like.biased]
         self.uses += [index + tensors for index in like.uses]
         if like.layer.saved >= like.start:
@@ -161,13 +145,13 @@ class Walk:
         """With DeepSpeed's hooks around its forward."""
         place = self.places.setdefault(path, len(self.places))
         tensors = self.below(module) if leaf else self.own(module)
-        self.steps.append(Visit(True, place, tensors, False))
+        self.steps.add(Visit(True, place, tensors, False))
         if module.takes_gradient:
-            self.undo.append(Visit(False, place, tensors, True))
+            self.undo.add(Visit(False, place, tensors, True))
         self.forward(path, module, not leaf)
-        self.steps.append(Visit(False, place, tensors, False))
+        self.steps.add(Visit(False, place, tensors, False))
         fetches = self.fetches_as_leaf(module) if leaf else module.backward_fetches
-        self.undo += [Visit(True, place, tensors, True)] * fetches
+        self.undo.add(*[Visit(True, place, tensors, True)] * fetches)
 
     def fetches_as_leaf(self, module: Module) -> int:
         """Stage 3 has a full backward hook on each leaf, with which all tensors of a tuple get a gradient."""
@@ -222,13 +206,13 @@ class Walk:
             start, undo_start = layer.start
             to, undo_to = layer.end if which.reentrant else layer.saved
             visits += self.undone(undo_to, end)
-            visits += self.steps[start:to]
+            visits += self.steps.every()[start:to]
             visits += self.undone(undo_start, undo_to)
             end = undo_start
         return visits + self.undone(0, end)
 
     def undone(self, start: int, end: int) -> list[Visit]:
-        visits = self.undo[start:end][::-1]
+        visits = self.undo.every()[start:end][::-1]
         called_again = len(self.steps) > 2 * len(self.places)
         return first_exits(visits) if called_again else visits
 
@@ -237,11 +221,6 @@ class Walk:
         for at in self.biased:
             uses[at], uses[at + 1] = uses[at + 1], uses[at]
         return uses
-
-
-def columns(visits: list[Visit]) -> Columns:
-    """Field by field."""
-    return tuple(zip(*visits, strict=True)) if visits else ((), (), (), ())  # type: ignore[return-value]
 
 
 def first_exits(visits: list[Visit]) -> list[Visit]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from zeroplan.specs.account import Again, AtWork, Flops, Saved
@@ -48,9 +49,9 @@ class Execution(NamedTuple):
 
     modules: tuple[str, ...]
     """Paths of the modules visited, in the order in which forward first calls them; "" is the root."""
-    forward: tuple[Visit, ...]
-    backward: tuple[Visit, ...]
-    recomputing: tuple[Visit, ...]
+    forward: Sequence[Visit]
+    backward: Sequence[Visit]
+    recomputing: Sequence[Visit]
     """Backward with layers checkpointed, all unless others are asked for: their forward runs again inside it."""
     gradients: tuple[int, ...]
     """Tensors in the order in which their gradients become ready; those that get none are not here."""
@@ -80,7 +81,7 @@ class Pass(NamedTuple):
     most: list[int]
     """Bytes of activations alive in each stretch at most, and at its end; the gradient that ends one aside."""
     now: list[int]
-    visits: list[int]
+    visits: Sequence[int]
     """Of each visit of `Execution.forward`, `.backward` or `.recomputing` the stretch at whose end it falls."""
     ready: dict[int, int]
     """Of each tensor the stretch that its gradient ends."""

@@ -5,7 +5,7 @@ The first only records the trace (no prefetch, no reuse); it is left out where i
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from itertools import chain, product
 from typing import NamedTuple
 
@@ -97,7 +97,7 @@ def _alone(job: Job) -> MicroStep:
     return MicroStep((), forward, backward, ())
 
 
-def backward_visits(job: Job) -> tuple[Visit, ...]:
+def backward_visits(job: Job) -> Sequence[Visit]:
     """With what checkpointing runs again."""
     return job.execution.recomputing if job.strategy.recomputing.every else job.execution.backward
 
