@@ -60,7 +60,7 @@ class Coordinator(Storages):
         held = Telling[Held](), Telling[Held]()
         for again, (visits, told) in enumerate(zip(self.visits, held, strict=True)):
             at = 0
-            for number, stretch in enumerate(() if records else self.repeats.stretches):
+            for number, stretch in enumerate(self.repeats.stretches):
                 if stretch.again == again and stretch.end > at:
                     self._replay(again, at, visits[at : stretch.end], told)
                     at = self.repeats.stretches[number + self.repeats.skip(number, told)].end

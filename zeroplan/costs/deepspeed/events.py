@@ -24,8 +24,9 @@ class Gather(NamedTuple):
 
     def later(self, by: Shift) -> Gather:
         """As `Told`."""
-        tensors = tuple([index + by.tensors for index in self.tensors])
-        return self._replace(tensors=tensors, at=self.at + by.visits)
+        tensors, elements, ranks, low, joined, again, at = self
+        later = tuple([index + by.tensors for index in tensors])
+        return Gather(later, elements, ranks, low, joined, again, at + by.visits)
 
 
 class Held(NamedTuple):

@@ -42,6 +42,8 @@ class Repeats:
     def begin(self) -> None:
         """A micro-step begins."""
         self.reached: Reached | None = None
+        self.stay = frozenset[int]() if self.of.records else self.of.persistent
+        """What is never released: while the trace is recorded, nothing; nothing is gathered ahead or kept then."""
 
     def skip(self, number: int, held: Telling[Held]) -> int:
         """After the stretch of this number: how many more are done, their events added and the state shifted."""
@@ -50,7 +52,7 @@ class Repeats:
         if before is None or now.state is None or before.state != now.state:
             return 0
         count = self._alike(number) if self._is_all_its_own(before.stretch, now.stretch) else 0
-        while count and not self._releases_alike(before.stretch, now.stretch, count):
+        while count and not self.of.records and not self._releases_alike(before.stretch, now.stretch, count):
             count -= 1
         if count:
             self._shift(before, now, count, held)
@@ -59,7 +61,7 @@ class Repeats:
 
     def _reach(self, number: int, held: Telling[Held]) -> Reached:
         of, stretch = self.of, self.stretches[number]
-        ahead = len(of.trace) - len(of.queue) - self._uses_before(stretch.step)
+        ahead = 0 if of.records else len(of.trace) - len(of.queue) - self._uses_before(stretch.step)
         summary = (of.held, of.copied, of.count, ahead, len(of.available), len(of.flying), stretch.layer.like)
         known = self.reached and self.reached.summary == summary and self.reached.stretch.again == stretch.again
         known = known and not of.kept
@@ -71,11 +73,11 @@ class Repeats:
     def _state(self, stretch: Stretch) -> Hashable:
         """All that the next visits depend on, as seen from the layer; None while a module is at work on a tensor."""
         of, start = self.of, stretch.layer.tensor
-        passing = (of.available | of.flying) - of.persistent
+        passing = (of.available | of.flying) - self.stay
         if any(of.inside.get(index) for index in passing):
             return None
         return (
-            frozenset(index - start for index in of.available - of.persistent),
+            frozenset(index - start for index in of.available - self.stay),
             frozenset(index - start for index in of.flying),
             frozenset((index - start, elements) for index, elements in of.storage.items()),
             tuple((frozenset(index - start for index in members), elements) for members, elements in of.buffers),
@@ -86,7 +88,7 @@ class Repeats:
 
     def _ahead(self, stretch: Stretch) -> list[int]:
         """Tensors that are off the queue before their use."""
-        trace = self.of.trace
+        trace = self.of.trace if not self.of.records else []
         return [index for index, _used in trace[self._uses_before(stretch.step) : len(trace) - len(self.of.queue)]]
 
     def _alike(self, number: int) -> int:
@@ -101,6 +103,8 @@ class Repeats:
             if not same or found.layer.tensor - before.layer.tensor != shift or not self._stays_alike(before, found):
                 break
             alike += 1
+        if of.records:
+            return alike
         uses = self._uses_before(last.step) - self._uses_before(first.step)
         head, end = len(of.trace) - len(of.queue), self._uses_before(stretches[number + alike].step)
         return max(0, min(alike, (end - head) // uses)) if uses else 0
@@ -162,15 +166,17 @@ class Repeats:
         alike = Shift(period, shift, now.stretch.layer.module - before.stretch.layer.module)
         of.gathers.again(before.gathers, count, alike)
         held.again(before.held, count, alike)
-        if self.remembers:
+        if self.remembers and not of.records:
             self._remember(before.stretch, now.stretch, count)
         by = count * shift
-        of.available = {index if index in of.persistent else index + by for index in of.available}
+        of.available = {index if index in self.stay else index + by for index in of.available}
         of.flying = {index + by for index in of.flying}
         of.storage = {index + by: elements for index, elements in of.storage.items()}
         of.buffers = [({index + by for index in members}, elements) for members, elements in of.buffers]
         of.joined_low = {index + by for index in of.joined_low}
         of.views = {index + by for index in of.views}
+        if of.records:
+            return
         of.recent.update({index + by: used + count * steps for index, used in ahead})
         for _use in range(count * (self._uses_before(now.stretch.step) - self._uses_before(before.stretch.step))):
             of.queue.popleft()
