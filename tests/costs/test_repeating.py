@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.jobs import job
+from zeroplan.architectures.alike import cycles
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.costs.deepspeed import fetch
@@ -67,7 +68,7 @@ def told(one, step):
         "memory_efficient_linear": st.booleans(),
         "allgather_sequential": st.booleans(),
         "all_reduce_for_fetch": st.booleans(),
-        "checkpointing": st.sampled_from(["none", "full"]),
+        "checkpointing": st.sampled_from(["none", "full", "every-2", "every-3"]),
         "grad_accum": st.sampled_from([1, 1, 3]),
     }),
 )  # fmt: skip
@@ -85,7 +86,15 @@ def test_alike_layers_are_not_replayed(checkpointing):
     assert repeat.times > 100
 
 
-def test_layers_of_two_makes_are_replayed():
-    """Gemma-2's layers have a window every other time: no two in a row are alike."""
-    one = job("gpt2", stage=3)._replace(model=small("gemma2", 12, 1000))
-    assert not replayed(one, follows=True)[0]
+def test_layers_whose_makes_take_turns_are_replayed_once():
+    """Gemma-2's layers have a window every other time: of 24, what two do comes again."""
+    settings = {"prefetch_bucket_size": 0, "max_reuse_distance": 0, "checkpointing": "full"}
+    one = job("gpt2", stage=3, **settings)._replace(model=small("gemma2", 24, 1000))
+    (repeat,) = replayed(one, follows=True)[0]
+    assert repeat.times > 8
+
+
+def test_cycles_are_those_that_reach_farthest():
+    """A layer of its own; then a, b, b three times; then c five times, which is longer than once more a, b, b."""
+    makes = [*"x", *"abb" * 3, *"c" * 5, "y"]
+    assert [tuple(each) for each in cycles(makes)] == [(0, 1, 1), (1, 3, 3), (10, 1, 5), (15, 1, 1)]

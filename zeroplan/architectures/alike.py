@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from zeroplan.architectures.module import KEPT_TREES, Embedding, GradientCheckpointingLayer, Module, tree
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
@@ -95,6 +96,34 @@ def make(module: Module) -> Hashable:
     shapes = [parameter.shape for parameter in module.parameters.values()]
     children = [make(child) for child in module.children.values()] if module.children else ()
     return type(module), getattr(module, "kind", ""), *shapes, *children
+
+
+LONGEST_CYCLE = 8
+"""Layers after which makes are looked for again: every-8 checkpointing, five windows and a full layer."""
+
+
+class Cycle(NamedTuple):
+    """Consecutive layers whose makes come again in the same order."""
+
+    start: int
+    period: int
+    """Layers after which they do."""
+    times: int
+
+
+def cycles(makes: Sequence[Hashable]) -> Iterator[Cycle]:
+    """All layers, cut so that each cycle reaches as far as it can; a layer that none follows is one by itself."""
+    start = 0
+    while start < len(makes):
+        best = Cycle(start, 1, 1)
+        for period in range(1, LONGEST_CYCLE + 1):
+            times, first = 1, makes[start : start + period]
+            while makes[start + times * period : start + (times + 1) * period] == first:
+                times += 1
+            if times > 1 and times * period > best.times * best.period:
+                best = Cycle(start, period, times)
+        yield best
+        start += best.times * best.period
 
 
 def first_parameter(module: Module) -> int:

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
-from zeroplan.architectures.alike import first_parameter, layers_of
+from zeroplan.architectures.alike import cycles, first_parameter, layers_of
 from zeroplan.architectures.module import Module, tree
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
@@ -189,10 +189,11 @@ class _Laying:
         return Pass(*self.levels, falls, self._ready(), begins, tuple(self._alike()))
 
     def _alike(self) -> Iterator[Alike]:
-        for (layer, ran, end), blocks in groupby(self.blocks, lambda block: (block.layer == OUTSIDE, *block[1:3])):
-            first, *others = blocks
-            if not layer and others:
-                yield Alike(first.start, end - ran, 1 + len(others))
+        """Layers that stand for those of one make after the other, again and again."""
+        blocks = self.blocks[1:-1]
+        for start, period, times in cycles([block.ran for block in blocks]):
+            if times > 1:
+                yield Alike(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
 
     @cached_property
     def of(self) -> list[int]:

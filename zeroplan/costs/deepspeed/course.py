@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from zeroplan.architectures.alike import cycles
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.told import Shift
 from zeroplan.specs.model import LayerPlace, Visit
 
 
 class Stretch(NamedTuple):
-    """A layer's visits in one pass."""
+    """The visits of a layer in one pass, or of several that lie one after the other."""
 
     again: int
     """Which pass: 0 forward, 1 backward."""
@@ -94,10 +95,22 @@ def once_each(found: Course, again: int) -> Iterator[Visit]:
 
 
 def _stretches(passes: Sequence[Sequence[Visit]], layers: Sequence[LayerPlace]) -> Iterator[Stretch]:
+    """One for each layer, or, where makes take turns, for as many as there are turns."""
     places, step = {layer.module: layer for layer in layers}, 0
     for again, visits in enumerate(passes):
+        found: list[Stretch] = []
         for end, (enters, module, _tensors, late) in enumerate(visits, 1):
             if enters:
                 step += 1
             elif module in places and late == again:
-                yield Stretch(again, end, places[module], step)
+                found.append(Stretch(again, end, places[module], step))
+        for start, period, times in cycles([each.layer.like for each in found]):
+            for first in range(start, start + times * period, period):
+                yield joined(found[first : first + period], like=start)
+
+
+def joined(turns: Sequence[Stretch], like: int) -> Stretch:
+    """Layers that lie one after the other as one, numbered as its make."""
+    module, tensor = (min(each.layer[field] for each in turns) for field in (0, 1))
+    tensors = sum(each.layer.tensors for each in turns)
+    return turns[-1]._replace(layer=LayerPlace(module, tensor, tensors, like))

@@ -56,6 +56,7 @@ class Partitioning:
         reading = [visit for visit in execution.forward if visit.enters and visit.tensors]
         self.first_user = {index: visit.module for visit in reversed(reading) for index in visit.tensors}
         """The module whose backward makes a tensor's gradient whole: of a tied one the embedding."""
+        self.leaves = execution.leaves
         self.in_leaves = {index for visit in reading if visit.module in execution.leaves for index in visit.tensors}
         self.visit = 0
         """The visit that comes."""
@@ -101,7 +102,7 @@ class Partitioning:
             self.entered.discard(index)
             self._ready(index, waits=index in self.in_leaves)
             alive.mark(~index)
-        if visit.module in self.job.execution.leaves and visit.backward and not visit.enters:
+        if visit.module in self.leaves and visit.backward and not visit.enters:
             self._leave(visit)
         self._gather(event)
         alive.mark(event.at)
