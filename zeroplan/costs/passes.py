@@ -11,7 +11,7 @@ from zeroplan.autograd.polynomial import Polynomial
 from zeroplan.costs.along import along
 from zeroplan.costs.deepspeed.alive import START, Entry
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.fetch import backward_visits
+from zeroplan.costs.deepspeed.fetch import visited
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import persistent_tensors
@@ -19,7 +19,7 @@ from zeroplan.costs.deepspeed.told import Part
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import LEAST_ALIKE, Asked, Pass, Timeline, Visit
+from zeroplan.specs.model import LEAST_ALIKE, Asked, Pass, Timeline
 
 
 def timeline_of(job: Job) -> Timeline | None:
@@ -68,18 +68,18 @@ def _fullest(job: Job, wanted: Asked) -> tuple[int, int] | None:
     found, own = job.model.timeline(wanted, job.leaves), own_bytes(job)
     if found is None:
         return alone[1:]
-    forward, backward = job.execution.forward, backward_visits(job)
     return (
-        max(alone[1], with_own(found.forward, forward, own)),
-        max(alone[2], with_own(found.backward, backward, own)),
+        max(alone[1], with_own(found.forward, visited(job, 0), own)),
+        max(alone[2], with_own(found.backward, visited(job, 1), own)),
     )
 
 
-def with_own(one: Pass, visits: Sequence[Visit], own: dict[int, int]) -> int:
+def with_own(one: Pass, visits: Sequence[Part[Held]], own: dict[int, int]) -> int:
     """The fullest moment of a pass with what the module at work reads; `own`: bytes of each tensor."""
     entered: dict[int, int] = {}
     most = 0
-    for visit, at in zip(visits, one.visits, strict=True):
+    for event, _before, at in along(visits, one, HELD_KEY):
+        visit = event.visit
         if visit.enters:
             entered[visit.module] = at
         elif visit.tensors and at > (start := entered.get(visit.module, at)):

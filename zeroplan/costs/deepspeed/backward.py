@@ -7,9 +7,8 @@ from itertools import zip_longest
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.alive import END
-from zeroplan.costs.deepspeed.course import alike
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
-from zeroplan.costs.deepspeed.fetch import backward_visits, course_of, decides_visits, micro_steps
+from zeroplan.costs.deepspeed.fetch import decides_visits, micro_steps, visited
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, decides_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
@@ -80,19 +79,9 @@ def arrivals(job: Job) -> tuple[Arrival, ...]:
 
 
 def _nothing_gathered(job: Job) -> MicroStep:
-    """Backward's visits that use tensors; of layers that come one after the other, those of one."""
-    visits, start = backward_visits(job), 0
-    backward: list[Part[Held]] = []
-
-    def using(first: int, end: int) -> list[Held]:
-        return [Held(0, 0, 0, 0, visits[at], at) for at in range(first, end) if visits[at].tensors]
-
-    for run in alike(course_of(job), 1):
-        end = run.start + run.by.visits
-        backward += [Part(using(start, run.start)), Part(using(run.start, end), run.layers, run.by)]
-        start = run.start + run.layers * run.by.visits
+    """Backward's visits that use tensors."""
     nothing = Held(0, 0, 0, 0, job.execution.forward[-1], 0)
-    return MicroStep((), (Part((nothing,)),), (*backward, Part(using(start, len(visits)))), ())
+    return MicroStep((), (Part((nothing,)),), visited(job, 1, using=True), ())
 
 
 @once(decides_reductions)

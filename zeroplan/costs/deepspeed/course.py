@@ -70,19 +70,32 @@ class Alike(NamedTuple):
     layers: int
 
 
+def apart(one: Stretch, other: Stretch) -> Shift:
+    """From one layer of a pass to another that is like it."""
+    here, there = one.layer, other.layer
+    return Shift(other.end - one.end, there.tensor - here.tensor, there.module - here.module)
+
+
 def alike(found: Course, again: int) -> list[Alike]:
     """In forward (0) or backward (1); the layer that comes first in a pass only tells where the second begins."""
     stretches = [each for each in found.stretches if each.again == again]
     runs: list[Alike] = []
     for first, last in pairwise(stretches):
-        one, other = first.layer, last.layer
-        by = Shift(last.end - first.end, other.tensor - one.tensor, other.module - one.module)
-        before = runs[-1] if runs and other.like == one.like else None
-        if before and before.by == by:
+        by, other = apart(first, last), last.layer
+        before = runs[-1] if runs and other.like == first.layer.like else None
+        if before and before.by == by and before.layers:
             runs[-1] = before._replace(layers=before.layers + 1)
         else:
-            runs.append(Alike(first.end, by, 1))
+            own = is_all_its_own(found.visits[again][first.end : last.end], other, by)
+            runs.append(Alike(first.end, by, int(own)))
     return [run for run in runs if run.layers > 1]
+
+
+def is_all_its_own(visits: Sequence[Visit], layer: LayerPlace, by: Shift) -> bool:
+    """Whether all visits of a layer are of modules and tensors that its number tells from the layer's before."""
+    modules = range(layer.module, layer.module + abs(by.modules))
+    tensors = range(layer.tensor, layer.tensor + layer.tensors)
+    return all(visit.module in modules and all(index in tensors for index in visit.tensors) for visit in visits)
 
 
 def once_each(found: Course, again: int) -> Iterator[Visit]:

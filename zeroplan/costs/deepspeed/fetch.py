@@ -10,7 +10,7 @@ from itertools import chain, product
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.coordinator import Coordinator
-from zeroplan.costs.deepspeed.course import Course, course, once_each
+from zeroplan.costs.deepspeed.course import Course, alike, course, once_each
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.layout import decides_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
@@ -18,7 +18,7 @@ from zeroplan.costs.deepspeed.partitions import padded_sizes, secondary_ranks, s
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
-from zeroplan.costs.deepspeed.told import Part, kinds
+from zeroplan.costs.deepspeed.told import STILL, Part, Shift, kinds
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Tensor, Visit
@@ -90,11 +90,25 @@ def _gathers(job: Job) -> bool:
 
 def _alone(job: Job) -> MicroStep:
     """Nothing is gathered."""
-    forward, backward = (
-        (Part([Held(0, 0, 0, 0, visit, at) for at, visit in enumerate(visits)]),)
-        for visits in (job.execution.forward, backward_visits(job))
-    )
-    return MicroStep((), forward, backward, ())
+    return MicroStep((), visited(job, 0), visited(job, 1), ())
+
+
+def visited(job: Job, again: int, *, using: bool = False) -> tuple[Part[Held], ...]:
+    """The visits of forward (0) or backward (1) where nothing is gathered, or those of them that use tensors."""
+    visits, start = course_of(job).visits[again], 0
+    found: list[Part[Held]] = []
+
+    def add(first: int, end: int, times: int = 1, by: Shift = STILL) -> None:
+        events = [Held(0, 0, 0, 0, visits[at], at) for at in range(first, end) if visits[at].tensors or not using]
+        if events:
+            found.append(Part(events, times, by))
+
+    for run in alike(course_of(job), again):
+        add(start, run.start)
+        add(run.start, run.start + run.by.visits, run.layers, run.by)
+        start = run.start + run.layers * run.by.visits
+    add(start, len(visits))
+    return tuple(found)
 
 
 def backward_visits(job: Job) -> Sequence[Visit]:

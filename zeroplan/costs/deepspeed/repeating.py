@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from zeroplan.costs.deepspeed.course import Stretch
+from zeroplan.costs.deepspeed.course import Stretch, apart, is_all_its_own
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.told import Shift, Telling
+from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.specs.model import Visit
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ class Repeats:
         self.reached = now
         if before is None or now.state is None or before.state != now.state:
             return 0
-        count = self._alike(number) if self._is_all_its_own(before.stretch, now.stretch) else 0
+        visits, by = self.visits[now.stretch.again], apart(before.stretch, now.stretch)
+        own = is_all_its_own(visits[before.stretch.end : now.stretch.end], now.stretch.layer, by)
+        count = self._alike(number) if own else 0
         while count and not self.of.records and not self._releases_alike(before.stretch, now.stretch, count):
             count -= 1
         if count:
@@ -109,15 +111,6 @@ class Repeats:
         head, end = len(of.trace) - len(of.queue), self._uses_before(stretches[number + alike].step)
         return max(0, min(alike, (end - head) // uses)) if uses else 0
 
-    def _is_all_its_own(self, before: Stretch, now: Stretch) -> bool:
-        """Whether all visits of a layer are of modules and tensors that its number tells from the layer's before."""
-        layer, modules = now.layer, abs(now.layer.module - before.layer.module)
-        own = range(layer.module, layer.module + modules), range(layer.tensor, layer.tensor + layer.tensors)
-        return all(
-            visit.module in own[0] and all(index in own[1] for index in visit.tensors)
-            for visit in self.visits[now.again][before.end : now.end]
-        )
-
     def _stays_alike(self, one: Stretch, other: Stretch) -> bool:
         """Their tensors are of the same sizes, and the same of them persistent."""
         of, size = self.of, one.layer.tensors
@@ -160,15 +153,13 @@ class Repeats:
         """Events of so many layers, and the state that the last of them leaves."""
         of = self.of
         steps = now.stretch.step - before.stretch.step
-        period = now.stretch.end - before.stretch.end
-        shift = now.stretch.layer.tensor - before.stretch.layer.tensor
+        alike = apart(before.stretch, now.stretch)
         ahead = [(index, of.recent[index]) for index in self._ahead(now.stretch)]
-        alike = Shift(period, shift, now.stretch.layer.module - before.stretch.layer.module)
         of.gathers.again(before.gathers, count, alike)
         held.again(before.held, count, alike)
         if self.remembers and not of.records:
             self._remember(before.stretch, now.stretch, count)
-        by = count * shift
+        by = count * alike.tensors
         of.available = {index if index in self.stay else index + by for index in of.available}
         of.flying = {index + by for index in of.flying}
         of.storage = {index + by: elements for index, elements in of.storage.items()}

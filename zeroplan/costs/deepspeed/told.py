@@ -17,6 +17,9 @@ class Shift(NamedTuple):
         return Shift(count * self.visits, count * self.tensors, count * self.modules)
 
 
+STILL = Shift()
+
+
 class Told(Protocol):
     """Something that a replay tells."""
 
@@ -32,7 +35,7 @@ class Part(NamedTuple, Generic[T]):
 
     events: Sequence[T]
     times: int = 1
-    by: Shift = Shift()
+    by: Shift = STILL
 
     def copy(self, number: int) -> Sequence[T]:
         """The events as they come that time, from 0 on."""

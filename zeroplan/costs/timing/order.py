@@ -9,9 +9,9 @@ bucket is full, for the one before (stage_1_and_2.py:average_tensor). All of Dee
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Sequence
-from itertools import accumulate, zip_longest
-from operator import itemgetter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import accumulate, groupby, zip_longest
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
@@ -99,29 +99,37 @@ Placed = tuple[tuple[int, int], Event]
 @once(decides_gathers)
 def _gathers(job: Job) -> list[list[Placed]]:
     """What each visit and the look ahead gather, and what it waits for, in forward and in backward."""
-    gathers, passes = list(every(micro_steps(job).later.gathers)), (job.execution.forward, backward_visits(job))
+    gathers = list(every(micro_steps(job).later.gathers))
     return [
-        list(_gathered(visits, done, [gather for gather in gathers if gather.again == again]))
-        for again, (visits, done) in enumerate(zip(passes, _done(job), strict=True))
+        list(_gathered(reads, done, [gather for gather in gathers if gather.again == again]))
+        for again, (reads, done) in enumerate(zip(_reads(job), _done(job), strict=True))
     ]
 
 
-def _gathered(visits: Sequence[Visit], done: Sequence[float], gathers: Sequence[Gather]) -> Iterator[Placed]:
-    whole, number = sum(each.elements for each in gathers), 0
-    issued: dict[int, list[Gather]] = {}
-    for gather in gathers:
-        issued.setdefault(gather.at, []).append(gather)
+@once(decides_visits)
+def _reads(job: Job) -> list[dict[int, tuple[int, ...]]]:
+    """The tensors of each visit that enters a module with some, in forward and in backward."""
+    return [
+        {at: visit.tensors for at, visit in enumerate(visits) if visit.enters and visit.tensors}
+        for visits in (job.execution.forward, backward_visits(job))
+    ]
+
+
+def _gathered(
+    reads: Mapping[int, tuple[int, ...]], done: Sequence[float], gathers: Sequence[Gather]
+) -> Iterator[Placed]:
+    whole, number = sum([each.elements for each in gathers]), 0
     flying: dict[int, int] = {}
     """Of each tensor the gather that brings it."""
-    for at, (enters, _module, tensors, _backward) in enumerate(visits):
+    issued = {at: list(found) for at, found in groupby(gathers, attrgetter("at"))}
+    for at in sorted({*reads, *issued}):
         for gather in issued.get(at, ()):
             yield (at, 1), Event(GATHER, done[at], gather.elements / whole, number)
             flying.update(dict.fromkeys(gather.tensors, number))
             number += 1
-        if enters and tensors and flying:
-            waits = [flying.pop(index) for index in tensors if index in flying]
-            if waits:
-                yield (at, 2), Event(FOR_GATHER, done[at], 0.0, max(waits))
+        waits = [flying.pop(index) for index in reads.get(at, ()) if index in flying]
+        if waits:
+            yield (at, 2), Event(FOR_GATHER, done[at], 0.0, max(waits))
 
 
 @once(decides_visits)
