@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from zeroplan.costs.deepspeed.alive import END, START
-from zeroplan.costs.deepspeed.told import Part
+from zeroplan.costs.deepspeed.told import Part, moved
 from zeroplan.specs.model import Pass
 
 
@@ -14,6 +14,7 @@ class Met(NamedTuple):
     """An event, the stretch that was reached before it, and the one at whose end it falls, which may be the same."""
 
     event: Any
+    """Of those that come again, as it comes the first time."""
     at: int
     to: int
 
@@ -31,36 +32,39 @@ def along(parts: Sequence[Part[Any]], activations: Pass, key: Callable[[Any], in
     """The events among which a largest moment is: all, but of a part that comes many times only some.
 
     From one time to the next DeepSpeed has the same, and the model one layer more, or less. What they have together
-    rises or falls by the same amount then, so it is largest in the last or in the first; what lies between events may
-    differ in the first two, which something else comes before.
+    rises or falls by the same amount then, so it is largest in the first or in the last; what lies between events may
+    differ in the first two, which something else comes before, and in the last, whose layer is no other's like.
     """
     at = -1
     for part in parts:
-        skipped = _skipped(part, activations, key)
-        numbers = (0, 1, 2, part.times - 1) if skipped else range(part.times)
+        keys = [key(event) for event in part.events]
+        skipped = _skipped(part, keys, activations)
+        numbers = (0, 1, 2, part.times - 2, part.times - 1) if skipped else range(part.times)
         for number in numbers:
-            if skipped and number == numbers[-1]:
+            if skipped and number == part.times - 2:
                 at += skipped
-            for event in part.copy(number):
-                to = stretch_of(key(event), activations, at)
+            by = part.by.times(number)
+            for event, first in zip(part.events, keys, strict=True):
+                to = stretch_of(moved(first, by) if number else first, activations, at)
                 yield Met(event, at, to)
                 at = max(at, to)
 
 
-FEW = 5
+FEW = 6
 """Times up to which none is left out."""
 
 
-def _skipped(part: Part[Any], activations: Pass, key: Callable[[Any], int]) -> int:
-    """Stretches from the third time to the last but one, where all from the second on fall into alike layers."""
+def _skipped(part: Part[Any], keys: Sequence[int], activations: Pass) -> int:
+    """Stretches between the third time and the last but one, where all from the second to that are of alike layers."""
     if part.times < FEW:
         return 0
     second, third, last = (
-        [stretch_of(key(event), activations, -1) for event in part.copy(number)] for number in (1, 2, part.times - 1)
+        [stretch_of(moved(key, part.by.times(number)), activations, -1) for key in keys]
+        for number in (1, 2, part.times - 2)
     )
     for start, stretches, layers in activations.alike:
         inside = start <= min(second) and max(last) < start + stretches * layers
         by = {(after - first, end - first) for first, after, end in zip(second, third, last, strict=True)}
-        if inside and by == {(stretches, (part.times - 2) * stretches)}:
-            return (part.times - 4) * stretches
+        if inside and by == {(stretches, (part.times - 3) * stretches)}:
+            return (part.times - 5) * stretches
     return 0

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.told import Shift, Telling
+from zeroplan.costs.deepspeed.told import Shift, Telling, moved
 from zeroplan.ledger import Line, Rule, line
 
 Kind = tuple[Rule, str]
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     def later(self, by: Shift) -> Entry:
         """As `Told`."""
         key, most, at_most, now, at_end = self
-        return Entry(key + by.visits if key >= 0 else key - by.tensors, most, at_most, now, at_end)
+        return Entry(moved(key, by), most, at_most, now, at_end)
 
 
 class Alive:

@@ -20,6 +20,11 @@ class Shift(NamedTuple):
 STILL = Shift()
 
 
+def moved(key: int, by: Shift) -> int:
+    """Of an event in another layer: the number of its visit, or ~tensor where it is a tensor's."""
+    return key + by.visits if key >= 0 else key - by.tensors
+
+
 class Told(Protocol):
     """Something that a replay tells."""
 
