@@ -15,14 +15,13 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
-from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.fetch import backward_visits, decides_gathers, decides_visits, micro_steps
+from zeroplan.costs.deepspeed.events import Gather, Held
+from zeroplan.costs.deepspeed.fetch import backward_visits, decides_gathers, decides_visits, micro_steps, visited
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.told import every
+from zeroplan.costs.deepspeed.told import Part, every
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.timing.work import multiplied_with
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Visit
 from zeroplan.specs.strategy import Strategy
 
 GATHER, REDUCE = "gather", "reduce"
@@ -69,25 +68,31 @@ def _in_forward(job: Job) -> tuple[Event, ...]:
 @once(decides_visits)
 def _done(job: Job) -> tuple[list[float], list[float]]:
     """`progress` of forward and of backward."""
-    return progress(job, job.execution.forward), progress(job, backward_visits(job))
+    return progress(job, visited(job, 0)), progress(job, visited(job, 1))
 
 
-def progress(job: Job, visits: Sequence[Visit]) -> list[float]:
+def progress(job: Job, visits: Sequence[Part[Held]]) -> list[float]:
     """Share of the pass's work before each visit, and 1 at the end.
 
-    A module's work is what tokens are multiplied with there, twice in backward; of a tied table, the head's.
+    A module's work is what tokens are multiplied with there, twice in backward; of a tied table, the head's, which no
+    layer has.
     """
     elements, heads = multiplied_with(job.model)
-    found = [
-        (1 + backward) * sum([elements[index] for index in tensors if index not in heads])
-        if enters and tensors else 0.0
-        for enters, _module, tensors, backward in visits
-    ]  # fmt: skip
-    for index in heads:
-        using = [at for at, visit in enumerate(visits) if visit.enters and index in visit.tensors]
-        if using:
-            at = using[0 if visits[0].backward else -1]
-            found[at] += (1 + visits[at].backward) * elements[index]
+    found: list[float] = []
+    using: dict[int, list[tuple[int, bool]]] = {}
+    """Of each head the visits that read it, and whether they are backward's."""
+    for events, times, _by in visits:
+        here: list[float] = []
+        for _elements, _secondary, _most, _ready, (enters, _module, tensors, backward), at in events:
+            reads = tensors if enters else ()
+            here.append((1 + backward) * sum([elements[index] for index in reads if index not in heads]))
+            for index in heads.intersection(reads):
+                using.setdefault(index, []).append((at, backward))
+        found += times * here
+    late = visits[0].events[0].visit.backward
+    for index, places in using.items():
+        at, backward = places[0 if late else -1]
+        found[at] += (1 + backward) * elements[index]
     total = sum(found)
     return [each / total for each in accumulate(found, initial=0.0)] if total else [1.0] * (len(found) + 1)
 
