@@ -38,7 +38,7 @@ def replayed(one, *, follows):
     """The micro-steps and their backwards; `follows`: layers may follow from others."""
     found = fetch._settings(one)
     course = fetch.course_of(one)
-    coordinator = Coordinator(tensor_sizes(one), found, course if follows else course._replace(stretches=[]))
+    coordinator = Coordinator(tensor_sizes(one), found, course if follows else course._replace(passes=course.passes._replace(stretches=())))
     steps = [coordinator.micro_step(records=True)]
     for _step in range(2 if one.strategy.grad_accum > 1 else 1):
         coordinator.gather_persistent()

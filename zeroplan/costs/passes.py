@@ -11,11 +11,11 @@ from zeroplan.autograd.polynomial import Polynomial
 from zeroplan.costs.along import along
 from zeroplan.costs.deepspeed.alive import START, Entry
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.fetch import visited
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import persistent_tensors
 from zeroplan.costs.deepspeed.told import Part
+from zeroplan.costs.deepspeed.visits import visited
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.job import Job

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.fetch import decides_visits
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import persistent_tensors
+from zeroplan.costs.deepspeed.visits import decides_visits
 from zeroplan.costs.timing.network import latency
 from zeroplan.costs.timing.rates import link, rates
 from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.alive import END
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
-from zeroplan.costs.deepspeed.fetch import decides_visits, micro_steps, visited
+from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, decides_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
@@ -16,6 +16,7 @@ from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
 from zeroplan.costs.deepspeed.quantizing import Call, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
 from zeroplan.costs.deepspeed.told import Part, Shift, Telling, every
+from zeroplan.costs.deepspeed.visits import decides_visits, visited
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 

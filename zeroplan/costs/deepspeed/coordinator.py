@@ -27,12 +27,12 @@ class Coordinator(Storages):
 
     def __init__(self, sizes: Sequence[int], settings: Settings, course: Course) -> None:
         super().__init__(sizes, settings)
-        self.visits, self.trace, self.own, self.whole = course.visits, course.trace, course.own, course.whole
+        self.visits, self.trace, self.own, self.whole = course.passes.visits, course.trace, course.own, course.whole
         self.last_user, self.never_left = course.last_user, course.never_left
         self.released: dict[tuple[int, int], frozenset[int]] = {}
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
         follows = not (settings.second or settings.swapped)
-        self.repeats = Repeats(self, course.stretches if follows else ())
+        self.repeats = Repeats(self, course.passes.stretches if follows else ())
         self._start()
 
     def _start(self) -> None:

@@ -5,32 +5,26 @@ The first only records the trace (no prefetch, no reuse); it is left out where i
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from itertools import chain, product
 from typing import NamedTuple
 
+from zeroplan.costs.deepspeed.alike_layers import once_each
 from zeroplan.costs.deepspeed.coordinator import Coordinator
-from zeroplan.costs.deepspeed.course import Course, alike, course, once_each
-from zeroplan.costs.deepspeed.events import Held, MicroStep
+from zeroplan.costs.deepspeed.course import Course, course
+from zeroplan.costs.deepspeed.events import MicroStep
 from zeroplan.costs.deepspeed.layout import decides_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import padded_sizes, secondary_ranks, secondary_sizes, small_tensors
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
-from zeroplan.costs.deepspeed.told import STILL, Part, Shift, kinds
+from zeroplan.costs.deepspeed.told import kinds
+from zeroplan.costs.deepspeed.visits import decides_visits, passes_of, visited
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Tensor, Visit
+from zeroplan.specs.model import Tensor
 from zeroplan.specs.strategy import Strategy
-
-
-def decides_visits(strategy: Strategy) -> Hashable:
-    """All that a model's order of execution depends on."""
-    return (
-        strategy.leaves, strategy.recomputing, strategy.attention == "eager", strategy.flash, strategy.kernels,
-        strategy.stage == 3,
-    )  # fmt: skip
 
 
 def decides_gathers(strategy: Strategy) -> Hashable:
@@ -91,29 +85,6 @@ def _gathers(job: Job) -> bool:
 def _alone(job: Job) -> MicroStep:
     """Nothing is gathered."""
     return MicroStep((), visited(job, 0), visited(job, 1), ())
-
-
-def visited(job: Job, again: int, *, using: bool = False) -> tuple[Part[Held], ...]:
-    """The visits of forward (0) or backward (1) where nothing is gathered, or those of them that use tensors."""
-    visits, start = course_of(job).visits[again], 0
-    found: list[Part[Held]] = []
-
-    def add(first: int, end: int, times: int = 1, by: Shift = STILL) -> None:
-        events = [Held(0, 0, 0, 0, visits[at], at) for at in range(first, end) if visits[at].tensors or not using]
-        if events:
-            found.append(Part(events, times, by))
-
-    for run in alike(course_of(job), again):
-        add(start, run.start)
-        add(run.start, run.start + run.by.visits, run.layers, run.by)
-        start = run.start + run.layers * run.by.visits
-    add(start, len(visits))
-    return tuple(found)
-
-
-def backward_visits(job: Job) -> Sequence[Visit]:
-    """With what checkpointing runs again."""
-    return job.execution.recomputing if job.strategy.recomputing.every else job.execution.backward
 
 
 @once(decides_gathers)
@@ -230,7 +201,7 @@ def _coordinator(job: Job, settings: Settings) -> Coordinator:
 def course_of(job: Job) -> Course:
     """The model's, as this job runs it."""
     order = job.execution
-    return course(tensor_sizes(job), order.forward, backward_visits(job), order.leaves, order.subtrees, order.layers)
+    return course(tensor_sizes(job), passes_of(job), order.leaves, order.subtrees)
 
 
 def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep) -> bool:
@@ -241,7 +212,7 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     padded, most, now = padded_sizes(job), 0, 0
     low = bool(settings.low)
     passes = (0, 1) if settings.checkpointed else (0,)  # else backward enters the same modules as forward
-    for enters, _module, tensors, _late in chain(*[once_each(course_of(job), again) for again in passes]):
+    for enters, _module, tensors, _late in chain(*[once_each(passes_of(job), again) for again in passes]):
         if not tensors:
             continue
         own = sum([padded[index] for index in tensors])

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from zeroplan.costs.deepspeed.fetch import course_of, decides_visits
+from zeroplan.costs.deepspeed.fetch import course_of
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import persistent_tensors
+from zeroplan.costs.deepspeed.visits import decides_visits
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 

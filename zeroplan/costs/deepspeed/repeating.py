@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from zeroplan.costs.deepspeed.course import Stretch, apart, is_all_its_own
+from zeroplan.costs.deepspeed.alike_layers import Stretch, apart, is_all_its_own
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.specs.model import Visit

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate, groupby, zip_longest
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.events import Gather, Held
-from zeroplan.costs.deepspeed.fetch import backward_visits, decides_gathers, decides_visits, micro_steps, visited
+from zeroplan.costs.deepspeed.fetch import decides_gathers, micro_steps
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.told import Part, every
 from zeroplan.costs.deepspeed.traffic import reduced
+from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
 from zeroplan.costs.timing.work import multiplied_with
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -36,6 +38,10 @@ class Event(NamedTuple):
     """Of all that the pass gathers, or reduces."""
     number: int
     """Of its kind, counted from 0; of a wait the one that is waited for."""
+
+
+EVENT = partial(tuple.__new__, Event)
+"""Of all its fields, without the work that a call by name does."""
 
 
 class Order(NamedTuple):
@@ -128,13 +134,16 @@ def _gathered(
     """Of each tensor the gather that brings it."""
     issued = {at: list(found) for at, found in groupby(gathers, attrgetter("at"))}
     for at in sorted({*reads, *issued}):
-        for gather in issued.get(at, ()):
-            yield (at, 1), Event(GATHER, done[at], gather.elements / whole, number)
-            flying.update(dict.fromkeys(gather.tensors, number))
-            number += 1
-        waits = [flying.pop(index) for index in reads.get(at, ()) if index in flying]
-        if waits:
-            yield (at, 2), Event(FOR_GATHER, done[at], 0.0, max(waits))
+        if at in issued:
+            for gather in issued[at]:
+                yield (at, 1), EVENT((GATHER, done[at], gather.elements / whole, number))
+                for index in gather.tensors:
+                    flying[index] = number
+                number += 1
+        if at in reads:
+            waits = [flying.pop(index) for index in reads[at] if index in flying]
+            if waits:
+                yield (at, 2), EVENT((FOR_GATHER, done[at], 0.0, max(waits)))
 
 
 @once(decides_visits)

@@ -1,0 +1,100 @@
+"""Forward and backward as visits, and the layers in them that come again, each like the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from zeroplan.architectures.alike import cycles
+from zeroplan.costs.deepspeed.told import Shift
+from zeroplan.specs.model import LayerPlace, Visit
+
+
+class Stretch(NamedTuple):
+    """The visits of a layer in one pass, or of several that lie one after the other."""
+
+    again: int
+    """Which pass: 0 forward, 1 backward."""
+    end: int
+    """Number of the pass's visits up to its last one."""
+    layer: LayerPlace
+    step: int
+    """Of the coordinator, after it."""
+
+
+class Passes(NamedTuple):
+    """Of a micro-step."""
+
+    visits: tuple[Sequence[Visit], Sequence[Visit]]
+    """Of forward, and of backward."""
+    stretches: Sequence[Stretch]
+    """Layers, in both."""
+
+
+class Alike(NamedTuple):
+    """Layers of one make that lie one after the other in a pass, each as far from the one before."""
+
+    start: int
+    """Number of the first one's first visit, in its pass."""
+    by: Shift
+    layers: int
+
+
+def apart(one: Stretch, other: Stretch) -> Shift:
+    """From one layer of a pass to another that is like it."""
+    here, there = one.layer, other.layer
+    return Shift(other.end - one.end, there.tensor - here.tensor, there.module - here.module)
+
+
+def alike(found: Passes, again: int) -> list[Alike]:
+    """In forward (0) or backward (1); the layer that comes first in a pass only tells where the second begins."""
+    stretches = [each for each in found.stretches if each.again == again]
+    runs: list[Alike] = []
+    for first, last in pairwise(stretches):
+        by, other = apart(first, last), last.layer
+        before = runs[-1] if runs and other.like == first.layer.like else None
+        if before and before.by == by and before.layers:
+            runs[-1] = before._replace(layers=before.layers + 1)
+        else:
+            own = is_all_its_own(found.visits[again][first.end : last.end], other, by)
+            runs.append(Alike(first.end, by, int(own)))
+    return [run for run in runs if run.layers > 1]
+
+
+def is_all_its_own(visits: Sequence[Visit], layer: LayerPlace, by: Shift) -> bool:
+    """Whether all visits of a layer are of modules and tensors that its number tells from the layer's before."""
+    modules = range(layer.module, layer.module + abs(by.modules))
+    tensors = range(layer.tensor, layer.tensor + layer.tensors)
+    return all(visit.module in modules and all(index in tensors for index in visit.tensors) for visit in visits)
+
+
+def once_each(found: Passes, again: int) -> Iterator[Visit]:
+    """Of a pass the visits of one layer of each run, and all others."""
+    visits, start = found.visits[again], 0
+    for run in alike(found, again):
+        yield from visits[start : run.start + run.by.visits]
+        start = run.start + run.layers * run.by.visits
+    yield from visits[start:]
+
+
+def stretches(passes: Sequence[Sequence[Visit]], layers: Sequence[LayerPlace]) -> Iterator[Stretch]:
+    """One for each layer, or, where makes take turns, for as many as there are turns."""
+    places, step = {layer.module: layer for layer in layers}, 0
+    for again, visits in enumerate(passes):
+        found: list[Stretch] = []
+        for end, (enters, module, _tensors, late) in enumerate(visits, 1):
+            if enters:
+                step += 1
+            elif module in places and late == again:
+                found.append(Stretch(again, end, places[module], step))
+        for start, period, times in cycles([each.layer.like for each in found]):
+            for first in range(start, start + times * period, period):
+                yield joined(found[first : first + period], like=start)
+
+
+def joined(turns: Sequence[Stretch], like: int) -> Stretch:
+    """Layers that lie one after the other as one, numbered as its make."""
+    module, tensor = (min(each.layer[field] for each in turns) for field in (0, 1))
+    tensors = sum(each.layer.tensors for each in turns)
+    return turns[-1]._replace(layer=LayerPlace(module, tensor, tensors, like))

@@ -1,0 +1,51 @@
+"""The visits of a job: in which order its passes enter and leave modules."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from zeroplan.costs.deepspeed.alike_layers import Passes, alike, stretches
+from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.deepspeed.told import STILL, Part, Shift
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import Visit
+from zeroplan.specs.strategy import Strategy
+
+
+def decides_visits(strategy: Strategy) -> Hashable:
+    """All that a model's order of execution depends on."""
+    return (
+        strategy.leaves, strategy.recomputing, strategy.attention == "eager", strategy.flash, strategy.kernels,
+        strategy.stage == 3,
+    )  # fmt: skip
+
+
+def backward_visits(job: Job) -> Sequence[Visit]:
+    """With what checkpointing runs again."""
+    return job.execution.recomputing if job.strategy.recomputing.every else job.execution.backward
+
+
+@once(decides_visits)
+def passes_of(job: Job) -> Passes:
+    visits = job.execution.forward, backward_visits(job)
+    return Passes(visits, tuple(stretches(visits, job.execution.layers)) if job.execution.layers else ())
+
+
+def visited(job: Job, again: int, *, using: bool = False) -> tuple[Part[Held], ...]:
+    """The visits of forward (0) or backward (1) where nothing is gathered, or those of them that use tensors."""
+    passes, start = passes_of(job), 0
+    visits = passes.visits[again]
+    found: list[Part[Held]] = []
+
+    def add(first: int, end: int, times: int = 1, by: Shift = STILL) -> None:
+        events = [Held(0, 0, 0, 0, visits[at], at) for at in range(first, end) if visits[at].tensors or not using]
+        if events:
+            found.append(Part(events, times, by))
+
+    for run in alike(passes, again):
+        add(start, run.start)
+        add(run.start, run.start + run.by.visits, run.layers, run.by)
+        start = run.start + run.layers * run.by.visits
+    add(start, len(visits))
+    return tuple(found)
