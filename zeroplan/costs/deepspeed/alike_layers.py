@@ -49,9 +49,8 @@ def apart(one: Stretch, other: Stretch) -> Shift:
 
 def alike(found: Passes, again: int) -> list[Alike]:
     """In forward (0) or backward (1); the layer that comes first in a pass only tells where the second begins."""
-    stretches = [each for each in found.stretches if each.again == again]
     runs: list[Alike] = []
-    for first, last in pairwise(stretches):
+    for first, last in pairwise([each for each in found.stretches if each.again == again]):
         by, other = apart(first, last), last.layer
         before = runs[-1] if runs and other.like == first.layer.like else None
         if before and before.by == by and before.layers:
@@ -95,6 +94,10 @@ def stretches(passes: Sequence[Sequence[Visit]], layers: Sequence[LayerPlace]) -
 
 def joined(turns: Sequence[Stretch], like: int) -> Stretch:
     """Layers that lie one after the other as one, numbered as its make."""
-    module, tensor = (min(each.layer[field] for each in turns) for field in (0, 1))
-    tensors = sum(each.layer.tensors for each in turns)
-    return turns[-1]._replace(layer=LayerPlace(module, tensor, tensors, like))
+    layers = [each.layer for each in turns]
+    return turns[-1]._replace(
+        layer=LayerPlace(
+            min(layer.module for layer in layers), min(layer.tensor for layer in layers),
+            sum(layer.tensors for layer in layers), like,
+        )
+    )  # fmt: skip
