@@ -38,6 +38,10 @@ TIMELESS: tuple[frozenset[str], ...] = (*[frozenset()] * 3, frozenset({"contiguo
 """By stage those that change no second: stage 3 reduces the same buckets, whether gradients lie together or not."""
 
 
+BYTELESS: tuple[frozenset[str], ...] = (*[frozenset()] * 3, frozenset({"overlap_comm"}))
+"""By stage those that change no byte of a GPU: only stages 1 and 2 have a second buffer for what overlaps."""
+
+
 class Branch(NamedTuple):
     """Choices that stand before numbers."""
 
@@ -73,6 +77,10 @@ class Branch(NamedTuple):
         return prod(len(values) for values in self.numbers.values())
 
 
+Root = tuple[Branch, int]
+"""A branch, and its micro-batch."""
+
+
 class Space(NamedTuple):
     job: Job
     per_gpu: int
@@ -90,9 +98,13 @@ class Space(NamedTuple):
         """Without its numbers."""
         return self.job.at(**branch.choice, micro_batch=size, grad_accum=self.per_gpu // size)
 
+    def roots(self) -> Iterator[Root]:
+        """Each branch with each micro-batch."""
+        yield from product(self.branches, self.sizes)
+
     def strategies(self) -> Iterator[Job]:
         """One after the other."""
-        for branch, size in product(self.branches, self.sizes):
+        for branch, size in self.roots():
             job = self.sized(branch, size)
             for chosen in branch.combinations(*branch.numbers):
                 yield job.at(**chosen)
