@@ -100,8 +100,9 @@ def recommend(
     objective: Annotated[
         str,
         typer.Option(
-            "--objective", metavar="fastest|cheapest",
-            help="Of several cards, or GPU counts (--gpus auto): which comes first, per GPU or per token.",
+            "--objective", metavar="fastest|least-memory|cheapest",
+            help="The fastest plan, or that which needs fewest bytes of a GPU; cheapest (with --price): of several "
+            "cards, or GPU counts (--gpus auto), that whose tokens cost least.",
         ),
     ] = "fastest",
     why: Annotated[
@@ -115,8 +116,8 @@ def recommend(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """The fastest strategy that fits, why the others lost, its ds_config.json, and all that starts it; of several cards
-    (--gpu a,b), the fewest GPUs (--gpus auto), or the largest model (--max-params).
+    """The fastest strategy that fits (or the leanest: --objective), why the others lost, its ds_config.json, and all
+    that starts it; of several cards (--gpu a,b), the fewest GPUs (--gpus auto), or the largest model (--max-params).
     """
     from zeroplan.cli.goal import read_goal
     from zeroplan.cli.output import Output

@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from zeroplan.cli.options import Options
 from zeroplan.errors import ContradictionError, QuantityError, UnknownNameError, nearest, shown
+from zeroplan.specs.objective import CHEAPEST, FASTEST, LEAST_MEMORY, OBJECTIVES
 from zeroplan.specs.training import Price, Wanted
 from zeroplan.units import read_count, read_duration
 
-FASTEST, CHEAPEST = OBJECTIVES = ("fastest", "cheapest")
 EVERY = ""
 """The name of a price that holds for all cards."""
 CURRENCY = r"([^\s\d.,=+-]{0,3})"
@@ -25,7 +25,11 @@ class Goal(NamedTuple):
     deadline: float | None = None
     prices: Mapping[str, Price] = {}
     """Of a GPU-hour, by card as it is written; one under `EVERY`: of all."""
-    cheapest: bool = False
+    objective: str = FASTEST
+
+    @property
+    def cheapest(self) -> bool:
+        return self.objective == CHEAPEST
 
     def at(self, card: str = EVERY) -> Wanted:
         """For one card. Raises `UnknownNameError` for a card without a price."""
@@ -49,20 +53,31 @@ def read_goal(
     """Raises `ZeroplanError` for what cannot be meant."""
     if objective not in (None, *OBJECTIVES):
         raise QuantityError(
-            f"--objective: found {shown(objective)}, expected {' or '.join(OBJECTIVES)}; "
-            f"write --objective {nearest(str(objective), OBJECTIVES)}"
+            f"--objective: found {shown(objective)}, expected {', '.join(OBJECTIVES[:-1])} or "
+            f"{OBJECTIVES[-1]}; "
+            f"write --objective {_meant(str(objective))}"
         )
     goal = Goal(
         read_count(tokens, "--tokens", "1T, 300B or 1e12") if tokens is not None else None,
         read_duration(deadline, "--deadline") if deadline is not None else None,
         _prices(price) if price is not None else {},
-        objective == CHEAPEST,
+        objective or FASTEST,
     )
     if goal.deadline is not None and goal.tokens is None:
         raise ContradictionError("--deadline is for a number of tokens; add --tokens, as in --tokens 1T")
     if goal.cheapest and not goal.prices:
         raise ContradictionError("--objective cheapest needs what a GPU-hour costs; add --price, as in --price 2.5")
+    if goal.objective == LEAST_MEMORY and goal.deadline is not None:
+        raise ContradictionError(
+            "--objective least-memory takes the time it takes, and --deadline sets an end; keep one"
+        )
     return goal
+
+
+def _meant(typed: str) -> str:
+    """A word that begins or ends so, else the most alike."""
+    alike = [word for word in OBJECTIVES if typed and (word.startswith(typed) or word.endswith(typed))]
+    return alike[0] if alike else nearest(typed, OBJECTIVES)
 
 
 def _prices(text: str) -> dict[str, Price]:

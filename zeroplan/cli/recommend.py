@@ -15,12 +15,12 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
-from zeroplan.plan import Rejected, label, plan, usual_batch
+from zeroplan.plan import Plan, Rejected, label, plan, usual_batch
 from zeroplan.results.recommend import Recommendation
-from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest
 from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.job import Job
+from zeroplan.specs.objective import LEAST_MEMORY
 from zeroplan.training import run_of
 from zeroplan.why import Why, Wish, why
 
@@ -65,6 +65,8 @@ def asked(
     several, counts = cards.named(options), options.gpus == fewest.AUTO
     if options.config == "-" and (several or counts):
         raise ContradictionError("--config - can be read once, and each card or number of GPUs reads it; name a file")
+    if several and goal.objective == LEAST_MEMORY:
+        raise ContradictionError("--objective least-memory: found several cards, expected one; write --gpu-mem 80")
     if alternatives and (several or (counts and goal.cheapest)):
         raise ContradictionError("--why asks about one plan; write one card, and one number with --objective cheapest")
     if several:
@@ -110,12 +112,12 @@ def planned(
     if job.workload.global_batch is None and "micro_batch" not in request.settled:
         assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
     tell(f"searching strategies for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
-    found = plan(job, request.settled, reserve=request.reserve, rescue=rescue)
+    found = plan(job, request.settled, reserve=request.reserve, rescue=rescue, objective=goal.objective)
     run = run_of(found.chosen, wanted) if found.chosen and goal.asked else None
     if fewest and fewest.lack and not found.chosen:
         nearest = fewest.lack.candidate
         found = found._replace(rejected=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
-    alternatives = tuple(_why(request, job, wish, found.chosen) for wish in wishes)
+    alternatives = tuple(_why(request, job, wish, found) for wish in wishes)
     if found.chosen:
         detail = Detail.EQUATIONS if lines else Detail.KINDS
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
@@ -144,10 +146,10 @@ def _in_time(options: Options, goal: Goal) -> Fewest | None:
         return None
 
 
-def _why(request: Request, job: Job, wish: Wish, chosen: Candidate | None) -> Why:
+def _why(request: Request, job: Job, wish: Wish, found: Plan) -> Why:
     tell(f"why not {wish.name}")
     try:
         check_offload(wish.settled(request.settled))
     except ContradictionError as error:
         return Why(wish.name, cannot=str(error))
-    return why(job, request.settled, wish, chosen, reserve=request.reserve)
+    return why(job, request.settled, wish, found.chosen, reserve=request.reserve, objective=found.objective)

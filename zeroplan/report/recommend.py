@@ -21,6 +21,7 @@ from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.estimate import gpus, title, trust
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
+from zeroplan.specs.objective import LEAST_MEMORY
 from zeroplan.specs.strategy import Strategy
 from zeroplan.training import Run
 from zeroplan.units import gb, gib, seconds
@@ -159,7 +160,8 @@ def _offload(chosen: Candidate) -> str:
 def _searched(plan: Plan) -> Text:
     found = plan.searched
     counted = f"{found.timed:,} timed and {found.counted:,} counted to the byte"
-    what = "no other is faster" if plan.chosen else "none fits"
+    least = "no other needs less" if plan.objective == LEAST_MEMORY else "no other is faster"
+    what = least if plan.chosen else "none fits"
     return Text(f"Of {found.stood_for:,} strategies {counted}; by proven bounds {what}.", style="dim")
 
 

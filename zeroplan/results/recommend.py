@@ -185,7 +185,8 @@ def why_object(found: Why) -> dict[str, Any]:
 
     return {
         "what": found.wish, "is_plan": found.is_plan, "reason": found.reason, "lack": lack_object(found.lack),
-        "seconds_slower": found.slower, "seconds": rows(found.seconds), "of": found.of, "bytes": rows(found.bytes),
+        "seconds_slower": found.slower, "bytes_more": found.more,
+        "seconds": rows(found.seconds), "of": found.of, "bytes": rows(found.bytes),
         "alternative": entry(found.candidate) if found.candidate else None,
     }  # fmt: skip
 

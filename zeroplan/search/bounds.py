@@ -188,7 +188,7 @@ class Bounds:
         return least
 
     def outside_passes(self, job: Job) -> tuple[int, bool]:
-        """Bytes of a GPU that are there in any phase, at most, or fewer, without activations; whether the host has room.
+        """Bytes of a GPU at most, or fewer, activations left out; whether the host has room.
 
         Micro-batch and accumulation do not change them.
         """
