@@ -2,7 +2,7 @@
 
 from zeroplan.search.best_first import Found, fastest
 from zeroplan.search.candidate import Candidate, evaluate
-from zeroplan.search.least_memory import least_memory
+from zeroplan.search.leanest_first import least_memory
 from zeroplan.search.neighbours import nearest, neighbours
 from zeroplan.search.space import Space, space
 

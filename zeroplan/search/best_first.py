@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
@@ -80,9 +81,9 @@ class Search:
             job = self.space.sized(branch, size).at(**branch.usual(branch.numbers))
             self.push(self._least(job, branch, branch.open, traced=False), ROUGH, job, branch, branch.open)
 
-    def next(self) -> Candidate | None:
-        """The fastest of what waits that fits, which waits no more; None when nothing does."""
-        while self.waiting:
+    def next(self, within: float = inf) -> Candidate | None:
+        """The fastest of what waits that fits, which waits no more; None when nothing does `within` so many seconds."""
+        while self.waiting and self.waiting[0].seconds <= within:
             entry = heappop(self.waiting)
             if entry.kind == EXACT:
                 if found := self._fitting(entry.job):
