@@ -100,11 +100,19 @@ def recommend(
     objective: Annotated[
         str,
         typer.Option(
-            "--objective", metavar="fastest|least-memory|cheapest",
-            help="The fastest plan, or that which needs fewest bytes of a GPU; cheapest (with --price): of several "
-            "cards, or GPU counts (--gpus auto), that whose tokens cost least.",
+            "--objective", metavar="fastest|least-memory|pareto|cheapest",
+            help="The fastest plan, that which needs fewest bytes of a GPU, or all of which none is both faster and "
+            "leaner; cheapest (with --price): of several cards, or GPU counts (--gpus auto), that whose tokens cost "
+            "least.",
         ),
     ] = "fastest",
+    apart: Annotated[
+        str | None,
+        typer.Option(
+            "--apart", metavar="1%", show_default=False,
+            help="With --objective pareto: how much less each row needs than the one before (1%; 0: show all).",
+        ),
+    ] = None,
     why: Annotated[
         list[str] | None,
         typer.Option(
@@ -123,7 +131,7 @@ def recommend(
     from zeroplan.cli.output import Output
     from zeroplan.cli.recommend import run
 
-    goal = read_goal(tokens, deadline, price, objective)
+    goal = read_goal(tokens, deadline, price, objective, apart)
     code = run(
         options, Output(output, folder, target, force), json=json, quiet=quiet, max_params=max_params,
         alternatives=why or (), goal=goal,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from zeroplan.cli.options import Options
 from zeroplan.errors import ContradictionError, QuantityError, UnknownNameError, nearest, shown
-from zeroplan.specs.objective import CHEAPEST, FASTEST, LEAST_MEMORY, OBJECTIVES
+from zeroplan.specs.objective import APART, CHEAPEST, FASTEST, LEAST_MEMORY, OBJECTIVES, PARETO
 from zeroplan.specs.training import Price, Wanted
 from zeroplan.units import read_count, read_duration
 
@@ -26,6 +26,8 @@ class Goal(NamedTuple):
     prices: Mapping[str, Price] = {}
     """Of a GPU-hour, by card as it is written; one under `EVERY`: of all."""
     objective: str = FASTEST
+    apart: float = APART
+    """Of the front, by what share each row needs less than the one before."""
 
     @property
     def cheapest(self) -> bool:
@@ -48,8 +50,9 @@ NOTHING = Goal()
 
 
 def read_goal(
-    tokens: str | None = None, deadline: str | None = None, price: str | None = None, objective: str | None = None
-) -> Goal:
+    tokens: str | None = None, deadline: str | None = None, price: str | None = None, objective: str | None = None,
+    apart: str | None = None,
+) -> Goal:  # fmt: skip
     """Raises `ZeroplanError` for what cannot be meant."""
     if objective not in (None, *OBJECTIVES):
         raise QuantityError(
@@ -62,6 +65,7 @@ def read_goal(
         read_duration(deadline, "--deadline") if deadline is not None else None,
         _prices(price) if price is not None else {},
         objective or FASTEST,
+        _share(apart) if apart is not None else APART,
     )
     if goal.deadline is not None and goal.tokens is None:
         raise ContradictionError("--deadline is for a number of tokens; add --tokens, as in --tokens 1T")
@@ -71,7 +75,24 @@ def read_goal(
         raise ContradictionError(
             "--objective least-memory takes the time it takes, and --deadline sets an end; keep one"
         )
+    if goal.objective == PARETO and goal.asked:
+        raise ContradictionError(
+            "--objective pareto: found --tokens or --price, which are of one plan; leave one of the two out"
+        )
+    if apart is not None and goal.objective != PARETO:
+        raise ContradictionError("--apart is for the rows of a front; add --objective pareto")
     return goal
+
+
+def _share(text: str) -> float:
+    """`1%`, or a share such as `0.01`."""
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})( ?%)?", text)
+    share = float(match[1]) / (100 if match[2] else 1) if match else 1.0
+    if share >= 1:
+        raise QuantityError(
+            f"--apart: found {shown(text)}, expected a share from 0 up to less than 100%; write --apart 1%"
+        )
+    return share
 
 
 def _meant(typed: str) -> str:

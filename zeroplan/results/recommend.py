@@ -59,6 +59,9 @@ class Recommendation(Result):
     cards: Mapping[str, Outcome | None] = MappingProxyType({})
     """Of several cards each one's plan, None where nothing fits; `plan` is that of the fastest per GPU."""
 
+    front: tuple[Outcome, ...] = ()
+    """With objective pareto the plans from the fastest, which is `plan`, to the leanest."""
+
     def __init__(
         self,
         job: Job,
