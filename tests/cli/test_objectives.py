@@ -64,6 +64,15 @@ def test_from_python():
     assert lean.step > fast.step
 
 
+def test_the_fewest_gpus_are_those_of_gpus_auto(zeroplan):
+    words = ("recommend", "--params", "1.3B", "--gpu-mem", "16", "--stage", "2", "--micro-batch", "1")
+    by_number, by_objective = (zeroplan(*words, *more) for more in (("--gpus", "auto"), ("--objective", "fewest-gpus")))
+    assert by_objective == by_number
+    assert "These are the fewest" in by_number.out
+    both = zeroplan(*words, "--gpus", "auto", "--objective", "fewest-gpus", "--gpu-mem", "16")
+    assert both == by_number
+
+
 FRONT = (*SMALL, "--stage", "3", "--objective", "pareto")
 
 
@@ -149,6 +158,9 @@ def test_a_row_is_written_from_python(tmp_path):
         (("--objective", "pareto", "--price", "2", "--gpu", "a100-80gb"), "--price"),
         (("--objective", "pareto", "--gpu-mem", "24,80"), "expected one"),
         (("--apart", "1%"), "add --objective pareto"),
+        (("--objective", "fewest-gpus", "--gpus", "8"), "leave out --gpus 8"),
+        (("--objective", "fewest-gpus", "--hostfile", "hosts"), "leave out --hostfile hosts"),
+        (("--objective", "fewest", "--gpus", "8"), "write --objective fewest-gpus"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line(zeroplan, words, said):

@@ -100,10 +100,10 @@ def recommend(
     objective: Annotated[
         str,
         typer.Option(
-            "--objective", metavar="fastest|least-memory|pareto|cheapest",
+            "--objective", metavar="fastest|least-memory|pareto|fewest-gpus|cheapest",
             help="The fastest plan, that which needs fewest bytes of a GPU, or all of which none is both faster and "
-            "leaner; cheapest (with --price): of several cards, or GPU counts (--gpus auto), that whose tokens cost "
-            "least.",
+            "leaner; fewest-gpus: as --gpus auto; cheapest (with --price): of several cards, or GPU counts (--gpus "
+            "auto), that whose tokens cost least.",
         ),
     ] = "fastest",
     apart: Annotated[

@@ -20,7 +20,7 @@ from zeroplan.results.recommend import Recommendation
 from zeroplan.sizing import Fewest
 from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.job import Job
-from zeroplan.specs.objective import LEAST_MEMORY, PARETO
+from zeroplan.specs.objective import FASTEST, FEWEST_GPUS, LEAST_MEMORY, PARETO
 from zeroplan.training import run_of
 from zeroplan.why import Why, Wish, why
 
@@ -66,6 +66,8 @@ def asked(
     from zeroplan.cli.why import wishes
 
     found_wishes = wishes(alternatives)
+    if goal.objective == FEWEST_GPUS:
+        options, goal = fewest.as_few_as_are_enough(options), goal._replace(objective=FASTEST)
     several, counts = cards.named(options), options.gpus == fewest.AUTO
     if options.config == "-" and (several or counts):
         raise ContradictionError("--config - can be read once, and each card or number of GPUs reads it; name a file")

@@ -132,7 +132,7 @@ class Search:
             self.push(seconds, EXACT, entry.job.at(**chosen), entry.branch)
 
     def _fitting(self, job: Job) -> Candidate | None:
-        return self.bounds.fitting(job) if self.bounds.may_fit(job) else None
+        return self.bounds.counts(job)
 
 
 def fastest(

@@ -30,6 +30,7 @@ from zeroplan.costs.timing.traffic import of_gathers
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import TierFit, gpu_fit
 from zeroplan.ledger import Ledger, Tier, total
+from zeroplan.search.bucketed import beside_buckets
 from zeroplan.search.candidate import Candidate, evaluate
 from zeroplan.search.least_traffic import Traffic, least_traffic
 from zeroplan.specs.job import Job
@@ -207,6 +208,10 @@ class Bounds:
         """Whether the card could hold what is gathered beside the model's own step; False where DeepSpeed stops."""
         least = self.gathering(job)
         return least is not None and self.has_room(job, least)
+
+    def counts(self, job: Job) -> Candidate | None:
+        """The same as `fitting`, asked only where no bound rules it out."""
+        return self.fitting(job) if self.may_fit(job) and self.has_room(job, beside_buckets(job)) else None
 
     def gathering(self, job: Job) -> int | None:
         """Bytes at most while the model's own step runs beside what is gathered, or fewer; None where DeepSpeed stops.
