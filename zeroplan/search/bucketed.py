@@ -1,7 +1,7 @@
 """Bytes at least beside the buffers that gradients are copied into, without a replay of their reduction.
 
 runtime/zero/stage_1_and_2.py of DeepSpeed 0.19.8: the first gradient of a micro-step makes the buffers, two where
-reduction overlaps. Stage 2 frees them when backward ends; stage 1 keeps them, and all gradients, to the last micro-step.
+reduction overlaps. Stage 2 frees them when backward ends; stage 1 keeps them, and all gradients, to the step's end.
 """
 
 from __future__ import annotations
