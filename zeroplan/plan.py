@@ -11,6 +11,7 @@ from zeroplan.search import (
     Found,
     Front,
     Space,
+    evaluate,
     fastest,
     front,
     least_memory,
@@ -20,6 +21,7 @@ from zeroplan.search import (
 )
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
+from zeroplan.specs.strategy import FLASH
 from zeroplan.units import gib, seconds
 
 LEAST = 0.00005
@@ -62,6 +64,8 @@ def label(candidate: Candidate) -> str:
     parts = [f"ZeRO-{strategy.stage}", f"micro-batch {strategy.micro_batch}"]
     if strategy.checkpointing != "none":
         parts.append(f"{strategy.checkpointing} checkpointing")
+    if strategy.attention == "eager" and candidate.job.model.has_sdpa:
+        parts.append("eager attention")
     if strategy.offload_optimizer:
         parts.append(f"optimizer on {strategy.offload_optimizer.device}")
     if strategy.offload_param:
@@ -96,6 +100,17 @@ def plan(
         for change, other in others
     ]
     return Plan(found.best, tuple(sorted(lost, key=_leanest_first if lean else _by_loss)), (), found, objective)
+
+
+def with_flash(chosen: Candidate, reserve: float) -> Rejected | None:
+    """The plan with flash_attention_2, which needs a package of its own; None where it gains nothing."""
+    other = evaluate(chosen.job.at(attention=FLASH), reserve)
+    less, faster = chosen.fit.gpu.needed - other.fit.gpu.needed, -slower(other, chosen)
+    gains = [f"{gib(less)} less"] * (less > 0) + [f"{seconds(faster)} a step less"] * (
+        faster > LEAST * chosen.time.total
+    )
+    reason = f"would take {' and '.join(gains)}: install flash-attn and write --attention {FLASH}"
+    return Rejected(other, reason, FLASH) if gains else None
 
 
 def front_of(job: Job, settled: dict[str, Any], *, reserve: float, apart: float) -> Front:

@@ -6,21 +6,24 @@ from collections.abc import Sequence
 
 from zeroplan.cli.goal import NOTHING, Goal, card_named
 from zeroplan.cli.headroom import kept_free
-from zeroplan.cli.options import Options
+from zeroplan.cli.options import Options, flag
 from zeroplan.cli.output import Output
 from zeroplan.cli.progress import tell, watched
 from zeroplan.cli.request import Request, check_offload, read_request
+from zeroplan.cli.request_operators import check_operators
 from zeroplan.cli.screen import show
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
-from zeroplan.plan import Plan, Rejected, label, plan, usual_batch
+from zeroplan.plan import Plan, Rejected, label, plan, usual_batch, with_flash
 from zeroplan.results.recommend import Recommendation
+from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest
 from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, FEWEST_GPUS, LEAST_MEMORY, PARETO
+from zeroplan.specs.strategy import FLASH
 from zeroplan.training import run_of
 from zeroplan.why import Why, Wish, why
 
@@ -133,16 +136,26 @@ def planned(
         detail = Detail.EQUATIONS if lines else Detail.KINDS
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
     assumed = assumed_of(request, job)
+    flash = _with_flash(request, found.chosen) if found.chosen and options.attention is None else None
     return Recommendation(
-        job, found, assumed, request.given, fewest, why=alternatives, headroom=request.headroom, run=run
-    )
+        job, found, assumed, request.given, fewest, why=alternatives, headroom=request.headroom, run=run,
+        flash=flash,
+    )  # fmt: skip
+
+
+def _with_flash(request: Request, chosen: Candidate) -> Rejected | None:
+    """What another package would gain; None where the model, the card or the plan do not take it."""
+    try:
+        check_operators({**request.settled, "attention": FLASH}, request.model, request.cluster.gpu)
+        return with_flash(chosen, request.reserve)
+    except ContradictionError:
+        return None
 
 
 def assumed_of(request: Request, job: Job) -> tuple[str, ...]:
-    """What nobody stated of a plan: checkpointing is chosen."""
-    assumed = list(request.assumed)
-    if "checkpointing" not in request.settled:
-        assumed = [text for text in assumed if "--checkpointing" not in text]
+    """What nobody stated of a plan: checkpointing and attention are chosen."""
+    chosen = [flag(name) for name in ("checkpointing", "attention") if name not in request.settled]
+    assumed = [text for text in request.assumed if not any(f"({name})" in text for name in chosen)]
     if job.workload.global_batch is None and "micro_batch" not in request.settled:
         assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
     return tuple(assumed)

@@ -126,11 +126,11 @@ def choices(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 continue
             with_offload = job.at(stage=stage, offload_optimizer=optimizer, offload_param=params)
             at_stage = list(_at_stage_3(with_offload, settled))
-            for kind in checkpointing(job, stage, settled):
+            for kind, attention in product(checkpointing(job, stage, settled), attentions(job, settled)):
                 for more in at_stage:
                     yield {
-                        "stage": stage, "checkpointing": kind, "offload_optimizer": optimizer, "offload_param": params,
-                        **more,
+                        "stage": stage, "checkpointing": kind, "attention": attention, "offload_optimizer": optimizer,
+                        "offload_param": params, **more,
                     }  # fmt: skip
 
 
@@ -141,6 +141,11 @@ def _that_differ(job: Job, optimizers: list[Offload | None]) -> list[Offload | N
         left = below_ratio(job.at(offload_optimizer=optimizer)) if optimizer and job.strategy.stage == 3 else 0
         found.setdefault((optimizer and (optimizer.device, left)), optimizer)
     return list(found.values())
+
+
+def attentions(job: Job, settled: dict[str, Any]) -> list[str]:
+    """Those that transformers runs without another package: torch's kernels, or its own operators (eager)."""
+    return ["sdpa", "eager"] if "attention" not in settled and job.model.has_sdpa else [job.strategy.attention]
 
 
 def checkpointing(job: Job, stage: int, settled: dict[str, Any]) -> list[str]:
