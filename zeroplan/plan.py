@@ -28,6 +28,8 @@ LEAST = 0.00005
 """Share of a step under which nothing is said to be slower or faster."""
 WHOLE = 0.01
 """Shares of a step from here on are shown in whole per cent."""
+WORTH_SAYING = 0.001
+"""Shares of a plan's bytes or seconds from which on another package's gain is said."""
 USUAL_BATCH = 256
 """Sequences per step when no global batch is asked for."""
 LARGEST_TRIED = 4096
@@ -106,9 +108,8 @@ def with_flash(chosen: Candidate, reserve: float) -> Rejected | None:
     """The plan with flash_attention_2, which needs a package of its own; None where it gains nothing."""
     other = evaluate(chosen.job.at(attention=FLASH), reserve)
     less, faster = chosen.fit.gpu.needed - other.fit.gpu.needed, -slower(other, chosen)
-    gains = [f"{gib(less)} less"] * (less > 0) + [f"{seconds(faster)} a step less"] * (
-        faster > LEAST * chosen.time.total
-    )
+    gains = [f"{gib(less)} less"] * (less > WORTH_SAYING * chosen.fit.gpu.needed)
+    gains += [f"{seconds(faster)} a step less"] * (faster > WORTH_SAYING * chosen.time.total)
     reason = f"would take {' and '.join(gains)}: install flash-attn and write --attention {FLASH}"
     return Rejected(other, reason, FLASH) if gains else None
 
