@@ -19,6 +19,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 from zeroplan.cli.options import Options, flag
 from zeroplan.errors import ContradictionError, QuantityError, UnknownNameError, shown
 from zeroplan.results.estimate import Estimate
+from zeroplan.results.front import Plans
 from zeroplan.results.largest import LargestModels
 from zeroplan.results.matrix import Matrix
 from zeroplan.results.recommend import Recommendation
@@ -98,6 +99,11 @@ def estimate(*, accounting: str = "deepspeed", timeline: bool = False, **options
 def recommend(*, max_params: Literal[True], **options: Unpack[Words]) -> LargestModels: ...
 @overload
 def recommend(
+    *, objective: Literal["pareto"], max_params: Literal[False] = False, apart: Number | None = None,
+    **options: Unpack[Words],
+) -> Plans | Recommendation: ...  # fmt: skip
+@overload
+def recommend(
     *, max_params: Literal[False] = False, why: str | Sequence[str] = (), tokens: Number | None = None,
     deadline: str | None = None, price: Number | Mapping[str, Number] | None = None, objective: str = "fastest",
     **options: Unpack[Words],
@@ -106,7 +112,7 @@ def recommend(
 def recommend(
     *, max_params: bool = False, why: str | Sequence[str] = (), tokens: Number | None = None,
     deadline: str | None = None, price: Number | Mapping[str, Number] | None = None, objective: str = "fastest",
-    **options: Unpack[Words],
+    apart: Number | None = None, **options: Unpack[Words],
 ) -> Recommendation | LargestModels:  # fmt: skip
     """The fastest strategy that fits, why the others lost, and its ds_config.json.
 
@@ -121,11 +127,19 @@ def recommend(
     names that --why takes; what became of each is in `.why`. `tokens`, `deadline` and `price` (of a GPU-hour, or a
     dictionary by card) as the options have them: `.run` is the whole training run.
 
+    `objective="least-memory"`: the plan that needs fewest bytes of a GPU. `objective="pareto"`: all plans of which none
+    is both faster and leaner, each by `apart` (1%) of its bytes leaner than the one before, in `.front`, as
+    `Outcome`s; `.row(2).write("ds_config.json")` writes the third.
+
+    >>> found = recommend(params="1.3B", gpus=2, gpu_mem=24, stage=3, objective="pareto", apart="20%")
+    >>> [plan.offload_optimizer for plan in (found.front[0], found.front[-1])]
+    [None, 'cpu']
+
     Raises `ZeroplanError` for what cannot be meant; that nothing fits is a result, whose `plan` is None.
     """
     from zeroplan.cli.goal import NOTHING, read_goal
 
-    goal = read_goal(_typed("tokens", tokens), deadline, _prices(price), objective)
+    goal = read_goal(_typed("tokens", tokens), deadline, _prices(price), objective, _typed("apart", apart))
     if max_params:
         from zeroplan.cli.largest import asked as largest
 

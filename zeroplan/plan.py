@@ -1,4 +1,4 @@
-"""A plan: the fastest strategy that fits, its neighbours with what they lost by, and ways out when nothing fits."""
+"""A plan: the fastest strategy that fits, or the leanest; what its neighbours lost by; ways out when nothing fits."""
 
 from __future__ import annotations
 
@@ -6,12 +6,30 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
-from zeroplan.search import Candidate, Found, fastest, nearest, neighbours, space
+from zeroplan.search import (
+    Candidate,
+    Found,
+    Front,
+    Space,
+    evaluate,
+    fastest,
+    front,
+    least_memory,
+    nearest,
+    neighbours,
+    space,
+)
 from zeroplan.specs.job import Job
+from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
+from zeroplan.specs.strategy import FLASH
 from zeroplan.units import gib, seconds
 
+LEAST = 0.00005
+"""Share of a step under which nothing is said to be slower or faster."""
 WHOLE = 0.01
 """Shares of a step from here on are shown in whole per cent."""
+WORTH_SAYING = 0.001
+"""Shares of a plan's bytes or seconds from which on another package's gain is said."""
 USUAL_BATCH = 256
 """Sequences per step when no global batch is asked for."""
 LARGEST_TRIED = 4096
@@ -39,6 +57,7 @@ class Plan(NamedTuple):
     rejected: tuple[Rejected, ...]
     ways_out: tuple[WayOut, ...]
     searched: Found = Found(None)
+    objective: str = FASTEST
 
 
 def label(candidate: Candidate) -> str:
@@ -47,6 +66,8 @@ def label(candidate: Candidate) -> str:
     parts = [f"ZeRO-{strategy.stage}", f"micro-batch {strategy.micro_batch}"]
     if strategy.checkpointing != "none":
         parts.append(f"{strategy.checkpointing} checkpointing")
+    if strategy.attention == "eager" and candidate.job.model.has_sdpa:
+        parts.append("eager attention")
     if strategy.offload_optimizer:
         parts.append(f"optimizer on {strategy.offload_optimizer.device}")
     if strategy.offload_param:
@@ -59,28 +80,62 @@ def usual_batch(job: Job) -> int:
     return max(1, round(USUAL_BATCH / job.ranks)) * job.ranks
 
 
-def plan(job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = True) -> Plan:
-    """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Settled fields are kept."""
-    open_ones = space(job, settled, per_gpu(job, settled))
-    if not open_ones.branches:
-        raise ContradictionError(
-            "nothing to choose from: no strategy has all that was asked for; leave out --stage or an --offload option"
-        )
-    found = fastest(open_ones, reserve)
+def plan(
+    job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = True, objective: str = FASTEST
+) -> Plan:  # fmt: skip
+    """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Settled fields are kept.
+
+    `LEAST_MEMORY` as the objective: that which needs fewest bytes of a GPU; of equally lean ones the fastest.
+    """
+    open_ones = _open(job, settled)
+    lean = objective == LEAST_MEMORY
+    found = (least_memory if lean else fastest)(open_ones, reserve)
     if found.best is None:
         failing = sorted(nearest(open_ones, reserve), key=lambda c: c.fit.gpu.needed) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
-        return Plan(None, rejected, ways_out(job, settled, reserve=reserve) if rescue else (), found)
+        return Plan(None, rejected, ways_out(job, settled, reserve=reserve) if rescue else (), found, objective)
     if not rescue:
-        return Plan(found.best, (), (), found)
-    others = neighbours(open_ones, found.best, reserve)
-    lost = [Rejected(other, _reason(other, found.best), change) for change, other in others]
-    return Plan(found.best, tuple(sorted(lost, key=_by_loss)), (), found)
+        return Plan(found.best, (), (), found, objective)
+    others, reason = neighbours(open_ones, found.best, reserve), _in_bytes if lean else _in_seconds
+    lost = [
+        Rejected(other, other.fit.shortage if other.fit.fits is False else reason(other, found.best), change)
+        for change, other in others
+    ]
+    return Plan(found.best, tuple(sorted(lost, key=_leanest_first if lean else _by_loss)), (), found, objective)
+
+
+def with_flash(chosen: Candidate, reserve: float) -> Rejected | None:
+    """The plan with flash_attention_2, which needs a package of its own; None where it gains nothing."""
+    other = evaluate(chosen.job.at(attention=FLASH), reserve)
+    less, faster = chosen.fit.gpu.needed - other.fit.gpu.needed, -slower(other, chosen)
+    gains = [f"{gib(less)} less"] * (less > WORTH_SAYING * chosen.fit.gpu.needed)
+    gains += [f"{seconds(faster)} a step less"] * (faster > WORTH_SAYING * chosen.time.total)
+    reason = f"would take {' and '.join(gains)}: install flash-attn and write --attention {FLASH}"
+    return Rejected(other, reason, FLASH) if gains else None
+
+
+def front_of(job: Job, settled: dict[str, Any], *, reserve: float, apart: float) -> Front:
+    """Plans of which none is both faster and leaner; see `front`. Settled fields are kept."""
+    return front(_open(job, settled), reserve, apart)
+
+
+def _open(job: Job, settled: dict[str, Any]) -> Space:
+    found = space(job, settled, per_gpu(job, settled))
+    if not found.branches:
+        raise ContradictionError(
+            "nothing to choose from: no strategy has all that was asked for; leave out --stage or an --offload option"
+        )
+    return found
 
 
 def _by_loss(rejected: Rejected) -> tuple[bool, float]:
     candidate = rejected.candidate
     return candidate.fit.fits is False, -candidate.throughput
+
+
+def _leanest_first(rejected: Rejected) -> tuple[bool, float]:
+    candidate = rejected.candidate
+    return candidate.fit.fits is False, candidate.fit.gpu.needed
 
 
 def per_gpu(job: Job, settled: dict[str, Any]) -> int:
@@ -91,11 +146,27 @@ def per_gpu(job: Job, settled: dict[str, Any]) -> int:
     return max(total // job.ranks, int(settled.get("grad_accum", 1)))
 
 
-def _reason(candidate: Candidate, chosen: Candidate) -> str:
-    if candidate.fit.fits is False:
-        return candidate.fit.shortage
+def slower(candidate: Candidate, chosen: Candidate) -> float:
+    """Seconds that it takes more for as many sequences as a step of the chosen one has; less than zero: fewer."""
     per_sequence, reference = (one.time.total / one.sequences for one in (candidate, chosen))
-    lost = (per_sequence - reference) * chosen.sequences
+    return (per_sequence - reference) * chosen.sequences
+
+
+def _in_bytes(candidate: Candidate, chosen: Candidate) -> str:
+    more, lost = candidate.fit.gpu.needed - chosen.fit.gpu.needed, slower(candidate, chosen)
+    share = abs(lost) / chosen.time.total
+    if share < LEAST:
+        beside = "as fast"
+    else:
+        by = f"{share:.0%}" if share >= WHOLE else f"{share:.2%}"
+        beside = f"{seconds(abs(lost))} a step {'slower' if lost > 0 else 'faster'} ({by})"
+    if more:
+        return f"needs {gib(more)} more, {beside}"
+    return f"needs as much, {beside}{': the simpler plan is taken' * (share < LEAST)}"
+
+
+def _in_seconds(candidate: Candidate, chosen: Candidate) -> str:
+    lost = slower(candidate, chosen)
     share = lost / chosen.time.total
     if lost <= 0:
         return f"as fast, needs {gib(candidate.fit.gpu.needed)}: the simpler plan is taken"

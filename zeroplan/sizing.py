@@ -1,7 +1,7 @@
 """Planning questions around a plan: how many GPUs are enough, and how large a model may be.
 
-Whether anything fits is asked of the strategies that need least, one of each stage and offload; the search is asked
-where these are short of host memory alone, of which a part of the optimizer on the GPU needs less.
+Whether anything fits is asked of strategies that need little, one of each stage and offload, and where none of them
+fits, of the search.
 """
 
 from __future__ import annotations
@@ -66,11 +66,10 @@ def _missing(candidate: Candidate) -> dict[str, int]:
 
 
 def fits(job: Job, settled: Settled, reserve: float, found: Sequence[Candidate]) -> bool:
-    """Whether any strategy does, given the leanest."""
+    """Whether any strategy does: one of the leanest, or what the search finds where these do not."""
     if any(candidate.fit.fits is not False for candidate in found):
         return True
-    short_of_host = any(list(_missing(candidate)) == ["host"] for candidate in found)
-    return short_of_host and plan(job, settled, reserve=reserve, rescue=False).chosen is not None
+    return bool(found) and plan(job, settled, reserve=reserve, rescue=False).chosen is not None
 
 
 def fewest(

@@ -9,9 +9,10 @@ from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Ledger
 from zeroplan.plan import per_gpu
-from zeroplan.search import Candidate, fastest, nearest, space
+from zeroplan.search import Candidate, fastest, least_memory, nearest, space
 from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job
+from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 from zeroplan.specs.strategy import Strategy
 from zeroplan.units import gib, seconds
 
@@ -57,7 +58,8 @@ class Why(NamedTuple):
     wish: str
     is_plan: bool = False
     candidate: Candidate | None = None
-    """The fastest strategy with it that fits, else what is nearest to fitting; None: it is the plan, or cannot run."""
+    """The best strategy with it that fits (as the plan is the fastest or the leanest), else what is nearest to fitting;
+    None: it is the plan, or cannot run."""
     lack: Lack | None = None
     """What is missing where none fits."""
     slower: float | None = None
@@ -70,6 +72,8 @@ class Why(NamedTuple):
     """The place: gpu, host or nvme."""
     cannot: str = ""
     """Why nothing has it, where something stands against it."""
+    more: int | None = None
+    """Bytes of a GPU that it needs more, where the plan is the leanest; less than zero: fewer."""
 
     @property
     def reason(self) -> str:
@@ -81,7 +85,18 @@ class Why(NamedTuple):
         if self.lack:
             return f"{self.candidate.fit.shortage}{_mostly(self.bytes, gib)}"
         needs = f"needs {gib(self.candidate.fit.gpu.needed)}"
+        if self.more is not None:
+            return _in_bytes(self, self.more, self.slower or 0.0)
         return f"fits, {needs}" if self.slower is None else _in_seconds(self, self.slower, needs)
+
+
+def _in_bytes(found: Why, more: int, slower: float) -> str:
+    speed = "as fast"
+    if abs(slower) >= AS_FAST:
+        speed = f"{seconds(abs(slower))} a step {'slower' if slower > 0 else 'faster'}"
+    if more < 0:
+        return f"needs {gib(-more)} less, {speed}: other options rule it out"
+    return f"needs {gib(more)} more{_mostly(found.bytes, gib)}, {speed}" if more else f"needs as much, {speed}"
 
 
 def _in_seconds(found: Why, slower: float, needs: str) -> str:
@@ -92,7 +107,9 @@ def _in_seconds(found: Why, slower: float, needs: str) -> str:
     return f"{seconds(slower)} a step slower{_mostly(found.seconds, seconds)}, {needs}"
 
 
-def why(job: Job, settled: dict[str, Any], wish: Wish, plan: Candidate | None, *, reserve: float) -> Why:
+def why(
+    job: Job, settled: dict[str, Any], wish: Wish, plan: Candidate | None, *, reserve: float, objective: str = FASTEST
+) -> Why:  # fmt: skip
     """The best strategy that has what is wished for, beside the plan; None as plan: nothing fits as it was asked.
 
     Other settled fields are kept, and so are the sequences of a step as far as a micro-batch divides them. Raises
@@ -102,7 +119,7 @@ def why(job: Job, settled: dict[str, Any], wish: Wish, plan: Candidate | None, *
         return Why(wish.name, is_plan=True)
     each = _sequences_per_gpu(job, settled, wish)
     try:
-        found = _best(job, settled, wish, each, reserve)
+        found = _best(job, settled, wish, each, reserve, lean=objective == LEAST_MEMORY)
     except ContradictionError as error:
         return Why(wish.name, cannot=str(error))
     if found is None:
@@ -114,16 +131,19 @@ def why(job: Job, settled: dict[str, Any], wish: Wish, plan: Candidate | None, *
     share = plan.sequences / found.sequences
     times = _rows(_by_line(plan), {name: share * value for name, value in _by_line(found).items()})
     held = _rows(_held(plan, of), _held(found, of))
-    return Why(wish.name, False, found, short, share * found.time.total - plan.time.total, times, held, of)
+    more = found.fit.gpu.needed - plan.fit.gpu.needed if objective == LEAST_MEMORY and not short else None
+    return Why(wish.name, False, found, short, share * found.time.total - plan.time.total, times, held, of, more=more)
 
 
-def _best(job: Job, settled: dict[str, Any], wish: Wish, each: int, reserve: float) -> Candidate | None:
-    """The fastest that fits, or what is nearest to fitting; None when nothing has it."""
+def _best(
+    job: Job, settled: dict[str, Any], wish: Wish, each: int, reserve: float, *, lean: bool
+) -> Candidate | None:  # fmt: skip
+    """The fastest that fits, or the leanest, or what is nearest to fitting; None when nothing has it."""
     open_ones = space(job, wish.settled(settled), each)
     open_ones = open_ones._replace(branches=tuple(one for one in open_ones.branches if wish.keeps(one.choice)))
     if not open_ones.branches:
         return None
-    found = fastest(open_ones, reserve).best
+    found = (least_memory if lean else fastest)(open_ones, reserve).best
     if found:
         return found
     failing = lack(nearest(open_ones, reserve))

@@ -296,7 +296,8 @@ def argument_flags(job, arguments):
     typed = ["--micro-batch", str(arguments["per_device_train_batch_size"])]
     typed += ["--grad-accum", str(arguments["gradient_accumulation_steps"])]
     typed += ["--precision", next((name for name in ("fp16", "bf16") if arguments.get(name)), "fp32")]
-    typed += ["--checkpointing", job.strategy.checkpointing]  # selective is in no argument
+    typed += ["--checkpointing", job.strategy.checkpointing]  # selective is in no argument, nor is attention
+    typed += ["--attention", job.strategy.attention]
     if "optim" in arguments:
         known = {o.trainer: name for name, o in OPTIMIZERS.items() if o.config_type is None}
         typed += ["--optimizer", known[arguments["optim"]]]

@@ -21,6 +21,7 @@ from zeroplan.costs.timing import step_time
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
 from zeroplan.search.bounds import Bounds, gathers
+from zeroplan.search.bucketed import beside_buckets
 from zeroplan.search.candidate import timed
 from zeroplan.search.space import space
 from zeroplan.specs.job import Job
@@ -55,6 +56,7 @@ def test_a_drawn_strategy_against_its_bounds(seed):
     if gathers(drawn):
         assert bounds.with_gathers(drawn.at(**branch.loosest(branch.open[-2:]))) <= step * (1 + 1e-12)
         assert gathering_at_least(drawn.at(**branch.leanest(branch.open[-2:]))) <= needed
+    assert beside_buckets(drawn) <= needed
     exact = card_of(drawn, needed)
     assert Bounds(0.0).may_fit(exact)
     assert Bounds(0.0).may_keep(exact)

@@ -100,10 +100,19 @@ def recommend(
     objective: Annotated[
         str,
         typer.Option(
-            "--objective", metavar="fastest|cheapest",
-            help="Of several cards, or GPU counts (--gpus auto): which comes first, per GPU or per token.",
+            "--objective", metavar="fastest|least-memory|pareto|fewest-gpus|cheapest",
+            help="The fastest plan, that which needs fewest bytes of a GPU, or all of which none is both faster and "
+            "leaner; fewest-gpus: as --gpus auto; cheapest (with --price): of several cards, or GPU counts (--gpus "
+            "auto), that whose tokens cost least.",
         ),
     ] = "fastest",
+    apart: Annotated[
+        str | None,
+        typer.Option(
+            "--apart", metavar="1%", show_default=False,
+            help="With --objective pareto: how much less each row needs than the one before (1%; 0: show all).",
+        ),
+    ] = None,
     why: Annotated[
         list[str] | None,
         typer.Option(
@@ -115,14 +124,14 @@ def recommend(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """The fastest strategy that fits, why the others lost, its ds_config.json, and all that starts it; of several cards
-    (--gpu a,b), the fewest GPUs (--gpus auto), or the largest model (--max-params).
+    """The fastest strategy that fits (or the leanest: --objective), why the others lost, its ds_config.json, and all
+    that starts it; of several cards (--gpu a,b), the fewest GPUs (--gpus auto), or the largest model (--max-params).
     """
     from zeroplan.cli.goal import read_goal
     from zeroplan.cli.output import Output
     from zeroplan.cli.recommend import run
 
-    goal = read_goal(tokens, deadline, price, objective)
+    goal = read_goal(tokens, deadline, price, objective, apart)
     code = run(
         options, Output(output, folder, target, force), json=json, quiet=quiet, max_params=max_params,
         alternatives=why or (), goal=goal,

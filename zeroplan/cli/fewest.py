@@ -6,12 +6,13 @@ from math import inf
 from typing import Any
 
 from zeroplan.cli.goal import NOTHING, Goal, card_named
-from zeroplan.cli.options import Options
+from zeroplan.cli.options import Options, flag
 from zeroplan.cli.progress import tell
 from zeroplan.cli.recommend import check_timed, read
 from zeroplan.cli.request import Request
 from zeroplan.cli.request_cluster import USUAL_NODE
 from zeroplan.cli.several import with_values
+from zeroplan.errors import ContradictionError
 from zeroplan.plan import plan
 from zeroplan.sizing import Fewest, fewest
 from zeroplan.specs.job import Job
@@ -20,6 +21,16 @@ from zeroplan.training import least_seconds, run_of
 AUTO = "auto"
 MOST = 4096
 """GPUs that are tried."""
+
+
+def as_few_as_are_enough(options: Options) -> Options:
+    """`--objective fewest-gpus` is `--gpus auto`. Raises `ContradictionError` where a number is typed."""
+    for name in ("gpus", "hostfile"):
+        if getattr(options, name) not in (None, AUTO):
+            raise ContradictionError(
+                f"--objective fewest-gpus looks for the number of GPUs; leave out {flag(name)} {getattr(options, name)}"
+            )
+    return with_values(options, {"gpus": AUTO})
 
 
 def fewest_gpus(options: Options, goal: Goal = NOTHING) -> Fewest:

@@ -6,21 +6,24 @@ from collections.abc import Sequence
 
 from zeroplan.cli.goal import NOTHING, Goal, card_named
 from zeroplan.cli.headroom import kept_free
-from zeroplan.cli.options import Options
+from zeroplan.cli.options import Options, flag
 from zeroplan.cli.output import Output
 from zeroplan.cli.progress import tell, watched
 from zeroplan.cli.request import Request, check_offload, read_request
+from zeroplan.cli.request_operators import check_operators
 from zeroplan.cli.screen import show
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
-from zeroplan.plan import Rejected, label, plan, usual_batch
+from zeroplan.plan import Plan, Rejected, label, plan, usual_batch, with_flash
 from zeroplan.results.recommend import Recommendation
 from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest
 from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.job import Job
+from zeroplan.specs.objective import FASTEST, FEWEST_GPUS, LEAST_MEMORY, PARETO
+from zeroplan.specs.strategy import FLASH
 from zeroplan.training import run_of
 from zeroplan.why import Why, Wish, why
 
@@ -44,6 +47,10 @@ def run(
             sizes = largest(options)
         return show(sizes, json=json, quiet=quiet)
     output.check(json=json)
+    if goal.objective == PARETO and (output.file is not None or output.folder is not None):
+        raise ContradictionError(
+            "-o and --dir write one plan and --objective pareto makes several; write --headroom as the table says"
+        )
     if alternatives and output.file == "-":
         raise ContradictionError("--why and -o - both want standard output; write -o ds_config.json")
     with watched("recommend"):
@@ -58,20 +65,25 @@ def asked(
     options: Options, *, lines: bool = True, alternatives: Sequence[str] = (), goal: Goal = NOTHING
 ) -> Recommendation:
     """What these options ask for: one plan, or one for each card. `alternatives`: names as behind --why."""
-    from zeroplan.cli import cards, fewest
+    from zeroplan.cli import cards, fewest, front
     from zeroplan.cli.why import wishes
 
     found_wishes = wishes(alternatives)
+    if goal.objective == FEWEST_GPUS:
+        options, goal = fewest.as_few_as_are_enough(options), goal._replace(objective=FASTEST)
     several, counts = cards.named(options), options.gpus == fewest.AUTO
     if options.config == "-" and (several or counts):
         raise ContradictionError("--config - can be read once, and each card or number of GPUs reads it; name a file")
-    if alternatives and (several or (counts and goal.cheapest)):
-        raise ContradictionError("--why asks about one plan; write one card, and one number with --objective cheapest")
+    _check_objective(goal, several=bool(several), counts=counts, alternatives=bool(alternatives))
     if several:
         return cards.asked(options, several, goal)
     if counts and goal.cheapest:
         return cards.cheapest_number(options, goal)
     found = fewest.fewest_gpus(options, goal) if counts else None
+    if goal.objective == PARETO and (found is None or found.gpus is not None):
+        row_by_row = front.asked(fewest.counted(options, found) if found else options, goal, found)
+        if row_by_row:
+            return row_by_row
     if found is None:
         answer = planned(options, lines=lines, wishes=found_wishes, goal=goal)
         if answer.run and not answer.run.in_time:
@@ -81,6 +93,15 @@ def asked(
         fewest.counted(options, found), lines=lines, rescue=found.gpus is not None, fewest=found, wishes=found_wishes,
         goal=goal,
     )  # fmt: skip
+
+
+def _check_objective(goal: Goal, *, several: bool, counts: bool, alternatives: bool) -> None:
+    if several and goal.objective in (LEAST_MEMORY, PARETO):
+        raise ContradictionError(f"--objective {goal.objective}: found several cards, expected one; write --gpu-mem 80")
+    if alternatives and goal.objective == PARETO:
+        raise ContradictionError("--why asks about one plan and --objective pareto makes several; leave one out")
+    if alternatives and (several or (counts and goal.cheapest)):
+        raise ContradictionError("--why asks about one plan; write one card, and one number with --objective cheapest")
 
 
 def read(options: Options) -> Request:
@@ -104,24 +125,40 @@ def planned(
     request = read(options)
     job, wanted = request.job(), goal.at(card_named(options))
     check_timed(job, goal)
-    assumed = list(request.assumed)
-    if "checkpointing" not in request.settled:
-        assumed = [text for text in assumed if "--checkpointing" not in text]
-    if job.workload.global_batch is None and "micro_batch" not in request.settled:
-        assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
     tell(f"searching strategies for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
-    found = plan(job, request.settled, reserve=request.reserve, rescue=rescue)
+    found = plan(job, request.settled, reserve=request.reserve, rescue=rescue, objective=goal.objective)
     run = run_of(found.chosen, wanted) if found.chosen and goal.asked else None
     if fewest and fewest.lack and not found.chosen:
         nearest = fewest.lack.candidate
         found = found._replace(rejected=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
-    alternatives = tuple(_why(request, job, wish, found.chosen) for wish in wishes)
+    alternatives = tuple(_why(request, job, wish, found) for wish in wishes)
     if found.chosen:
         detail = Detail.EQUATIONS if lines else Detail.KINDS
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
+    assumed = assumed_of(request, job)
+    flash = _with_flash(request, found.chosen) if found.chosen and options.attention is None else None
     return Recommendation(
-        job, found, tuple(assumed), request.given, fewest, why=alternatives, headroom=request.headroom, run=run
-    )
+        job, found, assumed, request.given, fewest, why=alternatives, headroom=request.headroom, run=run,
+        flash=flash,
+    )  # fmt: skip
+
+
+def _with_flash(request: Request, chosen: Candidate) -> Rejected | None:
+    """What another package would gain; None where the model, the card or the plan do not take it."""
+    try:
+        check_operators({**request.settled, "attention": FLASH}, request.model, request.cluster.gpu)
+        return with_flash(chosen, request.reserve)
+    except ContradictionError:
+        return None
+
+
+def assumed_of(request: Request, job: Job) -> tuple[str, ...]:
+    """What nobody stated of a plan: checkpointing and attention are chosen."""
+    chosen = [flag(name) for name in ("checkpointing", "attention") if name not in request.settled]
+    assumed = [text for text in request.assumed if not any(f"({name})" in text for name in chosen)]
+    if job.workload.global_batch is None and "micro_batch" not in request.settled:
+        assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
+    return tuple(assumed)
 
 
 def check_timed(job: Job, goal: Goal) -> None:
@@ -144,10 +181,10 @@ def _in_time(options: Options, goal: Goal) -> Fewest | None:
         return None
 
 
-def _why(request: Request, job: Job, wish: Wish, chosen: Candidate | None) -> Why:
+def _why(request: Request, job: Job, wish: Wish, found: Plan) -> Why:
     tell(f"why not {wish.name}")
     try:
         check_offload(wish.settled(request.settled))
     except ContradictionError as error:
         return Why(wish.name, cannot=str(error))
-    return why(job, request.settled, wish, chosen, reserve=request.reserve)
+    return why(job, request.settled, wish, found.chosen, reserve=request.reserve, objective=found.objective)

@@ -20,6 +20,7 @@ recommend, and with --headroom also estimate, compare's rows[] and matrix: kept_
   fit.capacity is without.
 compare: model; rows[] {changed {option: value}, stage, gpus, strategy, fit, time, assumed[]}, or {changed, reason} of a
   combination that cannot run.
+recommend where flash_attention_2 would gain and no attention was asked for, also flash_attention_2: as one of rejected.
 recommend with --gpus auto also fewest {gpus (null: nothing fits), smaller, lack}; with several cards cards[] {gpu,
   gpu_mem or cluster: as written, gpus, plan, lack, fewest, assumed[]}; with --max-params largest {row: {parameters,
   plan, next_size, lack}, or null}. lack {tier, bytes, name}: of the strategy nearest to fitting, null where one fits.
@@ -27,9 +28,9 @@ recommend with --gpus auto also fewest {gpus (null: nothing fits), smaller, lack
   deadline_seconds, late_seconds (less than 0: to spare), in_time, price {amount (of a GPU-hour), currency}, cost,
   cost_per_million_tokens}, null where it was not asked for; where the deadline is missed in_time, as fewest: the fewest
   GPUs that make it; fewest.late_seconds: of the next smaller number, where it has room.
-  With --why also why[] {what, is_plan, reason, lack, seconds_slower (of a step; null beside no plan), seconds[] and
-  bytes[] {name, plan, alternative, difference} (lines that differ; bytes of the place `of`: gpu, host or nvme),
-  alternative (as `plan`; null: it is the plan, or nothing has it)}.
+  With --why also why[] {what, is_plan, reason, lack, seconds_slower (of a step; null beside no plan), bytes_more (of a
+  GPU; null but with --objective least-memory), seconds[] and bytes[] {name, plan, alternative, difference} (lines that
+  differ; bytes of the place `of`: gpu, host or nvme), alternative (as `plan`; null: that is the plan, or nothing is)}.
 matrix: rows[] {model, strategies {name: {stage, micro_batch, grad_accum, checkpointing, offload_optimizer,
   offload_param, gpus, held, peak, needed, capacity, host_needed, nvme_needed, fits, sent, step, tokens_per_s_per_gpu,
   headroom}, or {reason} of what cannot run}}; assumed[].

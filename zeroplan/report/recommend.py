@@ -14,13 +14,14 @@ from zeroplan.emit.checkpointing import in_the_script
 from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
-from zeroplan.plan import Plan, label
+from zeroplan.plan import Plan, Rejected, label
 from zeroplan.report import speed as step
 from zeroplan.report import training
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.estimate import gpus, title, trust
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
+from zeroplan.specs.objective import LEAST_MEMORY
 from zeroplan.specs.strategy import Strategy
 from zeroplan.training import Run
 from zeroplan.units import gb, gib, seconds
@@ -35,6 +36,7 @@ def details(
     given: dict[str, Any] | None = None,
     written: str | None = None,
     run: Run | None = None,
+    flash: Rejected | None = None,
 ) -> list[RenderableType]:
     """What `recommend` prints below its answer."""
     parts: list[RenderableType] = [""]
@@ -43,7 +45,7 @@ def details(
         parts += [heading(name), _plan_table(plan.chosen, run), *trust(plan.chosen.job), _step_trust(plan.chosen), ""]
     if plan.rejected:
         parts += [heading("Why the others lost" if plan.chosen else "Nearest to fitting"), _others(plan)]
-        parts += [_searched(plan), ""]
+        parts += [_searched(plan), *([_flash(flash)] if flash else []), ""]
     if plan.ways_out:
         parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), ""]
     if plan.chosen and target == "hf":
@@ -90,6 +92,7 @@ def _plan_table(chosen: Candidate, run: Run | None) -> Table:
         ("batch", f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {gpus(job)}"
          f" = {sequences} sequences of {job.workload.seq} tokens a step"),
         ("checkpointing", strategy.checkpointing),
+        ("attention", _attention(chosen)),
         ("offload", _offload(chosen)),
         ("buckets", _buckets(strategy)),
         *_thresholds(strategy),
@@ -121,6 +124,12 @@ def _step(chosen: Candidate) -> list[tuple[str, str]]:
 
 def _step_trust(chosen: Candidate) -> Text:
     return step.trust(chosen.job, speed_of(chosen.job, chosen.time))
+
+
+def _attention(chosen: Candidate) -> str:
+    """What transformers takes by itself needs no word; what it does not, how to have it."""
+    name, usual = chosen.strategy.attention, "sdpa" if chosen.job.model.has_sdpa else "eager"
+    return name if name == usual else f'{name} (load the model with attn_implementation="{name}")'
 
 
 def _stage(strategy: Strategy) -> str:
@@ -159,8 +168,13 @@ def _offload(chosen: Candidate) -> str:
 def _searched(plan: Plan) -> Text:
     found = plan.searched
     counted = f"{found.timed:,} timed and {found.counted:,} counted to the byte"
-    what = "no other is faster" if plan.chosen else "none fits"
+    least = "no other needs less" if plan.objective == LEAST_MEMORY else "no other is faster"
+    what = least if plan.chosen else "none fits"
     return Text(f"Of {found.stood_for:,} strategies {counted}; by proven bounds {what}.", style="dim")
+
+
+def _flash(found: Rejected) -> Text:
+    return Text(f"With {found.change} this plan {found.reason}.")
 
 
 def _others(plan: Plan) -> Table:

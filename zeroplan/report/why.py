@@ -32,7 +32,7 @@ def details(found: Why, plan: Candidate | None) -> list[RenderableType]:
     if plan is None or found.candidate is None:
         return []
     grid = table(["", "difference", "plan", found.wish])
-    if found.lack:
+    if found.lack or found.more is not None:
         _add(grid, found.bytes, gib)
         _add_sum(grid, _needed(plan, found), f"needed, {PLACES[found.of]}", gib)
         _add_sum(grid, _step(plan, found), "step", seconds)

@@ -14,7 +14,7 @@ from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.deepspeed.write import ds_config
 from zeroplan.errors import ContradictionError
-from zeroplan.plan import Plan, label
+from zeroplan.plan import Plan, Rejected, label
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
 from zeroplan.search import Candidate
@@ -59,6 +59,9 @@ class Recommendation(Result):
     cards: Mapping[str, Outcome | None] = MappingProxyType({})
     """Of several cards each one's plan, None where nothing fits; `plan` is that of the fastest per GPU."""
 
+    front: tuple[Outcome, ...] = ()
+    """With objective pareto the plans from the fastest, which is `plan`, to the leanest."""
+
     def __init__(
         self,
         job: Job,
@@ -70,12 +73,14 @@ class Recommendation(Result):
         why: tuple[Why, ...] = (),
         headroom: Headroom | None = None,
         run: Run | None = None,
+        flash: Rejected | None = None,
     ) -> None:
         self.assumed = assumed
         """What nobody stated."""
         self.job, self.found, self.given, self.fewest = job, found, given, fewest
         self.run = run
         """The whole training run, where its tokens or a price were said."""
+        self._flash = flash
         self.headroom = headroom
         """What of each card is kept free."""
         self.why = why
@@ -123,7 +128,9 @@ class Recommendation(Result):
 
         shown = (
             [] if quiet
-            else report.details(self.found, self.assumed, self.target, self.given, self.written, self.run)
+            else report.details(
+                self.found, self.assumed, self.target, self.given, self.written, self.run, self._flash
+            )
         )  # fmt: skip
         answer = report.answer(self.job, self.found, self.run)
         if self.fewest:
@@ -153,16 +160,22 @@ class Recommendation(Result):
         return {
             "command": "recommend",
             "plan": entry(found.chosen) if found.chosen else None,
-            "rejected": [{**entry(r.candidate), "change": r.change, "reason": r.reason} for r in found.rejected],
+            "rejected": [rejected_object(rejected) for rejected in found.rejected],
             "searched": {name: getattr(found.searched, name) for name in ("stood_for", "timed", "counted")},
             "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
             "assumed": list(self.assumed),
             **machine.kept_free(self.headroom, self.job.cluster.capacity),
+            **({"flash_attention_2": rejected_object(self._flash)} if self._flash else {}),
             **({"fewest": fewest_object(self.fewest)} if self.fewest else {}),
             **({"run": run_object(self.run)} if self.run else {}),
             **({"in_time": fewest_object(self.in_time)} if self.in_time else {}),
             **({"why": [why_object(one) for one in self.why]} if self.why else {}),
         }  # fmt: skip
+
+
+def rejected_object(found: Rejected) -> dict[str, Any]:
+    """A strategy beside the plan."""
+    return {**entry(found.candidate), "change": found.change, "reason": found.reason}
 
 
 def run_object(run: Run) -> dict[str, Any]:
@@ -185,7 +198,8 @@ def why_object(found: Why) -> dict[str, Any]:
 
     return {
         "what": found.wish, "is_plan": found.is_plan, "reason": found.reason, "lack": lack_object(found.lack),
-        "seconds_slower": found.slower, "seconds": rows(found.seconds), "of": found.of, "bytes": rows(found.bytes),
+        "seconds_slower": found.slower, "bytes_more": found.more,
+        "seconds": rows(found.seconds), "of": found.of, "bytes": rows(found.bytes),
         "alternative": entry(found.candidate) if found.candidate else None,
     }  # fmt: skip
 

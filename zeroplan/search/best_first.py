@@ -7,14 +7,16 @@ still waits takes as long at least. Of equally fast ones the simplest comes firs
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import count
+from math import inf
 from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
 from zeroplan.search.bounds import Bounds, gathers
-from zeroplan.search.candidate import Candidate, evaluate, timed
-from zeroplan.search.space import TIMELESS, Branch, Space
+from zeroplan.search.candidate import Candidate, timed
+from zeroplan.search.space import TIMELESS, Branch, Root, Space
 from zeroplan.specs.job import Job
 
 ROUGH, BOUND, GATHERED, EXACT = range(4)
@@ -63,23 +65,25 @@ class Waiting(NamedTuple):
 class Search:
     """Entries that wait, the one with the fewest seconds first."""
 
-    def __init__(self, space: Space, reserve: float) -> None:
-        self.space, self.bounds, self.reserve = space, Bounds(reserve), reserve
+    def __init__(self, space: Space, bounds: Bounds) -> None:
+        self.space, self.bounds = space, bounds
         self.waiting: list[Waiting] = []
         self.turn = count()
-        self.timed = self.counted = 0
+        self.timed = 0
 
     def push(self, seconds: float, kind: int, job: Job, branch: Branch, still_open: tuple[str, ...] = ()) -> None:
         entry = Waiting(seconds, simplicity(job, branch), kind, next(self.turn), job, branch, still_open)
         heappush(self.waiting, entry)
 
-    def run(self) -> Candidate | None:
-        """None when nothing fits."""
-        for branch in self.space.branches:
-            for size in self.space.sizes:
-                job = self.space.sized(branch, size).at(**branch.usual(branch.numbers))
-                self.push(self._least(job, branch, branch.open, traced=False), ROUGH, job, branch, branch.open)
-        while self.waiting:
+    def start(self, roots: Iterable[Root]) -> None:
+        """All that waits at first."""
+        for branch, size in roots:
+            job = self.space.sized(branch, size).at(**branch.usual(branch.numbers))
+            self.push(self._least(job, branch, branch.open, traced=False), ROUGH, job, branch, branch.open)
+
+    def next(self, within: float = inf) -> Candidate | None:
+        """The fastest of what waits that fits, which waits no more; None when nothing does `within` so many seconds."""
+        while self.waiting and self.waiting[0].seconds <= within:
             entry = heappop(self.waiting)
             if entry.kind == EXACT:
                 if found := self._fitting(entry.job):
@@ -128,18 +132,17 @@ class Search:
             self.push(seconds, EXACT, entry.job.at(**chosen), entry.branch)
 
     def _fitting(self, job: Job) -> Candidate | None:
-        if not self.bounds.may_fit(job):
-            return None
-        self.counted += 1
-        try:
-            found = evaluate(job, self.reserve)
-        except ContradictionError:  # too few buffers for NVMe, in the run's first step
-            return None
-        return found if found.fit.fits is not False else None
+        return self.bounds.counts(job)
 
 
-def fastest(space: Space, reserve: float) -> Found:
-    """The fastest strategy of a space that fits, keeping `reserve` of each card free."""
-    search = Search(space, reserve)
-    best = search.run()
-    return Found(best, space.size, search.timed, search.counted)
+def fastest(
+    space: Space, reserve: float, *, bounds: Bounds | None = None, roots: Iterable[Root] | None = None
+) -> Found:  # fmt: skip
+    """The fastest strategy of a space that fits, keeping `reserve` of each card free.
+
+    `bounds`: of the same space and reserve, as another search left them. `roots`: where to look; None: everywhere.
+    """
+    search = Search(space, bounds or Bounds(reserve))
+    search.start(space.roots() if roots is None else roots)
+    best = search.next()
+    return Found(best, space.size, search.timed, len(search.bounds.counted))

@@ -30,6 +30,8 @@ from zeroplan.costs.timing.traffic import of_gathers
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import TierFit, gpu_fit
 from zeroplan.ledger import Ledger, Tier, total
+from zeroplan.search.bucketed import beside_buckets
+from zeroplan.search.candidate import Candidate, evaluate
 from zeroplan.search.least_traffic import Traffic, least_traffic
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -40,13 +42,17 @@ class Bounds:
 
     def __init__(self, reserve: float) -> None:
         self.reserve = reserve
+        self.most: int | None = None
+        """Bytes of a GPU, fewer than the card has, beyond which nothing is looked for; it may only fall."""
         self.computing: dict[Hashable, Computing] = {}
         self.traffic: dict[Hashable, Traffic] = {}
         self.beside: dict[Hashable, float] = {}
-        self.held: dict[Hashable, bool] = {}
+        self.held: dict[Hashable, tuple[int, bool]] = {}
         self.residents: dict[Hashable, int] = {}
         self.saved: dict[Hashable, int | None] = {}
         self.activations: dict[Hashable, tuple[int, int] | None] = {}
+        self.counted: dict[Strategy, Candidate | None] = {}
+        """In full."""
 
     def seconds(self, job: Job, *, traced: bool = True, gathered: tuple[float, float] = (0.0, 0.0)) -> float:
         """Computing and the update as they are, traffic hidden as well as it can be, copies as few as there can be.
@@ -97,7 +103,7 @@ class Bounds:
         What is not gathered then was released, which made its secondary partition (hpZ).
         """
         found = self._activations_alone(job)
-        if found is None or (left := gpu_fit(job, self._held(job) + found, self.reserve).headroom) is None:
+        if found is None or (left := self._left(job, self._held(job) + found)) is None:
             return None
         shared = secondary_ranks(job)
         return int(left // (gathered_width(job.strategy) * (1 - 1 / shared if shared else 1)))
@@ -154,8 +160,39 @@ class Bounds:
         beside = found.backward.seconds if strategy.overlaps else 0.0
         return strategy.micro_steps * max(0.0, both_ways - beside)
 
+    def fitting(self, job: Job) -> Candidate | None:
+        """Counted in full; None where it does not fit or needs more than is looked for, or DeepSpeed stops in training.
+
+        It stops at too few buffers for NVMe, in the run's first step.
+        """
+        if job.strategy not in self.counted:
+            try:
+                self.counted[job.strategy] = evaluate(job, self.reserve)
+            except ContradictionError:
+                self.counted[job.strategy] = None
+        found = self.counted[job.strategy]
+        if found is None or found.fit.fits is False or (self.most is not None and found.fit.gpu.needed > self.most):
+            return None
+        return found
+
     def may_fit(self, job: Job) -> bool:
-        """Whether card and host could hold it: what is held, then the model's own step beside it."""
+        """Whether card and host could hold it."""
+        least = self.outside_passes(job)
+        return least[1] and self.has_room(job, least[0]) and self.has_room(job, self.peak(job))
+
+    def peak(self, job: Job) -> int:
+        """Bytes at most on a GPU, or fewer: what is held, then the model's own step beside it."""
+        activations = self.activations_of(job)
+        least = max(self.outside_passes(job)[0], gpu_with(job, activations))
+        if activations and job.strategy.hpz_partition_size > 1:  # secondary partitions are all there as backward begins
+            least = max(least, self._held(job) + activations[1])
+        return least
+
+    def outside_passes(self, job: Job) -> tuple[int, bool]:
+        """Bytes of a GPU at most, or fewer, activations left out; whether the host has room.
+
+        Micro-batch and accumulation do not change them.
+        """
         s = job.strategy
         key = (
             s.stage, s.offload_optimizer, s.offload_param, s.overlap_comm, s.reduce_bucket_size, s.contiguous_gradients,
@@ -164,25 +201,43 @@ class Bounds:
         if key not in self.held:
             least = max(held_at_least(job), init_at_least(job), step_at_least(job))
             in_host = TierFit(total(host.tier(job).peak.lines), job.cluster.host_memory)
-            self.held[key] = gpu_fit(job, least, self.reserve).fits is not False and in_host.fits is not False
-        if not self.held[key]:
-            return False
-        activations = self._activations(job)
-        least = gpu_with(job, activations)
-        if activations and s.hpz_partition_size > 1:  # secondary partitions are all there when backward begins
-            least = max(least, self._held(job) + activations[1])
-        return gpu_fit(job, least, self.reserve).fits is not False
+            self.held[key] = least, in_host.fits is not False
+        return self.held[key]
 
     def may_gather(self, job: Job) -> bool:
         """Whether the card could hold what is gathered beside the model's own step; False where DeepSpeed stops."""
-        if not gathers(job):
-            return True
-        try:
-            return gpu_fit(job, gathering_at_least(job), self.reserve).fits is not False
-        except ContradictionError:
-            return False
+        least = self.gathering(job)
+        return least is not None and self.has_room(job, least)
 
-    def _activations(self, job: Job) -> tuple[int, int] | None:
+    def counts(self, job: Job) -> Candidate | None:
+        """The same as `fitting`, asked only where no bound rules it out."""
+        return self.fitting(job) if self.may_fit(job) and self.has_room(job, beside_buckets(job)) else None
+
+    def gathering(self, job: Job) -> int | None:
+        """Bytes at most while the model's own step runs beside what is gathered, or fewer; None where DeepSpeed stops.
+
+        0 where nothing is gathered.
+        """
+        if not gathers(job):
+            return 0
+        try:
+            return gathering_at_least(job)
+        except ContradictionError:
+            return None
+
+    def _left(self, job: Job, peak: int) -> int | None:
+        """Bytes of a GPU beside so many; None: for any number."""
+        tier = gpu_fit(job, peak, self.reserve)
+        ends = [end for end in (tier.capacity, self.most) if end is not None]
+        return min(ends) - tier.needed if ends else None
+
+    def has_room(self, job: Job, peak: int) -> bool:
+        """Whether so many bytes of PyTorch's fit, and are not more than what is looked for."""
+        left = self._left(job, peak)
+        return left is None or left >= 0
+
+    def activations_of(self, job: Job) -> tuple[int, int] | None:
+        """Bytes of the model's own forward and backward, or fewer; None where they are closed forms."""
         key = decides_activations(job)
         if key not in self.activations:
             self.activations[key] = least_activations(job)

@@ -11,7 +11,7 @@ from zeroplan.search.space import Branch, Space
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES, Strategy
 
-CHOICES = ("stage", "offload_optimizer", "offload_param", "checkpointing", "hpz_partition_size")
+CHOICES = ("stage", "offload_optimizer", "offload_param", "checkpointing", "attention", "hpz_partition_size")
 USUAL = {
     "buckets": ("reduce_bucket_size", "prefetch_bucket_size"),
     "thresholds": ("max_live_parameters", "max_reuse_distance"),
@@ -61,6 +61,8 @@ def words(name: str, value: Any) -> str:
         return f"ZeRO-{value}"
     if name == "checkpointing":
         return f"{'no' if value == 'none' else value} checkpointing"
+    if name == "attention":
+        return f"{value} attention"
     if name == "hpz_partition_size":
         return f"secondary partitions of {value} GPUs (hpZ)" if value > 1 else "no secondary partitions (hpZ)"
     what = "optimizer" if name == "offload_optimizer" else "parameters"

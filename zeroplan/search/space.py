@@ -38,6 +38,10 @@ TIMELESS: tuple[frozenset[str], ...] = (*[frozenset()] * 3, frozenset({"contiguo
 """By stage those that change no second: stage 3 reduces the same buckets, whether gradients lie together or not."""
 
 
+BYTELESS: tuple[frozenset[str], ...] = (*[frozenset()] * 3, frozenset({"overlap_comm"}))
+"""By stage those that change no byte of a GPU: only stages 1 and 2 have a second buffer for what overlaps."""
+
+
 class Branch(NamedTuple):
     """Choices that stand before numbers."""
 
@@ -73,6 +77,10 @@ class Branch(NamedTuple):
         return prod(len(values) for values in self.numbers.values())
 
 
+Root = tuple[Branch, int]
+"""A branch, and its micro-batch."""
+
+
 class Space(NamedTuple):
     job: Job
     per_gpu: int
@@ -90,9 +98,13 @@ class Space(NamedTuple):
         """Without its numbers."""
         return self.job.at(**branch.choice, micro_batch=size, grad_accum=self.per_gpu // size)
 
+    def roots(self) -> Iterator[Root]:
+        """Each branch with each micro-batch."""
+        yield from product(self.branches, self.sizes)
+
     def strategies(self) -> Iterator[Job]:
         """One after the other."""
-        for branch, size in product(self.branches, self.sizes):
+        for branch, size in self.roots():
             job = self.sized(branch, size)
             for chosen in branch.combinations(*branch.numbers):
                 yield job.at(**chosen)
@@ -114,11 +126,11 @@ def choices(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
                 continue
             with_offload = job.at(stage=stage, offload_optimizer=optimizer, offload_param=params)
             at_stage = list(_at_stage_3(with_offload, settled))
-            for kind in checkpointing(job, stage, settled):
+            for kind, attention in product(checkpointing(job, stage, settled), attentions(job, settled)):
                 for more in at_stage:
                     yield {
-                        "stage": stage, "checkpointing": kind, "offload_optimizer": optimizer, "offload_param": params,
-                        **more,
+                        "stage": stage, "checkpointing": kind, "attention": attention, "offload_optimizer": optimizer,
+                        "offload_param": params, **more,
                     }  # fmt: skip
 
 
@@ -129,6 +141,11 @@ def _that_differ(job: Job, optimizers: list[Offload | None]) -> list[Offload | N
         left = below_ratio(job.at(offload_optimizer=optimizer)) if optimizer and job.strategy.stage == 3 else 0
         found.setdefault((optimizer and (optimizer.device, left)), optimizer)
     return list(found.values())
+
+
+def attentions(job: Job, settled: dict[str, Any]) -> list[str]:
+    """Those that transformers runs without another package: torch's kernels, or its own operators (eager)."""
+    return ["sdpa", "eager"] if "attention" not in settled and job.model.has_sdpa else [job.strategy.attention]
 
 
 def checkpointing(job: Job, stage: int, settled: dict[str, Any]) -> list[str]:

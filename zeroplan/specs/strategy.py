@@ -10,7 +10,8 @@ from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 from zeroplan.specs.zenflow import ZenFlow
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
-ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3")
+FLASH = "flash_attention_2"
+ATTENTION = ("eager", "sdpa", FLASH, "flash_attention_3")
 KERNELS = ("transformers", "liger", "liger-loss")
 BACKENDS = ("cuda", "cpu")
 STAGES = (0, 1, 2, 3)

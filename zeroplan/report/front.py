@@ -1,0 +1,116 @@
+"""The screen of `zeroplan recommend --objective pareto`: one row for each plan, from the fastest to the leanest."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing.speed import speed_of
+from zeroplan.plan import label
+from zeroplan.report.console import assumptions, table
+from zeroplan.report.estimate import gpus, title, trust
+from zeroplan.report.speed import trust as step_trust
+from zeroplan.search import Candidate, Front
+from zeroplan.units import GiB, count, gib, seconds
+
+WHOLE = 0.095
+"""Shares from here on are shown in whole per cent."""
+
+
+def answer(found: Front) -> Text:
+    """The two ends, and how many plans lie between them."""
+    first, last = found.rows[0], found.rows[-1]
+    what = f"{title(first.job.model)} on {gpus(first.job)}"
+    if len(found.rows) == 1:
+        return Text(
+            f"{what}: {label(first)} is both the fastest and the leanest: {_ends(first)}.", style="bold green"
+        )
+    return Text(
+        f"{what}: {len(found.rows)} plans from {_ends(first)} ({label(first)}) to {_ends(last)} ({label(last)}).",
+        style="bold green",
+    )
+
+
+def _ends(row: Candidate) -> str:
+    return f"{seconds(row.time.total)} a step in {gib(row.fit.gpu.needed)}"
+
+
+def details(found: Front, apart: float, assumed: tuple[str, ...]) -> list[RenderableType]:
+    """The table, how its rows were chosen, and how one of them becomes a config."""
+    first = found.rows[0]
+    counted = f"{found.timed:,} timed and {found.counted:,} counted to the byte"
+    notes = [
+        f"{_chosen(apart)} Of {found.stood_for:,} strategies {counted}; by proven bounds none is faster and leaner "
+        "than a row."
+    ]
+    if capacity := first.job.cluster.capacity:
+        row = found.rows[len(found.rows) // 2]
+        notes.append(
+            f"To have a row's config, leave out --objective and write as --headroom what it leaves of the card's "
+            f"{gib(capacity)}, as in --headroom {_headroom(row, capacity)} for row {len(found.rows) // 2 + 1}."
+        )
+    step = step_trust(first.job, speed_of(first.job, first.time)) if is_timed(first.job) else None
+    return [
+        "", _table(found), *(Text(note, style="dim") for note in notes), *trust(first.job), *([step] if step else []),
+        "", *assumptions(assumed),
+    ]  # fmt: skip
+
+
+def _chosen(apart: float) -> str:
+    if not apart:
+        return "Every plan that no other beats in both: each row is the fastest that needs less than the row above."
+    return (
+        f"Each row is the fastest that needs at least {100 * apart:.6g}% less than the row above (--apart); the last "
+        "is the leanest."
+    )
+
+
+def _headroom(row: Candidate, capacity: int) -> str:
+    """Rounded down, so that the row fits."""
+    return f"{(capacity - row.fit.gpu.needed) * 100 // GiB / 100:.2f}GiB"
+
+
+def _table(found: Front) -> Table:
+    first, names = found.rows[0], described(found.rows)
+    grid = table(["", "plan", "needed", "less", "step", "slower", "tokens/s/GPU"])
+    grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
+    grid.columns[0].justify = "right"
+    for number, (row, name) in enumerate(zip(found.rows, names, strict=True), 1):
+        less, slower = first.fit.gpu.needed - row.fit.gpu.needed, row.time.total / first.time.total - 1
+        each = f"{speed_of(row.job, row.time).tokens_per_gpu:,.0f}" if is_timed(row.job) else "-"
+        grid.add_row(
+            f"{number}", name, gib(row.fit.gpu.needed), gib(less) if less else "-", seconds(row.time.total),
+            _share(slower) if number > 1 else "-", each,
+        )  # fmt: skip
+    return grid
+
+
+def _share(slower: float) -> str:
+    return f"+{slower:.0%}" if slower >= WHOLE else f"+{slower:.2%}"
+
+
+def described(rows: tuple[Candidate, ...]) -> list[str]:
+    """Each strategy in words; where several have the same, with the numbers in which these differ."""
+    alike: dict[str, list[dict[str, str]]] = {}
+    for row in rows:
+        alike.setdefault(label(row), []).append(_numbers(row))
+    return [", ".join([label(row), *_that_differ(_numbers(row), alike[label(row)])]) for row in rows]
+
+
+def _that_differ(own: dict[str, str], all_alike: list[dict[str, str]]) -> list[str]:
+    return [text for name, text in own.items() if text and len({other.get(name) for other in all_alike}) > 1]
+
+
+def _numbers(row: Candidate) -> dict[str, str]:
+    strategy, offload = row.strategy, row.strategy.offload_optimizer
+    return {
+        "ratio": f"ratio {offload.ratio:g}" if offload else "",
+        "hpz": f"hpZ {strategy.hpz_partition_size}",
+        "reduce": f"buckets {count(strategy.reduce_bucket_size)}" if strategy.stage else "",
+        "prefetch": f"prefetch {count(strategy.prefetch_bucket_size)}",
+        "live": f"{count(strategy.max_live_parameters)} live",
+        "overlap": "overlap" if strategy.overlaps else "no overlap",
+        "contiguous": "contiguous gradients" if strategy.contiguous else "gradients apart",
+    }

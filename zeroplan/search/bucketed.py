@@ -1,0 +1,47 @@
+"""Bytes at least beside the buffers that gradients are copied into, without a replay of their reduction.
+
+runtime/zero/stage_1_and_2.py of DeepSpeed 0.19.8: the first gradient of a micro-step makes the buffers, two where
+reduction overlaps. Stage 2 frees them when backward ends; stage 1 keeps them, and all gradients, to the step's end.
+"""
+
+from __future__ import annotations
+
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
+from zeroplan.costs.ledger import held_at_least
+from zeroplan.costs.passes import timeline_of
+from zeroplan.specs.job import Job
+
+
+def beside_buckets(job: Job) -> int:
+    """Of stages 1 and 2: what is held, buffers and gradients, and the model's own; 0 where nothing is known."""
+    strategy = job.strategy
+    if strategy.stage not in (1, 2) or strategy.runs_bf16_optimizer or strategy.selective:
+        return 0
+    if (found := timeline_of(job)) is None:
+        return 0
+    backward, at = found.backward, found.backward.ready.get(job.execution.gradients[0])
+    buffers = _buffers(job)
+    own = [] if at is None else [buffers + max([backward.now[at], *backward.most[at + 1 :]])]
+    if strategy.stage == 1:
+        kept = buffers + _gradients(job)
+        own += [kept + max(found.forward.most)] * (strategy.micro_steps > 1)
+        own += [kept + max(backward.most)] * (strategy.micro_steps > 2)
+    return held_at_least(job) + max(own, default=0)
+
+
+def _buffers(job: Job) -> int:
+    strategy = job.strategy
+    if not strategy.contiguous:
+        return 0
+    return (2 if strategy.overlaps else 1) * strategy.reduce_bucket_size * len(bucket_dtypes(job)) * _width(job)
+
+
+def _gradients(job: Job) -> int:
+    """All of them, whole."""
+    return _width(job) * sum([tensor_sizes(job)[index] for index in job.execution.gradients])
+
+
+def _width(job: Job) -> int:
+    """Stage 1 turns each gradient into the accumulation dtype; stage 2 only what it keeps."""
+    return DTYPE_BYTES[job.strategy.accumulation if job.strategy.stage == 1 else job.strategy.dtype]

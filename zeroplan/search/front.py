@@ -1,0 +1,60 @@
+"""The front of time and memory: strategies of which none is both faster and leaner, from the fastest to the leanest.
+
+The search for the fastest goes on where it stopped, with fewer bytes to look for: what it has left out needs more than
+that all the same, and what waits is still as fast at most.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zeroplan.costs.ledger import uncollected
+from zeroplan.search import best_first, leanest_first
+from zeroplan.search.bounds import Bounds
+from zeroplan.search.candidate import Candidate
+from zeroplan.search.space import Space
+
+AS_FAST = 1e-9
+"""Share of a step by which two steps that take as long may differ."""
+
+
+class Front(NamedTuple):
+    """Each the fastest that needs no more than it does; of equally fast ones the leanest, then the simplest."""
+
+    rows: tuple[Candidate, ...]
+    """From the fastest to the leanest; empty when nothing fits."""
+    stood_for: int
+    """Strategies of the space; how many of them were timed, and how many counted to the byte."""
+    timed: int
+    counted: int
+
+
+def front(space: Space, reserve: float, apart: float) -> Front:
+    """Each row is the fastest strategy that needs less than the row before, by the share `apart` of it at least.
+
+    The last is the leanest of all, however near to the one before. `apart` of 0: every strategy of the front.
+    """
+    bounds, rows = Bounds(reserve), list[Candidate]()
+    search = best_first.Search(space, bounds)
+    with uncollected():
+        fewest = leanest_first.Search(space, bounds).run()
+        search.start(space.roots() if fewest is not None else ())
+        while fewest is not None and (not rows or rows[-1].fit.gpu.needed > fewest):
+            found = _leanest_of_the_fastest(search)
+            assert found is not None  # the leanest is among what waits
+            rows.append(found)
+            needed = found.fit.gpu.needed
+            bounds.most = max(fewest, min(needed - 1, int(needed * (1 - apart))))
+    return Front(tuple(rows), space.size, search.timed, len(bounds.counted))
+
+
+def _leanest_of_the_fastest(search: best_first.Search) -> Candidate | None:
+    best = search.next()
+    within = best.time.total * (1 + AS_FAST) if best else 0.0
+    while best:
+        search.bounds.most = best.fit.gpu.needed - 1
+        leaner = search.next(within)
+        if leaner is None:
+            return best
+        best = leaner
+    return None

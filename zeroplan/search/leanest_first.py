@@ -1,0 +1,127 @@
+"""The strategy that needs fewest bytes of a GPU, found by bounds: what could need least is looked at first.
+
+A choice waits under the bytes that it needs at least. When it comes up, it gives way to what it leaves open, each under
+its own bytes, and what leaves nothing open is counted; once the fewest that were counted are no more than what waits
+needs at least, no other needs less. Of those that need as few, the search for the fastest then takes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import count, pairwise
+from typing import NamedTuple
+
+from zeroplan.costs.ledger import uncollected, whole_gradients
+from zeroplan.costs.outside import outside
+from zeroplan.ledger import total
+from zeroplan.search.best_first import Found, fastest
+from zeroplan.search.bounds import Bounds
+from zeroplan.search.space import BYTELESS, Root, Space
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import LEAST_ALIKE
+
+HELD, PASSES, GATHERED = range(3)
+"""What a waiting entry's bytes are: without activations, with them, and with what stage 3's coordinator gathers."""
+
+
+class Waiting(NamedTuple):
+    """What a heap has on top: the fewest bytes, then what is counted soonest."""
+
+    bytes: int
+    """Of a GPU, what a process takes beside PyTorch's allocator among them."""
+    still_open: int
+    turn: int
+    kind: int
+    job: Job
+    """Its open numbers have the values that hold least."""
+    branch: int
+    """By its place in the space."""
+    open: tuple[str, ...]
+
+
+class Search:
+    """Entries that wait, the one with the fewest bytes first."""
+
+    def __init__(self, space: Space, bounds: Bounds) -> None:
+        self.space, self.bounds = space, bounds
+        self.waiting: list[Waiting] = []
+        self.turn = count()
+        self.larger = dict(pairwise(sorted(space.sizes)))
+        self.looked_at: set[tuple[int, int]] = set()
+        """Branches and micro-batches."""
+
+    def run(self) -> int | None:
+        """The fewest bytes that a strategy needs which fits; None: none fits."""
+        for branch in range(len(self.space.branches)):
+            self._root(branch, min(self.space.sizes), 0)
+        fewest: int | None = None
+        while self.waiting and (fewest is None or self.waiting[0].bytes < fewest):
+            entry = heappop(self.waiting)
+            if entry.kind == HELD:
+                self._passes(entry)
+            elif entry.kind == PASSES:
+                self._gather(entry)
+            elif entry.open:
+                self._settle(entry)
+            elif (found := self.bounds.fitting(entry.job)) and (fewest is None or found.fit.gpu.needed < fewest):
+                fewest = found.fit.gpu.needed
+        return fewest
+
+    def roots(self, needed: int) -> Iterator[Root]:
+        """Where strategies may be that need no more than so many bytes, the fewest that any needs."""
+        found = set(self.looked_at)
+        for entry in self.waiting:
+            if entry.bytes <= needed:
+                size = entry.job.strategy.micro_batch
+                found.update((entry.branch, each) for each in self.space.sizes if each >= size)
+        return ((self.space.branches[branch], size) for branch, size in sorted(found))
+
+    def _root(self, branch: int, size: int, least: int) -> None:
+        """A branch with a micro-batch, which needs at least so many bytes."""
+        chosen = self.space.branches[branch]
+        job = self.space.sized(chosen, size).at(**chosen.leanest(chosen.numbers))
+        held, in_host = self.bounds.outside_passes(job)
+        if in_host:
+            still_open = tuple(name for name in chosen.open if name not in BYTELESS[job.strategy.stage])
+            self._push(max(least, held), HELD, job, branch, still_open)
+
+    def _push(self, peak: int, kind: int, job: Job, branch: int, still_open: tuple[str, ...]) -> None:
+        if self.bounds.has_room(job, peak):
+            needed = peak + total(outside(job))
+            heappush(self.waiting, Waiting(needed, len(still_open), next(self.turn), kind, job, branch, still_open))
+
+    def _passes(self, entry: Waiting) -> None:
+        """The next larger micro-batch waits from now on: it needs no less where only activations grow with it."""
+        job, size = entry.job, entry.job.strategy.micro_batch
+        self.looked_at.add((entry.branch, size))
+        peak = self.bounds.peak(job)
+        if larger := self.larger.get(size):
+            grows = size >= LEAST_ALIKE and self.bounds.activations_of(job) and not whole_gradients(job)
+            self._root(entry.branch, larger, peak if grows else 0)
+        self._push(peak, PASSES, *entry[-3:])
+
+    def _gather(self, entry: Waiting) -> None:
+        """Left out where DeepSpeed stops."""
+        found = self.bounds.gathering(entry.job)
+        if found is not None:
+            self._push(max(self.bounds.peak(entry.job), found), GATHERED, *entry[-3:])
+
+    def _settle(self, entry: Waiting) -> None:
+        """The next number takes each of its values."""
+        name, *rest = entry.open
+        for value in self.space.branches[entry.branch].numbers[name]:
+            job = entry.job.at(**{name: value})
+            if self.bounds.may_fit(job):
+                self._push(self.bounds.peak(job), PASSES, job, entry.branch, tuple(rest))
+
+
+def least_memory(space: Space, reserve: float) -> Found:
+    """The strategy of a space that fits and needs fewest bytes of a GPU; of several the fastest, then the simplest."""
+    bounds = Bounds(reserve)
+    search = Search(space, bounds)
+    with uncollected():
+        bounds.most = search.run()
+        if bounds.most is None:
+            return Found(None, space.size, 0, len(bounds.counted))
+        return fastest(space, reserve, bounds=bounds, roots=search.roots(bounds.most))
