@@ -57,17 +57,16 @@ def fault(known: Key, value: Any) -> str:
     "choice"; empty when it is taken. An "auto" is never refused there.
     """
     kinds = known.kind.split("|")
-    if value is None:
-        return "" if "null" in kinds else "kind"
-    if value == AUTO or "any" in kinds:
+    if value == AUTO or "any" in kinds or (value is None and "null" in kinds):
         return ""
-    if isinstance(value, list) or isinstance(value, dict):
+    if isinstance(value, list | dict):
         return _fault_of_several(known, kinds, value)
-    if known.plain and (isinstance(value, bool) or (isinstance(value, str) and "." in value)):
-        return "kind"
-    read = _read(known, value)
+    unwanted = known.plain and (isinstance(value, bool) or (isinstance(value, str) and "." in value))
+    read = None if value is None or unwanted else _read(known, value)
     if read is not None:
         return "" if _in_range(known, read) else "choice" if known.choices else "range"
+    if value is None or unwanted:
+        return "kind"
     if isinstance(value, float) and kinds[0] == "integer" and value % 1:
         return "fraction"
     return "text" if isinstance(value, str) and kinds[0] in ("integer", "number") else "kind"

@@ -13,7 +13,7 @@ ZERO_STAGES = (1, 2, 3)
 class Key:
     """One key of ds_config.json as DeepSpeed 0.19.8 reads it.
 
-    `kind` is integer, number, boolean, string, object, array or null, or several joined by "|"; "any" is all of them. A `default`
+    `kind` is integer, number, boolean, string, object, array or null, or several joined by "|"; or any. A `default`
     of None means that DeepSpeed takes none, or finds one from other keys as `meaning` says. Bounds are those
     that DeepSpeed itself enforces. `stages` are those at which the key has an effect: () when at none.
     """
