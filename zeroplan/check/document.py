@@ -80,12 +80,6 @@ class Document:
         line = bisect_right(self._starts, offset)
         return Place(line, offset - self._starts[line - 1] + 1)
 
-    def line(self, number: int) -> str:
-        """A line of the file without its end."""
-        start = self._starts[number - 1]
-        stop = self.text.find("\n", start)
-        return self.text[start : stop if stop >= 0 else len(self.text)].rstrip("\r")
-
     def member(self, path: tuple[str, ...]) -> Member | None:
         """The key at a path, of keys that are there twice the last; None where nothing stands."""
         node, found = self.root, None
@@ -109,3 +103,9 @@ def _walk(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], 
         yield from _walk(inside, member.node)
     for item in node.items or ():
         yield from _walk(path, item)
+
+
+def line_at(text: str, number: int) -> str:
+    """A line of a file, from 1, without its end."""
+    lines = text.split("\n", number)
+    return lines[number - 1].rstrip("\r") if number <= len(lines) else ""

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from zeroplan.check.document import Document, Member, Node, Remark
-from zeroplan.errors import ZeroplanError
+from zeroplan.errors import SpecError, ZeroplanError
 
 DEEPEST = 100
 """Objects inside objects: a ds_config.json has four."""
@@ -27,7 +27,6 @@ COMMENTS, TRAILING, MISSING, QUOTES, UNQUOTED, BRACES = (
     "a comment", "a trailing comma", "no comma between two entries", "single quotes", "a text without quotes",
     "an object without braces",
 )  # fmt: skip
-PLACEHOLDER = re.compile(r"\$\{[^}]*\}|\{\{.*?\}\}|(?:CONFIG|ZERO|GLOBAL|PRESCALE|LR|TRAIN|MICRO|MIN|MAX)_?[A-Z_]+")
 
 
 class NotReadableError(ZeroplanError):
@@ -39,7 +38,9 @@ class NotReadableError(ZeroplanError):
 
 
 def read_json(name: str, text: str) -> Document:
-    """The document, an object. Raises `NotReadableError`."""
+    """The document, an object. Raises `NotReadableError`, and `SpecError` for what is no config at all."""
+    if "\0" in text:
+        raise SpecError(name, "a NUL byte", "a ds_config.json")
     return _Reader(name, text).document()
 
 
@@ -54,7 +55,7 @@ class _Reader:
         self._skip()
         if self._peek() == "{":
             root = self._value(0)
-        elif self._peek() and BARE_NAME.match(self.text, self.at) or self._peek() in "\"'" and self._peek():
+        elif (self._peek() and BARE_NAME.match(self.text, self.at)) or (self._peek() in "\"'" and self._peek()):
             self._remark(BRACES)
             root = self._object(self.at, 0, close="")
         else:
@@ -87,7 +88,7 @@ class _Reader:
 
     def _value(self, depth: int) -> Node:
         if depth > DEEPEST:
-            raise NotReadableError(f"more than {DEEPEST} objects or lists inside one another", self.at)
+            raise SpecError(self.name, f"over {DEEPEST} objects or lists inside one another", "a ds_config.json")
         start, letter = self.at, self._peek()
         if letter == "{":
             self.at += 1
