@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import NamedTuple
 
 ERROR, WARNING, ADVICE = "error", "warning", "advice"
 SEVERITIES = (ERROR, WARNING, ADVICE)
+
+
+LONGEST = 60
+"""Letters of a value that a message repeats."""
+
+
+def said(value: object) -> str:
+    """A value as the file would write it, on one line and cut when long."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 class Hit(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.keys.optimizer import OPTIMIZER_PARAMS
+from zeroplan.deepspeed.keys.optimizer_classes import ZERO_TESTED
 from zeroplan.deepspeed.keys.scheduler import REQUIRED_SCHEDULER_PARAMS, SCHEDULER_PARAMS
 from zeroplan.deepspeed.refusals import Refusal
 from zeroplan.deepspeed.values import AUTO
@@ -52,7 +53,8 @@ def lamb_on_the_host(c: Facts) -> bool:
 
 
 def untested_under_zero(c: Facts) -> bool:
-    return c.stage > 0 and c.optimizer in ("sgd", "lamb") and not c("zero_allow_untested_optimizer")
+    made = c.optimizer_class
+    return c.stage > 0 and made != "" and made not in ZERO_TESTED and not c("zero_allow_untested_optimizer")
 
 
 def fused_amsgrad(c: Facts) -> bool:
@@ -119,7 +121,7 @@ REFUSALS: tuple[Refusal, ...] = (
     ),
     Refusal(
         untested_under_zero, "runtime/engine.py:2299",
-        "optimizer SGD or Lamb under ZeRO without zero_allow_untested_optimizer",
+        "an optimizer that ZeRO was not tested with, without zero_allow_untested_optimizer",
         'write "zero_allow_untested_optimizer": true at the top level',
         rule="ZP604", key="optimizer.type",
     ),

@@ -80,6 +80,7 @@ def stops(known: Key, value: Any) -> bool:
     return not (
         "any" in survived or any(kind in survived for kind in kinds)
         or ("empty" in survived and not value) or ("full" in survived and bool(value))
+        or ("numeric" in survived and isinstance(value, str) and as_number(value) is not None)
         or ("auto" in survived and value == AUTO) or ("bit" in survived and value in (0, 1))
     )  # fmt: skip
 
@@ -101,7 +102,7 @@ def _read(known: Key, value: Any) -> Any:
         return None
     if kinds[0] == "integer" and "string" in kinds and isinstance(value, str):
         return None  # one text alone is taken, "auto"
-    read = {"integer": _integer, "number": _number, "boolean": _boolean}.get(kinds[0], _text)(value)
+    read = {"integer": _integer, "number": as_number, "boolean": _boolean}.get(kinds[0], _text)(value)
     return ANY_CASE[known.path](read) if isinstance(read, str) and known.path in ANY_CASE else read
 
 
@@ -111,11 +112,12 @@ def _integer(value: Any) -> int | None:
         return int(whole.group(1)) if whole else None
     if isinstance(value, int):
         return int(value)
-    number = _number(value)
+    number = as_number(value)
     return int(number) if number is not None and number == int(number) and abs(number) < 2**63 else None
 
 
-def _number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
+    """As `float` reads it; None for what it cannot, infinities and nan."""
     if isinstance(value, bool):
         return float(value)
     try:
@@ -165,9 +167,22 @@ def expected(known: Key) -> str:
 
 
 def example(known: Key, value: Any) -> str:
-    """What to write instead of a value, as JSON."""
+    """What to write instead of a value, as JSON: the number that it means, the nearest word, or the default."""
+    meant = _meant(known, value)
+    if meant is not None:
+        return json.dumps(meant)
     if known.choices:
         return f'"{nearest(str(value), known.choices)}"'
     if known.default is None:
         return {"integer": "1", "number": "1.0", "boolean": "true"}.get(known.kind.split("|")[0], '"..."')
     return json.dumps(known.default)
+
+
+def _meant(known: Key, value: Any) -> int | float | None:
+    """The number that a text or fraction stands for, where the key takes it."""
+    kind = known.kind.split("|")[0]
+    number = as_number(value.strip('"\' ') if isinstance(value, str) else value)
+    if kind not in ("integer", "number") or isinstance(value, bool) or number is None:
+        return None
+    whole = int(number) if kind == "integer" or (number.is_integer() and "e" not in str(value)) else number
+    return whole if _in_range(known, whole) and not (known.choices or abs(number) >= 2**63) else None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, said
 from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.values import AUTO
-from zeroplan.errors import shown
+from zeroplan.deepspeed.values import example as instead
 
 TOTAL, MICRO, STEPS = BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 SEQUENCE = "sequence_parallel_size"
@@ -68,8 +69,8 @@ def refused_sizes(subject: Subject) -> Iterator[Hit]:
         yield Hit("ZP207", (name,), f'"auto" in {name}: DeepSpeed stops, only the Trainer and Accelerate fill it',
                   f'"{name}": 8')  # fmt: skip
     for name in wrong:
-        yield Hit("ZP204", (name,), f"{shown(sizes[name])} for {name}: DeepSpeed stops, it takes a whole number over 0",
-                  f'"{name}": 1')  # fmt: skip
+        yield Hit("ZP204", (name,), f"{said(sizes[name])} for {name}: DeepSpeed stops, it takes a whole number over 0",
+                  f'"{name}": {instead(KEYS[name], sizes[name])}')  # fmt: skip
     if filled and not (autos or wrong):
         yield from _beside_filled(sizes)
     if not (filled or autos or wrong):
@@ -144,7 +145,7 @@ def split_sequences(subject: Subject) -> Iterator[Hit]:
         return
     value = config[SEQUENCE]
     if not isinstance(value, int | float) or not value > 0:
-        yield Hit("ZP204", (SEQUENCE,), f"{shown(value)} for {SEQUENCE}: DeepSpeed stops, it divides the GPUs by it",
+        yield Hit("ZP204", (SEQUENCE,), f"{said(value)} for {SEQUENCE}: DeepSpeed stops, it divides the GPUs by it",
                   f'"{SEQUENCE}": 1')  # fmt: skip
     elif "data_parallel_size" not in config:
         yield Hit("ZP208", (SEQUENCE,),

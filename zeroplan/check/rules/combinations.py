@@ -32,7 +32,7 @@ def combinations(subject: Subject) -> Iterator[Hit]:
         if holds:
             found = row.found.format(stage=facts.stage)
             yield Hit(row.rule, subject.spelled(row.key), f"{found}: DeepSpeed refuses that ({row.source})",
-                      row.instead)
+                      row.instead.removeprefix("write "))
 
 
 def _evidence(rule: str) -> str:

@@ -17,8 +17,10 @@ TRAINER_ARGUMENTS = frozenset({
 })  # fmt: skip
 """What people mistake for keys of DeepSpeed: transformers' TrainingArguments, accelerate's plugin, scripts' options."""
 LIKELY = 0.75
-COMMON = frozenset({"enabled", "type", "params", "seed", "dtype", "mode", "profile", "verbose", "project", "team",
-                    "group"})
+COMMON = frozenset({
+    "enabled", "type", "params", "seed", "dtype", "mode", "profile", "verbose", "project", "team", "group", "device",
+    "pipeline",
+})  # fmt: skip
 """Names of several sections, or of everyday words: no hint of where one belongs."""
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from zeroplan.check.document import Document, Member, Node
-from zeroplan.check.finding import ERROR, WARNING, Hit
+from zeroplan.check.finding import ERROR, WARNING, Hit, said
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.setting import DEEPSPEED
 from zeroplan.check.subject import Subject
-from zeroplan.errors import shown
 
 PLACEHOLDER = re.compile(
     r"\$\{[^}]*\}.*|\{\{.*\}\}|<[A-Za-z_ -]+>|"
@@ -42,10 +42,16 @@ RULES: tuple[Rule, ...] = (
 
 
 def more_than_json(subject: Subject) -> Iterator[Hit]:
+    """The first of each kind."""
     document, lenient = subject.document, subject.setting.reader == DEEPSPEED
+    counts = Counter(remark.what for remark in document.remarks)
     for remark in document.remarks:
+        times = counts.pop(remark.what, 0)
+        if not times:
+            continue
+        more = f" ({times} times in this file)" if times > 1 else ""
         reads = "DeepSpeed reads it, json.load does not" if lenient else "json.load stops here"
-        yield Hit("ZP102", (), f"{remark.what} is not JSON: {reads}", f"without {remark.what}",
+        yield Hit("ZP102", (), f"{remark.what} is not JSON: {reads}{more}", f"without {remark.what}",
                   WARNING if lenient else ERROR, remark.offset)  # fmt: skip
 
 
@@ -80,7 +86,7 @@ def is_placeholder(value: object) -> bool:
 def placeholders(subject: Subject) -> Iterator[Hit]:
     for path, member in subject.document.walk():
         if is_placeholder(member.node.scalar):
-            yield Hit("ZP104", path, f"{shown(member.node.scalar)} was to be replaced before the run",
+            yield Hit("ZP104", path, f"{said(member.node.scalar)} was to be replaced before the run",
                       f'"{member.name}": the value')  # fmt: skip
 
 

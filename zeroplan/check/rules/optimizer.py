@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, said
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.rules.values import BF16
-from zeroplan.check.subject import AsRead, Subject
+from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys.optimizer import OPTIMIZER_PARAMS
-from zeroplan.deepspeed.keys.optimizer_classes import ADAM_TAKEN_OUT, CLASS_PARAMS, optimizer_class
+from zeroplan.deepspeed.keys.optimizer_classes import ADAM_TAKEN_OUT, CLASS_PARAMS
 from zeroplan.deepspeed.keys.removed import NOT_OPTIMIZERS, REMOVED_OPTIMIZERS
 from zeroplan.deepspeed.values import AUTO
-from zeroplan.errors import nearest, shown
+from zeroplan.errors import nearest
 
 ENGINE = "runtime/engine.py:_do_sanity_check"
 TYPE, PARAMS = ("optimizer", "type"), ("optimizer", "params")
 TYPES = ("AdamW", "Adam", "Adagrad", "Lamb", "Lion", "Muon", "MuAdam", "MuAdamW", "MuSGD", "SGD")
-OFFLOAD = "zero_optimization.offload_optimizer"
 
 
 def _optimizer(kind: str, params: str = "") -> str:
@@ -65,10 +64,10 @@ def _type(subject: Subject) -> Any:
 
 def unknown_type(subject: Subject) -> Iterator[Hit]:
     kind = _type(subject)
-    if kind is None or (isinstance(kind, str) and _class(subject, kind)):
+    if kind is None or subject.facts is None or _class(subject):
         return
     if not isinstance(kind, str):
-        yield Hit("ZP602", TYPE, f"{shown(kind)} for optimizer.type: DeepSpeed stops, it takes a name",
+        yield Hit("ZP602", TYPE, f"{said(kind)} for optimizer.type: DeepSpeed stops, it takes a name",
                   '"type": "AdamW"')
         return
     for table, rule, why in ((REMOVED_OPTIMIZERS, "ZP601", "was removed from DeepSpeed"),
@@ -81,28 +80,17 @@ def unknown_type(subject: Subject) -> Iterator[Hit]:
     write = near[nearest(kind, near)]
     if write != kind:
         yield Hit("ZP602", TYPE,
-                  f"{shown(kind)} is no type of DeepSpeed's and no class of torch.optim: DeepSpeed refuses it",
+                  f"{said(kind)} is no type of DeepSpeed's and no class of torch.optim: DeepSpeed refuses it",
                   f'"type": "{write}"')  # fmt: skip
 
 
-def _class(subject: Subject, kind: str) -> str:
-    params, facts = _params(subject), subject.facts
-    return optimizer_class(
-        kind, on_host=facts is not None and uses_host(facts), torch_adam=bool(params.get("torch_adam")),
-        decoupled=bool(params.get("adam_w_mode", True)),
-        zenflow=facts is not None and facts.stated("zero_optimization.zenflow") is not None,
-    )  # fmt: skip
-
-
-def uses_host(facts: AsRead) -> bool:
-    """Whether the optimizer of the CPU is taken, at stage 0 too (runtime/engine.py:zero_use_cpu_optimizer)."""
-    section = facts.stated(OFFLOAD)
-    return isinstance(section, dict) and section.get("device") in ("cpu", "nvme")
+def _class(subject: Subject) -> str:
+    return subject.facts.optimizer_class if subject.facts is not None else ""
 
 
 def unknown_params(subject: Subject) -> Iterator[Hit]:
     kind = _type(subject)
-    made = _class(subject, kind) if isinstance(kind, str) else ""
+    made = _class(subject)
     if made == "muon" or made not in CLASS_PARAMS:
         return
     known = {*CLASS_PARAMS[made], *(ADAM_TAKEN_OUT if kind.lower() in ("adam", "adamw") else ())}
@@ -124,7 +112,7 @@ def wrong_values(subject: Subject) -> Iterator[Hit]:
     if _type(subject) is not None and not (fine or (fills and betas == AUTO)):
         rule = "ZP207" if betas == AUTO else "ZP629"
         yield Hit(rule, (*PARAMS, "betas"),
-                  f"{shown(betas)} for betas: DeepSpeed stops, it takes a list of two numbers",
+                  f"{said(betas)} for betas: DeepSpeed stops, it takes a list of two numbers",
                   '"betas": [0.9, 0.999]')  # fmt: skip
 
 

@@ -39,6 +39,11 @@ RULES: tuple[Rule, ...] = (
         example(FP32_SUM % 1), example(FP32_SUM % 2),
     ),
     Rule(
+        "ZP325", WARNING, "fp16.auto_cast without fp16", "run: mat1 and mat2 must have the same dtype",
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "fp16": {"enabled": false, "auto_cast": true}}'),
+        example('{"train_batch_size": 8, "fp16": {"enabled": true, "auto_cast": true}}'),
+    ),
+    Rule(
         "ZP321", ADVICE, "A loss scale that begins very high", "24 public files begin at 2^32, 91 at 2^16",
         example('{"train_batch_size": 8, "fp16": {"enabled": true, "initial_scale_power": 32}}'),
         example('{"train_batch_size": 8, "fp16": {"enabled": true, "initial_scale_power": 16}}'),
@@ -104,4 +109,11 @@ def high_scale(subject: Subject) -> Iterator[Hit]:
                   "skips a step", '"initial_scale_power": 16')  # fmt: skip
 
 
-CHECKS = (both, old_name, auto_is_off, fp32, another_optimizer, high_scale)
+def casts_inputs(subject: Subject) -> Iterator[Hit]:
+    facts = subject.facts
+    if facts is not None and facts("fp16.auto_cast") and facts("fp16.enabled") is not True:
+        yield Hit("ZP325", subject.spelled("fp16.auto_cast"), "inputs that are no whole numbers become fp16 although "
+                  "fp16 is not enabled: a layer in another dtype stops", '"auto_cast": false')  # fmt: skip
+
+
+CHECKS = (casts_inputs, both, old_name, auto_is_off, fp32, another_optimizer, high_scale)

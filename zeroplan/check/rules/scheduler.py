@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zeroplan.check.finding import ERROR, WARNING, Hit
+from zeroplan.check.finding import ERROR, WARNING, Hit, said
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.rules.values import BF16
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.keys.scheduler import REQUIRED_SCHEDULER_PARAMS, SCHEDULER_PARAMS
 from zeroplan.deepspeed.refusals_optimizer import TORCH_SCHEDULERS
-from zeroplan.deepspeed.values import AUTO
-from zeroplan.errors import nearest, shown
+from zeroplan.deepspeed.values import AUTO, as_number
+from zeroplan.errors import nearest
 
 TYPE, PARAMS = ("scheduler", "type"), ("scheduler", "params")
 WHOLE = ("warmup_num_steps", "lr_range_test_step_size")
+HALVES = {"cycle_first_step_size": 0.0, "cycle_second_step_size": -5e-324}
+"""Halves of a cycle, read as float() does, and what they must be over."""
 SOURCE = "runtime/lr_schedules.py"
 
 
@@ -69,7 +71,7 @@ def unknown_type(subject: Subject) -> Iterator[Hit]:
     if kind is None or (isinstance(kind, str) and (kind in SCHEDULER_PARAMS or kind in TORCH_SCHEDULERS)):
         return
     near = nearest(str(kind), SCHEDULER_PARAMS)
-    yield Hit("ZP610", TYPE, f"{shown(kind)} is no schedule of DeepSpeed's: DeepSpeed refuses it", f'"type": "{near}"')
+    yield Hit("ZP610", TYPE, f"{said(kind)} is no schedule of DeepSpeed's: DeepSpeed refuses it", f'"type": "{near}"')
 
 
 def params(subject: Subject) -> Iterator[Hit]:
@@ -84,9 +86,9 @@ def params(subject: Subject) -> Iterator[Hit]:
             near = nearest(name, SCHEDULER_PARAMS[kind])
             yield Hit("ZP615", (*PARAMS, name), f"{name} is no parameter of {kind}: DeepSpeed refuses it",
                       f'"{near}": ...')
-        elif (said := _wrong(name, value)) and not (value == AUTO and _is_filled(subject, name)):
+        elif (wants := _wrong(name, value)) and not (value == AUTO and _is_filled(subject, name)):
             rule = "ZP207" if value == AUTO else "ZP612"
-            yield Hit(rule, (*PARAMS, name), f"{shown(value)} for {name}: DeepSpeed stops, it takes {said}",
+            yield Hit(rule, (*PARAMS, name), f"{said(value)} for {name}: DeepSpeed stops, it takes {wants}",
                       f'"{name}": {KEYS[f"scheduler.params.{name}"].default or 1000}')  # fmt: skip
 
 
@@ -97,10 +99,8 @@ def _is_filled(subject: Subject, name: str) -> bool:
 def _wrong(name: str, value: Any) -> str:
     if name in WHOLE and not (isinstance(value, int) and value > 0):
         return "a whole number over 0"
-    if name == "cycle_first_step_size" and isinstance(value, int | float) and value <= 0:
-        return "a number over 0"
-    if name == "cycle_second_step_size" and isinstance(value, int | float) and value < 0:
-        return "a number from 0"
+    if name in HALVES and value is not None and (size := as_number(value)) is not None and not HALVES[name] < size:
+        return "a number over 0" if HALVES[name] == 0 else "a number from 0"
     if isinstance(value, list) and not (value and all(isinstance(item, int | float) for item in value)):
         return "a number for each group of parameters"
     return ""
@@ -116,7 +116,7 @@ def silent(subject: Subject) -> Iterator[Hit]:
                   "comes down as planned", f'"total_num_steps": {10 * warmup}')  # fmt: skip
     named = given.get("warmup_type")
     if isinstance(named, str) and named not in ("log", "linear"):
-        yield Hit("ZP614", (*PARAMS, "warmup_type"), f"{shown(named)} for warmup_type: DeepSpeed takes log instead",
+        yield Hit("ZP614", (*PARAMS, "warmup_type"), f"{said(named)} for warmup_type: DeepSpeed takes log instead",
                   f'"warmup_type": "{nearest(named, ("log", "linear"))}"')  # fmt: skip
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
-from zeroplan.check.finding import ERROR, WARNING, Hit
+from zeroplan.check.finding import ERROR, WARNING, Hit, said
 from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules.names import FP16, OK, STAGE_2, STAGE_3
 from zeroplan.check.subject import Entry, Subject
@@ -14,7 +13,6 @@ from zeroplan.deepspeed.keys import KEYS, STRICT_SECTIONS
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.values import ANY_CASE, AUTO, DTYPES, FALSE, TRUE, expected, fault, stops
 from zeroplan.deepspeed.values import example as instead
-from zeroplan.errors import shown
 
 BF16 = '{"train_batch_size": 8, "bf16": {"enabled": true}%s}'
 MODELS = "the pydantic models of runtime/zero/config.py, precision_config.py and others"
@@ -108,7 +106,7 @@ def strict_values(subject: Subject) -> Iterator[Hit]:
         if wrong := fault(known, entry.value):
             yield _hit(_rule(known, entry.value, wrong), entry, known)
         elif known.kind.startswith("boolean") and isinstance(entry.value, str) and entry.value.lower() in TRUE | FALSE:
-            yield Hit("ZP110", entry.path, f"{shown(entry.value)} in quotes: DeepSpeed takes it for "
+            yield Hit("ZP110", entry.path, f"{said(entry.value)} in quotes: DeepSpeed takes it for "
                       f"{_word(entry.value)}, others do not", f'"{entry.name}": {_word(entry.value)}')  # fmt: skip
 
 
@@ -127,13 +125,12 @@ def _rule(known: Key, value: Any, wrong: str) -> str:
 
 
 def _hit(rule: str, entry: Entry, known: Key) -> Hit:
-    found = json.dumps(entry.value, default=str)
     wants = expected(known) if known.settable else "nothing that JSON can hold"
     if known.kind.startswith("object"):
         wants, write = "an object in {}", f'"{entry.name}": {{}}'
     else:
         write = f'"{entry.name}": {instead(known, entry.value)}' if known.settable else "delete it"
-    return Hit(rule, entry.path, f"{found if len(found) < 60 else shown(entry.value)} here: DeepSpeed stops, it takes "
+    return Hit(rule, entry.path, f"{said(entry.value)} here: DeepSpeed stops, it takes "
                f"{wants}", write)  # fmt: skip
 
 
@@ -141,15 +138,20 @@ def hand_read_values(subject: Subject) -> Iterator[Hit]:
     """What stops DeepSpeed in keys that no model validates."""
     for entry in subject.entries:
         known = entry.known
-        if known is None or entry.section in STRICT_SECTIONS or known.path in BATCH or _is_filled(subject, known,
-                                                                                                  entry):
+        if known is None or entry.section in STRICT_SECTIONS or known.path in BATCH:
             continue
-        if _stops(known, entry.value):
+        filled = entry.value == AUTO and bool(known.auto) and subject.setting.fills
+        if not filled and _is_read(subject, known) and _stops(known, entry.value):
             yield _hit(_hand_rule(known, entry.value), entry, known)
 
 
-def _is_filled(subject: Subject, known: Key, entry: Entry) -> bool:
-    return entry.value == AUTO and bool(known.auto) and subject.setting.fills
+def _is_read(subject: Subject, known: Key) -> bool:
+    """Parameters are looked at only where a type is named."""
+    owner, _, rest = known.path.partition(".")
+    section = subject.config.get(owner)
+    if owner not in ("optimizer", "scheduler") or not rest.startswith("params"):
+        return True
+    return isinstance(section, dict) and section.get("type") is not None
 
 
 def _stops(known: Key, value: Any) -> bool:

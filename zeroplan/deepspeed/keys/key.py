@@ -49,7 +49,7 @@ class Key:
     survives: str = ""
     """Of a key that no model validates: the kinds that do not stop DeepSpeed, where it does not take just any. "number"
     and "integer" take true and false as well; "empty" is what Python counts as false, "full" the rest, "bit" 0, 1, true
-    and false. A section survives as object.
+    and false, "numeric" a text that is a number. A section survives as object.
     """
 
     plain: bool = False
