@@ -160,3 +160,18 @@ def _client(config: dict[str, Any], parameters: list[Any]) -> Any:
     if (device in ("cpu", "nvme") or zero.get("cpu_offload")) and zero.get("stage"):
         return DeepSpeedCPUAdam(parameters, lr=1e-3)
     return torch.optim.AdamW(parameters, lr=1e-3)
+
+
+def main(first: str, last: str) -> None:
+    """`python -m tests.check.deepspeed_says FROM TO`: what DeepSpeed says of drawn configs, by seed, as JSON."""
+    import tempfile
+
+    from tests.check.deepspeed_draws import draw
+
+    prepare()
+    os.chdir(tempfile.mkdtemp())
+    print(json.dumps({seed: says(draw(seed)) for seed in range(int(first), int(last))}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

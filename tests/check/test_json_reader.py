@@ -79,7 +79,7 @@ def test_the_last_of_two_keys_counts_and_both_have_places():
     document = read_json("x", '{"a": 1,\n  "a": 5e8}')
     assert document.config == {"a": 500_000_000.0}
     assert [document.place(member.start) for _path, member in document.walk()] == [(1, 2), (2, 3)]
-    assert document.member(("a",)).node.scalar == 5e8
+    assert document.members["a",].node.scalar == 5e8
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,13 @@ def test_what_is_no_file_is_one_line(zeroplan, tmp_path):
         assert ran.err.count("\n") == 1
 
 
+def test_thousands_of_unknown_keys_take_no_time(zeroplan, file):
+    text = "{" + ",\n".join(f'"k{number}": 1' for number in range(30_000)) + ', "train_batch_size": 1}'
+    ran = zeroplan("check", file(text), "--format", "concise")
+    assert ran.code == 1
+    assert ran.out.count("ZP105") == 100
+
+
 def test_rules_are_listed(zeroplan):
     lines = zeroplan("rules").out.splitlines()
     assert [line.split()[0] for line in lines] == list(RULES)

@@ -78,7 +78,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def _placed(document: Document, hit: Hit) -> Finding:
-    member = document.member(hit.path) if hit.path else None
+    member = document.members.get(hit.path)
     start = hit.offset if hit.offset is not None else member.start if member else document.root.start
     width = member.end - member.start if member and hit.offset in (None, member.start) else 1
     line, column = document.place(start)

@@ -80,16 +80,10 @@ class Document:
         line = bisect_right(self._starts, offset)
         return Place(line, offset - self._starts[line - 1] + 1)
 
-    def member(self, path: tuple[str, ...]) -> Member | None:
-        """The key at a path, of keys that are there twice the last; None where nothing stands."""
-        node, found = self.root, None
-        for name in path:
-            named = [member for member in node.members or () if member.name == name]
-            if not named:
-                return None
-            found = named[-1]
-            node = found.node
-        return found
+    @cached_property
+    def members(self) -> dict[tuple[str, ...], Member]:
+        """Every key by its path; of keys that are there twice, the last."""
+        return dict(self.walk())
 
     def walk(self) -> Iterator[tuple[tuple[str, ...], Member]]:
         """Every key with its path, in the order of the file."""
@@ -103,9 +97,3 @@ def _walk(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], 
         yield from _walk(inside, member.node)
     for item in node.items or ():
         yield from _walk(path, item)
-
-
-def line_at(text: str, number: int) -> str:
-    """A line of a file, from 1, without its end."""
-    lines = text.split("\n", number)
-    return lines[number - 1].rstrip("\r") if number <= len(lines) else ""

@@ -16,6 +16,8 @@ from zeroplan.errors import SpecError, ZeroplanError
 
 DEEPEST = 100
 """Objects inside objects: a ds_config.json has four."""
+LARGEST = 500_000
+"""Letters of a file. The largest ds_config.json seen has 60,000."""
 BLANK = re.compile(r"[ \t\r\n]*")
 COMMENT = re.compile(r"#[^\r\n]*|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 QUOTED = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"|\'(?:[^\'\\\x00-\x1f]|\\.)*\'')
@@ -39,6 +41,8 @@ class NotReadableError(ZeroplanError):
 
 def read_json(name: str, text: str) -> Document:
     """The document, an object. Raises `NotReadableError`, and `SpecError` for what is no config at all."""
+    if len(text) > LARGEST:
+        raise SpecError(name, f"{len(text):,} letters", f"a ds_config.json of at most {LARGEST:,}")
     if "\0" in text:
         raise SpecError(name, "a NUL byte", "a ds_config.json")
     return _Reader(name, text).document()
@@ -80,7 +84,7 @@ class _Reader:
     def _skip(self) -> None:
         while True:
             self.at = BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]
-            comment = COMMENT.match(self.text, self.at)
+            comment = COMMENT.match(self.text, self.at) if self._peek() in ("#", "/") else None
             if comment is None:
                 return
             self._remark(COMMENTS)
@@ -118,6 +122,9 @@ class _Reader:
         if found is None:
             raise self._stop("a text that ends in a quote on its line")
         text = found.group()
+        if text[0] == '"' and "\\" not in text:
+            self.at = found.end()
+            return text[1:-1]
         if text[0] == "'":
             self._remark(QUOTES)
             text = '"' + text[1:-1].replace("\\'", "'").replace('"', '\\"') + '"'

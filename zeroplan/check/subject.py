@@ -20,7 +20,17 @@ from zeroplan.errors import ZeroplanError
 class AsRead(Facts):
     """Facts as DeepSpeed has them: what it reads by hand it takes as it stands, null and texts included."""
 
+    @cached_property
+    def _seen(self) -> dict[str, Any]:
+        """What was asked for before: forty rules look at the stage."""
+        return {}
+
     def __call__(self, path: str) -> Any:
+        if path not in self._seen:
+            self._seen[path] = self._read(path)
+        return self._seen[path]
+
+    def _read(self, path: str) -> Any:
         known = KEYS[path]
         if known.section in STRICT_SECTIONS:
             return super().__call__(path)

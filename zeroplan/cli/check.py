@@ -37,14 +37,15 @@ class Asked(NamedTuple):
 def run(asked: Asked) -> int:
     """0 when nothing is found that counts, 1 when something is."""
     chosen = _chosen(asked)
-    findings: list[tuple[Finding, str]] = []
+    findings: list[tuple[Finding, list[str]]] = []
     shown_files = ["standard input" if path == "-" else path for path in asked.files]
     for path, name in zip(asked.files, shown_files, strict=True):
         text = read_text(path, "a ds_config.json")
+        lines = text.split("\n")
         found = chosen.kept(check_text(name, text, _setting(asked, name, text)))
-        findings += [(finding, text) for finding in found]
+        findings += [(finding, lines) for finding in found]
     _show(asked, findings, shown_files)
-    return 0 if asked.exit_zero else int(chosen.fails(finding for finding, _text in findings))
+    return 0 if asked.exit_zero else int(chosen.fails(finding for finding, _lines in findings))
 
 
 def _chosen(asked: Asked) -> Chosen:
@@ -73,17 +74,17 @@ def _setting(asked: Asked, name: str, text: str) -> Setting:
     return setting if asked.version is None else Setting(reader, asked.gpus, asked.accelerator, None, asked.version)
 
 
-def _show(asked: Asked, findings: list[tuple[Finding, str]], files: list[str]) -> None:
+def _show(asked: Asked, findings: list[tuple[Finding, list[str]]], files: list[str]) -> None:
     from zeroplan.report import check as report
 
     if asked.form == "json":
         from zeroplan.report import machine
 
-        typer.echo(machine.dumps(report.machine_form((finding for finding, _text in findings), files)))
+        typer.echo(machine.dumps(report.machine_form((finding for finding, _lines in findings), files)))
         return
-    for finding, text in findings:
-        typer.echo(report.concise(finding) if asked.form == "concise" else report.full(finding, text))
-    typer.echo(report.summary([finding for finding, _text in findings], len(files)))
+    for finding, lines in findings:
+        typer.echo(report.concise(finding) if asked.form == "concise" else report.full(finding, lines))
+    typer.echo(report.summary([finding for finding, _lines in findings], len(files)))
 
 
 def rules(*, json: bool) -> int:

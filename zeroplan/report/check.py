@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from zeroplan.check.document import line_at
 from zeroplan.check.finding import SEVERITIES, Finding
 from zeroplan.check.rule import Rule
 
@@ -24,9 +23,10 @@ def _head(finding: Finding) -> str:
     return f"{place}: {finding.severity} {finding.rule}: {finding.message}"
 
 
-def full(finding: Finding, text: str) -> str:
+def full(finding: Finding, lines_of_file: Sequence[str]) -> str:
     """The finding with its source line underlined."""
-    source = line_at(text, finding.line).expandtabs(1)
+    line = lines_of_file[finding.line - 1] if finding.line <= len(lines_of_file) else ""
+    source = line.rstrip("\r").expandtabs(1)
     number = str(finding.line)
     lines = [_head(finding)]
     if source.strip() and finding.column <= WIDEST:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import islice
 
 from zeroplan.check.finding import ERROR, WARNING, Hit
 from zeroplan.check.rule import ISSUE, REMOVALS, Rule, example
@@ -21,6 +22,7 @@ STAGE_2 = '{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization
 FP16 = '{"train_batch_size": 8, "fp16": {"enabled": true%s}}'
 STRICT = "runtime/config_utils.py:DeepSpeedConfigModel.model_config, extra=forbid"
 ZERO = "zero_optimization"
+MOST = 100
 SHORT = 40
 """Letters of a value that a replacement line repeats."""
 COMMENTS = ("_", "#", "//", "$")
@@ -115,6 +117,11 @@ OFFLOADS = (f"{ZERO}.offload_param", f"{ZERO}.offload_optimizer")
 
 
 def unknown_keys(subject: Subject) -> Iterator[Hit]:
+    """The first hundred: a file with more of them is no config."""
+    yield from islice(_unknown_keys(subject), MOST)
+
+
+def _unknown_keys(subject: Subject) -> Iterator[Hit]:
     for entry in subject.entries:
         if entry.known is not None or entry.section in OPEN_SECTIONS or _removed(entry):
             continue
