@@ -157,7 +157,7 @@ def _client(config: dict[str, Any], parameters: list[Any]) -> Any:
     zero = zero if isinstance(zero, dict) else {}
     offload = zero.get("offload_optimizer") or {}
     device = offload.get("device", "none") if isinstance(offload, dict) else "none"
-    if (device in ("cpu", "nvme") or zero.get("cpu_offload")) and zero.get("stage"):
+    if device in ("cpu", "nvme") or zero.get("cpu_offload"):
         return DeepSpeedCPUAdam(parameters, lr=1e-3)
     return torch.optim.AdamW(parameters, lr=1e-3)
 

@@ -11,12 +11,14 @@ from zeroplan.check.rules.values import BF16
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.keys.scheduler import REQUIRED_SCHEDULER_PARAMS, SCHEDULER_PARAMS
+from zeroplan.deepspeed.keys.torch_schedules import TORCH_REQUIRED, TORCH_SCHEDULES
 from zeroplan.deepspeed.refusals_optimizer import TORCH_SCHEDULERS
 from zeroplan.deepspeed.values import AUTO, as_number
 from zeroplan.errors import nearest
 
 TYPE, PARAMS = ("scheduler", "type"), ("scheduler", "params")
 WHOLE = ("warmup_num_steps", "lr_range_test_step_size")
+ALL_PARAMS: dict[str, tuple[str, ...]] = {**TORCH_SCHEDULES, **SCHEDULER_PARAMS}
 HALVES = {"cycle_first_step_size": 0.0, "cycle_second_step_size": -5e-324}
 """Halves of a cycle, read as float() does, and what they must be over."""
 SOURCE = "runtime/lr_schedules.py"
@@ -76,17 +78,20 @@ def unknown_type(subject: Subject) -> Iterator[Hit]:
 
 def params(subject: Subject) -> Iterator[Hit]:
     kind, given = _section(subject)
-    if not isinstance(kind, str) or kind not in SCHEDULER_PARAMS:
+    known = ALL_PARAMS.get(kind) if isinstance(kind, str) else None
+    if known is None:
         return
-    for name in REQUIRED_SCHEDULER_PARAMS.get(kind, ()):
+    for name in (REQUIRED_SCHEDULER_PARAMS | TORCH_REQUIRED).get(kind, ()):
         if name not in given and isinstance(subject.config["scheduler"].get("params"), dict):
             yield Hit("ZP611", PARAMS, f"{kind} without {name}: DeepSpeed stops, it has no default", f'"{name}": 1000')
     for name, value in given.items():
-        if name not in SCHEDULER_PARAMS[kind]:
-            near = nearest(name, SCHEDULER_PARAMS[kind])
+        if name not in known:
+            near = nearest(name, known)
             yield Hit("ZP615", (*PARAMS, name), f"{name} is no parameter of {kind}: DeepSpeed refuses it",
                       f'"{near}": ...')
-        elif (wants := _wrong(name, value)) and not (value == AUTO and _is_filled(subject, name)):
+        elif kind in SCHEDULER_PARAMS and (wants := _wrong(name,
+                                                           value)) and not (value == AUTO and _is_filled(subject,
+                                                                                                         name)):
             rule = "ZP207" if value == AUTO else "ZP612"
             yield Hit(rule, (*PARAMS, name), f"{said(value)} for {name}: DeepSpeed stops, it takes {wants}",
                       f'"{name}": {KEYS[f"scheduler.params.{name}"].default or 1000}')  # fmt: skip
@@ -101,7 +106,9 @@ def _wrong(name: str, value: Any) -> str:
         return "a whole number over 0"
     if name in HALVES and value is not None and (size := as_number(value)) is not None and not HALVES[name] < size:
         return "a number over 0" if HALVES[name] == 0 else "a number from 0"
-    if isinstance(value, list) and not (value and all(isinstance(item, int | float) for item in value)):
+    if name != "last_batch_iteration" and isinstance(value,
+                                                     list) and not (value and all(isinstance(item,
+                                                                                             int | float) for item in value)):
         return "a number for each group of parameters"
     return ""
 

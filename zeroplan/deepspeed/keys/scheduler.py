@@ -282,7 +282,6 @@ KEYS: tuple[Key, ...] = (
         kind="integer",
         default=-1,
         meaning="All five: index of the last batch of a resumed run.",
-        survives="number",
         place="runtime/lr_schedules.py:731",
     ),
 )
