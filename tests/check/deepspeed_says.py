@@ -59,7 +59,8 @@ def _kernel(_kernels: Any, name: str) -> Any:
 
     def called(*given: Any, **_named: Any) -> int:
         for value in given:
-            if isinstance(value, str | dict | None) or (isinstance(value, list) and value and isinstance(value[0], str | int)):
+            texts = isinstance(value, list) and value and isinstance(value[0], str)
+            if isinstance(value, str | dict | None) or texts:
                 raise TypeError(f"{name}(): incompatible function arguments: {value!r}")
         return 0
 

@@ -106,9 +106,8 @@ def _wrong(name: str, value: Any) -> str:
         return "a whole number over 0"
     if name in HALVES and value is not None and (size := as_number(value)) is not None and not HALVES[name] < size:
         return "a number over 0" if HALVES[name] == 0 else "a number from 0"
-    if name != "last_batch_iteration" and isinstance(value,
-                                                     list) and not (value and all(isinstance(item,
-                                                                                             int | float) for item in value)):
+    fine = isinstance(value, list) and value and all(isinstance(item, int | float) for item in value)
+    if name != "last_batch_iteration" and isinstance(value, list) and not fine:
         return "a number for each group of parameters"
     return ""
 
