@@ -63,6 +63,7 @@ ODD_KINDS = {
     "tensor_parallel.dtype",  # torch.dtype
     "tensor_parallel.tp.mpu",  # object
     "tensor_parallel.tp.tp_group",
+    "zero_optimization.leaf_module",  # a validator takes null
     "zero_optimization.leaf_module.classes",  # a validator takes one text for a list of one
     "zero_optimization.leaf_module.names",
     "zero_optimization.leaf_module.name_suffixes",

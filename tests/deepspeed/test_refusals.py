@@ -16,6 +16,7 @@ from zeroplan.deepspeed.names import canonical
 from zeroplan.deepspeed.read import autos, read_config
 from zeroplan.deepspeed.refusals import REFUSALS
 from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
+from zeroplan.deepspeed.refusals_precision import REFUSALS as PRECISION_REFUSALS
 from zeroplan.deepspeed.refusals_zenflow import REFUSALS as ZENFLOW_REFUSALS
 from zeroplan.errors import ZeroplanError
 
@@ -329,7 +330,7 @@ def test_its_neighbour_is_taken(_by, _refused, _word, taken):
     assert taken == before
 
 
-@pytest.mark.parametrize("row", [*REFUSALS, *OPTIMIZER_REFUSALS, *ZENFLOW_REFUSALS], ids=lambda row: row.found[:60])
+@pytest.mark.parametrize("row", [*REFUSALS, *PRECISION_REFUSALS, *OPTIMIZER_REFUSALS, *ZENFLOW_REFUSALS], ids=lambda row: row.found[:60])
 def test_each_condition_is_met_by_a_row(row):
     from zeroplan.deepspeed.facts import Facts
 

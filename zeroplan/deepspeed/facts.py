@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.keys.optimizer_classes import optimizer_class
 from zeroplan.deepspeed.values import AUTO, DTYPES, checked
 
 
@@ -64,6 +65,17 @@ class Facts:
         """Whether DeepSpeedCPUAdam runs, as far as this file decides (runtime/engine.py:2375-2402)."""
         torch_adam = self.stated("optimizer.params.torch_adam")
         return self.offloads_optimizer and self.optimizer in ("", "adam", "adamw") and not torch_adam
+
+    @property
+    def optimizer_class(self) -> str:
+        """What optimizer.type becomes (`zeroplan.deepspeed.keys.optimizer_classes`); empty for a name of none."""
+        named = self.stated("optimizer.type")
+        params, offload = self.section("optimizer.params"), self.section("zero_optimization.offload_optimizer")
+        return "" if not isinstance(named, str) else optimizer_class(
+            named, on_host=offload.get("device") in ("cpu", "nvme"), torch_adam=bool(params.get("torch_adam")),
+            decoupled=bool(params.get("adam_w_mode", True)),
+            zenflow=self.stated("zero_optimization.zenflow") is not None,
+        )  # fmt: skip
 
     @property
     def dtype(self) -> str | None:

@@ -17,6 +17,7 @@ from zeroplan.deepspeed.optimizer import optimizer
 from zeroplan.deepspeed.refusals import REFUSALS, refuse
 from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
 from zeroplan.deepspeed.refusals_optimizer import check_params
+from zeroplan.deepspeed.refusals_precision import REFUSALS as PRECISION_REFUSALS
 from zeroplan.deepspeed.refusals_zenflow import REFUSALS as ZENFLOW_REFUSALS
 from zeroplan.deepspeed.uncounted import idle, uncounted
 from zeroplan.deepspeed.values import ANY_CASE, AUTO, DTYPES, checked
@@ -117,6 +118,7 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
 
 def _refuse_what_deepspeed_refuses(facts: Facts) -> None:
     refuse(facts, REFUSALS)
+    refuse(facts, PRECISION_REFUSALS)
     refuse(facts, OPTIMIZER_REFUSALS)
     refuse(facts, ZENFLOW_REFUSALS)
     check_params(facts)

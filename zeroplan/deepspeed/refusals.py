@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from zeroplan.deepspeed.facts import Facts
-from zeroplan.deepspeed.values import AUTO, DTYPES
+from zeroplan.deepspeed.values import AUTO
 from zeroplan.errors import ContradictionError
 
 OFFLOAD, PARAM = "zero_optimization.offload_optimizer", "zero_optimization.offload_param"
@@ -18,6 +18,10 @@ class Refusal(NamedTuple):
     """File and line below deepspeed/ where 0.19.8 stops."""
     found: str
     instead: str
+    rule: str = ""
+    """What `zeroplan check` calls it; empty where another rule says it."""
+    key: str = ""
+    """The dotted path that it is about."""
 
 
 def refuse(facts: Facts, table: tuple[Refusal, ...]) -> None:
@@ -99,198 +103,105 @@ def user_accumulates_with_overlap(c: Facts) -> bool:
     return not c("managed_gradient_accumulation") and c.stage < 2 and c.overlaps
 
 
-def fp16_masters(c: Facts) -> bool:
-    return bool(c("fp16.fp16_master_weights_and_grads"))
-
-
-def bf16_masters(c: Facts) -> bool:
-    return bool(c("bf16.bf16_master_weights_and_grads"))
-
-
-def bf16_states(c: Facts) -> bool:
-    return bool(c("bf16.bf16_optimizer_states"))
-
-
-def bf16_masters_without_cpu_adam(c: Facts) -> bool:
-    stay_on_gpu = bf16_states(c) and not c.offloads_optimizer
-    return bf16_masters(c) and not stay_on_gpu and not c.builds_cpu_adam
-
-
-def parameters_in_another_dtype(c: Facts) -> bool:
-    stated = c.stated("data_types.param_dtype")
-    return stated is not None and c.dtype is not None and c.stated_dtype("data_types.param_dtype") != c.dtype
-
-
-def mixed_accumulation_without_zero(c: Facts) -> bool:
-    accumulates = c.stated_dtype("data_types.grad_accum_dtype")
-    return c.stage == 0 and None not in (accumulates, c.dtype) and accumulates != c.dtype
-
-
-def unknown_autocast_dtype(c: Facts) -> bool:
-    """Any spelling of a dtype is taken and null is not, enabled or not."""
-    stated = c.stated("torch_autocast.dtype")
-    return c.states("torch_autocast.dtype") and not (isinstance(stated, str) and stated in DTYPES)
-
-
-def autocast_of_quantized_weights(c: Facts) -> bool:
-    return c.stated("torch_autocast.enabled") is True and bool(c("zero_optimization.zero_quantized_weights"))
-
-
-def dynamic_fp16(c: Facts) -> bool:
-    return c("fp16.enabled") is True and c("fp16.loss_scale") == 0
-
-
-def unknown_fp32_modules(c: Facts) -> bool:
-    stated = c.stated("data_types.keep_in_fp32_modules")
-    names = isinstance(stated, list) and all(isinstance(name, str) for name in stated)
-    return c.states("data_types.keep_in_fp32_modules") and stated != AUTO and not names
-
-
 REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         partial_offload_below_stage_3, "runtime/zero/config.py:399",
         f"{OFFLOAD}.ratio under 1 at stage {{stage}}", 'write "stage": 3, or leave ratio out',
+        rule="ZP506", key="zero_optimization.offload_optimizer.ratio",
     ),
     Refusal(
         partial_offload_of_another_optimizer, "runtime/zero/stage3.py:316",
         f"{OFFLOAD}.ratio under 1 without DeepSpeed's Adam for the CPU", 'write "type": "AdamW", or leave ratio out',
+        rule="ZP522", key="zero_optimization.offload_optimizer.ratio",
     ),
     Refusal(
         optimizer_on_nvme_without_path, "runtime/zero/stage3.py:840",
         f"{OFFLOAD} has device nvme and no nvme_path", 'write "nvme_path": "/local_nvme"',
+        rule="ZP504", key="zero_optimization.offload_optimizer.device",
     ),
     Refusal(
         parameters_on_nvme_without_path, "runtime/zero/partition_parameters.py:1230",
         f"{PARAM} has device nvme and no nvme_path", 'write "nvme_path": "/local_nvme"',
+        rule="ZP504", key="zero_optimization.offload_param.device",
     ),
     Refusal(
         odd_allgather_bucket, "runtime/zero/stage_1_and_2.py:390",
         "zero_optimization.allgather_bucket_size is odd", 'write "allgather_bucket_size": 500000000',
+        rule="ZP405", key="zero_optimization.allgather_bucket_size",
     ),
     Refusal(
         legacy_stage_1, "runtime/engine.py:2650",
         "zero_optimization.legacy_stage1 is true", "leave it out",
+        rule="ZP406", key="zero_optimization.legacy_stage1",
     ),
     Refusal(
         norm_off_at_another_stage, "runtime/zero/config.py:compute_grad_norm_valid",
         "zero_optimization.compute_grad_norm is false at stage {stage}", 'write "compute_grad_norm": true',
+        rule="ZP417", key="zero_optimization.compute_grad_norm",
     ),
     Refusal(
         norm_off_with_clipping, "runtime/zero/stage_1_and_2.py:213",
         "zero_optimization.compute_grad_norm is false with gradient_clipping, which is 1.0 by default",
         'write "gradient_clipping": 0',
+        rule="ZP417", key="zero_optimization.compute_grad_norm",
     ),
     Refusal(
         lambda c: zenflow(c) and not c("zero_optimization.compute_grad_norm"), "runtime/zero/stage_1_and_2.py:215",
         "zero_optimization.compute_grad_norm is false with zenflow", 'write "compute_grad_norm": true',
+        rule="ZP417", key="zero_optimization.compute_grad_norm",
     ),
     Refusal(
         norm_off_with_offload, "runtime/zero/stage_1_and_2.py:218",
         "zero_optimization.compute_grad_norm is false with offload_optimizer", 'write "compute_grad_norm": true',
+        rule="ZP417", key="zero_optimization.compute_grad_norm",
     ),
     Refusal(
         norm_off_in_bf16_optimizer, "runtime/engine.py:2308",
         "zero_optimization.compute_grad_norm is false at stage 1 in bf16 with fp32 accumulation",
         'write "compute_grad_norm": true, or "stage": 2',
+        rule="ZP417", key="zero_optimization.compute_grad_norm",
     ),
     Refusal(
         zenflow_without_offload, "runtime/zenflow/zenflow_stage_1_and_2.py:116",
         "zero_optimization.zenflow without offload_optimizer", 'write "offload_optimizer": {"device": "cpu"}',
+        rule="ZP519", key="zero_optimization.zenflow",
     ),
     Refusal(
         lambda c: adds_gradients(c) and c.stage == 3, "runtime/config.py:_do_error_check",
         "gradient_allreduce_op is sum at stage 3", 'write "gradient_allreduce_op": "mean"',
+        rule="ZP418", key="gradient_allreduce_op",
     ),
     Refusal(
         lambda c: adds_gradients(c) and zenflow(c), "runtime/config.py:_do_error_check",
         "gradient_allreduce_op is sum with zenflow", 'write "gradient_allreduce_op": "mean"',
+        rule="ZP418", key="gradient_allreduce_op",
     ),
     Refusal(
         lambda c: adds_gradients(c) and c("compile.deepcompile"), "runtime/config.py:_do_error_check",
         "gradient_allreduce_op is sum with deepcompile", 'write "gradient_allreduce_op": "mean"',
+        rule="ZP418", key="gradient_allreduce_op",
     ),
     Refusal(
         lambda c: reduces_each_gradient_to_its_owner(c) and c("prescale_gradients"),
         "runtime/zero/stage_1_and_2.py:351, stage3.py:396",
         "prescale_gradients is true at stage {stage} with reduce_scatter", 'write "prescale_gradients": false',
+        rule="ZP419", key="prescale_gradients",
     ),
     Refusal(
         lambda c: reduces_each_gradient_to_its_owner(c) and c("gradient_predivide_factor") != 1,
         "runtime/zero/stage_1_and_2.py:350, stage3.py:395",
         "gradient_predivide_factor is not 1 at stage {stage} with reduce_scatter",
         'write "gradient_predivide_factor": 1.0',
+        rule="ZP419", key="gradient_predivide_factor",
     ),
     Refusal(
         quantized_without_reduce_scatter, "runtime/zero/stage3.py:390",
         "zero_optimization.zero_quantized_gradients with reduce_scatter false", 'write "reduce_scatter": true',
+        rule="ZP705", key="zero_optimization.reduce_scatter",
     ),
     Refusal(
         user_accumulates_with_overlap, "runtime/engine.py:2031",
         "managed_gradient_accumulation is false with overlap_comm at stage {stage}", 'write "overlap_comm": false',
-    ),
-    Refusal(
-        lambda c: fp16_masters(c) and c.stage == 0, "runtime/config.py:_do_error_check",
-        "fp16.fp16_master_weights_and_grads without ZeRO", 'write "stage": 1, 2 or 3, or leave it out',
-    ),
-    Refusal(
-        lambda c: bf16_masters(c) and c.stage == 0, "runtime/config.py:_do_error_check",
-        "bf16.bf16_master_weights_and_grads without ZeRO", 'write "stage": 1, 2 or 3, or leave it out',
-    ),
-    Refusal(
-        lambda c: bf16_states(c) and not bf16_masters(c), "runtime/config.py:_do_error_check",
-        "bf16.bf16_optimizer_states without bf16_master_weights_and_grads",
-        'write "bf16_master_weights_and_grads": true',
-    ),
-    Refusal(
-        lambda c: fp16_masters(c) and bf16_masters(c), "runtime/base_optimizer.py:499",
-        "fp16_master_weights_and_grads and bf16_master_weights_and_grads are both true", "keep one",
-    ),
-    Refusal(
-        lambda c: fp16_masters(c) and not c.builds_cpu_adam, "runtime/base_optimizer.py:521",
-        "fp16.fp16_master_weights_and_grads without offload_optimizer and DeepSpeed's Adam",
-        'write "offload_optimizer": {"device": "cpu"} and "type": "AdamW"',
-    ),
-    Refusal(
-        bf16_masters_without_cpu_adam, "runtime/base_optimizer.py:512",
-        "bf16.bf16_master_weights_and_grads without offload_optimizer and DeepSpeed's Adam",
-        'write "bf16_optimizer_states": true, or "offload_optimizer": {"device": "cpu"} and "type": "AdamW"',
-    ),
-    Refusal(
-        parameters_in_another_dtype, "runtime/engine.py:1827",
-        "data_types.param_dtype is not the dtype that fp16 and bf16 enable", "leave it out",
-    ),
-    Refusal(
-        mixed_accumulation_without_zero, "runtime/engine.py:2323",
-        "data_types.grad_accum_dtype is not the model's dtype at stage 0", 'leave it out, or write "stage": 1',
-    ),
-    Refusal(
-        lambda c: c.stated("data_types.grad_accum_dtype") == AUTO, "runtime/engine.py:1809",
-        'data_types.grad_accum_dtype is "auto", which nothing fills', "leave it out",
-    ),
-    Refusal(
-        unknown_autocast_dtype, "runtime/config.py:get_torch_autocast_dtype",
-        "torch_autocast.dtype is no dtype", 'write "dtype": "bfloat16", or leave it out',
-    ),
-    Refusal(
-        autocast_of_quantized_weights, "runtime/torch_autocast.py:32",
-        "torch_autocast.enabled with zero_optimization.zero_quantized_weights", "keep one",
-    ),
-    Refusal(
-        lambda c: isinstance(c.stated("fp16.loss_scale"), bool), "runtime/precision_config.py:_validate_loss_scale",
-        "fp16.loss_scale is true or false", 'write "loss_scale": 0',
-    ),
-    Refusal(
-        lambda c: dynamic_fp16(c) and c("fp16.loss_scale_window") <= 0,
-        "runtime/precision_config.py:_validate_dynamic_loss_scale_params",
-        "fp16.loss_scale_window is not over 0 with dynamic loss scaling", 'write "loss_scale_window": 1000',
-    ),
-    Refusal(
-        lambda c: dynamic_fp16(c) and c("fp16.min_loss_scale") <= 0,
-        "runtime/precision_config.py:_validate_dynamic_loss_scale_params",
-        "fp16.min_loss_scale is not over 0 with dynamic loss scaling", 'write "min_loss_scale": 1',
-    ),
-    Refusal(
-        unknown_fp32_modules, "runtime/config.py:_initialize_params",
-        "data_types.keep_in_fp32_modules is neither auto nor a list of names", 'write "keep_in_fp32_modules": "auto"',
+        rule="ZP209", key="managed_gradient_accumulation",
     ),
 )  # fmt: skip

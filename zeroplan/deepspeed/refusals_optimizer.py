@@ -7,6 +7,7 @@ from typing import Any
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.keys.optimizer import OPTIMIZER_PARAMS
+from zeroplan.deepspeed.keys.optimizer_classes import ZERO_TESTED
 from zeroplan.deepspeed.keys.scheduler import REQUIRED_SCHEDULER_PARAMS, SCHEDULER_PARAMS
 from zeroplan.deepspeed.refusals import Refusal
 from zeroplan.deepspeed.values import AUTO
@@ -52,7 +53,8 @@ def lamb_on_the_host(c: Facts) -> bool:
 
 
 def untested_under_zero(c: Facts) -> bool:
-    return c.stage > 0 and c.optimizer in ("sgd", "lamb") and not c("zero_allow_untested_optimizer")
+    made = c.optimizer_class
+    return c.stage > 0 and made != "" and made not in ZERO_TESTED and not c("zero_allow_untested_optimizer")
 
 
 def fused_amsgrad(c: Facts) -> bool:
@@ -94,57 +96,70 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(
         null_section, "runtime/config.py:get_optimizer_name, get_scheduler_name",
         "optimizer or scheduler is null", "leave it out",
+        rule="", key="optimizer",
     ),
     Refusal(
         clips_in_the_optimizer, "runtime/engine.py:2481",
         "optimizer.params.max_grad_norm", 'write "gradient_clipping": 1.0 at the top level',
+        rule="ZP603", key="optimizer.params.max_grad_norm",
     ),
     Refusal(
         torch_optimizer_in_another_case, "runtime/engine.py:_configure_basic_optimizer",
         "optimizer.type is PyTorch's SGD in another case", 'write "type": "SGD"',
+        rule="ZP602", key="optimizer.type",
     ),
     Refusal(
         static_loss_scale_with_lamb, "runtime/engine.py:2022",
         "optimizer Lamb with a fixed fp16.loss_scale", 'write "loss_scale": 0',
+        rule="ZP607", key="fp16.loss_scale",
     ),
     Refusal(
         lamb_on_the_host, "ops/csrc/lamb/fused_lamb_cuda.cpp:29",
         "optimizer Lamb with offload_optimizer, and Lamb runs on the GPU only",
         'write "type": "AdamW", or leave offload_optimizer out',
+        rule="ZP623", key="optimizer.type",
     ),
     Refusal(
         untested_under_zero, "runtime/engine.py:2299",
-        "optimizer SGD or Lamb under ZeRO without zero_allow_untested_optimizer",
+        "an optimizer that ZeRO was not tested with, without zero_allow_untested_optimizer",
         'write "zero_allow_untested_optimizer": true at the top level',
+        rule="ZP604", key="optimizer.type",
     ),
     Refusal(
         fused_amsgrad, "ops/adam/fused_adam.py, cpu_adam.py:__init__",
         "optimizer.params.amsgrad without torch_adam", 'write "torch_adam": true beside it',
+        rule="ZP624", key="optimizer.params.amsgrad",
     ),
     Refusal(
         legacy_fusion, "runtime/fp16/fused_optimizer.py:194",
         "optimizer.legacy_fusion is true at stage 0 in 16 bit, and the first step stops", "leave it out",
+        rule="ZP625", key="optimizer.legacy_fusion",
     ),
     Refusal(
         muon_with_reduce_scatter, "runtime/zero/stage3.py:361",
         "optimizer Muon at stage 3 with reduce_scatter, which is on by default", 'write "reduce_scatter": false',
+        rule="ZP608", key="optimizer.type",
     ),
     Refusal(
         muon_with_quantized_gradients, "runtime/zero/stage3.py:363",
         "optimizer Muon at stage 3 with zero_quantized_gradients", 'write "zero_quantized_gradients": false',
+        rule="ZP608", key="optimizer.type",
     ),
     Refusal(
         muon_by_another_iteration, "runtime/zero/muon/original_muon.py:__init__",
         "optimizer.params.ns_method is neither gram nor standard", 'write "ns_method": "gram"',
+        rule="ZP627", key="optimizer.params.ns_method",
     ),
     Refusal(
         torch_schedule_of_a_wrapped_optimizer, "runtime/engine.py:1935",
         "scheduler.type is a class of PyTorch's, which take no optimizer of ZeRO's or of 16-bit training",
         'write "type": "WarmupCosineLR", or build the schedule in the training script',
+        rule="ZP628", key="scheduler.type",
     ),
     Refusal(
         schedule_without_params, "runtime/engine.py:_scheduler_from_config",
         "scheduler.type without scheduler.params", 'write "params": {}',
+        rule="ZP616", key="scheduler.type",
     ),
 )  # fmt: skip
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from zeroplan.deepspeed.facts import Facts
-from zeroplan.deepspeed.refusals import Refusal, bf16_masters, fp16_masters
+from zeroplan.deepspeed.refusals import Refusal
+from zeroplan.deepspeed.refusals_precision import bf16_masters, fp16_masters
 from zeroplan.deepspeed.values import AUTO
 from zeroplan.deepspeed.zenflow import SECTION, accumulates_apart, switched_on
 
@@ -63,44 +64,54 @@ REFUSALS: tuple[Refusal, ...] = (
         numbers_for_auto, "runtime/zenflow/engine.py:39",
         f"{SECTION}.select_interval is a number and select_strategy is auto, as it is by default",
         'write "select_strategy": "step", or leave select_interval out',
+        rule="ZP523", key="zero_optimization.zenflow.select_interval",
     ),
     Refusal(
         auto_for_numbers, "runtime/zenflow/engine.py:45",
         f"{SECTION}.select_strategy is step or epoch and select_interval is auto, as it is by default",
         'write "select_interval": 100',
+        rule="ZP523", key="zero_optimization.zenflow.select_strategy",
     ),
     Refusal(
         chooses_more_often_than_it_updates, "runtime/zenflow/engine.py:63",
         f"{SECTION}.select_interval is under update_interval", "write a multiple of update_interval",
+        rule="ZP523", key="zero_optimization.zenflow.select_interval",
     ),
     Refusal(
         offloads_without_overlap, "runtime/zenflow/zenflow_stage_1_and_2.py:76",
         f"{SECTION}.offload without overlap_comm", 'write "overlap_comm": true',
+        rule="ZP523", key="zero_optimization.zenflow.offload",
     ),
     Refusal(
         reduces_whole_buckets, "runtime/zenflow/zenflow_stage_1_and_2.py:457",
         f"{SECTION} with reduce_scatter false, and the first backward stops", 'write "reduce_scatter": true',
+        rule="ZP523", key="zero_optimization.reduce_scatter",
     ),
     Refusal(
         has_another_optimizer, "runtime/zenflow/zenflow_stage_1_and_2.py:626",
         f"{SECTION} with an optimizer other than Adam, and the first step stops", 'write "type": "AdamW"',
+        rule="ZP523", key="optimizer.type",
     ),
     Refusal(
         has_other_parameters, "ops/adam/zenflow_torch_adam.py:57",
         f"{SECTION} with a name in optimizer.params that PyTorch's AdamW does not know",
         f"keep {', '.join(TORCH_ADAMW[:4])}",
+        rule="ZP523", key="optimizer.params",
     ),
     Refusal(
         lambda c: on(c) and (fp16_masters(c) or bf16_masters(c)), "runtime/zero/stage_1_and_2.py:332",
         f"{SECTION} with 16-bit master weights", "leave fp16_master_weights_and_grads and its bf16 twin out",
+        rule="ZP523", key="zero_optimization.zenflow",
     ),
     Refusal(
         accumulates_apart_at_stage_1, "runtime/zenflow/zenflow_stage_1_and_2.py:336",
         f"{SECTION} at stage 1 with a data_types.grad_accum_dtype that is not the model's",
         'leave it out, or write "stage": 2',
+        rule="ZP523", key="zero_optimization.zenflow",
     ),
     Refusal(
         accumulates_apart_in_another_process, "runtime/zero/stage_1_and_2.py:copy_grads_in_partition",
         f"{SECTION}.overlap_step with a data_types.grad_accum_dtype that is not the model's", "leave it out",
+        rule="ZP523", key="zero_optimization.zenflow.overlap_step",
     ),
 )  # fmt: skip

@@ -26,6 +26,12 @@ DTYPES = {
     **dict.fromkeys(("torch.int8", "int8"), "int8"),
 }
 """The spellings of a dtype (runtime/config.py:DtypeEnum), and a short one for each."""
+KINDS: dict[type, tuple[str, ...]] = {
+    type(None): ("null",), bool: ("boolean", "integer", "number"), int: ("integer", "number"), float: ("number",),
+    str: ("string",), list: ("array",), dict: ("object",),
+}  # fmt: skip
+"""What JSON calls a Python value."""
+WHOLE_TEXT = re.compile(r"\s*([+-]?[0-9]{1,4000}(?:_[0-9]+)*)(?:\.0+)?\s*", re.ASCII)
 TRUE, FALSE = {"true", "1", "on", "yes", "t", "y"}, {"false", "0", "off", "no", "f", "n"}
 
 
@@ -34,29 +40,84 @@ def checked(section: dict[str, Any], path: str, name: str, place: str, default: 
     if name not in section:
         return default
     known, value = KEYS[f"{path}.{name}" if path else name], section[name]
-    kinds = known.kind.split("|")
-    if value is None and "null" in kinds:
+    if value is None and "null" in known.kind.split("|"):
         return default
-    read = {"integer": _integer, "number": _number, "boolean": _boolean}.get(kinds[0], _text)(value)
-    if isinstance(read, str) and known.path in ANY_CASE:
-        read = ANY_CASE[known.path](read)
+    read = _read(known, value)
     if read is None or not _in_range(known, read):
         found = json.dumps(value)
         raise SpecError(
-            f"{place}: {known.path}", found if len(found) < 60 else shown(value), _expected(known, kinds),
-            f'"{name}": {_example(known, value)}',
+            f"{place}: {known.path}", found if len(found) < 60 else shown(value), expected(known),
+            f'"{name}": {example(known, value)}',
         )  # fmt: skip
     return read
 
 
-def _integer(value: Any) -> int | None:
-    if isinstance(value, str) and not re.fullmatch(r"\s*[+-]?[0-9]{1,19}(\.0*)?\s*", value):
+def fault(known: Key, value: Any) -> str:
+    """Why a strict section refuses a value: its "kind", a "fraction", a "text" that is no number, its "range", no such
+    "choice"; empty when it is taken. An "auto" is never refused there.
+    """
+    kinds = known.kind.split("|")
+    if value == AUTO or "any" in kinds or (value is None and "null" in kinds):
+        return ""
+    if isinstance(value, list | dict):
+        return _fault_of_several(known, kinds, value)
+    unwanted = known.plain and (isinstance(value, bool) or (isinstance(value, str) and "." in value))
+    read = None if value is None or unwanted else _read(known, value)
+    if read is not None:
+        return "" if _in_range(known, read) else "choice" if known.choices else "range"
+    if value is None or unwanted:
+        return "kind"
+    if isinstance(value, float) and kinds[0] == "integer" and value % 1:
+        return "fraction"
+    return "text" if isinstance(value, str) and kinds[0] in ("integer", "number") else "kind"
+
+
+def stops(known: Key, value: Any) -> bool:
+    """Whether a key that DeepSpeed reads by hand stops it with a value of this kind."""
+    whole = known.kind.split("|")[0] == "object"
+    survived = (known.survives or ("object" if whole else "any")).split("|")
+    kinds = KINDS.get(type(value), ())
+    return not (
+        "any" in survived or any(kind in survived for kind in kinds)
+        or ("empty" in survived and not value) or ("full" in survived and bool(value))
+        or ("numeric" in survived and isinstance(value, str) and as_number(value) is not None)
+        or ("auto" in survived and value == AUTO) or ("bit" in survived and value in (0, 1))
+    )  # fmt: skip
+
+
+def _fault_of_several(known: Key, kinds: list[str], value: list[Any] | dict[str, Any]) -> str:
+    if isinstance(value, dict):
+        return "" if "object" in kinds else "kind"
+    if "array" not in kinds:
+        return "kind"
+    if known.choices:
+        return "" if all(item in known.choices for item in value) else "choice"
+    return "kind" if "string" in kinds and not all(isinstance(item, str) for item in value) else ""
+
+
+def _read(known: Key, value: Any) -> Any:
+    """The value as the key's first kind; None when it is not of it."""
+    kinds = known.kind.split("|")
+    if kinds[0] == "object" or not known.settable or (kinds[0] == "array" and "string" not in kinds):
         return None
-    number = float(value) if isinstance(value, bool) else _number(value)
+    if kinds[0] == "integer" and "string" in kinds and isinstance(value, str):
+        return None  # one text alone is taken, "auto"
+    read = {"integer": _integer, "number": as_number, "boolean": _boolean}.get(kinds[0], _text)(value)
+    return ANY_CASE[known.path](read) if isinstance(read, str) and known.path in ANY_CASE else read
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, str):
+        whole = WHOLE_TEXT.fullmatch(value)
+        return int(whole.group(1)) if whole else None
+    if isinstance(value, int):
+        return int(value)
+    number = as_number(value)
     return int(number) if number is not None and number == int(number) and abs(number) < 2**63 else None
 
 
-def _number(value: Any) -> float | None:
+def as_number(value: Any) -> float | None:
+    """As `float` reads it; None for what it cannot, infinities and nan."""
     if isinstance(value, bool):
         return float(value)
     try:
@@ -89,7 +150,9 @@ def _in_range(known: Key, value: Any) -> bool:
     return (low is None or value >= low) and (above is None or value > above) and (high is None or value <= high)
 
 
-def _expected(known: Key, kinds: list[str]) -> str:
+def expected(known: Key) -> str:
+    """What a key takes, in words."""
+    kinds = known.kind.split("|")
     if known.choices:
         return " or ".join(known.choices)
     bounds = [f"at least {known.minimum:g}"] if known.minimum is not None else []
@@ -103,9 +166,23 @@ def _expected(known: Key, kinds: list[str]) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}{unit}{', ' if bounds else ''}{', '.join(bounds)}"
 
 
-def _example(known: Key, value: Any) -> str:
+def example(known: Key, value: Any) -> str:
+    """What to write instead of a value, as JSON: the number that it means, the nearest word, or the default."""
+    meant = _meant(known, value)
+    if meant is not None:
+        return json.dumps(meant)
     if known.choices:
         return f'"{nearest(str(value), known.choices)}"'
     if known.default is None:
         return {"integer": "1", "number": "1.0", "boolean": "true"}.get(known.kind.split("|")[0], '"..."')
     return json.dumps(known.default)
+
+
+def _meant(known: Key, value: Any) -> int | float | None:
+    """The number that a text or fraction stands for, where the key takes it."""
+    kind = known.kind.split("|")[0]
+    number = as_number(value.strip('"\' ') if isinstance(value, str) else value)
+    if kind not in ("integer", "number") or isinstance(value, bool) or number is None:
+        return None
+    whole = int(number) if kind == "integer" or (number.is_integer() and "e" not in str(value)) else number
+    return whole if _in_range(known, whole) and not (known.choices or abs(number) >= 2**63) else None

@@ -10,6 +10,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default={},
         meaning="How files are read and written when something is offloaded to NVMe.",
+        survives="object|null",
         place="runtime/swap_tensor/constants.py:18",
         stages=STAGE_3,
         moves_bytes=True,

@@ -66,6 +66,7 @@ KEYS: tuple[Key, ...] = (
         meaning=(
             "Largest global gradient norm; clipping is on at 1.0 even when the key is absent, and 0 turns it off."
         ),
+        survives="number",
         place="runtime/constants.py:202",
         auto="TrainingArguments.max_grad_norm",
         moves_bytes=True,
@@ -89,6 +90,7 @@ KEYS: tuple[Key, ...] = (
             "The part of the averaging division that is done before the all-reduce; other values than "
             "1 are refused at stages 2 and 3 with reduce_scatter."
         ),
+        survives="number",
         place="runtime/constants.py:254",
         moves_bytes=True,
     ),
@@ -110,6 +112,7 @@ KEYS: tuple[Key, ...] = (
         meaning=(
             "Dtype in which gradients travel (any case); absent, it is the dtype of the model: fp16, bf16 or fp32."
         ),
+        survives="string|null",
         place="runtime/constants.py:215",
         choices=("fp16", "bf16", "fp32"),
         moves_bytes=True,
@@ -119,6 +122,7 @@ KEYS: tuple[Key, ...] = (
         kind="string|null",
         default="fp32",
         meaning=("Dtype in which gradients travel when sequence parallelism spans more than one rank (any case)."),
+        survives="string|null",
         place="runtime/constants.py:228",
         choices=("fp16", "bf16", "fp32"),
         moves_bytes=True,
@@ -132,6 +136,7 @@ KEYS: tuple[Key, ...] = (
             "data-parallel size, and by deepspeed.initialize when data_parallel_size stands beside "
             "it."
         ),
+        survives="number",
         place="runtime/config.py:468",
         moves_bytes=True,
     ),
@@ -158,6 +163,7 @@ KEYS: tuple[Key, ...] = (
         kind="integer|null",
         default=None,
         meaning="Only checked: a warning appears when it is not a multiple of 8.",
+        survives="number|null|empty",
         place="runtime/constants.py:312",
         unit="tokens",
     ),

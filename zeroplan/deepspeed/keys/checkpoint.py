@@ -17,6 +17,7 @@ KEYS: tuple[Key, ...] = (
         kind="string",
         default="WARN",
         meaning="What happens when ranks save under different tags (any case).",
+        survives="string",
         place="runtime/constants.py:352",
         choices=("IGNORE", "WARN", "FAIL"),
     ),
@@ -46,6 +47,7 @@ KEYS: tuple[Key, ...] = (
         kind="boolean",
         default=False,
         meaning="Data-parallel ranks of a pipeline stage share the writing of its layers.",
+        survives="bit",
         place="runtime/constants.py:363",
     ),
     Key(
@@ -60,6 +62,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default=None,
         meaning="Parallel writer; absent, torch.save.",
+        survives="object|null",
         place="runtime/model_checkpointing/constants.py:43",
         moves_bytes=True,
     ),
@@ -123,6 +126,7 @@ KEYS: tuple[Key, ...] = (
         kind="boolean|object",
         default=False,
         meaning="Asynchronous checkpoints by DataStates: on for every value but false, null too.",
+        survives="any",
         place="datastates/config.py:11",
     ),
 )

@@ -88,6 +88,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default=None,
         meaning=("One section per metric, under names of the user's choice, with difficulty, clustering and schedule."),
+        survives="any",
         place="runtime/data_pipeline/constants.py:35",
     ),
     Key(
@@ -126,6 +127,7 @@ KEYS: tuple[Key, ...] = (
         kind="integer",
         default=1,
         meaning="Smallest batch.",
+        survives="number|string",
         place="runtime/data_pipeline/constants.py:76",
         unit="samples",
     ),
@@ -134,6 +136,7 @@ KEYS: tuple[Key, ...] = (
         kind="integer|null",
         default=None,
         meaning="Largest batch; absent, unlimited.",
+        survives="number|string",
         place="runtime/data_pipeline/constants.py:78",
         unit="samples",
         moves_bytes=True,

@@ -88,6 +88,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default=None,
         meaning="How many tokens are kept at which step.",
+        survives="any",
         place="runtime/data_pipeline/constants.py:112",
         moves_bytes=True,
     ),
@@ -122,6 +123,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default=None,
         meaning="Speed of the rise.",
+        survives="any",
         place="runtime/data_pipeline/constants.py:116",
     ),
     Key(
@@ -145,6 +147,7 @@ KEYS: tuple[Key, ...] = (
         kind="object",
         default={},
         meaning="Learning rate by layer and token: not implemented.",
+        survives="any",
         place="runtime/data_pipeline/constants.py:123",
     ),
     Key(

@@ -148,7 +148,8 @@ KEYS: tuple[Key, ...] = (
         path="compile.passes",
         kind="array|null",
         default=None,
-        meaning="Passes to run: z1, z3, autosp, autotp.",
+        meaning="Passes to run.",
         place="compile/config.py:76",
+        choices=("z1", "z3", "autosp", "autotp"),
     ),
 )

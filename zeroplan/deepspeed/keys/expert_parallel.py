@@ -10,6 +10,7 @@ KEYS: tuple[Key, ...] = (
         kind="object",
         default={},
         meaning="Automatic expert parallelism; unknown keys inside are ignored without a word.",
+        survives="object|empty",
         place="runtime/config.py:50",
         moves_bytes=True,
     ),
@@ -218,6 +219,7 @@ KEYS: tuple[Key, ...] = (
         kind="null",
         default=None,
         meaning="Only null is accepted: load balancing without a loss is not built in.",
+        survives="null",
         place="module_inject/auto_ep_presets/base.py:135",
     ),
     Key(

@@ -13,7 +13,7 @@ ZERO_STAGES = (1, 2, 3)
 class Key:
     """One key of ds_config.json as DeepSpeed 0.19.8 reads it.
 
-    `kind` is integer, number, boolean, string, object, array or null, or several joined by "|". A `default`
+    `kind` is integer, number, boolean, string, object, array or null, or several joined by "|"; or any. A `default`
     of None means that DeepSpeed takes none, or finds one from other keys as `meaning` says. Bounds are those
     that DeepSpeed itself enforces. `stages` are those at which the key has an effect: () when at none.
     """
@@ -45,6 +45,18 @@ class Key:
     stages: tuple[int, ...] = (0, 1, 2, 3)
     moves_bytes: bool = False
     """Whether it changes bytes held or bytes moved."""
+
+    survives: str = ""
+    """Of a key that no model validates: the kinds that do not stop DeepSpeed, where it does not take just any. "number"
+    and "integer" take true and false as well; "empty" is what Python counts as false, "full" the rest, "bit" 0, 1, true
+    and false, "numeric" a text that is a number. A section survives as object.
+    """
+
+    plain: bool = False
+    """Whether true, false and texts like "1.0", which pydantic takes for numbers elsewhere, are refused."""
+
+    settable: bool = True
+    """Whether any value that JSON can hold is taken."""
 
     @property
     def name(self) -> str:

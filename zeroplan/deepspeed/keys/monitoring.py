@@ -10,6 +10,7 @@ KEYS: tuple[Key, ...] = (
         kind="integer|null",
         default=None,
         meaning=("Steps between two lines of progress; absent, none. Accelerate overwrites it with infinity."),
+        survives="number|null",
         place="runtime/constants.py:45",
         unit="steps",
     ),
@@ -18,6 +19,7 @@ KEYS: tuple[Key, ...] = (
         kind="boolean",
         default=False,
         meaning=("Times forward, backward and step, with device synchronization; flops_profiler turns it on."),
+        survives="integer",
         place="runtime/constants.py:324",
     ),
     Key(
@@ -39,6 +41,7 @@ KEYS: tuple[Key, ...] = (
         kind="string|null",
         default=None,
         meaning="Level of DeepSpeed's logger; absent, it stays as it is.",
+        survives="string|null",
         place="runtime/constants.py:422",
         choices=("debug", "info", "warning", "error", "critical"),
     ),
@@ -47,6 +50,7 @@ KEYS: tuple[Key, ...] = (
         kind="object",
         default={},
         meaning="TensorBoard monitor.",
+        survives="object|auto",
         place="monitor/config.py:128",
     ),
     Key(
@@ -75,6 +79,7 @@ KEYS: tuple[Key, ...] = (
         kind="object",
         default={},
         meaning="Weights & Biases monitor.",
+        survives="object|auto",
         place="monitor/config.py:134",
     ),
     Key(
@@ -110,6 +115,7 @@ KEYS: tuple[Key, ...] = (
         kind="object",
         default={},
         meaning="CSV monitor.",
+        survives="object|auto",
         place="monitor/config.py:137",
     ),
     Key(
@@ -138,6 +144,7 @@ KEYS: tuple[Key, ...] = (
         kind="object",
         default={},
         meaning="Comet monitor.",
+        survives="object|auto",
         place="monitor/config.py:131",
     ),
     Key(

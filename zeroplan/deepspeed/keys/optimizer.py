@@ -62,6 +62,7 @@ KEYS: tuple[Key, ...] = (
             "The optimizer that DeepSpeed builds itself; absent, the client's. Unknown keys beside "
             "type, params and legacy_fusion are ignored."
         ),
+        survives="object",
         place="runtime/constants.py:25",
         moves_bytes=True,
     ),
@@ -88,6 +89,7 @@ KEYS: tuple[Key, ...] = (
         meaning=(
             "Arguments of the optimizer's constructor; one that it does not know raises a TypeError (Muon drops it)."
         ),
+        survives="object|null",
         place="runtime/constants.py:27",
         moves_bytes=True,
     ),
@@ -96,6 +98,7 @@ KEYS: tuple[Key, ...] = (
         kind="number",
         default=0.001,
         meaning="Learning rate (Adagrad 0.01, Muon 0.02 for matrices).",
+        survives="number",
         place="ops/adam/fused_adam.py:78",
         auto="TrainingArguments.learning_rate",
     ),
@@ -112,6 +115,7 @@ KEYS: tuple[Key, ...] = (
         kind="number",
         default=1e-08,
         meaning=("Added to the denominator of the update (1e-10 for Adagrad and for the Adam half of Muon)."),
+        survives="number",
         place="ops/adam/fused_adam.py:81",
         auto="TrainingArguments.adam_epsilon",
     ),
@@ -120,6 +124,7 @@ KEYS: tuple[Key, ...] = (
         kind="number",
         default=0.0,
         meaning="Weight decay; 0 in DeepSpeed's optimizers, but 0.01 with torch_adam in AdamW mode.",
+        survives="number",
         place="ops/adam/fused_adam.py:83",
         auto="TrainingArguments.weight_decay",
     ),

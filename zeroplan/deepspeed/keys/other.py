@@ -25,6 +25,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default=None,
         meaning=("Quantized weights in ZeRO-Inference; only quantized_initialization is read in training code."),
+        survives="object",
         place="runtime/config.py:582",
         stages=STAGE_3,
         moves_bytes=True,
@@ -106,6 +107,7 @@ KEYS: tuple[Key, ...] = (
         kind="string",
         default="autotuning_results",
         meaning="Folder of the results; not empty.",
+        survives="full",
         place="autotuning/constants.py:49",
     ),
     Key(
@@ -113,6 +115,7 @@ KEYS: tuple[Key, ...] = (
         kind="string",
         default="autotuning_exps",
         meaning="Folder of the experiments; not empty.",
+        survives="full",
         place="autotuning/constants.py:52",
     ),
     Key(
@@ -180,6 +183,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default=None,
         meaning="Keys of ds_config to arguments of the user's script.",
+        survives="any",
         place="autotuning/constants.py:76",
     ),
     Key(
@@ -241,6 +245,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default=None,
         meaning="The model's numbers, when they are known.",
+        survives="object|null",
         place="autotuning/constants.py:115",
     ),
     Key(

@@ -19,7 +19,7 @@ KEYS: tuple[Key, ...] = (
         default="float16",
         meaning="Dtype to which AutoTP converts the model (not writable in JSON: only from Python).",
         place="runtime/tensor_parallel/config.py:40",
-        aliases=(),
+        settable=False,
     ),
     Key(
         path="tensor_parallel.autotp_size",
@@ -83,14 +83,14 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         path="tensor_parallel.tp.mpu",
-        kind="object|null",
+        kind="any",
         default=None,
         meaning="Model-parallel unit (not writable in JSON: only from Python).",
         place="runtime/tensor_parallel/config.py:29",
     ),
     Key(
         path="tensor_parallel.tp.tp_group",
-        kind="object|null",
+        kind="any",
         default=None,
         meaning="Process group (not writable in JSON: only from Python).",
         place="runtime/tensor_parallel/config.py:35",

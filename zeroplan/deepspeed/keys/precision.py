@@ -55,6 +55,7 @@ KEYS: tuple[Key, ...] = (
         ),
         place="runtime/precision_config.py:140",
         unit="steps",
+        plain=True,
     ),
     Key(
         path="fp16.hysteresis",
@@ -76,6 +77,7 @@ KEYS: tuple[Key, ...] = (
         default=1,
         meaning=("Floor of the dynamic scale, a whole number; must be over 0 when fp16 is enabled with loss_scale 0."),
         place="runtime/precision_config.py:155",
+        plain=True,
     ),
     Key(
         path="fp16.fp16_master_weights_and_grads",
@@ -91,6 +93,7 @@ KEYS: tuple[Key, ...] = (
         kind="object",
         default={},
         meaning="Bfloat16 training; the old spelling bfloat16 is read only where bf16 is absent.",
+        survives="object|null",
         place="runtime/precision_config.py:30",
         aliases=("bfloat16",),
         moves_bytes=True,
@@ -229,6 +232,7 @@ KEYS: tuple[Key, ...] = (
             "Names of buffers that stay fp32: auto takes the list of the Transformers model, an array "
             "gives name patterns."
         ),
+        survives="string|array",
         place="runtime/constants.py:390",
         moves_bytes=True,
     ),
@@ -265,6 +269,7 @@ KEYS: tuple[Key, ...] = (
             "Full class names of modules whose parameters are communicated in the lower precision; "
             "absent, torch's linear and convolution layers."
         ),
+        survives="array|object|string",
         place="runtime/constants.py:191",
         moves_bytes=True,
     ),

@@ -10,6 +10,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default=None,
         meaning="Logs collectives with sizes and times.",
+        survives="object",
         place="comm/constants.py:31",
     ),
     Key(
@@ -59,6 +60,7 @@ KEYS: tuple[Key, ...] = (
         kind="boolean",
         default=False,
         meaning="Turns the profiler on, and wall_clock_breakdown with it.",
+        survives="integer",
         place="profiling/constants.py:28",
     ),
     Key(
@@ -109,6 +111,7 @@ KEYS: tuple[Key, ...] = (
         kind="object",
         default={},
         meaning="Holds one section: throughput.",
+        survives="object|array|string",
         place="utils/config.py:23",
     ),
     Key(

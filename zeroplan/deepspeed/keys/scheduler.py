@@ -59,6 +59,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default=None,
         meaning="The learning-rate schedule that DeepSpeed builds itself; absent, the client's.",
+        survives="object",
         place="runtime/constants.py:31",
     ),
     Key(
@@ -75,6 +76,7 @@ KEYS: tuple[Key, ...] = (
         kind="object|null",
         default=None,
         meaning=("Arguments of the schedule; has to be there when type is, and unknown ones raise a TypeError."),
+        survives="object",
         place="runtime/constants.py:33",
     ),
     Key(
@@ -82,6 +84,7 @@ KEYS: tuple[Key, ...] = (
         kind="number|array",
         default=0.0,
         meaning="WarmupLR, WarmupDecayLR: learning rate at the start.",
+        survives="number|array",
         place="runtime/lr_schedules.py:727",
         auto="0",
     ),
@@ -93,6 +96,7 @@ KEYS: tuple[Key, ...] = (
             "WarmupLR, WarmupDecayLR: learning rate after the warm-up; absent, WarmupLR takes the "
             "optimizer's lr and WarmupDecayLR 0.001."
         ),
+        survives="number|array|null",
         place="runtime/lr_schedules.py:728",
         auto="TrainingArguments.learning_rate",
     ),
@@ -111,6 +115,7 @@ KEYS: tuple[Key, ...] = (
         kind="string",
         default="log",
         meaning="All Warmup schedules: shape of the rise; another text warns and counts as log.",
+        survives="string|number|null",
         place="runtime/lr_schedules.py:730",
         choices=("log", "linear"),
     ),
@@ -119,6 +124,7 @@ KEYS: tuple[Key, ...] = (
         kind="integer",
         default=None,
         meaning="WarmupDecayLR, WarmupCosineLR: steps of the whole training; has to be given.",
+        survives="number",
         place="runtime/lr_schedules.py:816",
         unit="steps",
         auto="number of training steps",
@@ -128,6 +134,7 @@ KEYS: tuple[Key, ...] = (
         kind="number",
         default=0.0,
         meaning="WarmupCosineLR: share of the optimizer's lr at the start.",
+        survives="number",
         place="runtime/lr_schedules.py:868",
     ),
     Key(
@@ -135,6 +142,7 @@ KEYS: tuple[Key, ...] = (
         kind="number",
         default=0.0001,
         meaning="WarmupCosineLR: share of the optimizer's lr at the end.",
+        survives="number",
         place="runtime/lr_schedules.py:870",
     ),
     Key(
@@ -142,6 +150,7 @@ KEYS: tuple[Key, ...] = (
         kind="number|array",
         default=0.001,
         meaning="LRRangeTest: first learning rate.",
+        survives="number|array",
         place="runtime/lr_schedules.py:354",
     ),
     Key(
@@ -158,6 +167,7 @@ KEYS: tuple[Key, ...] = (
         kind="number",
         default=1.0,
         meaning="LRRangeTest: how fast the rate rises.",
+        survives="number",
         place="runtime/lr_schedules.py:356",
     ),
     Key(
@@ -172,6 +182,7 @@ KEYS: tuple[Key, ...] = (
         kind="number|array",
         default=None,
         meaning="OneCycle: lowest learning rate; has to be given.",
+        survives="number|array",
         place="runtime/lr_schedules.py:485",
     ),
     Key(
@@ -179,6 +190,7 @@ KEYS: tuple[Key, ...] = (
         kind="number|array",
         default=None,
         meaning="OneCycle: highest learning rate; has to be given.",
+        survives="number|array",
         place="runtime/lr_schedules.py:486",
     ),
     Key(
@@ -186,6 +198,7 @@ KEYS: tuple[Key, ...] = (
         kind="number",
         default=0.0,
         meaning="OneCycle: decay of the rate after the cycle.",
+        survives="number",
         place="runtime/lr_schedules.py:487",
     ),
     Key(
@@ -193,6 +206,7 @@ KEYS: tuple[Key, ...] = (
         kind="integer",
         default=2000,
         meaning="OneCycle: steps of the rising half.",
+        survives="number|numeric",
         place="runtime/lr_schedules.py:488",
         unit="steps",
         exclusive_minimum=0,
@@ -202,6 +216,7 @@ KEYS: tuple[Key, ...] = (
         kind="integer|null",
         default=None,
         meaning="OneCycle: steps of the falling half; absent, as many as the rising one.",
+        survives="number|numeric|null",
         place="runtime/lr_schedules.py:489",
         unit="steps",
         minimum=0,
@@ -211,6 +226,7 @@ KEYS: tuple[Key, ...] = (
         kind="integer",
         default=0,
         meaning="OneCycle: stairs in the rising half; 0 is smooth.",
+        survives="number",
         place="runtime/lr_schedules.py:490",
     ),
     Key(
@@ -218,6 +234,7 @@ KEYS: tuple[Key, ...] = (
         kind="integer|null",
         default=None,
         meaning="OneCycle: stairs in the falling half; absent, as many as in the rising one.",
+        survives="number|null",
         place="runtime/lr_schedules.py:491",
     ),
     Key(
@@ -225,6 +242,7 @@ KEYS: tuple[Key, ...] = (
         kind="integer",
         default=0,
         meaning="OneCycle: steps between two decays; 0 does not decay.",
+        survives="number",
         place="runtime/lr_schedules.py:492",
         unit="steps",
     ),
@@ -240,6 +258,7 @@ KEYS: tuple[Key, ...] = (
         kind="number|array",
         default=0.8,
         meaning="OneCycle: lowest momentum.",
+        survives="number|array",
         place="runtime/lr_schedules.py:494",
     ),
     Key(
@@ -247,6 +266,7 @@ KEYS: tuple[Key, ...] = (
         kind="number|array",
         default=0.9,
         meaning="OneCycle: highest momentum.",
+        survives="number|array",
         place="runtime/lr_schedules.py:495",
     ),
     Key(
@@ -254,6 +274,7 @@ KEYS: tuple[Key, ...] = (
         kind="number",
         default=0.0,
         meaning="OneCycle: decay of the momentum after the cycle.",
+        survives="number",
         place="runtime/lr_schedules.py:496",
     ),
     Key(

@@ -233,7 +233,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         path="zero_optimization.leaf_module",
-        kind="object",
+        kind="object|null",
         default={},
         meaning="Modules whose whole subtree is gathered as one unit.",
         place="runtime/zero/config.py:377",

@@ -1,0 +1,99 @@
+"""The findings of one config."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zeroplan.check.document import Document
+from zeroplan.check.finding import ERROR, SEVERITIES, Finding, Hit
+from zeroplan.check.json_reader import NotReadableError, read_json
+from zeroplan.check.rules import CHECKS, RULES
+from zeroplan.check.rules.combinations import TABLE
+from zeroplan.check.setting import Setting
+from zeroplan.check.subject import Subject
+from zeroplan.errors import ZeroplanError
+
+PLACEHOLDER = "ZP104"
+UNREADABLE = "ZP101"
+COMBINED = frozenset(row.rule for row in TABLE)
+
+
+def check_text(name: str, text: str, setting: Setting) -> list[Finding]:
+    """The findings of a config's text; one alone where it cannot be read."""
+    try:
+        document = read_json(name, text)
+    except NotReadableError as error:
+        return [_unreadable(name, text, error)]
+    return check(document, setting)
+
+
+def check(document: Document, setting: Setting) -> list[Finding]:
+    """The findings in the order of the file, errors before others on one line."""
+    subject = Subject(document, setting)
+    hits = [hit for found in CHECKS for hit in _asked(found, subject)]
+    findings = [_placed(document, hit) for hit in _without_echoes(hits) if _is_current(hit, setting)]
+    return sorted(findings, key=lambda one: (one.line, one.column, SEVERITIES.index(one.severity), one.rule))
+
+
+def _asked(found: object, subject: Subject) -> list[Hit]:
+    """What one check says. It has nothing to say of a value that another rule has refused."""
+    assert callable(found)
+    hits: list[Hit] = []
+    try:
+        hits.extend(found(subject))
+    except (ZeroplanError, TypeError, AttributeError, ValueError):
+        return hits
+    return hits
+
+
+def _without_echoes(hits: list[Hit]) -> list[Hit]:
+    """One finding for one cause: combinations are silent where the value itself is wrong; placeholders stand for it."""
+    errors = {hit.path for hit in hits if _severity(hit) == ERROR and hit.path}
+    holders = {hit.path for hit in hits if hit.rule == PLACEHOLDER}
+    single = {hit.path for hit in hits if _severity(hit) == ERROR and hit.rule not in COMBINED}
+    left, seen = [], set()
+    for hit in hits:
+        if hit.rule == PLACEHOLDER and hit.path in errors:
+            hit = hit._replace(severity=ERROR)  # noqa: PLW2901
+        elif (hit.path in holders and hit.rule != PLACEHOLDER) or (hit.rule in COMBINED and hit.path in single):
+            continue
+        same = (hit.rule, hit.path, hit.offset)
+        if same not in seen:
+            seen.add(same)
+            left.append(hit)
+    return left
+
+
+def _severity(hit: Hit) -> str:
+    return hit.severity or RULES[hit.rule].severity
+
+
+def _is_current(hit: Hit, setting: Setting) -> bool:
+    rule, asked = RULES[hit.rule], _version(setting.version)
+    return not (rule.since and asked < _version(rule.since)) and not (rule.until and asked >= _version(rule.until))
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def _placed(document: Document, hit: Hit) -> Finding:
+    member = document.members.get(hit.path)
+    start = hit.offset if hit.offset is not None else member.start if member else document.root.start
+    width = member.end - member.start if member and hit.offset in (None, member.start) else 1
+    line, column = document.place(start)
+    rule = RULES[hit.rule]
+    return Finding(hit.rule, _severity(hit), document.name, line, column, column + width, ".".join(hit.path),
+                   hit.message,
+                   hit.write, rule.link)  # fmt: skip
+
+
+def _unreadable(name: str, text: str, error: NotReadableError) -> Finding:
+    line = text.count("\n", 0, error.offset) + 1
+    column = error.offset - (text.rfind("\n", 0, error.offset) + 1) + 1
+    rule = RULES[UNREADABLE]
+    return Finding(rule.id, rule.severity, name, line, column, column + 1, "", str(error), "", rule.link)
+
+
+def count(findings: Iterable[Finding], severity: str) -> int:
+    return sum(finding.severity == severity for finding in findings)

@@ -1,0 +1,99 @@
+"""A config file as a tree that knows where each key and value stands."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+
+class Place(NamedTuple):
+    """Line and column, both from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(slots=True)
+class Node:
+    """One value of the file between two offsets; `members` of an object, `items` of an array, else `scalar`."""
+
+    start: int
+    end: int = 0
+    scalar: Any = None
+    members: list[Member] | None = None
+    items: list[Node] | None = None
+
+    def plain(self) -> Any:
+        """The value as Python has it; of keys that are there twice, the last."""
+        if self.members is not None:
+            return {member.name: member.node.plain() for member in self.members}
+        if self.items is not None:
+            return [item.plain() for item in self.items]
+        return self.scalar
+
+
+@dataclass(slots=True)
+class Member:
+    """A key and its value."""
+
+    name: str
+    start: int
+    end: int
+    node: Node
+
+
+class Remark(NamedTuple):
+    """Something that JSON does not allow and DeepSpeed's own reader does."""
+
+    what: str
+    offset: int
+
+
+@dataclass
+class Document:
+    """A file that was read."""
+
+    name: str
+    text: str
+    root: Node
+    remarks: list[Remark] = field(default_factory=list)
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        """Where each line begins."""
+        starts = [0]
+        while (found := self.text.find("\n", starts[-1])) >= 0:
+            starts.append(found + 1)
+        return starts
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The whole as Python has it."""
+        found = self.root.plain()
+        assert isinstance(found, dict)
+        return found
+
+    def place(self, offset: int) -> Place:
+        line = bisect_right(self._starts, offset)
+        return Place(line, offset - self._starts[line - 1] + 1)
+
+    @cached_property
+    def members(self) -> dict[tuple[str, ...], Member]:
+        """Every key by its path; of keys that are there twice, the last."""
+        return dict(self.walk())
+
+    def walk(self) -> Iterator[tuple[tuple[str, ...], Member]]:
+        """Every key with its path, in the order of the file."""
+        yield from _walk((), self.root)
+
+
+def _walk(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Member]]:
+    for member in node.members or ():
+        inside = (*path, member.name)
+        yield inside, member
+        yield from _walk(inside, member.node)
+    for item in node.items or ():
+        yield from _walk(path, item)

@@ -1,0 +1,31 @@
+"""All rules: one table, by room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from zeroplan.check.finding import Hit
+from zeroplan.check.rule import Rule
+from zeroplan.check.rules import (
+    batch,
+    combinations,
+    communication,
+    file,
+    integration,
+    names,
+    offload,
+    optimizer,
+    precision,
+    scheduler,
+    values,
+    zero,
+)
+from zeroplan.check.subject import Subject
+
+ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
+         integration)
+
+RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
+"""Every rule by its id, in order."""
+
+CHECKS: tuple[Callable[[Subject], Iterator[Hit]], ...] = tuple(check for room in ROOMS for check in room.CHECKS)

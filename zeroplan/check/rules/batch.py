@@ -1,0 +1,163 @@
+"""2xx: the three batch sizes, computed as runtime/config.py:_set_batch_related_parameters does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, said
+from zeroplan.check.rule import ISSUE, Rule, example
+from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.values import AUTO
+from zeroplan.deepspeed.values import example as instead
+
+TOTAL, MICRO, STEPS = BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+SEQUENCE = "sequence_parallel_size"
+SOURCE = "runtime/config.py:_batch_assertion"
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP201", ERROR, "Three batch sizes that contradict each other", SOURCE,
+        example('{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, '
+                '"bf16": {"enabled": true}}'),
+        example('{"train_batch_size": 24, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, '
+                '"bf16": {"enabled": true}}', gpus=4), ISSUE + "6914",
+    ),
+    Rule(
+        "ZP202", ERROR, "A train_batch_size that the other size does not divide", SOURCE,
+        example('{"train_batch_size": 7, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}}'),
+        example('{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}}'),
+    ),
+    Rule(
+        "ZP203", ERROR, "Neither train_batch_size nor train_micro_batch_size_per_gpu",
+        "runtime/config.py:_set_batch_related_parameters",
+        example('{"gradient_accumulation_steps": 4, "bf16": {"enabled": true}}'),
+        example('{"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 4, "bf16": {"enabled": true}}'),
+    ),
+    Rule(
+        "ZP204", ERROR, "A batch size that is not over 0, or no number", SOURCE,
+        example('{"train_micro_batch_size_per_gpu": "4", "bf16": {"enabled": true}}'),
+        example('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'),
+    ),
+    Rule(
+        "ZP206", ADVICE, "train_batch_size alone", "runtime/config.py:_set_batch_related_parameters",
+        example('{"train_batch_size": 64, "bf16": {"enabled": true}}'),
+        example('{"train_batch_size": 64, "train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'),
+    ),
+    Rule(
+        "ZP207", ERROR, '"auto" where nothing fills it', "run: TypeError; 127 public files under DeepSpeed itself",
+        example('{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}}'),
+        example('{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}}', reader="hf"),
+    ),
+    Rule(
+        "ZP208", WARNING, "sequence_parallel_size without data_parallel_size",
+        "__init__.py:initialize, runtime/config.py",
+        example('{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 1, "bf16": {"enabled": true}}'),
+        example('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'),
+    ),
+)  # fmt: skip
+
+
+def refused_sizes(subject: Subject) -> Iterator[Hit]:
+    """The first thing that stops DeepSpeed at these sizes."""
+    sizes = {name: subject.config.get(name) for name in BATCH}
+    filled = [name for name in BATCH if sizes[name] == AUTO and subject.setting.fills]
+    autos = [name for name in BATCH if sizes[name] == AUTO and not subject.setting.fills]
+    wrong = [name for name in BATCH if name not in (*autos, *filled) and not _is_size(sizes[name])]
+    for name in autos:
+        yield Hit("ZP207", (name,), f'"auto" in {name}: DeepSpeed stops, only the Trainer and Accelerate fill it',
+                  f'"{name}": 8')  # fmt: skip
+    for name in wrong:
+        yield Hit("ZP204", (name,), f"{said(sizes[name])} for {name}: DeepSpeed stops, it takes a whole number over 0",
+                  f'"{name}": {instead(KEYS[name], sizes[name])}')  # fmt: skip
+    if filled and not (autos or wrong):
+        yield from _beside_filled(sizes)
+    if not (filled or autos or wrong):
+        yield from _arithmetic(subject, sizes)
+
+
+def _beside_filled(sizes: dict[str, Any]) -> Iterator[Hit]:
+    """A total that no number in place of "auto" can match."""
+    total = sizes[TOTAL]
+    for name in (MICRO, STEPS):
+        part = sizes[name]
+        if AUTO not in (total, part) and total is not None and part is not None and total % part:
+            yield Hit("ZP202", (TOTAL,), f"train_batch_size {total} is no multiple of {part} {name}: DeepSpeed refuses "
+                      "that, whatever is filled in", f'"{TOTAL}": "auto"')  # fmt: skip
+
+
+def _is_size(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and value > 0)
+
+
+def _arithmetic(subject: Subject, sizes: dict[str, Any]) -> Iterator[Hit]:
+    total, micro, steps = (sizes[name] for name in BATCH)
+    if total is None and micro is None:
+        yield Hit("ZP203", (STEPS,) if steps is not None else (), "neither train_batch_size nor "
+                  "train_micro_batch_size_per_gpu: DeepSpeed refuses that", f'"{MICRO}": 1')  # fmt: skip
+        return
+    try:
+        world = _world(subject, total, micro, steps)
+        fits = world > 0 and _fits(total, micro, steps, world)
+    except (TypeError, ZeroDivisionError):
+        return  # sequence_parallel_size has a rule of its own
+    if fits:
+        return
+    if None not in (total, micro, steps):
+        most = micro * steps * world
+        yield Hit("ZP201", (TOTAL,), f"train_batch_size {total} is not {micro} · {steps} · {world:g} GPUs = {most:g}: "
+                  "DeepSpeed refuses that", f'"{TOTAL}": {most:g}')  # fmt: skip
+        return
+    parts = [f"{value:g} {name}" for name, value in ((MICRO, micro), (STEPS, steps)) if value is not None]
+    by = " · ".join([*parts, f"{world:g} GPUs"])
+    yield Hit("ZP202", (TOTAL,), f"train_batch_size {total} is no multiple of {by}: DeepSpeed refuses that",
+              f'"{TOTAL}": a multiple')  # fmt: skip
+
+
+def _world(subject: Subject, total: Any, micro: Any, steps: Any) -> Any:
+    """Ranks that share the batch; unknown, those that suit the sizes best."""
+    setting, config = subject.setting, subject.config
+    split = config[SEQUENCE] if SEQUENCE in config and "data_parallel_size" not in config else 1
+    if setting.gpus is not None:
+        return setting.gpus if split == 1 and not isinstance(split, bool) else setting.gpus / split
+    if None not in (total, micro, steps):
+        return max(1, total // (micro * steps))
+    return 1 if split == 1 else max(1, split) / split
+
+
+def _fits(total: Any, micro: Any, steps: Any, world: Any) -> bool:
+    """DeepSpeed's own arithmetic, and its assertions."""
+    if total is not None and micro is not None:
+        steps = total // micro // world if steps is None else steps
+    elif total is not None:
+        steps = 1 if steps is None else steps
+        micro = total // world // steps
+    else:
+        steps = 1 if steps is None else steps
+        total = micro * steps * world
+    return bool(total > 0 and micro > 0 and steps > 0 and total == micro * steps * world)
+
+
+def split_sequences(subject: Subject) -> Iterator[Hit]:
+    config = subject.config
+    if SEQUENCE not in config:
+        return
+    value = config[SEQUENCE]
+    if not isinstance(value, int | float) or not value > 0:
+        yield Hit("ZP204", (SEQUENCE,), f"{said(value)} for {SEQUENCE}: DeepSpeed stops, it divides the GPUs by it",
+                  f'"{SEQUENCE}": 1')  # fmt: skip
+    elif "data_parallel_size" not in config:
+        yield Hit("ZP208", (SEQUENCE,),
+                  f"{SEQUENCE} without data_parallel_size makes no sequence groups; it only divides "
+                  "the GPUs that share the batch", '"data_parallel_size": GPUs / sequence_parallel_size')  # fmt: skip
+
+
+def total_alone(subject: Subject) -> Iterator[Hit]:
+    config = subject.config
+    if [name for name in BATCH if config.get(name) is not None] == [TOTAL] and config[TOTAL] != AUTO:
+        yield Hit("ZP206", (TOTAL,), "train_batch_size alone: each GPU takes its share in one micro-batch, so memory "
+                  "grows when GPUs become fewer", f'"{MICRO}": 4')  # fmt: skip
+
+
+CHECKS = (refused_sizes, split_sequences, total_alone)

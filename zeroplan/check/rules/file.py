@@ -1,0 +1,93 @@
+"""1xx: whether the file can be read, and by whom."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from zeroplan.check.document import Document, Member, Node
+from zeroplan.check.finding import ERROR, WARNING, Hit, said
+from zeroplan.check.rule import Rule, example
+from zeroplan.check.setting import DEEPSPEED
+from zeroplan.check.subject import Subject
+
+PLACEHOLDER = re.compile(
+    r"\$\{[^}]*\}.*|\{\{.*\}\}|<[A-Za-z_ -]+>|"
+    r"(?:CONFIG|ZERO|GLOBAL|PRESCALE|TRAIN|MICRO|BATCH|LR|MIN|MAX|LOG|GRAD|OFFLOAD|HIDDEN|SEQ)_[A-Z0-9_]+,?"
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP101", ERROR, "The file is no JSON", "runtime/config.py:DeepSpeedConfig.__init__, hjson.load",
+        example('{"train_batch_size": }'), example('{"train_batch_size": 8, "bf16": {"enabled": true}}'),
+    ),
+    Rule(
+        "ZP102", WARNING, "Comments, trailing commas and other liberties of hjson",
+        "runtime/config.py:DeepSpeedConfig.__init__ reads hjson; transformers, accelerate and Lightning read JSON",
+        example('{"train_batch_size": 8, // per step\n "bf16": {"enabled": true}}'),
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}}'),
+    ),
+    Rule(
+        "ZP103", ERROR, "A key that is there twice", "runtime/config_utils.py:dict_raise_error_on_duplicate_keys",
+        example('{"train_batch_size": 8, "train_batch_size": 8, "bf16": {"enabled": true}}'),
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}}'),
+    ),
+    Rule(
+        "ZP104", WARNING, "A placeholder of a template", "29 of 299 public files are templates",
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "steps_per_print": "${LOG_INTERVAL}"}'),
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "steps_per_print": 10}'),
+    ),
+)  # fmt: skip
+
+
+def more_than_json(subject: Subject) -> Iterator[Hit]:
+    """The first of each kind."""
+    document, lenient = subject.document, subject.setting.reader == DEEPSPEED
+    counts = Counter(remark.what for remark in document.remarks)
+    for remark in document.remarks:
+        times = counts.pop(remark.what, 0)
+        if not times:
+            continue
+        more = f" ({times} times in this file)" if times > 1 else ""
+        reads = "DeepSpeed reads it, json.load does not" if lenient else "json.load stops here"
+        yield Hit("ZP102", (), f"{remark.what} is not JSON: {reads}{more}", f"without {remark.what}",
+                  WARNING if lenient else ERROR, remark.offset)  # fmt: skip
+
+
+def repeated_keys(subject: Subject) -> Iterator[Hit]:
+    """DeepSpeed's own reader refuses them; json.load, which others use, keeps the last."""
+    lenient = subject.setting.reader != DEEPSPEED
+    for path, member in _repeated(subject.document):
+        does = "json.load keeps the last one without a word" if lenient else "DeepSpeed refuses that"
+        yield Hit("ZP103", path, f"{member.name} is there twice: {does}", "delete one of them",
+                  WARNING if lenient else ERROR, member.start)  # fmt: skip
+
+
+def _repeated(document: Document) -> Iterator[tuple[tuple[str, ...], Member]]:
+    yield from _repeated_in((), document.root)
+
+
+def _repeated_in(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Member]]:
+    seen: set[str] = set()
+    for member in node.members or ():
+        if member.name in seen:
+            yield (*path, member.name), member
+        seen.add(member.name)
+        yield from _repeated_in((*path, member.name), member.node)
+    for item in node.items or ():
+        yield from _repeated_in(path, item)
+
+
+def is_placeholder(value: object) -> bool:
+    return isinstance(value, str) and PLACEHOLDER.fullmatch(value.strip()) is not None
+
+
+def placeholders(subject: Subject) -> Iterator[Hit]:
+    for path, member in subject.document.walk():
+        if is_placeholder(member.node.scalar):
+            yield Hit("ZP104", path, f"{said(member.node.scalar)} was to be replaced before the run",
+                      f'"{member.name}": the value')  # fmt: skip
+
+
+CHECKS = (more_than_json, repeated_keys, placeholders)

@@ -1,0 +1,219 @@
+"""1xx and 4xx: keys that DeepSpeed does not know, knows elsewhere, no longer knows, or knows twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+
+from zeroplan.check.finding import ERROR, WARNING, Hit
+from zeroplan.check.rule import ISSUE, REMOVALS, Rule, example
+from zeroplan.check.rules.elsewhere import TRAINER_ARGUMENTS, at_home, likely
+from zeroplan.check.subject import Entry, Subject
+from zeroplan.deepspeed.keys import OPEN_SECTIONS, STRICT_SECTIONS, children
+from zeroplan.deepspeed.keys.removed import IGNORED_KEYS, REMOVED_KEYS
+from zeroplan.deepspeed.names import OLD_NAMES, OLD_OFFLOADS, WITHOUT_EFFECT
+from zeroplan.deepspeed.values import AUTO
+
+OK = '{"train_batch_size": 8, "bf16": {"enabled": true}}'
+STAGE_3 = ('{"train_batch_size": 8, "bf16": {"enabled": true}, '
+           '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true%s}}')  # fmt: skip
+STAGE_2 = '{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2%s}}'
+FP16 = '{"train_batch_size": 8, "fp16": {"enabled": true%s}}'
+STRICT = "runtime/config_utils.py:DeepSpeedConfigModel.model_config, extra=forbid"
+ZERO = "zero_optimization"
+MOST = 100
+SHORT = 40
+"""Letters of a value that a replacement line repeats."""
+COMMENTS = ("_", "#", "//", "$")
+"""How keys begin that people write for themselves."""
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP105", WARNING, "A key that DeepSpeed does not know, where it ignores such keys",
+        "run: gradient_cliping is ignored without a word",
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "gradient_cliping": 1.0}'),
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "gradient_clipping": 1.0, "_note": "mine"}'),
+        ISSUE + "653",
+    ),
+    Rule(
+        "ZP106", WARNING, "A key that belongs into another section, where it is ignored", "runtime/config.py",
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "overlap_comm": true}'),
+        example(STAGE_2 % ', "overlap_comm": true'),
+    ),
+    Rule(
+        "ZP107", WARNING, "An option of the training script in DeepSpeed's config", "runtime/config.py",
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "gradient_checkpointing": true}'), example(OK),
+    ),
+    Rule(
+        "ZP108", ERROR, "A key that DeepSpeed does not know, where it refuses such keys", STRICT,
+        example(STAGE_2 % ', "overlap_com": true'), example(STAGE_2 % ', "overlap_comm": true'),
+    ),
+    Rule(
+        "ZP302", ERROR, "A key of fp16 in bf16", STRICT,
+        example('{"train_batch_size": 8, "bf16": {"enabled": true, "loss_scale": 0}}'), example(OK),
+    ),
+    Rule(
+        "ZP303", ERROR, "apex's optimization level in fp16", STRICT,
+        example(FP16 % ', "opt_level": "O2"'), example(FP16 % ""),
+    ),
+    Rule(
+        "ZP410", ERROR, "A spelling of an offload section that DeepSpeed does not know", STRICT,
+        example(STAGE_3 % ', "cpu_offload_params": true'), example(STAGE_3 % ', "offload_param": {"device": "cpu"}'),
+        ISSUE + "912",
+    ),
+    Rule(
+        "ZP412", ERROR, "A key of the top level in zero_optimization", STRICT,
+        example(STAGE_2 % ', "gradient_clipping": 1.0'), example(OK),
+    ),
+    Rule(
+        "ZP507", ERROR, "A key of one offload section in the other", STRICT,
+        example(STAGE_3 % ', "offload_optimizer": {"device": "cpu", "buffer_size": 100000000}'),
+        example(STAGE_3 % ', "offload_param": {"device": "cpu", "buffer_size": 100000000}'),
+    ),
+    Rule(
+        "ZP512", ERROR, "aio in zero_optimization", STRICT,
+        example(STAGE_3 % ', "aio": {"queue_depth": 32}'), example(STAGE_3 % ""), ISSUE + "2721",
+    ),
+    Rule(
+        "ZP408", WARNING, "A deprecated key", "runtime/config_utils.py:_process_deprecated_field",
+        example(STAGE_2 % ', "cpu_offload": false'), example(STAGE_2 % ', "offload_optimizer": {"device": "none"}'),
+    ),
+    Rule(
+        "ZP409", ERROR, "A deprecated key beside the one that replaces it",
+        "runtime/config_utils.py:_process_deprecated_field",
+        example(STAGE_2 % ', "cpu_offload": false, "offload_optimizer": {"device": "none"}'),
+        example(STAGE_2 % ', "offload_optimizer": {"device": "none"}'),
+    ),
+    Rule(
+        "ZP411", ERROR, "Two spellings of one key", "runtime/config_utils.py: populate_by_name and extra=forbid",
+        example(STAGE_3 % ', "param_persistence_threshold": 1000, "stage3_param_persistence_threshold": 2000'),
+        example(STAGE_3 % ', "param_persistence_threshold": 1000'),
+    ),
+    Rule(
+        "ZP413", ERROR, "A key of ZeRO that was removed", "runtime/config.py:_reject_removed_config_keys",
+        example(STAGE_3 % ', "mics_shard_size": 8'), example(STAGE_3 % ""), REMOVALS, since="0.19.8",
+    ),
+    Rule(
+        "ZP414", ERROR, "A section that was removed, refused whatever it says",
+        "runtime/config.py:_reject_removed_config_keys",
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "elasticity": {"enabled": false}}'), example(OK),
+        REMOVALS, since="0.19.8",
+    ),
+    Rule(
+        "ZP510", WARNING, "A key of aio that DeepSpeed does not know", "runtime/swap_tensor/aio_config.py",
+        example(STAGE_3 % ', "offload_param": {"device": "nvme", "nvme_path": "/nvme"}}, "aio": {"thread_count": 8'),
+        example(STAGE_3 % ', "offload_param": {"device": "nvme", "nvme_path": "/nvme"}}, "aio": {"queue_depth": 8'),
+    ),
+    Rule(
+        "ZP617", WARNING, "lr_scheduler, which DeepSpeed calls scheduler", "run: ignored without a word",
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "lr_scheduler": {"type": "WarmupLR"}}'),
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "scheduler": {"type": "WarmupLR", "params": {}}}'),
+    ),
+)  # fmt: skip
+LOOK_ALIKES = {"cpu_offload_params": "offload_param", "cpu_offload_optimizer": "offload_optimizer",
+               "offload_params": "offload_param", "offload_optimizers": "offload_optimizer"}  # fmt: skip
+OFFLOADS = (f"{ZERO}.offload_param", f"{ZERO}.offload_optimizer")
+
+
+def unknown_keys(subject: Subject) -> Iterator[Hit]:
+    """The first hundred: a file with more of them is no config."""
+    yield from islice(_unknown_keys(subject), MOST)
+
+
+def _unknown_keys(subject: Subject) -> Iterator[Hit]:
+    for entry in subject.entries:
+        if entry.known is not None or entry.section in OPEN_SECTIONS or _removed(entry):
+            continue
+        if entry.section in STRICT_SECTIONS:
+            if entry.value != AUTO:
+                yield _refused(entry)
+        elif not entry.name.startswith(COMMENTS):
+            yield _ignored(entry)
+
+
+def _refused(entry: Entry) -> Hit:
+    section, name = entry.section, entry.name
+    rule, home = "ZP108", at_home(name)
+    if section == "bf16" and any(known.name == name for known in children("fp16")):
+        return Hit("ZP302", entry.path, f"{name} belongs to fp16: DeepSpeed refuses it in bf16", "delete it")
+    if section == "fp16" and name in ("opt_level", "fp16_opt_level"):
+        return Hit("ZP303", entry.path, f"{name} was apex's: DeepSpeed refuses it", "delete it")
+    if section == ZERO and name in LOOK_ALIKES:
+        return Hit("ZP410", entry.path, f"{name} is no key of zero_optimization: DeepSpeed refuses it",
+                   f'"{LOOK_ALIKES[name]}": {{"device": "cpu"}}')  # fmt: skip
+    if section in OFFLOADS and any(f"{other}.{name}" in home for other in OFFLOADS):
+        rule = "ZP507"
+    elif section == ZERO and name in home:
+        rule = "ZP512" if name == "aio" else "ZP412"
+    return Hit(rule, entry.path, f"{name} is no key of {section}: DeepSpeed refuses it", _instead(entry, home))
+
+
+def _ignored(entry: Entry) -> Hit:
+    section, name, home = entry.section or "the top level", entry.name, at_home(entry.name)
+    if name in IGNORED_KEYS or f"{entry.section}.{name}" in IGNORED_KEYS:
+        new = IGNORED_KEYS.get(name) or IGNORED_KEYS[f"{entry.section}.{name}"]
+        rule = "ZP617" if name == "lr_scheduler" else "ZP510"
+        return Hit(rule, entry.path, f"DeepSpeed ignores {name} without a word; it reads {new}",
+                   f'"{new.rpartition(".")[2]}": ...')  # fmt: skip
+    if not entry.section and name in TRAINER_ARGUMENTS:
+        return Hit("ZP107", entry.path, f"{name} is an option of the training script: DeepSpeed ignores it",
+                   "delete it here, and set it there")  # fmt: skip
+    rule = "ZP510" if entry.section == "aio" else "ZP106" if home else "ZP105"
+    return Hit(rule, entry.path, f"{name} is no key of {section}: DeepSpeed ignores it without a word",
+               _instead(entry, home))  # fmt: skip
+
+
+def _instead(entry: Entry, home: tuple[str, ...]) -> str:
+    if home:
+        return "move it to " + " or ".join(path.rpartition(".")[0] or "the top level" for path in home[:3])
+    near, value = likely(entry), json.dumps(entry.value)
+    return f'"{near}": {value if len(value) <= SHORT else "..."}' if near else "delete it"
+
+
+def _removed(entry: Entry) -> bool:
+    return entry.name in REMOVED_KEYS if not entry.section else f"{entry.section}.{entry.name}" in REMOVED_KEYS
+
+
+def removed_keys(subject: Subject) -> Iterator[Hit]:
+    for entry in subject.entries:
+        if _removed(entry):
+            path = f"{entry.section}.{entry.name}" if entry.section else entry.name
+            yield Hit("ZP413" if entry.section else "ZP414", entry.path,
+                      f"{entry.name} was removed from DeepSpeed, which refuses it whatever it says",
+                      REMOVED_KEYS[path])  # fmt: skip
+
+
+def deprecated_keys(subject: Subject) -> Iterator[Hit]:
+    section = subject.config.get(ZERO)
+    if not isinstance(section, dict):
+        return
+    for old, new in {**OLD_OFFLOADS, **OLD_NAMES, WITHOUT_EFFECT: ""}.items():
+        if old not in section or section[old] == AUTO:
+            continue
+        short = new.removeprefix("stage3_")
+        if any(name in section and section[name] != AUTO for name in (new, short) if name):
+            yield Hit("ZP409", (ZERO, old), f"{old} beside {new}, which replaces it: DeepSpeed refuses both together",
+                      f"delete {old}")  # fmt: skip
+        elif new:
+            write = f'"{new}": {{"device": "cpu"}}' if old in OLD_OFFLOADS else f'"{new}": true'
+            yield Hit("ZP408", (ZERO, old), f"{old} is deprecated; {new} replaces it", write)
+        else:
+            yield Hit("ZP408", (ZERO, old), f"{old} is deprecated and does nothing",
+                      '"pin_memory": true in offload_optimizer or offload_param')  # fmt: skip
+
+
+def two_spellings(subject: Subject) -> Iterator[Hit]:
+    seen: dict[tuple[tuple[str, ...], str], str] = {}
+    for entry in subject.entries:
+        if entry.known is None or entry.section not in STRICT_SECTIONS or entry.value == AUTO:
+            continue
+        place = (entry.path[:-1], entry.known.path)
+        if place in seen and seen[place] != entry.name:
+            yield Hit("ZP411", entry.path,
+                      f"{entry.name} and {seen[place]} are one key: DeepSpeed refuses both together",
+                      f"keep {entry.known.name}")  # fmt: skip
+        seen[place] = entry.name
+
+
+CHECKS = (unknown_keys, removed_keys, deprecated_keys, two_spellings)

@@ -1,0 +1,119 @@
+"""3xx: the dtype of training."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
+from zeroplan.check.rule import Rule, example
+from zeroplan.check.rules.names import OK
+from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING
+from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.values import AUTO
+
+SOURCE = "runtime/precision_config.py"
+AUTO_BF16 = '{"train_batch_size": 8, "bf16": {"enabled": "auto"}}'
+FP32_SUM = ('{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": %d}, '
+            '"data_types": {"grad_accum_dtype": "fp32"}}')  # fmt: skip
+POWER = 24
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP301", ERROR, "fp16 and bf16 both enabled", "runtime/config.py:_initialize_params",
+        example('{"train_batch_size": 8, "fp16": {"enabled": true}, "bf16": {"enabled": true}}'), example(OK),
+    ),
+    Rule(
+        "ZP307", WARNING, "bfloat16, the old name of bf16", f"{SOURCE}:get_bfloat16_config",
+        example('{"train_batch_size": 8, "bfloat16": {"enabled": true}}'), example(OK),
+    ),
+    Rule(
+        "ZP308", WARNING, '"auto" for the precision, where it means off', "run: the model stays in fp32",
+        example(AUTO_BF16), example(AUTO_BF16.replace("8", '"auto"'), reader="hf"),
+    ),
+    Rule(
+        "ZP309", WARNING, "Neither fp16 nor bf16", "run: the model stays in fp32",
+        example('{"train_batch_size": 8}'), example(OK),
+    ),
+    Rule(
+        "ZP316", ADVICE, "Stage 1 in bf16 with gradients summed in fp32", "run: BF16_Optimizer",
+        example(FP32_SUM % 1), example(FP32_SUM % 2),
+    ),
+    Rule(
+        "ZP325", WARNING, "fp16.auto_cast without fp16", "run: mat1 and mat2 must have the same dtype",
+        example('{"train_batch_size": 8, "bf16": {"enabled": true}, "fp16": {"enabled": false, "auto_cast": true}}'),
+        example('{"train_batch_size": 8, "fp16": {"enabled": true, "auto_cast": true}}'),
+    ),
+    Rule(
+        "ZP321", ADVICE, "A loss scale that begins very high", "24 public files begin at 2^32, 91 at 2^16",
+        example('{"train_batch_size": 8, "fp16": {"enabled": true, "initial_scale_power": 32}}'),
+        example('{"train_batch_size": 8, "fp16": {"enabled": true, "initial_scale_power": 16}}'),
+    ),
+)  # fmt: skip
+
+
+def both(subject: Subject) -> Iterator[Hit]:
+    facts = subject.facts
+    if facts is not None and facts("fp16.enabled") is True and facts("bf16.enabled") is True:
+        yield Hit("ZP301", subject.spelled("bf16.enabled"), "fp16 and bf16 are both enabled: DeepSpeed refuses that",
+                  '"enabled": false in one of them')  # fmt: skip
+
+
+def old_name(subject: Subject) -> Iterator[Hit]:
+    if "bfloat16" in subject.config:
+        beside = subject.config.get("bf16") is not None
+        does = "ignored without a word beside bf16" if beside else "the old name of bf16"
+        yield Hit("ZP307", ("bfloat16",), f"bfloat16 is {does}", "delete it" if beside else '"bf16": ...')
+
+
+def auto_is_off(subject: Subject) -> Iterator[Hit]:
+    if subject.setting.reader not in (DEEPSPEED, LIGHTNING):
+        return
+    for section in ("fp16", "bf16", "bfloat16"):
+        part = subject.config.get(section)
+        if section == "bfloat16" and "bf16" in subject.config:
+            continue
+        if isinstance(part, dict) and part.get("enabled") == AUTO:
+            yield Hit("ZP308", (section, "enabled"),
+                      f'"auto" in {section}: DeepSpeed drops it, and {section} stays off',
+                      '"enabled": true')  # fmt: skip
+
+
+def fp32(subject: Subject) -> Iterator[Hit]:
+    facts = subject.facts
+    if facts is None or subject.setting.reader == ACCELERATE:
+        return
+    autos = [part for part in ("fp16", "bf16") if subject.stated(f"{part}.enabled") == AUTO]
+    if facts.dtype == "fp32" and not autos and facts.stated("torch_autocast.enabled") is not True:
+        path = subject.spelled("bf16.enabled") or subject.spelled("fp16.enabled")
+        yield Hit("ZP309", path, "neither fp16 nor bf16 is enabled: DeepSpeed trains in fp32, with twice the bytes",
+                  '"bf16": {"enabled": true}')  # fmt: skip
+
+
+def another_optimizer(subject: Subject) -> Iterator[Hit]:
+    facts = subject.facts
+    if facts is None or facts.stage != 1 or facts("bf16.enabled") is not True or facts.offloads_optimizer:
+        return
+    if facts.stated_dtype("data_types.grad_accum_dtype") == "fp32":
+        yield Hit("ZP316", subject.spelled("data_types.grad_accum_dtype"), "stage 1 in bf16 with fp32 accumulation is "
+                  "another optimizer (BF16_Optimizer): it holds every gradient in fp32", '"stage": 2')  # fmt: skip
+
+
+def high_scale(subject: Subject) -> Iterator[Hit]:
+    facts = subject.facts
+    if facts is None or facts("fp16.enabled") is not True or facts("fp16.loss_scale") != 0:
+        return
+    power = facts("fp16.initial_scale_power")
+    if power > POWER:
+        yield Hit("ZP321", subject.spelled("fp16.initial_scale_power"),
+                  f"the loss scale begins at 2^{power}: each halving "
+                  "skips a step", '"initial_scale_power": 16')  # fmt: skip
+
+
+def casts_inputs(subject: Subject) -> Iterator[Hit]:
+    facts = subject.facts
+    if facts is not None and facts("fp16.auto_cast") and facts("fp16.enabled") is not True:
+        yield Hit("ZP325", subject.spelled("fp16.auto_cast"), "inputs that are no whole numbers become fp16 although "
+                  "fp16 is not enabled: a layer in another dtype stops", '"auto_cast": false')  # fmt: skip
+
+
+CHECKS = (casts_inputs, both, old_name, auto_is_off, fp32, another_optimizer, high_scale)

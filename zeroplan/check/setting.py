@@ -1,0 +1,44 @@
+"""Who reads the config, and what the file does not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from zeroplan.deepspeed.keys import DEEPSPEED_VERSION, KEYS
+from zeroplan.deepspeed.values import AUTO
+
+DEEPSPEED, TRAINER, ACCELERATE, LIGHTNING = READERS = ("deepspeed", "hf", "accelerate", "lightning")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How `check` was asked."""
+
+    reader: str = DEEPSPEED
+    gpus: int | None = None
+    """Ranks that share the batch; None: unknown, and nothing that depends on it is an error."""
+    accelerator: str = "cuda"
+    client_optimizer: bool | None = None
+    """Whether the training script builds an optimizer; None: unknown."""
+    version: str = DEEPSPEED_VERSION
+
+    @property
+    def fills(self) -> bool:
+        """Whether "auto" is replaced by numbers before DeepSpeed sees it."""
+        return self.reader in (TRAINER, ACCELERATE)
+
+
+def guessed(config: dict[str, Any]) -> str:
+    """The Trainer where it would fill an "auto", else DeepSpeed itself."""
+    return TRAINER if _has_filled_auto(config, "") else DEEPSPEED
+
+
+def _has_filled_auto(section: dict[str, Any], prefix: str) -> bool:
+    for name, value in section.items():
+        known = KEYS.get(prefix + name)
+        if value == AUTO and known is not None and known.auto:
+            return True
+        if isinstance(value, dict) and _has_filled_auto(value, f"{prefix}{name}."):
+            return True
+    return False
