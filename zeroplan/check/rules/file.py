@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from zeroplan.check.document import Document, Member, Node
 from zeroplan.check.finding import ERROR, WARNING, Hit, said
+from zeroplan.check.json_reader import BRACES, COMMENTS, MISSING, QUOTES, TRAILING, UNQUOTED
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.setting import DEEPSPEED
 from zeroplan.check.subject import Subject
@@ -41,6 +42,14 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
+MENDED = {
+    COMMENTS: "delete it", TRAILING: "delete the comma", MISSING: "a comma between them",
+    QUOTES: 'double quotes: "..."', UNQUOTED: 'the text in quotes: "..."',
+    BRACES: "{ before the first key, } behind the last value",
+}  # fmt: skip
+"""What to write in place of each."""
+
+
 def more_than_json(subject: Subject) -> Iterator[Hit]:
     """The first of each kind."""
     document, lenient = subject.document, subject.setting.reader == DEEPSPEED
@@ -51,7 +60,7 @@ def more_than_json(subject: Subject) -> Iterator[Hit]:
             continue
         more = f" ({times} times in this file)" if times > 1 else ""
         reads = "DeepSpeed reads it, json.load does not" if lenient else "json.load stops here"
-        yield Hit("ZP102", (), f"{remark.what} is not JSON: {reads}{more}", f"without {remark.what}",
+        yield Hit("ZP102", (), f"{remark.what} is not JSON: {reads}{more}", MENDED[remark.what],
                   WARNING if lenient else ERROR, remark.offset)  # fmt: skip
 
 
