@@ -38,6 +38,8 @@ def test_following_a_layer_is_walking_it(family: str) -> None:
                     walk = Walk(root, leaves, eager=eager, flash=flash, kernels=kernels)
                     plain = Layerwise(root, leaves, eager=eager, flash=flash, kernels=kernels)
                     followed += len(walk.layers) - len(walk.walked)
-                    for name in ("places", "steps", "undo", "uses", "biased", "layers", "layer_places", "saved"):
+                    assert walk.steps.every() == plain.steps.every(), (seed, leaves)
+                    assert walk.undo.every() == plain.undo.every(), (seed, leaves)
+                    for name in ("places", "uses", "biased", "layers", "layer_places", "saved"):
                         assert getattr(walk, name) == getattr(plain, name), (seed, leaves, name)
     assert followed
