@@ -97,13 +97,18 @@ def compare(rows: Iterable[Row]) -> Iterator[Beside]:
         request = job.at(**OPEN)
         key = request.model, repr(request.cluster), request.workload, request.strategy
         if key not in plans:
-            plans[key] = plan(request, {}, reserve=RESERVE, rescue=False).chosen
+            plans[key] = plan(request, _settled(request), reserve=RESERVE, rescue=False).chosen
         yield Beside(row, evaluate(job, RESERVE), plans[key], is_inside(job))
 
 
 def is_inside(job: Job) -> bool:
     """Whether the search for its request could choose this very configuration."""
-    return _has(space(job.at(**OPEN), {}, per_gpu(job, {})), job)
+    return _has(space(job.at(**OPEN), _settled(job), per_gpu(job, {})), job)
+
+
+def _settled(job: Job) -> dict[str, Any]:
+    """What a request keeps of the published configuration beside the job's own fields."""
+    return {"attention": job.strategy.attention}
 
 
 def _has(found: Space, job: Job) -> bool:

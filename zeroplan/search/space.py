@@ -17,6 +17,7 @@ from zeroplan.specs.strategy import STAGES, Offload, Strategy
 
 Numbers = dict[str, tuple[Any, ...]]
 """Values of each number, the usual one first."""
+WITHOUT_PACKAGE = ("sdpa", "eager")
 CHECKPOINTING = ("none", "selective", "full", "every-2", "every-3", "every-4", "every-8")
 RATIOS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 REDUCE = (500_000_000, 1_000_000, 10_000_000, 20_000_000, 50_000_000, 100_000_000, 200_000_000, 1_000_000_000)
@@ -144,8 +145,12 @@ def _that_differ(job: Job, optimizers: list[Offload | None]) -> list[Offload | N
 
 
 def attentions(job: Job, settled: dict[str, Any]) -> list[str]:
-    """Those that transformers runs without another package: torch's kernels, or its own operators (eager)."""
-    return ["sdpa", "eager"] if "attention" not in settled and job.model.has_sdpa else [job.strategy.attention]
+    """Those that transformers runs without another package: torch's kernels, or its own operators (eager).
+
+    A job with any other keeps it.
+    """
+    is_open = "attention" not in settled and job.model.has_sdpa and job.strategy.attention in WITHOUT_PACKAGE
+    return list(WITHOUT_PACKAGE) if is_open else [job.strategy.attention]
 
 
 def checkpointing(job: Job, stage: int, settled: dict[str, Any]) -> list[str]:
