@@ -27,7 +27,7 @@ def shown(rows):
     return [(row.time.total, row.fit.gpu.needed) for row in rows]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(0, 40, 4))
 def test_as_enumerating_the_space_gives(seed):
     found = limited(seed)
     for apart in (0.0, 0.01, 0.2):
@@ -36,7 +36,7 @@ def test_as_enumerating_the_space_gives(seed):
         assert [seconds for seconds, _needed in rows] == pytest.approx([seconds for seconds, _needed in expected])
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 3))
+@pytest.mark.parametrize("seed", range(0, 40, 8))
 def test_no_row_is_dominated_and_every_other_strategy_is(seed):
     """With all rows: whatever fits is no faster than the row of as many bytes, or the next one that needs fewer."""
     found = limited(seed)
@@ -48,7 +48,7 @@ def test_no_row_is_dominated_and_every_other_strategy_is(seed):
         assert any(row[0] <= seconds * (1 + 2 * AS_FAST) and row[1] <= needed for row in rows)
 
 
-@pytest.mark.parametrize("seed", range(0, 40, 7))
+@pytest.mark.parametrize("seed", range(0, 40, 14))
 def test_it_goes_from_the_fastest_to_the_leanest(seed):
     found = limited(seed)
     rows = front(found, 0.05, 0.05).rows
