@@ -7,7 +7,8 @@ reduction overlaps. Stage 2 frees them when backward ends; stage 1 keeps them, a
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
+from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.reducing import bucket_elements, gradient_dtype
 from zeroplan.costs.ledger import held_at_least
 from zeroplan.costs.passes import timeline_of
 from zeroplan.specs.job import Job
@@ -21,27 +22,11 @@ def beside_buckets(job: Job) -> int:
     if (found := timeline_of(job)) is None:
         return 0
     backward, at = found.backward, found.backward.ready.get(job.execution.gradients[0])
-    buffers = _buffers(job)
+    width = DTYPE_BYTES[gradient_dtype(strategy)]
+    buffers = width * bucket_elements(job)
     own = [] if at is None else [buffers + max([backward.now[at], *backward.most[at + 1 :]])]
     if strategy.stage == 1:
-        kept = buffers + _gradients(job)
+        kept = buffers + width * sum([tensor_sizes(job)[index] for index in job.execution.gradients])
         own += [kept + max(found.forward.most)] * (strategy.micro_steps > 1)
         own += [kept + max(backward.most)] * (strategy.micro_steps > 2)
     return held_at_least(job) + max(own, default=0)
-
-
-def _buffers(job: Job) -> int:
-    strategy = job.strategy
-    if not strategy.contiguous:
-        return 0
-    return (2 if strategy.overlaps else 1) * strategy.reduce_bucket_size * len(bucket_dtypes(job)) * _width(job)
-
-
-def _gradients(job: Job) -> int:
-    """All of them, whole."""
-    return _width(job) * sum([tensor_sizes(job)[index] for index in job.execution.gradients])
-
-
-def _width(job: Job) -> int:
-    """Stage 1 turns each gradient into the accumulation dtype; stage 2 only what it keeps."""
-    return DTYPE_BYTES[job.strategy.accumulation if job.strategy.stage == 1 else job.strategy.dtype]

@@ -29,6 +29,14 @@ def gradient_dtype(strategy: Strategy) -> str:
     return strategy.accumulation if strategy.stage == 1 else strategy.dtype
 
 
+def bucket_elements(job: Job) -> int:
+    """Of the buffers that gradients are copied into: one for each dtype that they travel in, two where it overlaps."""
+    strategy = job.strategy
+    if not strategy.contiguous:
+        return 0
+    return (2 if strategy.overlaps else 1) * strategy.reduce_bucket_size * len(bucket_dtypes(job))
+
+
 class Reducing:
     """Gradients of one rank; `alive` counts them, `micro_step` runs a backward."""
 
@@ -40,7 +48,7 @@ class Reducing:
         self.reduction, self.alive = reduction(job), Alive()
         self.dtype, self.gradient_dtype = job.strategy.dtype, gradient_dtype(job.strategy)
         self.converts = self.gradient_dtype != self.dtype
-        self.contiguous, self.scatters = job.strategy.contiguous, job.strategy.contiguous and job.strategy.scatters
+        self.contiguous, self.scatters = job.strategy.contiguous, self.reduction.scatters
         self.born: dict[int, str] = {}
         """Gradients in storage of their own, and its dtype."""
         self.sent = communication_dtypes(job)
@@ -87,7 +95,7 @@ class Reducing:
         if not accumulated or self.converts:
             alive.make(moments.gradients, dtype, size)
         if self.contiguous and not self.buffers:
-            self.buffers = (2 if self.strategy.overlaps else 1) * self.strategy.reduce_bucket_size * len(self.buckets)
+            self.buffers = bucket_elements(self.job)
             alive.make(moments.reduce_bucket, self.gradient_dtype, self.buffers)
         if self.converts:
             alive.make(moments.gradients, self.gradient_dtype, size)
