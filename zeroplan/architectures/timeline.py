@@ -125,7 +125,6 @@ class _Laying:
         self.dropped = 0
         """Of that, what goes when the pass returns."""
         self.blocks = self._blocks(backward)
-        self.most, self.now = [beat.most for beat in beats], [beat.now for beat in beats]
 
     def _blocks(self, backward: bool) -> list[Block]:
         """What ran outside as it ran, and each layer as the one that stands for it."""
@@ -156,13 +155,14 @@ class _Laying:
     @cached_property
     def levels(self) -> tuple[list[int], list[int]]:
         """Bytes at most in each stretch and at its end, over all layers."""
+        ran = [beat.most for beat in self.beats], [beat.now for beat in self.beats]
         most: list[int] = []
         now: list[int] = []
         for number, block in enumerate(self.blocks):
             offset = self._offset(number)
             own = slice(block.ran, block.ran_end)
-            most += [size + offset for size in self.most[own]]
-            now += [size + offset for size in self.now[own]]
+            most += [size + offset for size in ran[0][own]]
+            now += [size + offset for size in ran[1][own]]
             if not self.is_backward and block.layer != OUTSIDE:
                 most[block.start] = now[block.start]  # what was before it is the last layer's
         now[-1] -= self.dropped

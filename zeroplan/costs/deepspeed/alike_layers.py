@@ -68,15 +68,6 @@ def is_all_its_own(visits: Sequence[Visit], layer: LayerPlace, by: Shift) -> boo
     return all(visit.module in modules and all(index in tensors for index in visit.tensors) for visit in visits)
 
 
-def once_each(found: Passes, again: int) -> Iterator[Visit]:
-    """Of a pass the visits of one layer of each run, and all others."""
-    visits, start = found.visits[again], 0
-    for run in alike(found, again):
-        yield from visits[start : run.start + run.by.visits]
-        start = run.start + run.layers * run.by.visits
-    yield from visits[start:]
-
-
 def stretches(passes: Sequence[Sequence[Visit]], layers: Sequence[LayerPlace]) -> Iterator[Stretch]:
     """One for each layer, or, where makes take turns, for as many as there are turns."""
     places, step = {layer.module: layer for layer in layers}, 0

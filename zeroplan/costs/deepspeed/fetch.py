@@ -6,10 +6,9 @@ The first only records the trace (no prefetch, no reuse); it is left out where i
 from __future__ import annotations
 
 from collections.abc import Hashable
-from itertools import chain, product
+from itertools import product
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.alike_layers import once_each
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.course import Course, course
 from zeroplan.costs.deepspeed.events import MicroStep
@@ -212,9 +211,8 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     padded, most, now = padded_sizes(job), 0, 0
     low = bool(settings.low)
     passes = (0, 1) if settings.checkpointed else (0,)  # else backward enters the same modules as forward
-    for enters, _module, tensors, _late in chain(*[once_each(passes_of(job), again) for again in passes]):
-        if not tensors:
-            continue
+    for event in kinds([part for again in passes for part in visited(job, again, using=True)]):
+        enters, _module, tensors, _late = event.visit
         own = sum([padded[index] for index in tensors])
         if not enters:
             now -= own

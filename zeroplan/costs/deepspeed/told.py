@@ -55,7 +55,7 @@ def every(parts: Sequence[Part[T]]) -> Iterator[T]:
             yield from part.copy(number)
 
 
-def counted(parts: Sequence[Part[T]]) -> Iterator[tuple[T, int]]:
+def counted(parts: Iterable[Part[T]]) -> Iterator[tuple[T, int]]:
     """Those that come again are here once, with how often they come."""
     for part in parts:
         for event in part.events:
@@ -64,8 +64,8 @@ def counted(parts: Sequence[Part[T]]) -> Iterator[tuple[T, int]]:
 
 def kinds(parts: Iterable[Part[T]]) -> Iterator[T]:
     """Those that come again are here once: for what does not depend on the layer."""
-    for part in parts:
-        yield from part.events
+    for event, _times in counted(parts):
+        yield event
 
 
 class Telling(Generic[T]):
