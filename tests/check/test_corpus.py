@@ -5,32 +5,21 @@ The files are other people's and not in this repository: ZEROPLAN_CORPUS names a
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import REFERENCES
+from tests.corpus import each_file, labels, needs_corpus
 from zeroplan.check.check import check_text
 from zeroplan.check.finding import ERROR
 from zeroplan.check.setting import Setting
 
-CORPUS = Path(os.environ.get("ZEROPLAN_CORPUS") or "no corpus")
-FILES = sorted(CORPUS.glob("*.json"))
 NO_ANSWER = ("ModuleNotFoundError", "died")
 """A monitor's package is not there, or ZenFlow's second process waits for a card: the parser's verdict stands alone."""
 
-pytestmark = pytest.mark.skipif(not FILES, reason="ZEROPLAN_CORPUS names no folder of configs")
-each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-70:])
-
-
-@cache
-def labels():
-    with (CORPUS / "LABELS.csv").open(encoding="utf-8", newline="") as stream:
-        return {row["file"]: row for row in csv.DictReader(stream)}
+pytestmark = needs_corpus
 
 
 @cache

@@ -7,7 +7,6 @@ LABELS.csv that says of each what DeepSpeed did with it.
 from __future__ import annotations
 
 import copy
-import csv
 import json
 import os
 from functools import cache
@@ -15,24 +14,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.corpus import FILES, each_file, labels, needs_corpus
 from zeroplan.deepspeed.keys import DEEPSPEED_VERSION
 from zeroplan.deepspeed.keys.removed import REMOVED_OPTIMIZERS
 
-CORPUS = Path(os.environ.get("ZEROPLAN_CORPUS") or "no corpus")
-FILES = sorted(CORPUS.glob("*.json"))
 GPUS = 8
 MICRO, ACCUM = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 TRAINER = {MICRO: 1, ACCUM: 1, "gradient_clipping": 1.0, "fp16.enabled": False, "bf16.enabled": True}
 HIDDEN = 4096  # llama-2-7b
 
-pytestmark = pytest.mark.skipif(not FILES, reason="ZEROPLAN_CORPUS names no folder of configs")
-each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem[-70:])
-
-
-@cache
-def labels():
-    with (CORPUS / "LABELS.csv").open(encoding="utf-8", newline="") as stream:
-        return {row["file"]: row for row in csv.DictReader(stream)}
+pytestmark = needs_corpus
 
 
 @cache
