@@ -18,6 +18,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
 
 from zeroplan.cli.options import Options, flag
 from zeroplan.errors import ContradictionError, QuantityError, UnknownNameError, shown
+from zeroplan.results.diff import Diff
 from zeroplan.results.estimate import Estimate
 from zeroplan.results.front import Plans
 from zeroplan.results.largest import LargestModels
@@ -74,7 +75,9 @@ def _named(function: Command) -> Command:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
         for name, annotation in Words.__annotations__.items()
     ]
-    function.__signature__ = inspect.Signature([*shared, *own])  # type: ignore[attr-defined]
+    first = [p for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
+    rest = [p for p in own if p not in first]
+    function.__signature__ = inspect.Signature([*first, *shared, *rest])  # type: ignore[attr-defined]
     return function
 
 
@@ -164,6 +167,21 @@ def matrix(**options: Unpack[Words]) -> Matrix:
     from zeroplan.cli.matrix import asked
 
     return asked(_options(options))
+
+
+@_named
+def diff(first: Path, second: Path, **options: Unpack[Words]) -> Diff:
+    """What differs in meaning between two ds_config.json, and in bytes, calls and seconds where a model is named.
+
+    >>> found = diff("zero2.json", "zero3.json", model="llama-3.1-8b", gpus=8)  # doctest: +SKIP
+    >>> found.together.needed, found.changes[0].alone.needed  # bytes of a GPU that the second needs more
+    ... # doctest: +SKIP
+
+    Raises `ZeroplanError` for what cannot be meant, and for a config that DeepSpeed refuses.
+    """
+    from zeroplan.cli.diff import asked
+
+    return asked(os.fsdecode(first), os.fsdecode(second), _options(options))
 
 
 def _prices(value: Number | Mapping[str, Number] | None) -> str | None:

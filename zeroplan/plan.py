@@ -87,8 +87,8 @@ def plan(
 
     `LEAST_MEMORY` as the objective: that which needs fewest bytes of a GPU; of equally lean ones the fastest.
     """
-    open_ones = _open(job, settled)
     lean = objective == LEAST_MEMORY
+    open_ones = _open(job, settled)
     found = (least_memory if lean else fastest)(open_ones, reserve)
     if found.best is None:
         failing = sorted(nearest(open_ones, reserve), key=lambda c: c.fit.gpu.needed) if rescue else []

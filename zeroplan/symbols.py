@@ -70,6 +70,8 @@ SYMBOLS: dict[str, Symbol] = {
     "touched": Symbol("ω", "bytes", "read and written in the card's memory"),
     "bandwidth": Symbol("η", "bytes/s", "of the card's memory, as far as kernels reach it"),
     "kernels": Symbol("j", "kernels", "started one after the other"),
+    "modules": Symbol("v", "modules", "entered and left in the pass, each time it is"),
+    "hook": Symbol("τh", "seconds", "of DeepSpeed's hooks around one module"),
     "start": Symbol("τs", "seconds", "from one kernel's start to the next one's"),
     "work": Symbol("W", "seconds", "of computing meanwhile"),
     "traffic": Symbol("C", "seconds", "of collectives meanwhile"),

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 SECONDS = 20
@@ -67,15 +68,23 @@ def _kernel(_kernels: Any, name: str) -> Any:
     return called
 
 
-def says(config: dict[str, Any], *, world: int = 1, step: bool = True) -> str:
-    """"" when DeepSpeed takes the config, else its error as `Type: message`, on one line."""
+def says(config: dict[str, Any], *, world: int = 1, step: bool = True, model: dict[str, Any] | None = None) -> str:
+    """"" when DeepSpeed takes the config, else its error as `Type: message`, on one line.
+
+    `model` is a config.json for transformers; without it two small layers are trained.
+    """
+    return asked(_run, copy.deepcopy(config), world, step, model)
+
+
+def asked(function: Callable[..., None], *given: Any) -> str:
+    """The error that stops a function in a forked child, on one line; "" where none does."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         _silence()
         signal.alarm(SECONDS)
-        said = _tried(copy.deepcopy(config), world, step)
+        said = _tried(function, *given)
         with os.fdopen(writing, "w") as stream:
             json.dump(said, stream)
         os._exit(0)
@@ -92,10 +101,10 @@ def _silence() -> None:
     os.dup2(null, 2)
 
 
-def _tried(config: dict[str, Any], world: int, step: bool) -> str:
+def _tried(function: Callable[..., None], *given: Any) -> str:
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            _run(config, world, step)
+            function(*given)
     except BaseException as error:  # whatever it is, it stops the run
         if os.environ.get("TRACE"):
             return traceback.format_exc()
@@ -105,20 +114,16 @@ def _tried(config: dict[str, Any], world: int, step: bool) -> str:
     return ""
 
 
-def _run(config: dict[str, Any], world: int, step: bool) -> None:
+def _run(config: dict[str, Any], world: int, step: bool, of_model: dict[str, Any] | None) -> None:
     import deepspeed
     import torch
-    import torch.distributed as dist
-    from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    os.environ["WORLD_SIZE"] = str(world)
-    dist.init_process_group("fake", rank=0, world_size=world, store=FakeStore())
-    deepspeed.init_distributed(dist_backend="fake", verbose=False)
+    connect(world)
     if not step:
         deepspeed.DeepSpeedConfig(config)
         return
     torch.manual_seed(0)
-    model = _model()
+    model = _model() if of_model is None else _transformer(of_model)
     parameters = list(model.parameters())
     if "muon" in str((config.get("optimizer") or {}) if isinstance(config.get("optimizer"), dict) else "").lower():
         for parameter in parameters:
@@ -126,7 +131,9 @@ def _run(config: dict[str, Any], world: int, step: bool) -> None:
     client = None if _named(config) else _client(config, parameters)
     engine, *_ = deepspeed.initialize(model=model, config=config, optimizer=client, model_parameters=parameters)
     for _micro in range(min(int(engine.gradient_accumulation_steps()), 8)):
-        loss = engine(torch.ones(1, 8)).float().mean() * SMALL
+        given = torch.ones(1, 8) if of_model is None else torch.ones(1, 8, dtype=torch.long)
+        found = engine(given)
+        loss = (found if of_model is None else found.logits).float().mean() * SMALL
         engine.backward(loss)
         engine.step()
     for later in LATER if engine.lr_scheduler is not None else ():
@@ -142,6 +149,24 @@ def _model() -> Any:
             return super().forward(given.to(self[0].weight.dtype))
 
     return Casting(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8, bias=False))
+
+
+def connect(world: int) -> None:
+    """As rank 0 of so many, of which the others are not there."""
+    import deepspeed
+    import torch.distributed as dist
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    os.environ["WORLD_SIZE"] = str(world)
+    dist.init_process_group("fake", rank=0, world_size=world, store=FakeStore())
+    deepspeed.init_distributed(dist_backend="fake", verbose=False)
+
+
+def _transformer(config: dict[str, Any]) -> Any:
+    import transformers
+
+    kind = transformers.AutoConfig.for_model(**config)
+    return transformers.AutoModelForCausalLM.from_config(kind)
 
 
 def _named(config: dict[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from zeroplan.check.json_reader import (
@@ -24,6 +24,7 @@ LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) 
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=12)
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(), VALUES), st.sampled_from([None, 0, 2]), st.booleans())
 def test_what_json_writes_is_read_as_json_reads_it(config, indent, ascii_only):
     text = json.dumps(config, indent=indent, ensure_ascii=ascii_only)

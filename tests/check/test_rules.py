@@ -6,16 +6,11 @@ import re
 
 import pytest
 
-from zeroplan.check.check import check_text
+from tests.check.examples import found
 from zeroplan.check.finding import ADVICE, ERROR, SEVERITIES
 from zeroplan.check.rules import ROOMS, RULES
-from zeroplan.check.setting import Setting
 
 each_rule = pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
-
-
-def found(example):
-    return check_text("ds_config.json", example.text, Setting(**dict(example.options)))
 
 
 @each_rule

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import subprocess
 import sys
 
 import pytest
 
+from tests.conftest import ROOT
 from zeroplan.check.rules import RULES
 
 CLEAN = '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1, "bf16": {"enabled": true}}'
@@ -103,7 +105,7 @@ def test_standard_input(zeroplan, monkeypatch):
 
 
 def test_who_reads_it_is_guessed(zeroplan, file):
-    name = file('{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}}')
+    name = file('{"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {}, "bf16": {"enabled": true}}')
     assert zeroplan("check", name).code == 0
     assert "ZP207" in zeroplan("check", name, "--for", "deepspeed").out
 
@@ -124,32 +126,78 @@ def test_a_file_that_is_no_json_is_a_finding(zeroplan, file):
     "arguments",
     [
         ("--for", "jax"),
-        ("--format", "sarif"),
+        ("--format", "xml"),
         ("--gpus", "0"),
         ("--select", "ZP999"),
         ("--fail-on", "never"),
         ("--accelerator", "tpu"),
         ("--deepspeed", "newest"),
         ("missing.json",),
-        (".",),
+        ("empty",),
     ],
     ids=" ".join,
 )
 def test_bad_use_is_one_line(zeroplan, file, arguments):
-    ran = zeroplan("check", file(CLEAN), *arguments)
+    name = file(CLEAN)
+    os.mkdir("empty")
+    ran = zeroplan("check", name, *arguments)
     assert ran.code == 2
     assert ran.out == ""
     assert ran.err.startswith("zeroplan: ")
     assert ran.err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "content", [b'{"a":' * 10_000, b'{"a": "\0"}', b"\xff\xfe{}", b"{" + b" " * 5_000_000 + b"}"], ids=range(4)
-)
-def test_hostile_files_are_one_line(zeroplan, file, content):
-    ran = zeroplan("check", file(content))
-    assert ran.code == 2
-    assert ran.err.count("\n") == 1
+HOSTILE = [
+    b'{"a":' * 10_000, b'{"a":' + b"[" * 10_000, b'{"a": "\0"}', b"\xff\xfe{}", b"{" + b" " * 5_000_000 + b"}", b"[" * 600_000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", HOSTILE, ids=range(len(HOSTILE)))
+@pytest.mark.parametrize("options", [(), ("--fix",), ("--format", "sarif")], ids=str)
+def test_hostile_files_are_one_line(zeroplan, file, content, options):
+    name = file(content)
+    ran = zeroplan("check", name, *options)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+    with open(name, "rb") as stream:
+        assert stream.read() == content
+
+
+def test_fifty_megabytes_are_not_read(zeroplan, file):
+    name = file(b"{}")
+    os.truncate(name, 50_000_000)
+    assert "found 50,000,000 bytes" in zeroplan("check", name).err
+
+
+def test_an_unreadable_file_is_one_line(zeroplan, file, monkeypatch):
+    """As another user's: the test may run as root, whom no permission stops."""
+    name = file(CLEAN)
+
+    def refuses(_path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.read_bytes", refuses)
+    assert zeroplan("check", name).err == f"zeroplan: {name}: found permission denied, expected a ds_config.json\n"
+
+
+SLOWEST = {
+    "entries without commas": '{"a":[' + "1\n" * 30_000 + "1]}",
+    "a key again and again": "{" + ",".join(['"a":1'] * 25_000) + "}",
+}
+
+
+@pytest.mark.parametrize("text", SLOWEST.values(), ids=SLOWEST)
+def test_large_files_take_little(file, text):
+    """Under 200 MB and 5 s of its own time, mending included; a third of the largest, which takes two."""
+    code = ("import resource, sys\nfrom zeroplan.__main__ import main\nsys.argv[0] = 'zeroplan'\ntry: main()\n"
+            "except SystemExit as ended:\n used = resource.getrusage(resource.RUSAGE_SELF)\n"
+            " peak = open('/proc/self/status').read().split('VmHWM:')[1].split()[0]\n"  # ru_maxrss has the parent's too
+                " print(ended.code, peak, used.ru_utime + used.ru_stime)")  # fmt: skip
+    ran = subprocess.run([sys.executable, "-c", code, "check", file(text), "--diff"], capture_output=True, text=True,
+                         env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=60, check=True)  # fmt: skip
+    exit_code, kilobytes, seconds = ran.stdout.split()[-3:]
+    assert exit_code == "1"
+    assert int(kilobytes) * 1024 < 200e6
+    assert float(seconds) < 5
 
 
 def test_what_is_no_file_is_one_line(zeroplan, tmp_path):

@@ -23,7 +23,7 @@ def one(zeroplan, *words):
 @pytest.mark.parametrize(
     ("what", "settled"),
     [
-        ("zero-1", ("--stage", "1")),
+        ("zero-3", ("--stage", "3")),
         ("micro-batch-2", ("--micro-batch", "2")),
         ("checkpointing-every-4", ("--checkpointing", "every-4")),
     ],

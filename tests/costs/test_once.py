@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.jobs import job
 from zeroplan.costs.deepspeed.traffic import traffic
+from zeroplan.costs.passes import own_bytes
 
 
 def gathered(one):
@@ -32,3 +33,12 @@ def test_groups_are_named_for_what_runs_in_them():
     assert {transfer.group for transfer in traffic(one)} == {"dp"}
     both = job("llama-3.2-1b", gpus=16, stage=3, hpz_partition_size=8, quantized_gradients=True)
     assert {transfer.group for transfer in traffic(both) if transfer.collective == "all_to_all"} == {"qgz"}
+
+
+def test_a_parameter_gathered_in_fp32_is_not_one_in_bf16():
+    """Its embedding has 30,522 rows of 768; beyond model_persistence_threshold no small tensor stays, and all are gathered."""
+    wide, narrow = (job("bert-base", stage=3, precision=precision) for precision in ("fp32", "bf16"))
+    assert (own_bytes(wide)[0], own_bytes(narrow)[0]) == (4 * 30522 * 768, 2 * 30522 * 768)
+    none_stays = narrow.at(model_persistence_threshold=0)
+    assert set(own_bytes(narrow)) < set(own_bytes(none_stays)) == set(range(len(narrow.model.tensors)))
+

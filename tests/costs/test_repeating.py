@@ -68,6 +68,7 @@ def told(one, step):
         "memory_efficient_linear": st.booleans(),
         "allgather_sequential": st.booleans(),
         "all_reduce_for_fetch": st.booleans(),
+        "hpz_partition_size": st.sampled_from([1, 1, 2]),
         "checkpointing": st.sampled_from(["none", "full", "every-2", "every-3"]),
         "grad_accum": st.sampled_from([1, 1, 3]),
     }),

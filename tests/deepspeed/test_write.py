@@ -7,19 +7,23 @@ import io
 import json
 import random
 import sys
-from functools import cache
+from functools import cache, partial
 from math import prod
 
 import pytest
 
 from tests.jobs import job
 from zeroplan.__main__ import main
+from zeroplan.check.arguments import read_arguments
+from zeroplan.check.files import check_file
+from zeroplan.cli.check_setting import read_known, setting_of
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.read import ZERO_FIELDS, read_config
-from zeroplan.deepspeed.write import ds_config, dumps
-from zeroplan.emit.trainer import training_arguments
+from zeroplan.deepspeed.write import TARGETS, ds_config, dumps
+from zeroplan.emit.accelerate import accelerate_yaml
+from zeroplan.emit.trainer import arguments_file, training_arguments
 from zeroplan.plan import plan
 from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.optimizer import OPTIMIZERS
@@ -489,3 +493,39 @@ def test_the_trainer_is_told_of_liger():
     alone = training_arguments(job("llama-3.1-8b", kernels="liger-loss"))
     assert not any(alone["liger_kernel_config"].values())
     assert "fused_linear_cross_entropy" not in alone["liger_kernel_config"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_check_finds_nothing_in_what_is_written(target):
+    """But advice on a stage that was asked for: ZeRO on one GPU, with nothing to divide."""
+    for options, planned in recommendations():
+        written = plan_text = dumps(ds_config(planned, target))
+        name, arguments = "ds_config.json", None
+        if target == "hf":
+            arguments = read_arguments("args.json", arguments_file(training_arguments(planned), name))
+        if target == "accelerate":
+            name, plan_text = "accelerate.yaml", accelerate_yaml(planned, "ds_config.json")
+        known = read_known(Options(gpus=options["gpus"]), reader=target, arguments=arguments)
+        beside = ("ds_config.json", written)
+        checked = check_file(
+            name, plan_text, known.setting, lambda _path, beside=beside: beside, partial(setting_of, known)
+        )
+        found = {one.rule for one in checked.findings} - ({"ZP423"} if "stage" in options else set())
+        assert found == set(), (options, checked.findings)
+
+
+OPERATORS = ("checkpointing", "attention", "kernels", "optimizer")
+
+
+def test_check_with_the_model_says_that_it_fits():
+    """As the plan was made: on the same cards, with the same operators, and as much kept free."""
+    for options, planned in recommendations()[::6]:
+        names = ("model", "params", "gpus", "gpu_mem", "host_mem", "nvme", "seq")
+        typed = {name: options[name] for name in names if name in options}
+        typed |= {name: getattr(planned.strategy, name) for name in OPERATORS}
+        known = read_known(Options(**typed, headroom="5%"), reader="deepspeed")
+        checked = check_file(
+            "ds_config.json", dumps(ds_config(planned, "deepspeed")), known.setting, lambda _path: None,
+            partial(setting_of, known),
+        )  # fmt: skip
+        assert not [one for one in checked.findings if one.severity == "error" or one.rule.startswith("ZP90")]

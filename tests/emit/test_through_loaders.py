@@ -46,7 +46,7 @@ def written(name, gpus, target, folder):
 
 def for_deepspeed(name, gpus):
     """What `--for deepspeed` writes."""
-    return ds_config(job_of(name, gpus), "deepspeed")
+    return without_what_is_off(ds_config(job_of(name, gpus), "deepspeed"))
 
 
 def without_what_is_off(config):

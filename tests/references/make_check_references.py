@@ -3,6 +3,8 @@
     evidence FILE.csv   one-change configs: columns case, config_delta, outcome, message (what was run, see its README)
     draws FROM TO       configs of tests/check/deepspeed_draws.py, by seed
     corpus FOLDER       public files: what the engine says of each, raw and with "auto" filled
+    mended FOLDER       of drawn configs and public files that `check --fix` leaves without an error: what it says then
+    models              configs with small Llamas: buffers for NVMe, quantized shares, heads of Ulysses
 
 A delta of null takes a key away. DeepSpeed must be installed. Run it in an empty folder: some configs write files.
 """
@@ -17,10 +19,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.check import deepspeed_says
+from tests.check import deepspeed_models, deepspeed_says
 from tests.check.deepspeed_draws import draw
 from tests.check.filled import filled
+from tests.check.mending import digest, mended_draws, mended_file
 from tests.check.one_change import RULES_BY_CASE
+from zeroplan.check.json_reader import read_json
 
 HERE = Path(__file__).parent / "check"
 BASE = {
@@ -66,6 +70,27 @@ def corpus(folder):
     write("corpus.json", {"versions": VERSIONS, "files": found})
 
 
+def mended(folder):
+    drawn = {seed: [digest(text), short(deepspeed_says.says(json.loads(text)))] for seed, text in mended_draws(HERE / "draws.json")}
+    public = {}
+    for path in sorted(Path(folder).glob("*.json")):
+        for reader, world, text in mended_file(Path(folder), path):
+            config = json.loads(json.dumps(read_json(path.name, text).config))
+            config = filled(config, world) if reader == "hf" else config
+            public.setdefault(path.name, {})[reader] = [digest(text), short(deepspeed_says.says(config, world=world))]
+    write("mended.json", {"versions": VERSIONS, "draws": drawn, "files": public})
+
+
+def models():
+    buffers = [[world, size, short(deepspeed_models.says_of_llama(deepspeed_models.offloaded(size), {}, world))]
+               for world, size in deepspeed_models.buffers()]
+    quantized = [[widths, world, short(deepspeed_models.says_of_llama(deepspeed_models.QUANTIZED, widths, world))]
+                 for widths, world in deepspeed_models.quantized()]
+    heads = [[*one, short(deepspeed_models.says_of_heads(*one))] for one in deepspeed_models.HEADS]
+    versions = VERSIONS | {"transformers": importlib.metadata.version("transformers")}
+    write("models.json", {"versions": versions, "buffers": buffers, "quantized": quantized, "heads": heads})
+
+
 def short(said):
     return said[:100]
 
@@ -80,4 +105,4 @@ if __name__ == "__main__":
     deepspeed_says.prepare()
     given = [os.path.abspath(part) if os.path.exists(part) else int(part) for part in given]
     os.chdir(tempfile.mkdtemp())
-    {"evidence": evidence, "draws": draws, "corpus": corpus}[what](*given)
+    {"evidence": evidence, "draws": draws, "corpus": corpus, "mended": mended, "models": models}[what](*given)

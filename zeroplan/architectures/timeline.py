@@ -5,7 +5,8 @@ Beats, visits and gradients are matched for the layers that ran; those of anothe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby
 from typing import NamedTuple
@@ -17,8 +18,8 @@ from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
 from zeroplan.specs.model import Alike, Execution, Pass, Timeline, Visit
 from zeroplan.specs.on_demand import OnDemand
 
-Match = Callable[[Sequence[Visit]], list[int]]
-"""Visits of a layer, or outside of all, to beats."""
+Beats = dict[int, list[int]]
+"""Of each module those of its calls, in order."""
 OUTSIDE = -1
 """In place of a layer's number: before the layers or after them."""
 
@@ -42,28 +43,20 @@ class Structure:
         places = {path: place for place, path in enumerate(execution.modules)}
         self.root, self.execution, self.layers = root, execution, layers
         self.places: dict[int, int] = {}
-        self.around: dict[int, int] = {}
-        """Of a module its own place, or, of one that DeepSpeed does not hook, that of the leaf around it."""
+        self.around: dict[int, tuple[int, ...]] = {}
+        """Of a module the places of all around it and its own: a ModuleList has none, nor what lies in a leaf."""
         self.tensors: dict[int, int] = {}
+        around: dict[str, tuple[int, ...]] = {"": ()}
         for path, module in tree(root):
-            key, hooked = id(module), path
-            place = self.places[key] = places.get(path, OUTSIDE)
-            while hooked and place == OUTSIDE:
-                hooked = hooked.rpartition(".")[0]
-                place = places.get(hooked, OUTSIDE)
-            self.around[key] = place
+            place = self.places[id(module)] = places.get(path, OUTSIDE)
+            outer = around[path.rpartition(".")[0]]
+            self.around[id(module)] = around[path] = outer if place == OUTSIDE else (*outer, place)
             for parameter in module.parameters.values() if module.parameters else ():
                 self.tensors.setdefault(id(parameter), len(self.tensors))
         self.numbers = {key: number for number, (key, _chosen) in enumerate(self.layers)}
         self.stands_for = [self.numbers[chosen] for _key, chosen in self.layers]
         self.first_module = [self.places[key] for key, _chosen in self.layers]
         self.first_tensor = [self.tensors[first_parameter(layer)] for layer in layers_of(root)]
-
-    @cached_property
-    def parents(self) -> list[int]:
-        """Of each module the place of the one around it."""
-        places = {path: place for place, path in enumerate(self.execution.modules)}
-        return [places.get(path.rpartition(".")[0], 0) for path in self.execution.modules]
 
     @cached_property
     def paths(self) -> dict[int, str]:
@@ -103,8 +96,8 @@ def timeline(laid: Laid, *, recomputes: bool) -> Timeline:
     execution, forward, backward = laid.structure.execution, laid.forward, laid.backward
     visits = execution.recomputing if recomputes else execution.backward
     return Timeline(
-        forward.laid(execution.forward, forward.sequential, 0),
-        backward.laid(visits, backward.around, laid.saved),
+        forward.laid(execution.forward, 0),
+        backward.laid(visits, laid.saved),
         laid.saved,
     )
 
@@ -183,9 +176,9 @@ class _Laying:
             return self.offsets[layer]
         return 0 if late == self.is_backward else self.end
 
-    def laid(self, visits: Sequence[Visit], match: Match, begins: int) -> Pass:
+    def laid(self, visits: Sequence[Visit], begins: int) -> Pass:
         """The pass over all layers."""
-        falls = OnDemand(lambda: self._visits(visits, match))
+        falls = OnDemand(lambda: self._visits(visits))
         return Pass(*self.levels, falls, self._ready(), begins, tuple(self._alike()))
 
     def _alike(self) -> Iterator[Alike]:
@@ -196,30 +189,26 @@ class _Laying:
                 yield Alike(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
 
     @cached_property
-    def of(self) -> list[int]:
-        """The place of each beat's module."""
-        places = self.structure.places
-        return [places.get(beat.of, OUTSIDE) for beat in self.beats]
-
-    @cached_property
     def block_of(self) -> dict[int, Block]:
         return {block.layer: block for block in self.blocks if block.layer != OUTSIDE}
 
-    def _visits(self, visits: Sequence[Visit], match: Match) -> list[int]:
+    def _visits(self, visits: Sequence[Visit]) -> list[int]:
         """Where each visit falls: matched outside and in layers that ran, shifted in the others."""
         layer_of, stands_for = self.structure.layer_of, self.structure.stands_for
         found: list[int] = []
         matched: dict[int, list[int]] = {}
-        firsts = self.structure.first_module
+        firsts, reached = self.structure.first_module, -1
         for layer, pieces in groupby(visits, lambda visit: layer_of[visit[1]]):
             group = list(pieces)
             if layer == OUTSIDE:
-                found += [self._in_full(at) for at in match(group)]
+                found += [self._in_full(at) for at in self._matched(group, reached)]
                 continue
             block, like = self.block_of[layer], stands_for[layer]
             if like not in matched:
                 on = firsts[like] - firsts[layer]
-                matched[like] = match([visit._replace(module=visit.module + on) for visit in group] if on else group)
+                own = [visit._replace(module=visit.module + on) for visit in group] if on else group
+                matched[like] = self._matched(own, block.ran - 1)
+            reached = matched[like][-1]
             shift = block.start - block.ran
             found += [at + shift for at in matched[like]]
         return found
@@ -229,51 +218,45 @@ class _Laying:
         last = self.blocks[-1]
         return at if at < self.blocks[0].ran_end else at + last.start - last.ran
 
-    def sequential(self, visits: Sequence[Visit]) -> list[int]:
-        """Modules enter and leave in the order of the beats."""
-        found, at = [], 0
-        for visit in visits:
-            kind = ENTER if visit.enters else LEAVE
-            while self.of[at] != visit.module or self.beats[at].kind != kind:
-                at += 1
-            found.append(at)
-        return found
+    def _matched(self, visits: Sequence[Visit], reached: int) -> list[int]:
+        """The beats at which visits fall, from the one on that was reached before them.
 
-    def around(self, visits: Sequence[Visit]) -> list[int]:
-        """Backward enters a module before its first node and leaves it after its last.
-
-        What a checkpointed layer runs again lies in between, in forward's order.
+        Forward, the first time and again, enters and leaves modules in order. Backward enters a module before its first
+        node and leaves it after its last; what has no nodes, or does not run, falls where the others are.
         """
         found: list[int] = []
-        again = 0
-        first, last = self.extents
         for visit in visits:
-            if visit.backward:
-                around = first.get(self.structure.parents[visit.module], -1)
-                here = found[-1] if found else around  # of a module without nodes
-                found.append((first if visit.enters else last).get(visit.module, here))
-                continue
-            kind = ENTER if visit.enters else LEAVE
-            at = again
-            while at < len(self.of) and (self.of[at] != visit.module or self.beats[at].kind != kind):
-                at += 1
-            again = at if at < len(self.of) else again
-            found.append(again)
+            first, last = self.extents if visit.backward else self.moves
+            calls = (first if visit.enters else last).get(visit.module, ())
+            reached = next((at for at in calls if at >= reached), reached)
+            found.append(reached)
         return found
 
     @cached_property
-    def extents(self) -> tuple[dict[int, int], dict[int, int]]:
-        """Of each module, and of all around it, the beats before its first node's and of its last."""
-        first: dict[int, int] = {}
-        last: dict[int, int] = {}
-        parents, start = self.structure.parents, -1
+    def moves(self) -> tuple[Beats, Beats]:
+        """Of each module's calls, the beats at which forward enters and leaves."""
+        entered: Beats = defaultdict(list)
+        left: Beats = defaultdict(list)
+        for at, beat in enumerate(self.beats):
+            if beat.kind in (ENTER, LEAVE):
+                (entered if beat.kind == ENTER else left)[self.structure.places.get(beat.of, OUTSIDE)].append(at)
+        return entered, left
+
+    @cached_property
+    def extents(self) -> tuple[Beats, Beats]:
+        """Of each module's calls, what lies in it included, the beats before the first node's and of the last."""
+        first: Beats = defaultdict(list)
+        last: Beats = defaultdict(list)
+        inside: tuple[int, ...] = ()
+        start = -1
         for at, beat in enumerate(self.beats):
             if beat.kind == RAN:
-                here = self.structure.around.get(beat.of, OUTSIDE)
-                while here != OUTSIDE and last.get(here) != at:
-                    first.setdefault(here, start)
-                    last[here] = at
-                    here = parents[here] if here else OUTSIDE
+                before, inside = inside, self.structure.around.get(beat.of, ())
+                for module in inside:
+                    if module not in before:
+                        first[module].append(start)
+                        last[module].append(at)
+                    last[module][-1] = at
             if beat.kind != READY:
                 start = at  # gradients that get ready on the way belong to what follows
         return first, last

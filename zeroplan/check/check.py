@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import islice
 
 from zeroplan.check.document import Document
-from zeroplan.check.finding import ERROR, SEVERITIES, Finding, Hit
+from zeroplan.check.finding import ERROR, SEVERITIES, Finding, Hit, printable
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.rules import CHECKS, RULES
+from zeroplan.check.rules import CHECKS, COUNTED, RULES
 from zeroplan.check.rules.combinations import TABLE
 from zeroplan.check.setting import Setting
 from zeroplan.check.subject import Subject
@@ -15,6 +17,8 @@ from zeroplan.errors import ZeroplanError
 
 PLACEHOLDER = "ZP104"
 UNREADABLE = "ZP101"
+MOST = 100
+"""Hits of one check: a file with more of them is no config."""
 COMBINED = frozenset(row.rule for row in TABLE)
 
 
@@ -31,18 +35,20 @@ def check(document: Document, setting: Setting) -> list[Finding]:
     """The findings in the order of the file, errors before others on one line."""
     subject = Subject(document, setting)
     hits = [hit for found in CHECKS for hit in _asked(found, subject)]
-    findings = [_placed(document, hit) for hit in _without_echoes(hits) if _is_current(hit, setting)]
+    if setting.planned is not None and not any(_severity(hit) == ERROR for hit in hits):
+        hits += [hit for found in COUNTED for hit in _asked(found, subject)]
+    findings = [placed(document, hit) for hit in _without_echoes(hits) if _is_current(hit, setting)]
     return sorted(findings, key=lambda one: (one.line, one.column, SEVERITIES.index(one.severity), one.rule))
 
 
-def _asked(found: object, subject: Subject) -> list[Hit]:
-    """What one check says. It has nothing to say of a value that another rule has refused."""
-    assert callable(found)
+def _asked(found: Callable[[Subject], Iterable[Hit]], subject: Subject) -> list[Hit]:
+    """What one check says until it asks for a value that DeepSpeed refuses, of which another rule speaks: `Facts`, or
+    all of `Subject.facts`, raises a `ZeroplanError` there. Any other exception is a mistake of the check's own, and is
+    not silent.
+    """
     hits: list[Hit] = []
-    try:
-        hits.extend(found(subject))
-    except (ZeroplanError, TypeError, AttributeError, ValueError):
-        return hits
+    with suppress(ZeroplanError):
+        hits.extend(islice(found(subject), MOST))
     return hits
 
 
@@ -77,22 +83,23 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split(".") if part.isdigit())
 
 
-def _placed(document: Document, hit: Hit) -> Finding:
+def placed(document: Document, hit: Hit) -> Finding:
+    """The finding with its place in the file."""
     member = document.members.get(hit.path)
     start = hit.offset if hit.offset is not None else member.start if member else document.root.start
-    width = member.end - member.start if member and hit.offset in (None, member.start) else 1
+    end = member.end if member and hit.offset in (None, member.start) else start + 1
+    width = max(1, len(document.text[start:end].partition("\n")[0]))
     line, column = document.place(start)
     rule = RULES[hit.rule]
     return Finding(hit.rule, _severity(hit), document.name, line, column, column + width, ".".join(hit.path),
-                   hit.message,
-                   hit.write, rule.link)  # fmt: skip
+                   printable(hit.message), printable(hit.write), rule.link, hit.edits)  # fmt: skip
 
 
 def _unreadable(name: str, text: str, error: NotReadableError) -> Finding:
     line = text.count("\n", 0, error.offset) + 1
     column = error.offset - (text.rfind("\n", 0, error.offset) + 1) + 1
     rule = RULES[UNREADABLE]
-    return Finding(rule.id, rule.severity, name, line, column, column + 1, "", str(error), "", rule.link)
+    return Finding(rule.id, rule.severity, name, line, column, column + 1, "", printable(str(error)), "", rule.link)
 
 
 def count(findings: Iterable[Finding], severity: str) -> int:

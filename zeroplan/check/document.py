@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -60,6 +60,7 @@ class Document:
     text: str
     root: Node
     remarks: list[Remark] = field(default_factory=list)
+    """In the order of the file."""
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -75,6 +76,20 @@ class Document:
         found = self.root.plain()
         assert isinstance(found, dict)
         return found
+
+    @cached_property
+    def noted(self) -> dict[str, list[int]]:
+        """Where each kind of remark stands, in the order of the file."""
+        found: dict[str, list[int]] = {}
+        for remark in self.remarks:
+            found.setdefault(remark.what, []).append(remark.offset)
+        return found
+
+    def has(self, what: str, start: int = 0, end: int | None = None) -> bool:
+        """Whether there is a remark of this kind between two offsets, the second one excluded."""
+        offsets = self.noted.get(what, [])
+        at = bisect_left(offsets, start)
+        return at < len(offsets) and (end is None or offsets[at] < end)
 
     def place(self, offset: int) -> Place:
         line = bisect_right(self._starts, offset)

@@ -14,10 +14,41 @@ LONGEST = 60
 """Letters of a value that a message repeats."""
 
 
+EXACT = 2**53
+"""Up to here a float holds every whole number."""
+
+
 def said(value: object) -> str:
     """A value as the file would write it, on one line and cut when long."""
     text = json.dumps(value, default=str)
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return named(text)
+
+
+def number(value: float) -> str:
+    """A number in full, a whole one without a point: 1234567, of which `g` would leave 1.23457e+06."""
+    whole = isinstance(value, bool) or (isinstance(value, float) and value.is_integer() and abs(value) < EXACT)
+    return said(int(value) if whole else value)
+
+
+def named(name: str) -> str:
+    """A key as a message repeats it, cut when long."""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
+
+
+def printable(text: str) -> str:
+    """On one line, and without what a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A piece of the file's text and what replaces it: letters from the beginning, the last one behind the piece."""
+
+    start: int
+    end: int
+    text: str
 
 
 class Hit(NamedTuple):
@@ -34,6 +65,8 @@ class Hit(NamedTuple):
     """Where it is not the rule's own."""
     offset: int | None = None
     """Where it stands, if not at the last key of this path."""
+    edits: tuple[Edit, ...] = ()
+    """What `--fix` changes, where there is one right answer (`zeroplan.check.rules.answers`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +83,4 @@ class Finding:
     message: str
     write: str
     link: str
+    edits: tuple[Edit, ...] = ()

@@ -18,11 +18,13 @@ DEEPEST = 100
 """Objects inside objects: a ds_config.json has four."""
 LARGEST = 500_000
 """Letters of a file. The largest ds_config.json seen has 60,000."""
+MOST_DIGITS = 100
 BLANK = re.compile(r"[ \t\r\n]*")
 COMMENT = re.compile(r"#[^\r\n]*|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 QUOTED = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"|\'(?:[^\'\\\x00-\x1f]|\\.)*\'')
 LITERAL = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null|NaN|-?Infinity)"
                      r"(?=[ \t]*(?:[,}\]\r\n#]|//|/\*|\Z))")  # fmt: skip
+WORDS = {"true": True, "false": False, "null": None}
 BARE_NAME = re.compile(r"[^\s{}\[\],:\"']+")
 BARE_TEXT = re.compile(r"[^\r\n]*")
 COMMENTS, TRAILING, MISSING, QUOTES, UNQUOTED, BRACES = (
@@ -46,6 +48,16 @@ def read_json(name: str, text: str) -> Document:
     if "\0" in text:
         raise SpecError(name, "a NUL byte", "a ds_config.json")
     return _Reader(name, text).document()
+
+
+def comma_behind(text: str, at: int) -> int | None:
+    """Where the comma stands that follows, comments aside; None where something else does."""
+    while True:
+        at = BLANK.match(text, at).end()  # type: ignore[union-attr]
+        comment = COMMENT.match(text, at)
+        if comment is None:
+            return at if text[at : at + 1] == "," else None
+        at = comment.end()
 
 
 class _Reader:
@@ -83,8 +95,8 @@ class _Reader:
 
     def _skip(self) -> None:
         while True:
-            self.at = BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]
-            comment = COMMENT.match(self.text, self.at) if self._peek() in ("#", "/") else None
+            self.at = at = BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]
+            comment = COMMENT.match(self.text, at) if self.text[at : at + 1] in ("#", "/") else None
             if comment is None:
                 return
             self._remark(COMMENTS)
@@ -188,8 +200,12 @@ class _Reader:
 
 
 def _literal(text: str) -> Any:
-    """A number, true, false or null. Whole numbers longer than Python reads become floats."""
+    """A number, true, false or null. Whole numbers of more digits than any key means become floats, with which all
+    arithmetic goes on.
+    """
+    if text in WORDS:
+        return WORDS[text]
     try:
-        return json.loads(text)
+        return int(text) if len(text) <= MOST_DIGITS else float(text)
     except ValueError:
         return float(text)

@@ -10,14 +10,21 @@ ISSUE = "https://github.com/deepspeedai/DeepSpeed/issues/"
 
 
 class Example(NamedTuple):
-    """A config, and how `check` was called: option names of `Setting`, with their values."""
+    """A config, and how `check` was called."""
 
     text: str
-    options: tuple[tuple[str, object], ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    """Names of the options, with their values; trainer_args has its file's content behind its name."""
+    file: str = "ds_config.json"
+    """What it is called: an accelerate.yaml may name a ds_config.json beside it, which is `BESIDE`."""
 
 
 class Rule(NamedTuple):
-    """A rule of the table. A severity of error says that DeepSpeed refuses; everything else runs."""
+    """A rule of the table.
+
+    A severity of error says that DeepSpeed, or who hands it the config, refuses, or that memory is too small;
+    everything else runs.
+    """
 
     id: str
     severity: str
@@ -33,5 +40,19 @@ class Rule(NamedTuple):
     """First version that no longer does."""
 
 
-def example(text: str, **options: object) -> Example:
+def example(text: str, **options: str) -> Example:
     return Example(text, tuple(options.items()))
+
+
+BESIDE = '{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization": {"stage": 2}}'
+
+
+def launching(fields: str, more: str = "") -> Example:
+    """A file for accelerate launch; `fields` are those of deepspeed_config."""
+    text = f"{{distributed_type: DEEPSPEED, num_processes: 8, {more}deepspeed_config: {{{fields}}}}}"
+    return Example(text, file="accelerate.yaml")
+
+
+def arguing(text: str, arguments: str, file: str = "args.json", **options: str) -> Example:
+    """A config under the Trainer, beside the content of a file of TrainingArguments."""
+    return Example(text, (("reader", "hf"), ("trainer_args", f"{file}: {arguments}"), *options.items()))

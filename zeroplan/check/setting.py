@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from zeroplan.check.arguments import Arguments
+from zeroplan.check.planned import Planned
 from zeroplan.deepspeed.keys import DEEPSPEED_VERSION, KEYS
 from zeroplan.deepspeed.values import AUTO
 
@@ -22,6 +24,14 @@ class Setting:
     client_optimizer: bool | None = None
     """Whether the training script builds an optimizer; None: unknown."""
     version: str = DEEPSPEED_VERSION
+    arguments: Arguments | None = None
+    """TrainingArguments that go with the config; None: unknown."""
+    precision: str | None = None
+    """What the training script asks for (Accelerate's mixed_precision), fp32 for none; None: unknown."""
+    optimizer: str | None = None
+    """What the script builds, by the names that `--optimizer` takes; None: unknown."""
+    planned: Planned | None = None
+    """The model, card and host of the run; None: nothing was said of any."""
 
     @property
     def fills(self) -> bool:

@@ -67,13 +67,25 @@ class Subject:
         return self.document.config
 
     @cached_property
-    def facts(self) -> AsRead | None:
-        """What DeepSpeed gets; None where two spellings of one key contradict each other, which it refuses."""
-        config = self.config if self.setting.fills else _without_dropped(self.config, "")
+    def given(self) -> dict[str, Any]:
+        """Without what is dropped where nobody fills it."""
+        return self.config if self.setting.fills else _without_dropped(self.config, "")
+
+    @property
+    def facts(self) -> AsRead:
+        """What DeepSpeed gets. Raises `ContradictionError` where two spellings of one key contradict each other, which
+        it refuses: what a check says of them then ends there (`zeroplan.check.check`).
+        """
+        if isinstance(self._facts, ZeroplanError):
+            raise self._facts.with_traceback(None)
+        return self._facts
+
+    @cached_property
+    def _facts(self) -> AsRead | ZeroplanError:
         try:
-            return AsRead(canonical(config, self.document.name), self.document.name)
-        except (ZeroplanError, TypeError, AttributeError, ValueError):
-            return None
+            return AsRead(canonical(self.given, self.document.name), self.document.name)
+        except ZeroplanError as error:
+            return error
 
     @cached_property
     def entries(self) -> tuple[Entry, ...]:

@@ -151,6 +151,25 @@ def compare(options: Options, *, json: Json = False, quiet: Quiet = False) -> No
 
 @app.command()
 @with_options
+def diff(
+    options: Options,
+    *,
+    first: Annotated[str, typer.Argument(metavar="A.json", help="A ds_config.json.", show_default=False)],
+    second: Annotated[str, typer.Argument(metavar="B.json", help="Another; - is standard input.", show_default=False)],
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Which differences between two ds_config.json (one may be -, standard input) matter for a --model on --gpus: what
+    each changes in bytes, calls and seconds by itself, and what all do together. Without a model: the keys that differ
+    in meaning, defaults filled in.
+    """
+    from zeroplan.cli.diff import run
+
+    raise typer.Exit(run(first, second, options, json=json, quiet=quiet))
+
+
+@app.command()
+@with_options
 def matrix(
     options: Options,
     *,
@@ -199,6 +218,21 @@ def rules(*, json: Json = False) -> None:
     from zeroplan.cli.check import rules as listed
 
     raise typer.Exit(listed(json=json))
+
+
+@app.command()
+def schema(
+    *,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write it ('-': standard output).", show_default=False),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
+) -> None:
+    """A JSON Schema of ds_config.json for editors: keys, values, defaults, what was removed or is passed over."""
+    from zeroplan.cli.schema import run
+
+    raise typer.Exit(run(output, force=force))
 
 
 @app.command()

@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import typer
 
 from zeroplan.catalog.files import read_text
-from zeroplan.check.check import check_text
+from zeroplan.check.arguments import YAML, read_arguments
 from zeroplan.check.chosen import Chosen, names
+from zeroplan.check.files import Checked, check_arguments, check_file, check_json
 from zeroplan.check.finding import Finding
-from zeroplan.check.json_reader import NotReadableError, read_json
+from zeroplan.check.folder import configs
+from zeroplan.check.mended import mended
 from zeroplan.check.rules import RULES
-from zeroplan.check.setting import READERS, Setting, guessed
+from zeroplan.cli import check_fix
+from zeroplan.cli.check_setting import Known, read_known, setting_of
+from zeroplan.cli.options import Options
 from zeroplan.errors import ContradictionError, QuantityError, shown
 
-FORMATS = ("full", "concise", "json")
-ACCELERATORS = ("cuda", "cpu")
+FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
+STANDARD_INPUT = "standard input"
 
 
 class Asked(NamedTuple):
     """What was typed."""
 
     files: list[str]
+    options: Options
     reader: str | None
-    gpus: int | None
+    trainer_args: str | None
+    client_optimizer: str | None
     accelerator: str
     version: str | None
     form: str
@@ -32,59 +42,103 @@ class Asked(NamedTuple):
     ignore: list[str]
     fail_on: str
     exit_zero: bool
+    fix: bool = False
+    diff: bool = False
 
 
 def run(asked: Asked) -> int:
-    """0 when nothing is found that counts, 1 when something is."""
+    """0 when nothing is found that counts, 1 when something is (with --diff also when something would be mended)."""
     chosen = _chosen(asked)
-    findings: list[tuple[Finding, list[str]]] = []
-    shown_files = ["standard input" if path == "-" else path for path in asked.files]
-    for path, name in zip(asked.files, shown_files, strict=True):
-        text = read_text(path, "a ds_config.json")
-        lines = text.split("\n")
-        found = chosen.kept(check_text(name, text, _setting(asked, name, text)))
-        findings += [(finding, lines) for finding in found]
-    _show(asked, findings, shown_files)
-    return 0 if asked.exit_zero else int(chosen.fails(finding for finding, _lines in findings))
+    known, about = _known(asked)
+    stated = chosen.kept(about.findings)
+    looked_at = [check_fix.Changed(name, text, text, (), stated) for name, text in about.texts.items()]
+    looked_at += [_looked_at(asked, chosen, known, path) for path in configs(asked.files)]
+    changes = asked.diff and check_fix.show(looked_at)
+    if not asked.diff:
+        if asked.fix:
+            check_fix.write(looked_at)
+        _show(asked, chosen, looked_at)
+        if asked.fix:
+            check_fix.tell(looked_at)
+    findings = [finding for file in looked_at for finding in file.left]
+    return 0 if asked.exit_zero else int(changes or chosen.fails(findings))
+
+
+def _looked_at(asked: Asked, chosen: Chosen, known: Known, path: str) -> check_fix.Changed:
+    """A file with its findings; with --fix or --diff JSON also as it is when mended, and the findings then."""
+    name = STANDARD_INPUT if path == "-" else path
+    text = read_text(path, "a ds_config.json")
+    if (asked.fix or asked.diff) and not name.endswith(YAML):
+        found = mended(text, partial(_of_json, known, name), chosen.kept)
+        return check_fix.Changed(name, text, found.text, found.done, found.left)
+    checked = _checked(path, name, text, known)
+    return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts)
+
+
+def _of_json(known: Known, name: str, text: str) -> list[Finding]:
+    """Of any text of the file: for whom it is and what job it states may change when it is mended."""
+    return check_json(name, text, known.setting, partial(setting_of, known))
 
 
 def _chosen(asked: Asked) -> Chosen:
-    for option, value, known in (("--for", asked.reader, READERS), ("--format", asked.form, FORMATS),
-                                 ("--accelerator", asked.accelerator, ACCELERATORS)):  # fmt: skip
-        if value is not None and value not in known:
-            raise QuantityError(f"{option}: found {shown(value)}, expected {' or '.join(known)}")
-    if asked.gpus is not None and asked.gpus < 1:
-        raise QuantityError(f"--gpus: found {asked.gpus}, expected a whole number from 1")
-    if asked.version is not None and not all(part.isdigit() for part in asked.version.split(".")):
-        raise QuantityError(f"--deepspeed: found {shown(asked.version)}, expected a version; write --deepspeed 0.19.8")
+    if asked.form not in FORMATS:
+        raise QuantityError(f"--format: found {shown(asked.form)}, expected {' or '.join(FORMATS)}")
     if asked.files.count("-") > 1:
         raise ContradictionError("standard input is named twice; write - once")
+    if asked.fix and not asked.diff and "-" in asked.files:
+        raise ContradictionError("--fix writes files and standard input is none; write --diff to see what would change")
     return Chosen(names(asked.select), names(asked.ignore), asked.fail_on)
 
 
-def _setting(asked: Asked, name: str, text: str) -> Setting:
-    """As asked; for whom is guessed from the file."""
-    reader = asked.reader
-    if reader is None:
-        try:
-            reader = guessed(read_json(name, text).config)
-        except NotReadableError:
-            reader = READERS[0]
-    setting = Setting(reader=reader, gpus=asked.gpus, accelerator=asked.accelerator)
-    return setting if asked.version is None else Setting(reader, asked.gpus, asked.accelerator, None, asked.version)
+def _known(asked: Asked) -> tuple[Known, Checked]:
+    """What holds for all files, and what is found in TrainingArguments themselves."""
+    arguments, about = None, Checked()
+    if asked.trainer_args is not None:
+        text = read_text(asked.trainer_args, "TrainingArguments")
+        arguments = read_arguments(asked.trainer_args, text)
+        about = Checked(check_arguments(arguments), {asked.trainer_args: text})
+    known = read_known(
+        asked.options, reader=asked.reader, accelerator=asked.accelerator, version=asked.version,
+        client_optimizer=asked.client_optimizer, arguments=arguments,
+    )  # fmt: skip
+    return known, about
 
 
-def _show(asked: Asked, findings: list[tuple[Finding, list[str]]], files: list[str]) -> None:
+def _checked(path: str, name: str, text: str, known: Known) -> Checked:
+    def beside(other: str) -> tuple[str, str] | None:
+        """As seen from the file, or from here, which is what Accelerate does."""
+        tried = [Path(path).parent / other, Path(other)]
+        found = next((str(one) for one in tried if os.path.exists(one)), None)
+        return None if found is None else (found, read_text(found, "a ds_config.json"))
+
+    return check_file(name, text, known.setting, beside, partial(setting_of, known))
+
+
+def _show(asked: Asked, chosen: Chosen, files: Sequence[check_fix.Changed]) -> None:
     from zeroplan.report import check as report
 
-    if asked.form == "json":
-        from zeroplan.report import machine
-
-        typer.echo(machine.dumps(report.machine_form((finding for finding, _lines in findings), files)))
+    findings = [finding for file in files for finding in file.left]
+    if asked.form not in ("full", "concise"):
+        typer.echo(_for_programs(asked.form, findings, [file.path for file in files], chosen))
         return
-    for finding, lines in findings:
-        typer.echo(report.concise(finding) if asked.form == "concise" else report.full(finding, lines))
-    typer.echo(report.summary([finding for finding, _lines in findings], len(files)))
+    for file in files:
+        lines_of = {name: text.split("\n") for name, text in {**file.beside, file.path: file.after}.items()}
+        for finding in file.left:
+            lines = lines_of[finding.file]
+            typer.echo(report.concise(finding) if asked.form == "concise" else report.full(finding, lines))
+    typer.echo(report.summary(findings, len(files)))
+
+
+def _for_programs(form: str, findings: list[Finding], files: list[str], chosen: Chosen) -> str:
+    from zeroplan.report import check, check_github, check_junit, check_markdown, check_sarif, machine
+
+    if form == "github":
+        return check_github.github(findings, files)
+    if form == "markdown":
+        return check_markdown.markdown(findings, files)
+    if form == "junit":
+        return check_junit.junit(findings, files, chosen.fails)
+    return check_sarif.sarif(findings) if form == "sarif" else machine.dumps(check.machine_form(findings, files))
 
 
 def rules(*, json: bool) -> int:

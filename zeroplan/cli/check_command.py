@@ -1,22 +1,40 @@
 """The options of `zeroplan check`."""
 
 # As in options.py: annotations stay objects, not strings.
+from functools import partial
 from typing import Annotated
 
 import typer
 
+from zeroplan.cli.options import Options, with_options
 
+STATED = ("config", "stage", "offload_optimizer", "offload_param", "rank", "backend")
+"""What the files say themselves, and what has another name here."""
+
+
+@partial(with_options, without=STATED)
 def check(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="ds_config.json; - is standard input.",
-                                               show_default=False)],
+    options: Options,
     *,
+    files: Annotated[list[str], typer.Argument(
+        metavar="FILE...", show_default=False,
+        help="ds_config.json, or a folder of them; YAML of accelerate launch, or of TrainingArguments that name one; "
+        "- is standard input.",
+    )],
     reader: Annotated[
         str | None,
         typer.Option("--for", metavar="deepspeed|hf|accelerate|lightning", show_default=False,
                      help='Who reads it: what "auto" means, what is filled in (guessed from the file).'),
     ] = None,
-    gpus: Annotated[
-        int | None, typer.Option("--gpus", metavar="N", help="GPUs that share the batch.", show_default=False)
+    trainer_args: Annotated[
+        str | None,
+        typer.Option("--trainer-args", metavar="FILE", show_default=False,
+                     help="TrainingArguments as JSON or YAML: where they and the config say different things."),
+    ] = None,
+    client_optimizer: Annotated[
+        str | None,
+        typer.Option("--client-optimizer", metavar="yes|no", show_default=False,
+                     help="Whether the training script builds an optimizer."),
     ] = None,
     accelerator: Annotated[str, typer.Option("--accelerator", metavar="cuda|cpu", help="What it runs on.")] = "cuda",
     deepspeed: Annotated[
@@ -24,7 +42,9 @@ def check(
         typer.Option("--deepspeed", metavar="0.19.8", help="Of which version (the newest known).", show_default=False),
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", metavar="full|concise|json", help="How findings are written.")
+        str,
+        typer.Option("--format", metavar="full|concise|json|github|sarif|markdown|junit",
+                     help="How findings are written."),
     ] = "full",
     select: Annotated[
         list[str] | None, typer.Option("--select", metavar="ZP4,ZP101", help="Only these rules.", show_default=False)
@@ -33,16 +53,30 @@ def check(
         list[str] | None, typer.Option("--ignore", metavar="ZP206", help="Not these rules.", show_default=False)
     ] = None,
     fail_on: Annotated[
-        str, typer.Option("--fail-on", metavar="error|warning|advice", help="From which severity the exit code is 1.")
-    ] = "warning",
+        str | None,
+        typer.Option("--fail-on", metavar="error|warning|advice", show_default="warning",
+                     help="From which severity the exit code is 1."),
+    ] = None,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit code 0 whatever is found.")] = False,
+    fix: Annotated[
+        bool, typer.Option("--fix", help="Mend what has one right answer, and leave the rest of the file as it is.")
+    ] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Show what --fix would change, and write nothing.")] = False,
 ) -> None:
     """What DeepSpeed refuses in a ds_config.json, ignores or does otherwise, and the line that mends it.
 
-    Exit code 0: nothing found; 1: findings; 2: bad use.
+    With --model, --gpus and a card also whether it fits. Options left out are taken from [tool.zeroplan] of the
+    nearest pyproject.toml: select, ignore, fail-on, for, deepspeed, gpus. Exit code 0: nothing found; 1: findings; 2:
+    bad use.
     """
     from zeroplan.cli.check import Asked, run
+    from zeroplan.cli.check_project import table
 
+    project = table()
+    if options.gpus is None and "gpus" in project:
+        options.gpus = str(project["gpus"])
     raise typer.Exit(run(Asked(
-        files, reader, gpus, accelerator, deepspeed, form, select or [], ignore or [], fail_on, exit_zero
+        files, options, reader or project.get("for"), trainer_args, client_optimizer, accelerator,
+        deepspeed or project.get("deepspeed"), form, select or project.get("select", []),
+        ignore or project.get("ignore", []), fail_on or project.get("fail-on", "warning"), exit_zero, fix, diff,
     )))  # fmt: skip

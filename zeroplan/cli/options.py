@@ -4,7 +4,7 @@ say what to write. Panels group them in the help.
 
 # No `from __future__ import annotations` here: typer evaluates each string at start-up, which costs milliseconds.
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import wraps
 from typing import Annotated, Any
 
@@ -106,12 +106,12 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the shared options: it receives them as its first argument, an `Options`."""
+def with_options(function: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
+    """Give a command the shared options but those named: it receives them as its first argument, an `Options`."""
     own = [p.replace(kind=p.KEYWORD_ONLY) for p in list(inspect.signature(function).parameters.values())[1:]]
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=None)
-        for name, annotation in Options.__annotations__.items()
+        for name, annotation in Options.__annotations__.items() if name not in without
     ]
 
     @wraps(function)

@@ -100,17 +100,39 @@ class Request(NamedTuple):
         return 1 if optimizer else 0
 
 
-def read_request(options: Options, *, default_params: str | None = None, default_gpus: int = 1) -> Request:
-    """Everything typed, read and checked. `default_params` stands in when no model is named."""
+class Config(NamedTuple):
+    """A ds_config.json, and what errors call it."""
+
+    content: dict[str, Any]
+    place: str
+
+
+def read_config_file(path: str) -> Config:
+    """'-' is standard input. Raises `SpecError` for what is no object, or has a key twice."""
+    from zeroplan.catalog.files import read_object
+
+    return Config(read_object(path, "a ds_config.json", unique=True), "standard input" if path == "-" else path)
+
+
+def read_request(
+    options: Options, *, default_params: str | None = None, default_gpus: int = 1, config: Config | None = None,
+    known: Model | None = None,
+) -> Request:  # fmt: skip
+    """Everything typed, read and checked. `default_params` stands in when no model is named.
+
+    `config` and `known` stand for `--config` and `--model` where these have been read before.
+    """
     assumed: list[str] = []
+    if config is None and options.config is not None:
+        config = read_config_file(options.config)
     cluster = read_cluster(options, assumed, default_gpus)
     headroom = read_headroom(options.headroom, cluster)
-    model = _model(options, assumed, default_params)
-    settled = _flags(options)
+    model = known or read_model(options, assumed, default_params)
+    settled = read_flags(options)
     total = number(options.global_batch, "--global-batch")
     given, total_alone = None, False
-    if options.config is not None:
-        given, stated = _merge_config(options, settled, model, assumed)
+    if config is not None:
+        given, stated = config.content, _merge_config(config, options, settled, model, assumed)
         total = _agreed(total, stated.train_batch_size, "--global-batch", "train_batch_size")
         total_alone = stated.total_alone
     if "precision" not in settled and given is None and _lacks_bf16(cluster):
@@ -144,7 +166,7 @@ def _lacks_bf16(cluster: Cluster) -> bool:
     return cluster.gpu is not None and "fp16" in cluster.gpu.peak and "bf16" not in cluster.gpu.peak
 
 
-def _model(options: Options, assumed: list[str], default_params: str | None) -> Model:
+def read_model(options: Options, assumed: list[str], default_params: str | None) -> Model:
     if options.params is not None and options.model is not None:
         raise ContradictionError("--params and --model both name a model; keep --model, it is exact")
     if options.model is not None:
@@ -163,7 +185,7 @@ def _model(options: Options, assumed: list[str], default_params: str | None) -> 
     return inferred
 
 
-def _flags(options: Options) -> dict[str, Any]:
+def read_flags(options: Options) -> dict[str, Any]:
     settled: dict[str, Any] = {}
     if options.stage is not None:
         if options.stage not in [str(stage) for stage in STAGES]:
@@ -191,17 +213,14 @@ def _flags(options: Options) -> dict[str, Any]:
 
 
 def _merge_config(
-    options: Options, settled: dict[str, Any], model: Model, assumed: list[str]
-) -> tuple[dict[str, Any], Stated]:
-    """Add what the ds_config.json states; an option that says otherwise is an error. Its content, and itself read."""
-    from zeroplan.catalog.files import read_object
+    config: Config, options: Options, settled: dict[str, Any], model: Model, assumed: list[str]
+) -> Stated:  # fmt: skip
+    """Add what the ds_config.json states, which is returned; an option that says otherwise is an error."""
     from zeroplan.deepspeed.read import read_config, trainer_fills
     from zeroplan.deepspeed.uncounted import IDLE
 
-    assert options.config is not None
-    place = "standard input" if options.config == "-" else options.config
-    given = read_object(options.config, "a ds_config.json", unique=True)
-    stated = read_config(given, place)
+    place = config.place
+    stated = read_config(config.content, place)
     for name, value in stated.fields.items():
         if name == "precision" and (settled.get(name), value) == ("fp8", "bf16"):
             continue  # what fp8 training writes in its config
@@ -228,7 +247,7 @@ def _merge_config(
         assumed.append('"auto" filled as Hugging Face\'s Trainer does')
     called = settled.get("checkpointing") == DEEPSPEED
     assumed.extend(note for note in stated.notes if not (called and note == IDLE))
-    return given, stated
+    return stated
 
 
 def _rank(text: str | None, ranks: int) -> int | None:

@@ -35,19 +35,19 @@ def along(parts: Sequence[Part[Any]], activations: Pass, key: Callable[[Any], in
     rises or falls by the same amount then, so it is largest in the first or in the last; what lies between events may
     differ in the first two, which something else comes before, and in the last, whose layer is no other's like.
     """
-    at = -1
+    at = here = -1
     for part in parts:
         keys = [key(event) for event in part.events]
         skipped = _skipped(part, keys, activations)
         numbers = (0, 1, 2, part.times - 2, part.times - 1) if skipped else range(part.times)
         for number in numbers:
             if skipped and number == part.times - 2:
-                at += skipped
-            by = part.by.times(number)
+                at = max(at, here + skipped)
+            by, here = part.by.times(number), -1
             for event, first in zip(part.events, keys, strict=True):
                 to = stretch_of(moved(first, by) if number else first, activations, at)
                 yield Met(event, at, to)
-                at = max(at, to)
+                at, here = max(at, to), max(here, to)
 
 
 FEW = 6

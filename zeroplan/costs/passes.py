@@ -90,17 +90,22 @@ def with_own(one: Pass, visits: Sequence[Part[Held]], own: dict[int, int]) -> in
 
 def with_gathered(parts: Sequence[Part[Held]], width: int, one: Pass) -> int:
     """The fullest moment of a pass beside what is gathered, in elements of so many bytes: what is there before a visit
-    and still when gradients are ready, or after it.
+    and still when gradients are ready, or after it; and secondary partitions, which only become more.
     """
-    most, now, reached = 0, 0, -1
+    most, now, second, reached = 0, 0, 0, -1
     for event, at, to in along(parts, one, HELD_KEY):
         if to > at:
-            most = max(most, width * min(now, event.ready) + max(one.most[at + 1 : to + 1]))
-        now, reached = event.elements, max(at, to)
-    return max(most, width * now + max(one.most[reached + 1 :], default=0))
+            most = max(most, width * (second + min(now, event.ready)) + max(one.most[at + 1 : to + 1]))
+        now, second, reached = event.elements, event.secondary, max(at, to)
+    return max(most, width * (second + now) + max(one.most[reached + 1 :], default=0))
 
 
-@once(lambda strategy: (strategy.param_persistence_threshold, strategy.offload_param is not None, strategy.low))
+@once(
+    lambda strategy: (
+        strategy.param_persistence_threshold, strategy.model_persistence_threshold,
+        strategy.offload_param is not None, strategy.allgather_sequential, strategy.low, strategy.element_bytes,
+    )
+)  # fmt: skip
 def own_bytes(job: Job) -> dict[int, int]:
     """Of each tensor that stage 3 gathers for its module alone."""
     width = 2 if job.strategy.low else job.strategy.element_bytes

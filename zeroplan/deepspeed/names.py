@@ -15,6 +15,8 @@ OLD_NAMES = {"stage3_gather_fp16_weights_on_model_save": "stage3_gather_16bit_we
 STAGE = f"{ZERO}.stage"
 """Its "auto" stays, for `checked` to refuse: DeepSpeed drops it as well, and then trains without any ZeRO."""
 WITHOUT_EFFECT = "cpu_offload_use_pin_memory"
+COMMENTS = ("_", "#", "//", "$")
+"""How keys begin that people write for themselves."""
 _ALIASED = {(known.section, alias): known for known in KEYS.values() for alias in known.aliases}
 
 

@@ -63,7 +63,7 @@ def norm_off_at_another_stage(c: Facts) -> bool:
 
 def norm_off_with_clipping(c: Facts) -> bool:
     clipping = c("gradient_clipping")
-    return not c("zero_optimization.compute_grad_norm") and clipping != AUTO and clipping > 0
+    return not c("zero_optimization.compute_grad_norm") and isinstance(clipping, int | float) and clipping > 0
 
 
 def norm_off_with_offload(c: Facts) -> bool:

@@ -168,9 +168,9 @@ def expected(known: Key) -> str:
 
 def example(known: Key, value: Any) -> str:
     """What to write instead of a value, as JSON: the number that it means, the nearest word, or the default."""
-    meant = _meant(known, value)
-    if meant is not None:
-        return json.dumps(meant)
+    number = meant(known, value)
+    if number is not None:
+        return json.dumps(number)
     if known.choices:
         return f'"{nearest(str(value), known.choices)}"'
     if known.default is None:
@@ -178,7 +178,7 @@ def example(known: Key, value: Any) -> str:
     return json.dumps(known.default)
 
 
-def _meant(known: Key, value: Any) -> int | float | None:
+def meant(known: Key, value: Any) -> int | float | None:
     """The number that a text or fraction stands for, where the key takes it."""
     kind = known.kind.split("|")[0]
     number = as_number(value.strip('"\' ') if isinstance(value, str) else value)

@@ -86,7 +86,7 @@ def _planned(job: Job, target: str) -> dict[str, Any]:
     usual = Strategy._field_defaults
     changed = {key: field for key, field in TOP_FIELDS.items() if getattr(strategy, field) != usual[field]}
     config |= {key: getattr(strategy, field) for key, field in changed.items() if key not in config}
-    config |= _precision(strategy, for_trainer=for_trainer)
+    config |= _precision(strategy, target)
     config |= _dtypes(strategy)
     config |= _optimizer(strategy, target)
     config["zero_optimization"] = zero_section(job, for_trainer=for_trainer)
@@ -99,14 +99,17 @@ def _planned(job: Job, target: str) -> dict[str, Any]:
     return config
 
 
-def _precision(strategy: Strategy, *, for_trainer: bool) -> dict[str, Any]:
-    """The Trainer fills both switches; under autocast it finds them off, or nobody could tell that weights are fp32."""
+def _precision(strategy: Strategy, target: str) -> dict[str, Any]:
+    """The Trainer fills both switches; under autocast it finds them off, or nobody could tell that weights are fp32.
+
+    For DeepSpeed alone bf16 is off in so many words: a config that says nothing may have meant 16 bit.
+    """
     name = "fp16" if strategy.precision == "fp16" else "bf16"
-    sections: dict[str, dict[str, Any]] = {}
-    if for_trainer:
+    sections: dict[str, dict[str, Any]] = {name: {"enabled": strategy.precision != "fp32"}}
+    if target == "hf":
         sections = {part: {"enabled": False if strategy.autocast else AUTO} for part in ("bf16", "fp16")}
-    elif strategy.precision != "fp32":
-        sections = {name: {"enabled": True}}
+    elif target != "deepspeed" and strategy.precision == "fp32":
+        sections = {}
     if strategy.precision == "fp32":
         return sections
     if strategy.master_dtype == name:

@@ -1,4 +1,4 @@
-"""Seconds of a GPU's own work: matrix products, attention, operators bound by memory, and starting their kernels.
+"""Seconds of a GPU's own work: matrix products, attention, operators bound by memory, and what its CPU does meanwhile.
 
 No roofline in the strict sense: a product's seconds of computing and of memory add up.
 """
@@ -27,3 +27,8 @@ def streamed(touched: float, bandwidth: float) -> float:
 def launches(kernels: float, start: float) -> float:
     """j·τs -- kernels are started one after the other: a pass is never shorter than that [zeroplan]."""
     return kernels * start
+
+
+def hooks(modules: float, hook: float) -> float:
+    """v·τh -- at stage 3 the thread that starts kernels also runs DeepSpeed's hooks around each module [throughput]."""
+    return modules * hook

@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from zeroplan.check.finding import SEVERITIES, Finding
+from zeroplan.check.finding import SEVERITIES, Finding, printable
 from zeroplan.check.rule import Rule
 
 WIDEST = 200
 """Letters of a source line that are shown."""
+UNPRINTABLE = "\N{REPLACEMENT CHARACTER}"
 
 
 def concise(finding: Finding) -> str:
@@ -19,19 +20,20 @@ def concise(finding: Finding) -> str:
 
 
 def _head(finding: Finding) -> str:
-    place = f"{finding.file}:{finding.line}:{finding.column}"
+    place = printable(f"{finding.file}:{finding.line}:{finding.column}")
     return f"{place}: {finding.severity} {finding.rule}: {finding.message}"
 
 
 def full(finding: Finding, lines_of_file: Sequence[str]) -> str:
     """The finding with its source line underlined."""
     line = lines_of_file[finding.line - 1] if finding.line <= len(lines_of_file) else ""
-    source = line.rstrip("\r").expandtabs(1)
+    shown = line[:WIDEST].rstrip("\r").expandtabs(1)
+    source = "".join(letter if letter.isprintable() else UNPRINTABLE for letter in shown)
     number = str(finding.line)
     lines = [_head(finding)]
     if source.strip() and finding.column <= WIDEST:
         under = " " * (finding.column - 1) + "^" * max(1, min(finding.end_column, len(source) + 1) - finding.column)
-        lines += [f"  {number} | {source[:WIDEST]}", f"  {' ' * len(number)} | {under[:WIDEST]}"]
+        lines += [f"  {number} | {source}", f"  {' ' * len(number)} | {under}"]
     lines += [f"  write: {finding.write}"] if finding.write else []
     return "\n".join([*lines, f"  see {finding.link}"])
 

@@ -34,6 +34,13 @@ recommend with --gpus auto also fewest {gpus (null: nothing fits), smaller, lack
 matrix: rows[] {model, strategies {name: {stage, micro_batch, grad_accum, checkpointing, offload_optimizer,
   offload_param, gpus, held, peak, needed, capacity, host_needed, nvme_needed, fits, sent, step, tokens_per_s_per_gpu,
   headroom}, or {reason} of what cannot run}}; assumed[].
+diff: files[]; changes[] {keys[] {key, a, b (as DeepSpeed reads them, defaults filled in), in_a, in_b (whether it is
+  written)}, alone, last, refused_alone, nothing[] (why it changes no number; null where it does)}; with a model also
+  model, a, b {as matrix's strategies, calls, copied}, together, sum: effects {needed, peak, held (of a GPU), host,
+  nvme, calls, sent, copied, step, tokens_per_s_per_gpu}: what the second config has more than the first, a change alone
+  made to the first, and as the last one towards the second; null where DeepSpeed refuses that.
+check: files[]; findings[] {rule, severity, file, line, column, end_column (behind the key), path, message, write, link,
+  edits[] {start, end, text} (what --fix would do, in letters from the file's beginning)}.
 observe: log; lines; runs (that the log holds: the last is observed), first_line (of it); steps (optimizer steps that it
   tells of, 0: none); model; contradictions[] (where its run is another than that predicted); observed[] {group, name,
   unit, predicted (null where nothing is), observed, half (of the last printed digit), statistic {median, largest, last,

@@ -7,22 +7,24 @@ still waits takes as long at least. Of equally fast ones the simplest comes firs
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from typing import Any, NamedTuple
 
+from zeroplan.costs.deepspeed.fetch import MicroSteps, micro_steps
 from zeroplan.errors import ContradictionError
 from zeroplan.search.bounds import Bounds, gathers
 from zeroplan.search.candidate import Candidate, timed
-from zeroplan.search.space import TIMELESS, Branch, Root, Space
+from zeroplan.search.space import BYTELESS, TIMELESS, Branch, Root, Space
 from zeroplan.specs.job import Job
 
 ROUGH, BOUND, GATHERED, EXACT = range(4)
 """What a waiting entry's seconds are: without products that run again, with them, with gathers as stage 3's coordinator
 issues them, and as they are."""
 REDUCE = "reduce_bucket_size"
+UNSAID = {"prefetch_bucket_size": 0, "max_live_parameters": 0, "max_reuse_distance": 0}
 AGAIN = ("none", "full", "selective")
 
 
@@ -70,6 +72,8 @@ class Search:
         self.waiting: list[Waiting] = []
         self.turn = count()
         self.timed = 0
+        self.gathered: dict[Hashable, tuple[tuple[Any, ...], MicroSteps]] = {}
+        """Of strategies that gather alike, whatever their thresholds, the simplicity of the simplest looked at."""
 
     def push(self, seconds: float, kind: int, job: Job, branch: Branch, still_open: tuple[str, ...] = ()) -> None:
         entry = Waiting(seconds, simplicity(job, branch), kind, next(self.turn), job, branch, still_open)
@@ -101,16 +105,18 @@ class Search:
         return None
 
     def _least(self, job: Job, branch: Branch, still_open: tuple[str, ...], *, traced: bool = True) -> float:
-        return self.bounds.seconds(job.at(**branch.loosest(still_open)), traced=traced)
+        loosest = (job.at(**chosen) for chosen in branch.loosest_ones(still_open))
+        return min(self.bounds.seconds(one, traced=traced) for one in loosest)
 
     def _may_fit(self, entry: Waiting) -> bool:
         return self.bounds.may_fit(entry.job.at(**entry.branch.leanest(entry.open)))
 
     def _settle(self, entry: Waiting) -> None:
-        """The next number takes each of its values."""
+        """The next number takes each of its values; of those that change no byte the usual: none is faster."""
         name, *rest = entry.open
         job, branch = entry.job, entry.branch
-        for value in branch.numbers[name]:
+        values = branch.numbers[name]
+        for value in values[:1] if name in BYTELESS[job.strategy.stage] else values:
             settled = job.at(**{name: value})
             seconds = max(entry.seconds, self._least(settled, branch, tuple(rest)))
             self.push(seconds, BOUND, settled, branch, tuple(rest))
@@ -118,8 +124,19 @@ class Search:
     def _gather(self, entry: Waiting) -> None:
         """All that decides what is gathered is settled."""
         lean, loose = (entry.job.at(**chosen(entry.open)) for chosen in (entry.branch.leanest, entry.branch.loosest))
-        if self.bounds.may_keep(lean) and self.bounds.may_gather(lean):
-            self.push(max(entry.seconds, self.bounds.with_gathers(loose)), GATHERED, *entry[-3:])
+        if self.bounds.may_keep(lean) and self._is_simplest(entry) and self.bounds.may_gather(lean):
+            self.push(max(entry.seconds, self.bounds.with_gathers(loose, lean)), GATHERED, *entry[-3:])
+
+    def _is_simplest(self, entry: Waiting) -> bool:
+        """Of the strategies that gather alike, so far; a simpler one fits as well and is as fast. DeepSpeed runs it."""
+        try:
+            found = micro_steps(entry.job)
+        except ContradictionError:
+            return False
+        like = entry.job.at(**UNSAID).strategy, id(found)
+        simplest, _found = self.gathered.get(like, (entry.simplicity, found))
+        self.gathered[like] = min(simplest, entry.simplicity), found
+        return entry.simplicity <= simplest
 
     def _time(self, entry: Waiting) -> None:
         """What DeepSpeed stops at (too few buffers for NVMe) is left out."""

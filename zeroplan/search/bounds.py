@@ -11,7 +11,6 @@ from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.keeping import kept_at_least
-from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     own_shares,
@@ -24,17 +23,21 @@ from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, i
 from zeroplan.costs.passes import alone, decides_activations, least_activations
 from zeroplan.costs.timing.beside import host_terms, updating
 from zeroplan.costs.timing.computing import Computing, Pass, computing
+from zeroplan.costs.timing.hooks import hooks, waited
 from zeroplan.costs.timing.rates import host_link
 from zeroplan.costs.timing.step import software_of, update
-from zeroplan.costs.timing.traffic import of_gathers
+from zeroplan.costs.timing.traffic import Gathers, of_gathers
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import TierFit, gpu_fit
 from zeroplan.ledger import Ledger, Tier, total
 from zeroplan.search.bucketed import beside_buckets
 from zeroplan.search.candidate import Candidate, evaluate
-from zeroplan.search.least_traffic import Traffic, least_traffic
+from zeroplan.search.least_traffic import Traffic, gathered_again, least_traffic, partitioned_parts
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
+
+ROUNDED = 1e-11
+"""Of a step's seconds, what twelve digits of them leave out at most."""
 
 
 class Bounds:
@@ -54,30 +57,46 @@ class Bounds:
         self.counted: dict[Strategy, Candidate | None] = {}
         """In full."""
 
-    def seconds(self, job: Job, *, traced: bool = True, gathered: tuple[float, float] = (0.0, 0.0)) -> float:
+    def seconds(
+        self, job: Job, *, traced: bool = True, gathered: Gathers | None = None, beside: float | None = None
+    ) -> float:  # fmt: skip
         """Computing and the update as they are, traffic hidden as well as it can be, copies as few as there can be.
 
         Not `traced`: without matrix products that run again, which only a trace of the model counts. `gathered`: as
-        `of_gathers`.
+        stage 3's coordinator does, and `beside` what that copies and the update; None: at least.
         """
         strategy, found = job.strategy, self._computing(job, traced=traced)
         micro_steps = strategy.micro_steps
-        least = self._traffic(job, self._room(job) if traced and strategy.stage == 3 else None)
+        room = self._room(job) if traced and strategy.stage == 3 else None
+        least = self._traffic(job, room)
         shown = None
         if strategy.stage and strategy.overlaps:
             software = software_of(job)
             shown = (software.shown_at_stage_3 if strategy.stage == 3 else software.shown).value
         reductions = micro_steps if strategy.stage == 3 or strategy.reduces_every_micro_step else 1
         forward, backward = found.forward.seconds, found.backward.seconds
-        in_forward = max(gathered[0], micro_steps * least.forward.shows(forward, shown))
-        in_backward = max(gathered[1], reductions * least.backward.shows(backward, shown))
-        passes = micro_steps * (forward + backward) + in_forward + in_backward
-        return passes + least.after + self._beside(job, found if traced else at_most(found))
+        in_forward = micro_steps * least.forward.shows(forward, shown)
+        in_backward = reductions * least.backward.shows(backward, shown)
+        if gathered:
+            both = least.gathering(gathered.sent, gathered.slowed).shows(backward, shown)
+            in_forward = max(in_forward, gathered.forward)
+            in_backward = max(in_backward, gathered.backward, reductions * both)
+        hooked = hooks(job, software_of(job))
+        passes = max(micro_steps * forward + in_forward, micro_steps * hooked.forward)
+        passes += max(micro_steps * backward + in_backward, micro_steps * hooked.backward)
+        if beside is None:
+            beside = self._beside(job, waited(job, software_of(job), found if traced else at_most(found)), room)
+        return (passes + least.after + beside) * (1 - ROUNDED)
 
-    def with_gathers(self, job: Job) -> float:
-        """The same with gathers as stage 3's coordinator issues them; of reductions what there is at least."""
-        counted = Ledger("deepspeed", Tier(), traffic=traffic(job))
-        return self.seconds(job, gathered=of_gathers(job, counted, self._computing(job), software_of(job)))
+    def with_gathers(self, loose: Job, lean: Job) -> float:
+        """The same with gathers as stage 3's coordinator issues them, and what they copy; of reductions what there is
+        at least. `loose` moves least of the open buckets, `lean` has the smallest.
+        """
+        found = self._computing(loose)
+        counted = Ledger("deepspeed", Tier(), traffic=traffic(loose), copies=copies(loose))
+        beside = [*update(loose), *host_terms(lean, counted, waited(loose, software_of(loose), found))]
+        gathered = of_gathers(loose, counted, found, software_of(loose))
+        return self.seconds(loose, gathered=gathered, beside=sum(entry.seconds for entry in beside))
 
     def _computing(self, job: Job, *, traced: bool = True) -> Computing:
         """Of one micro-step: offload and buckets do not change it."""
@@ -131,16 +150,17 @@ class Bounds:
             return True
         return kept_at_least(job) <= room
 
-    def _beside(self, job: Job, found: Computing) -> float:
-        """The update, on the GPU and on the CPUs, and what offload copies in any case."""
+    def _beside(self, job: Job, found: Computing, room: int | None) -> float:
+        """The update, on the GPU and on the CPUs, and what offload copies in any case; `room` as `_room`."""
         s = job.strategy
-        room = (found.forward.seconds, found.backward.seconds) if s.stage < 3 and s.offload_optimizer else None
-        key = (s.stage, s.offload_optimizer, s.offload_param, s.micro_steps, s.param_persistence_threshold, room)
+        again = gathered_again(job, room) if s.stage == 3 and s.offload_param else 0
+        work = (found.forward.seconds, found.backward.seconds) if s.stage < 3 and s.offload_optimizer else None
+        key = (s.stage, s.offload_optimizer, s.offload_param, s.micro_steps, s.param_persistence_threshold, work, again)
         if key not in self.beside:
-            self.beside[key] = sum(entry.seconds for entry in update(job)) + self._offload(job, found)
+            self.beside[key] = sum(entry.seconds for entry in update(job)) + self._offload(job, found, again)
         return self.beside[key] + self._gradients(job, found)
 
-    def _offload(self, job: Job, found: Computing) -> float:
+    def _offload(self, job: Job, found: Computing, again: int) -> float:
         """Below stage 3 no number changes what is copied; at stage 3 parameters are, when updated and when fetched."""
         strategy = job.strategy
         if not (strategy.offload_optimizer or strategy.offload_param):
@@ -149,7 +169,7 @@ class Bounds:
             counted = Ledger("deepspeed", Tier(), copies=copies(job))
             return sum(entry.seconds for entry in host_terms(job, counted, found))
         on_cpus = sum(entry.seconds for entry in updating(job))
-        return on_cpus + least_copied(job) / host_link(job.cluster).value
+        return on_cpus + least_copied(job, again) / host_link(job.cluster).value
 
     def _gradients(self, job: Job, found: Computing) -> float:
         """Stage 3 takes each micro-step's to the host and back, beside backward as far as that lasts."""
@@ -266,14 +286,17 @@ def at_most(found: Computing) -> Computing:
     return Computing(found.forward, Pass((*found.backward.terms, *found.forward.terms)))
 
 
-def least_copied(job: Job) -> float:
-    """Bytes that one rank copies in a step and waits for: updated parameters, and those that forward fetches."""
-    strategy, own = job.strategy, own_elements(job)
+def least_copied(job: Job, again: int) -> float:
+    """Bytes that one rank copies in a step and waits for: updated parameters, and those that a pass gathers.
+
+    `again`: elements that backward gathers.
+    """
+    strategy = job.strategy
     whole = strategy.offload_optimizer is not None and below_ratio(job) == 0
     if strategy.offload_param:
-        stay = sum([tensor_sizes(job)[index] for index in persistent_tensors(job)])
-        return strategy.micro_steps * max(0, own - stay) * strategy.element_bytes
-    return own * strategy.element_bytes if whole else 0
+        elements = partitioned_parts(job).elements + again
+        return strategy.micro_steps * strategy.element_bytes * elements / job.ranks
+    return own_elements(job) * strategy.element_bytes if whole else 0
 
 
 def own_elements(job: Job) -> int:

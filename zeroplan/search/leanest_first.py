@@ -7,19 +7,21 @@ needs at least, no other needs less. Of those that need as few, the search for t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
 from itertools import count, pairwise
 from typing import NamedTuple
 
+from zeroplan.costs.deepspeed.fetch import MicroSteps, micro_steps
 from zeroplan.costs.ledger import uncollected, whole_gradients
 from zeroplan.costs.outside import outside
 from zeroplan.ledger import total
-from zeroplan.search.best_first import Found, fastest
+from zeroplan.search.best_first import UNSAID, Found, fastest
 from zeroplan.search.bounds import Bounds
 from zeroplan.search.space import BYTELESS, Root, Space
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import LEAST_ALIKE
+from zeroplan.specs.strategy import STAGES
 
 HELD, PASSES, GATHERED = range(3)
 """What a waiting entry's bytes are: without activations, with them, and with what stage 3's coordinator gathers."""
@@ -50,6 +52,8 @@ class Search:
         self.larger = dict(pairwise(sorted(space.sizes)))
         self.looked_at: set[tuple[int, int]] = set()
         """Branches and micro-batches."""
+        self.gathered: dict[Hashable, MicroSteps] = {}
+        """Of strategies that were counted, whatever their thresholds."""
 
     def run(self) -> int | None:
         """The fewest bytes that a strategy needs which fits; None: none fits."""
@@ -64,6 +68,8 @@ class Search:
                 self._gather(entry)
             elif entry.open:
                 self._settle(entry)
+            elif not self._is_new(entry.job):
+                continue
             elif (found := self.bounds.fitting(entry.job)) and (fewest is None or found.fit.gpu.needed < fewest):
                 fewest = found.fit.gpu.needed
         return fewest
@@ -76,6 +82,16 @@ class Search:
                 size = entry.job.strategy.micro_batch
                 found.update((entry.branch, each) for each in self.space.sizes if each >= size)
         return ((self.space.branches[branch], size) for branch, size in sorted(found))
+
+    def _is_new(self, job: Job) -> bool:
+        """Whether nothing that was counted gathers the same and is the same but for its thresholds."""
+        if job.strategy.stage < STAGES[-1]:
+            return True
+        found = micro_steps(job)
+        like = job.at(**UNSAID).strategy, id(found)
+        known = like in self.gathered
+        self.gathered[like] = found
+        return not known
 
     def _root(self, branch: int, size: int, least: int) -> None:
         """A branch with a micro-batch, which needs at least so many bytes."""

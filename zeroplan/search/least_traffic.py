@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from zeroplan.costs.deepspeed.fetch import course_of
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.keeping import kept_at_most
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.partitions import persistent_tensors
+from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors
 from zeroplan.costs.deepspeed.visits import decides_visits
 from zeroplan.costs.timing.network import latency
 from zeroplan.costs.timing.rates import link, rates
@@ -44,6 +46,13 @@ class Traffic(NamedTuple):
     forward: Beside = Beside()
     backward: Beside = Beside()
     after: float = 0.0
+    reduced: Beside = Beside()
+    """Of the backward's what stage 3 reduces."""
+
+    def gathering(self, seconds: float, slowed: float) -> Beside:
+        """The backward with gathers that take so long, and so much of the card's memory."""
+        seconds, slowed = seconds + self.reduced.seconds, slowed + self.reduced.slowed
+        return Beside(seconds, self.reduced.alone, slowed)
 
 
 def least_traffic(job: Job, room: int | None = None) -> Traffic:
@@ -67,21 +76,31 @@ def least_traffic(job: Job, room: int | None = None) -> Traffic:
     if strategy.stage < 3:
         back = Beside(reduced, tail, least_slowed(job, kind, gradients * trained))
         return Traffic(Beside(), back, least_seconds(job, "all_gather", weights * sum(sizes), 1))
-    found, kept = partitioned_parts(job), most_kept(job)
-    again = max(0, found.elements - (kept if room is None else min(kept, max(0, room))))
-    secondary = strategy.hpz_partition_size > 1  # gathered within the node, but where a step gathers first
+    found = partitioned_parts(job)
+    every = found.elements + gathered_again(job, room)
+    forward = min(every, job.model.parameters)  # as the clock shares out what both passes gather
+    secondary = strategy.hpz_partition_size > 1  # gathered within the node, but where a step gathers first: left out
+    calls = least_gathers(job, every - found.elements)
     near, far = (
-        least_seconds(job, "all_gather", weights * size, least_gathers(job, size), within_node=within)
-        for size, within in ((found.elements, secondary and strategy.micro_steps > 1), (again, secondary))
+        least_seconds(job, "all_gather", weights * size, count, within_node=secondary)
+        for size, count in zip((forward, every - forward), calls, strict=True)
     )
     slowed = [
-        least_slowed(job, "all_gather", weights * size, within_node=secondary) for size in (found.elements, again)
+        least_slowed(job, "all_gather", weights * size, within_node=secondary) for size in (forward, every - forward)
     ]
+    reductions = Beside(reduced, tail, least_slowed(job, kind, gradients * trained))
     return Traffic(
         Beside(near, least_seconds(job, "all_gather", weights * found.first, 1), slowed[0]),
-        Beside(far + reduced, tail, slowed[1] + least_slowed(job, kind, gradients * trained)),
+        Beside(far + reduced, tail, slowed[1] + reductions.slowed),
         sum(count * least_seconds(job, "all_gather", weights * size, 1) for size, count in found.stay.items()),
+        reductions,
     )
+
+
+def gathered_again(job: Job, room: int | None) -> int:
+    """Elements that backward gathers at least; `room` as for `least_traffic`."""
+    kept = most_kept(job)
+    return max(0, partitioned_parts(job).elements - (kept if room is None else min(kept, max(0, room))))
 
 
 def least_seconds(job: Job, collective: str, size: float, calls: float, *, within_node: bool = False) -> float:
@@ -105,16 +124,22 @@ def least_buckets(sizes: Sequence[int], bucket: int) -> float:
     return len(sizes) - len(small) + sum(small) / max(bucket, 1)
 
 
-def least_gathers(job: Job, gathered: int) -> float:
-    """Calls that gather so many elements, or all: the look ahead stops with the tensor that fills its bucket.
+def least_gathers(job: Job, again: int) -> tuple[float, float]:
+    """Calls that gather all elements, and so many again, as the clock shares them out between forward and backward.
 
-    So a call has one tensor that is larger than that, or those of one module.
+    The look ahead stops with the tensor that fills its bucket. So a call has one tensor that is larger than that, or
+    those of one module. No tensor is gathered more often than it is read.
     """
-    bucket, found = job.strategy.prefetch_bucket_size, partitioned_parts(job)
-    most = max(most_of_a_module(job), bucket + found.largest)
+    found, bucket = partitioned_parts(job), min(job.strategy.prefetch_bucket_size, job.strategy.max_live_parameters)
+    every, most = found.elements + again, max(most_of_a_module(job), bucket + found.largest)
     large = sum([count for size, count in found.sizes.items() if size > bucket])
     in_one = max([sum([size > bucket for size in sizes]) for sizes in found.modules], default=0)
-    return max(gathered / most, (large - (found.elements - gathered) / max(bucket, 1)) / max(in_one, 1))
+    calls = sum(max(0.0, large - (found.elements - size) / max(bucket, 1)) for size in (found.elements, again))
+    calls, forward = calls / max(in_one, 1), min(every, job.model.parameters)
+    return (
+        max(forward / most, calls * forward / max(found.read, every)),
+        max((every - forward) / most, calls * (every - forward) / max(every, 1)),
+    )
 
 
 class Partitioned(NamedTuple):
@@ -123,6 +148,8 @@ class Partitioned(NamedTuple):
     elements: int
     sizes: Counter[int]
     """How many tensors have each size."""
+    read: int
+    """Elements of all reads of a micro-step, padded."""
     modules: frozenset[tuple[int, ...]]
     """Sizes of the tensors that one visit reads: those of each kind of module."""
     first: int
@@ -140,12 +167,13 @@ def _persistence(strategy: Strategy) -> Hashable:
 @once(_persistence)
 def partitioned_parts(job: Job) -> Partitioned:
     """By the job's thresholds of persistence."""
-    sizes, stay = tensor_sizes(job), set(persistent_tensors(job))
+    sizes, padded, stay = tensor_sizes(job), padded_sizes(job), set(persistent_tensors(job))
     read = [[sizes[index] for index in visit.tensors if index not in stay] for visit in job.execution.forward]
     entered = (each for each, visit in zip(read, job.execution.forward, strict=True) if visit.enters and each)
     left = [size for index, size in enumerate(sizes) if index not in stay]
     return Partitioned(
-        sum(left), Counter(left), frozenset(map(tuple, read)), sum(next(entered, ())), max(sizes),
+        sum(left), Counter(left), sum([padded[index] for index, _step in course_of(job).trace if index not in stay]),
+        frozenset(map(tuple, read)), sum(next(entered, ())), max(sizes),
         Counter(sizes[index] for index in stay),
     )  # fmt: skip
 
@@ -170,12 +198,11 @@ def most_of_a_module(job: Job) -> int:
 
 
 def most_kept(job: Job) -> int:
-    """Elements that stage 3's backward may find gathered: those that forward kept.
-
-    It keeps what comes again within stage3_max_reuse_distance, and what the look ahead has reached: that passes over
-    what is there already, at most stage3_max_live_parameters and one more call, and a bucket of what is not.
-    """
+    """Elements that stage 3's backward may find gathered."""
     s = job.strategy
+    if s.hpz_partition_size == 1:
+        return kept_at_most(job)
+    # A later micro-step starts with what the one before left.
     return s.max_reuse_distance + s.max_live_parameters + 2 * (s.prefetch_bucket_size + 2 * most_of_a_module(job))
 
 

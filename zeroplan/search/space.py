@@ -11,25 +11,17 @@ from zeroplan.costs import recomputing
 from zeroplan.costs.deepspeed import muon
 from zeroplan.costs.deepspeed.partitions import below_ratio, secondary_ranks
 from zeroplan.errors import ContradictionError
+from zeroplan.search.numbers import PERSISTENCE, Numbers, numbers
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE
-from zeroplan.specs.strategy import STAGES, Offload, Strategy
+from zeroplan.specs.strategy import STAGES, Offload
 
-Numbers = dict[str, tuple[Any, ...]]
-"""Values of each number, the usual one first."""
 WITHOUT_PACKAGE = ("sdpa", "eager")
 CHECKPOINTING = ("none", "selective", "full", "every-2", "every-3", "every-4", "every-8")
 RATIOS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
-REDUCE = (500_000_000, 1_000_000, 10_000_000, 20_000_000, 50_000_000, 100_000_000, 200_000_000, 1_000_000_000)
-GATHER = (500_000_000, 50_000_000, 200_000_000, 1_000_000_000)
-PREFETCH = (50_000_000, 500_000_000)
-REDUCE_AT_STAGE_3, LIVE = (500_000_000, 50_000_000, 200_000_000, 1_000_000_000), (1_000_000_000, 10_000_000_000)
 MOST_SIZES = 1024
-STATED = Strategy(stage=3)
-"""With DeepSpeed's own numbers."""
-PERSISTENT = "param_persistence_threshold"
 ORDER = (
-    "overlap_comm", PERSISTENT, "max_live_parameters", "prefetch_bucket_size", "max_reuse_distance",
+    "overlap_comm", PERSISTENCE, "max_live_parameters", "prefetch_bucket_size", "max_reuse_distance",
     "reduce_bucket_size", "contiguous_gradients",
 )  # fmt: skip
 """Numbers, as a search settles them; of the others only the usual value: DeepSpeed 0.19.8 gathers a group's whole
@@ -65,8 +57,16 @@ class Branch(NamedTuple):
         return {name: self.numbers[name][0] for name in names}
 
     def loosest(self, names: Iterable[str]) -> dict[str, Any]:
-        """Of these numbers, what moves least: nothing runs slower for a larger one."""
+        """Of these numbers, what moves least: nothing runs slower for a larger one, unless more parameters persist."""
         return {name: max(self.numbers[name]) for name in names}
+
+    def loosest_ones(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
+        """The same with each threshold of persistence that is open."""
+        found = self.loosest(names)
+        for threshold in self.numbers[PERSISTENCE] if PERSISTENCE in found else ():
+            yield {**found, PERSISTENCE: threshold}
+        if PERSISTENCE not in found:
+            yield found
 
     def leanest(self, names: Iterable[str]) -> dict[str, Any]:
         """Of these numbers, what holds least."""
@@ -215,32 +215,6 @@ def _may_have_secondary(job: Job) -> bool:
     except ContradictionError:
         return False
     return True
-
-
-def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any]) -> Numbers:
-    """Thresholds and buckets in elements, and whether reduction overlaps backward; what is settled has one value."""
-    stage, hidden = choice["stage"], job.model.shape.hidden
-    may_live = not (choice["offload_optimizer"] or choice["offload_param"])
-    if stage == 0:
-        return {}
-    found: Numbers = {"overlap_comm": (True, False), "contiguous_gradients": (True, False)}
-    found["reduce_bucket_size"] = (*REDUCE, hidden * hidden)
-    if stage < 3:
-        found["allgather_bucket_size"] = GATHER
-    else:
-        found["reduce_bucket_size"] = (*REDUCE_AT_STAGE_3, hidden * hidden)
-        found[PERSISTENT] = (10 * hidden,)
-        found["prefetch_bucket_size"] = (*PREFETCH, int(0.9 * hidden * hidden))
-        found["max_live_parameters"] = LIVE if may_live and job.model.parameters > LIVE[0] else LIVE[:1]
-        found["max_reuse_distance"] = (STATED.max_reuse_distance,)
-        if job.ranks == 1 and not choice["offload_param"]:  # nothing is gathered
-            found.update({name: found[name][:1] for name in AT_STAGE_3})
-    return {
-        name: (settled[name],) if name in settled else tuple(dict.fromkeys(values)) for name, values in found.items()
-    }
-
-
-AT_STAGE_3 = (PERSISTENT, "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance")
 
 
 def micro_batches(per_gpu: int, settled: dict[str, Any]) -> list[int]:

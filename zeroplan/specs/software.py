@@ -31,12 +31,24 @@ class Software(NamedTuple):
     """Read and written for one logit, forward and backward, by the loss."""
     in_order: bool = True
     """Its collectives come in DeepSpeed's order; else as if spread evenly over the work."""
+    hook: Figure | None = None
+    """Seconds of the CPU for one module that a pass of stage 3 goes through: DeepSpeed's hooks before and after it, and
+    starting its kernels. None where there are no hooks.
+    """
+
+
+HOOK = Figure(
+    0.5e-3, "fit over four published ZeRO-3 runs that wait for the CPU (bf16mwT, makramabT), 0.50 to 0.57 ms; without "
+    "a card's streams, events and NCCL 0.25 to 0.54 ms on one core of an AMD EPYC, measured", "2026-11-23", "published",
+)  # fmt: skip
+"""Of one module and pass."""
 
 
 TRANSFORMERS = Software(
     "transformers under DeepSpeed",
     passes=judged(2.0, "operators of transformers' norms, rotary positions and MLP run one by one"),
     shown=fitted(0.15), shown_at_stage_3=fitted(0.5), logit_bytes=fitted(24.0),
+    hook=HOOK,
 )  # fmt: skip
 LIGER_LOSS = TRANSFORMERS._replace(
     name="Liger's loss under DeepSpeed",

@@ -39,7 +39,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     if setting.disk is not None:
         setting.disk.where = storages.crossings.where
     out: dict[str, Any] = {}
-    phases = Phases(storages, cuda=setting.cuda)
+    phases = Phases(storages)
     with storages, setting.kernels():
         if case.get("activations", True):
             out["activations"] = plain.activations(case, setting)
@@ -83,7 +83,7 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
         out["files"] = setting.files()
         out["disk_traffic"] = setting.disk.traffic(looked_at) if setting.disk else []
         out["pcie_traffic"] = storages.crossings.traffic(looked_at)
-    return out | ({"card": card.described()} if setting.cuda else {})
+    return out | ({"card": {**card.described(), "compiled_optimizers": setting.compiles}} if setting.cuda else {})
 
 
 def main(case_path: str, out_path: str) -> int:

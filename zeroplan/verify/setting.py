@@ -35,6 +35,7 @@ class Setting:
         self.device = {"meta": "meta", "cuda": "cuda", "real": "cpu"}[mode]
         self.stand_ins = {"meta": MetaStandIns, "cuda": CardStandIns, "real": StandIns}[mode]()
         self.storages = Storages(self.stand_ins)
+        self.compiles = self.cuda and _has_compiler()
         self.disk: Disk | None = None
         self.scratch = tempfile.TemporaryDirectory(prefix="zeroplan-verify-")
 
@@ -62,7 +63,7 @@ class Setting:
             sys.modules["deepspeed.runtime.engine"].autocast_if_enabled = (  # type: ignore[attr-defined]
                 lambda _engine: self.autocast()
             )
-        elif self.cuda:
+        elif self.cuda and not self.compiles:
             from zeroplan.verify.accelerator import replace_builders
 
             replace_builders()
@@ -130,3 +131,10 @@ class Setting:
             {"folder": folder, "files": len(sizes), "bytes": sum(sizes), "sizes": sorted(sizes)}
             for folder, sizes in found.items()
         ]
+
+
+def _has_compiler() -> bool:
+    """Whether DeepSpeed can build its optimizers' kernels here; without, kernels that do nothing stand in."""
+    from torch.utils import cpp_extension
+
+    return cpp_extension.CUDA_HOME is not None and cpp_extension.is_ninja_available()

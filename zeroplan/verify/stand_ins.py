@@ -44,6 +44,9 @@ class StandIns:
         """DeepSpeed keeps the shapes of its tensors as `meta` tensors, which hold nothing."""
         return bool(storage.device.type == "meta")
 
+    def born(self, storage: torch.UntypedStorage) -> None:
+        """A storage has just got its bytes."""
+
     def answer(self, _func: Any, _args: Any, _kwargs: Any) -> Any:
         """The result of an operator that cannot run or should not, or PASS."""
         return PASS

@@ -19,8 +19,8 @@ from zeroplan.verify.storages import GPU, HOST, LESS, MODELS, PINNED, Storages
 class Phases:
     """The list of phases as they ran."""
 
-    def __init__(self, storages: Storages, *, cuda: bool = False) -> None:
-        self.storages, self.cuda = storages, cuda
+    def __init__(self, storages: Storages) -> None:
+        self.storages = storages
         self.found: list[dict[str, Any]] = []
 
     @contextlib.contextmanager
@@ -29,11 +29,10 @@ class Phases:
         gc.collect()
         gc.disable()
         self.storages.start(name)
-        if self.cuda:
-            card.look_again()
         before = self.storages.now()
         try:
-            yield
+            with self._card() as seen:
+                yield
         finally:
             gc.enable()
         peaks, at_peak = self.storages.peaks, self.storages.at_peak
@@ -50,9 +49,13 @@ class Phases:
                     LESS: {k: v for k, v in _by_label(at_peak[LESS], (GPU,)).items() if k not in MODELS},
                     HOST: _by_label(at_peak[HOST], (HOST, PINNED)),
                 },
-                **({"card": card.peaks()} if self.cuda else {}),
+                **({"card": seen.found} if seen else {}),
             }
         )
+
+    def _card(self) -> contextlib.AbstractContextManager[card.Phase | None]:
+        stand_ins = self.storages.stand_ins
+        return card.watched(stand_ins.tensors) if isinstance(stand_ins, card.CardStandIns) else contextlib.nullcontext()
 
 
 def _by_label(sums: dict[tuple[str, str], int], tiers: tuple[str, ...]) -> dict[str, int]:

@@ -114,6 +114,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         known = self.live.get(key)
         if known is not None:
             if known.bytes != size:
+                self.stand_ins.born(storage)
                 self._change(known, size)
             return
         if key in self.ignored:
@@ -121,6 +122,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         if self.stand_ins.is_bookkeeping(storage, self.phase):
             self.ignored[key] = weakref.ref(storage, partial(self._forget, key))
             return
+        self.stand_ins.born(storage)
         tier = self.stand_ins.tier(storage)
         label = label or self._label(maker(sys._getframe(1)))
         dtype = str(tensor.dtype).removeprefix("torch.")
@@ -131,6 +133,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     def resized(self, storage: torch.UntypedStorage) -> None:
         known = self.live.get(storage._cdata)
         if known is not None:
+            self.stand_ins.born(storage)
             self._change(known, storage.nbytes())
 
     def relabel(self, tensor: torch.Tensor, label: str) -> None:

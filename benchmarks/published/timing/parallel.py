@@ -11,6 +11,7 @@ from benchmarks.published.rows import Row
 from benchmarks.published.timing.jobs import Timed
 from zeroplan.clock import COMMUNICATION, COMPUTE, OPTIMIZER, StepTime, Term, term
 from zeroplan.costs.timing.computing import BACKWARD_ATTENTION, BACKWARD_ELEMENTS, BACKWARD_PRODUCTS, BACKWARD_SCORES
+from zeroplan.costs.timing.hooks import hooks
 from zeroplan.costs.timing.network import call
 from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.speed import shares_again
@@ -59,6 +60,7 @@ def parallel_step(row: Row, found: Timed) -> StepTime:
     slots = split.micro_batches + (split.pp - 1) / split.chunks
     computed = (micro - of_tensors) * slots + _head(job, split, at, found) * split.micro_batches
     data = _data_parallel(row, job, split, found, computed)
+    computed += max(0.0, split.micro_batches * sum(hooks(job, found.software)) - computed - of_tensors * slots - data)
     own = job.model.parameters / (split.tp * split.pp * max(1, row.degree("dp") * split.cp))
     last = term(OPTIMIZER, "optimizer on the GPU", roofline.streamed, at.memory, touched=OPTIMIZER_BYTES * own,
                 bandwidth=at.memory.value)  # fmt: skip

@@ -11,21 +11,29 @@ from zeroplan.check.rules import (
     combinations,
     communication,
     file,
+    fit,
     integration,
+    launch,
+    machine,
+    model,
     names,
     offload,
     optimizer,
     precision,
     scheduler,
+    trainer,
     values,
     zero,
 )
 from zeroplan.check.subject import Subject
 
 ROOMS = (file, names, values, batch, precision, zero, offload, combinations, optimizer, scheduler, communication,
-         integration)
+         integration, machine, model, trainer, launch, fit)
 
 RULES: dict[str, Rule] = {rule.id: rule for _, rule in sorted((rule.id, rule) for room in ROOMS for rule in room.RULES)}
 """Every rule by its id, in order."""
 
 CHECKS: tuple[Callable[[Subject], Iterator[Hit]], ...] = tuple(check for room in ROOMS for check in room.CHECKS)
+
+COUNTED: tuple[Callable[[Subject], Iterator[Hit]], ...] = (*fit.COUNTED, *machine.COUNTED, *model.COUNTED)
+"""Those that ask the ledger: not of a config that DeepSpeed refuses."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, said
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, number, said
 from zeroplan.check.rule import ISSUE, Rule, example
+from zeroplan.check.rules import answers
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.values import AUTO
@@ -22,7 +23,7 @@ RULES: tuple[Rule, ...] = (
         example('{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, '
                 '"bf16": {"enabled": true}}'),
         example('{"train_batch_size": 24, "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 3, '
-                '"bf16": {"enabled": true}}', gpus=4), ISSUE + "6914",
+                '"bf16": {"enabled": true}}', gpus="4"), ISSUE + "6914",
     ),
     Rule(
         "ZP202", ERROR, "A train_batch_size that the other size does not divide", SOURCE,
@@ -47,8 +48,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP207", ERROR, '"auto" where nothing fills it', "run: TypeError; 127 public files under DeepSpeed itself",
-        example('{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}}'),
-        example('{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}}', reader="hf"),
+        example('{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}}', reader="deepspeed"),
+        example('{"train_micro_batch_size_per_gpu": "auto", "bf16": {"enabled": true}, '
+                '"zero_optimization": {"stage": 2}}', reader="hf"),
     ),
     Rule(
         "ZP208", WARNING, "sequence_parallel_size without data_parallel_size",
@@ -70,7 +72,8 @@ def refused_sizes(subject: Subject) -> Iterator[Hit]:
                   f'"{name}": 8')  # fmt: skip
     for name in wrong:
         yield Hit("ZP204", (name,), f"{said(sizes[name])} for {name}: DeepSpeed stops, it takes a whole number over 0",
-                  f'"{name}": {instead(KEYS[name], sizes[name])}')  # fmt: skip
+                  f'"{name}": {instead(KEYS[name], sizes[name])}',
+                  edits=answers.value(subject, (name,), KEYS[name], sizes[name]))  # fmt: skip
     if filled and not (autos or wrong):
         yield from _beside_filled(sizes)
     if not (filled or autos or wrong):
@@ -83,8 +86,8 @@ def _beside_filled(sizes: dict[str, Any]) -> Iterator[Hit]:
     for name in (MICRO, STEPS):
         part = sizes[name]
         if AUTO not in (total, part) and total is not None and part is not None and total % part:
-            yield Hit("ZP202", (TOTAL,), f"train_batch_size {total} is no multiple of {part} {name}: DeepSpeed refuses "
-                      "that, whatever is filled in", f'"{TOTAL}": "auto"')  # fmt: skip
+            yield Hit("ZP202", (TOTAL,), f"train_batch_size {number(total)} is no multiple of {number(part)} {name}: "
+                      "DeepSpeed refuses that, whatever is filled in", f'"{TOTAL}": "auto"')  # fmt: skip
 
 
 def _is_size(value: Any) -> bool:
@@ -106,12 +109,13 @@ def _arithmetic(subject: Subject, sizes: dict[str, Any]) -> Iterator[Hit]:
         return
     if None not in (total, micro, steps):
         most = micro * steps * world
-        yield Hit("ZP201", (TOTAL,), f"train_batch_size {total} is not {micro} · {steps} · {world:g} GPUs = {most:g}: "
-                  "DeepSpeed refuses that", f'"{TOTAL}": {most:g}')  # fmt: skip
+        product = " · ".join([number(micro), number(steps), f"{number(world)} GPUs"])
+        yield Hit("ZP201", (TOTAL,), f"train_batch_size {number(total)} is not {product} = {number(most)}: "
+                  "DeepSpeed refuses that", f'"{TOTAL}": {number(most)}')  # fmt: skip
         return
-    parts = [f"{value:g} {name}" for name, value in ((MICRO, micro), (STEPS, steps)) if value is not None]
-    by = " · ".join([*parts, f"{world:g} GPUs"])
-    yield Hit("ZP202", (TOTAL,), f"train_batch_size {total} is no multiple of {by}: DeepSpeed refuses that",
+    parts = [f"{number(value)} {name}" for name, value in ((MICRO, micro), (STEPS, steps)) if value is not None]
+    by = " · ".join([*parts, f"{number(world)} GPUs"])
+    yield Hit("ZP202", (TOTAL,), f"train_batch_size {number(total)} is no multiple of {by}: DeepSpeed refuses that",
               f'"{TOTAL}": a multiple')  # fmt: skip
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zeroplan.check.edit import Edits, deleted
 from zeroplan.check.finding import ERROR, Hit
 from zeroplan.check.rule import Rule, example
+from zeroplan.check.rules import answers
 from zeroplan.check.rules.names import FP16, STAGE_2, STAGE_3
 from zeroplan.check.rules.values import BF16
 from zeroplan.check.subject import Subject
-from zeroplan.deepspeed.refusals import REFUSALS
+from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.refusals import REFUSALS, Refusal
 from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
 from zeroplan.deepspeed.refusals_precision import REFUSALS as PRECISION_REFUSALS
 from zeroplan.deepspeed.refusals_zenflow import REFUSALS as ZENFLOW_REFUSALS
@@ -20,19 +23,25 @@ TABLE = tuple(row for row in ALL if row.rule)
 
 
 def combinations(subject: Subject) -> Iterator[Hit]:
-    """Each row of the tables whose condition holds. A value that cannot be compared has been found by another rule."""
+    """Each row of the tables whose condition holds. Of a value that DeepSpeed refuses another rule speaks."""
     facts = subject.facts
-    if facts is None:
-        return
     for row in TABLE:
         try:
             holds = row.holds(facts)
-        except (ZeroplanError, TypeError, AttributeError, ValueError):
+        except ZeroplanError:
             continue
         if holds:
             found = row.found.format(stage=facts.stage)
             yield Hit(row.rule, subject.spelled(row.key), f"{found}: DeepSpeed refuses that ({row.source})",
-                      row.instead.removeprefix("write "))
+                      row.instead.removeprefix("write "), edits=_edits(subject, row))
+
+
+def _edits(subject: Subject, row: Refusal) -> Edits:
+    """Two have one right answer: a key of the optimizer that belongs to the top level, and a switch long gone."""
+    path = subject.spelled(row.key)
+    if row.rule == "ZP603":
+        return answers.moved_to(subject, path, KEYS["gradient_clipping"], subject.stated(row.key))
+    return deleted(subject.document, path) if row.rule == "ZP406" else ()
 
 
 def _evidence(rule: str) -> str:

@@ -18,17 +18,17 @@ QUANTIZED = ("zero_quantized_weights", "zero_quantized_gradients", "zero_quantiz
 RULES: tuple[Rule, ...] = (
     Rule(
         "ZP605", ERROR, "ZeRO without any optimizer", "runtime/engine.py:_configure_zero_optimizer",
-        example(STAGE_2 % "", client_optimizer=False), example(STAGE_2 % "", client_optimizer=True),
+        example(STAGE_2 % "", client_optimizer="no"), example(STAGE_2 % "", client_optimizer="yes"),
     ),
     Rule(
         "ZP701", ERROR, "hpZ groups that do not divide the GPUs", "run with 3 ranks: 3 is not divisible by 2",
-        example(STAGE_3.replace("8", "3", 1) % ', "zero_hpz_partition_size": 2', gpus=3),
-        example(STAGE_3 % ', "zero_hpz_partition_size": 2', gpus=4),
+        example(STAGE_3.replace("8", "3", 1) % ', "zero_hpz_partition_size": 2', gpus="3"),
+        example(STAGE_3 % ', "zero_hpz_partition_size": 2', gpus="4"),
     ),
     Rule(
         "ZP702", WARNING, "hpZ groups of more GPUs than there are", "run: cut to the number of GPUs without a word",
-        example(STAGE_3 % ', "zero_hpz_partition_size": 8', gpus=4),
-        example(STAGE_3 % ', "zero_hpz_partition_size": 8', gpus=8),
+        example(STAGE_3 % ', "zero_hpz_partition_size": 8', gpus="4"),
+        example(STAGE_3 % ', "zero_hpz_partition_size": 8', gpus="8"),
     ),
     Rule(
         "ZP704", WARNING, "ZeRO++ below stage 3", "run: ignored without a word",
@@ -42,15 +42,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP709", ERROR, "Tensor-parallel groups that do not divide the GPUs", "run with 1 rank: AssertionError",
-        example(BF16 % ', "tensor_parallel": {"autotp_size": 2}', gpus=1),
-        example(BF16 % ', "tensor_parallel": {"autotp_size": 2}', gpus=4),
+        example(BF16 % ', "tensor_parallel": {"autotp_size": 2}', gpus="1"),
+        example(BF16 % ', "tensor_parallel": {"autotp_size": 2}', gpus="4"),
     ),
 )  # fmt: skip
 
 
 def without_optimizer(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if subject.setting.client_optimizer is not False or subject.setting.reader == TRAINER or facts is None:
+    if subject.setting.client_optimizer is not False or subject.setting.reader == TRAINER:
         return
     if facts.stage in (1, 2) and facts.stated("optimizer.type") is None:
         yield Hit("ZP605", subject.spelled(f"{ZERO}.stage"),
@@ -60,7 +60,7 @@ def without_optimizer(subject: Subject) -> Iterator[Hit]:
 
 def groups(subject: Subject) -> Iterator[Hit]:
     facts, gpus = subject.facts, subject.setting.gpus
-    if facts is None or gpus is None:
+    if gpus is None:
         return
     size, degree = facts(HPZ), facts("tensor_parallel.autotp_size")
     if facts.stage == 3 and size > gpus:
@@ -76,8 +76,6 @@ def groups(subject: Subject) -> Iterator[Hit]:
 
 def zero_plus_plus(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts is None:
-        return
     for name in (*QUANTIZED, "zero_hpz_partition_size"):
         path, on = f"{ZERO}.{name}", facts(f"{ZERO}.{name}")
         if facts.stage < 3 and on and on > int(name == "zero_hpz_partition_size"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from functools import cache
 
 from zeroplan.check.subject import Entry
 from zeroplan.deepspeed.keys import KEYS, children
@@ -24,12 +23,15 @@ COMMON = frozenset({
 """Names of several sections, or of everyday words: no hint of where one belongs."""
 
 
-@cache
+_HOMES: dict[str, list[str]] = {}
+for _known in KEYS.values():
+    for _name in {_known.name, *_known.aliases} - COMMON:
+        _HOMES.setdefault(_name, []).append(_known.path)
+
+
 def at_home(name: str) -> tuple[str, ...]:
     """Paths of the table that end in this name, in its own or another spelling."""
-    if name in COMMON:
-        return ()
-    return tuple(known.path for known in KEYS.values() if name in (known.name, *known.aliases))
+    return tuple(_HOMES.get(name, ()))
 
 
 def likely(entry: Entry) -> str:

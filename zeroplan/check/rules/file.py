@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 
 from zeroplan.check.document import Document, Member, Node
-from zeroplan.check.finding import ERROR, WARNING, Hit, said
+from zeroplan.check.edit import deleted
+from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.json_reader import BRACES, COMMENTS, MISSING, QUOTES, TRAILING, UNQUOTED
+from zeroplan.check.punctuation import as_json
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.setting import DEEPSPEED
 from zeroplan.check.subject import Subject
@@ -53,36 +54,35 @@ MENDED = {
 def more_than_json(subject: Subject) -> Iterator[Hit]:
     """The first of each kind."""
     document, lenient = subject.document, subject.setting.reader == DEEPSPEED
-    counts = Counter(remark.what for remark in document.remarks)
-    for remark in document.remarks:
-        times = counts.pop(remark.what, 0)
-        if not times:
-            continue
-        more = f" ({times} times in this file)" if times > 1 else ""
+    for what, offsets in document.noted.items():
+        more = f" ({len(offsets)} times in this file)" if len(offsets) > 1 else ""
         reads = "DeepSpeed reads it, json.load does not" if lenient else "json.load stops here"
-        yield Hit("ZP102", (), f"{remark.what} is not JSON: {reads}{more}", MENDED[remark.what],
-                  WARNING if lenient else ERROR, remark.offset)  # fmt: skip
+        yield Hit("ZP102", (), f"{what} is not JSON: {reads}{more}", MENDED[what],
+                  WARNING if lenient else ERROR, offsets[0], as_json(document, what))  # fmt: skip
 
 
 def repeated_keys(subject: Subject) -> Iterator[Hit]:
     """DeepSpeed's own reader refuses them; json.load, which others use, keeps the last."""
     lenient = subject.setting.reader != DEEPSPEED
-    for path, member in _repeated(subject.document):
+    for path, first, member in _repeated(subject.document):
         does = "json.load keeps the last one without a word" if lenient else "DeepSpeed refuses that"
-        yield Hit("ZP103", path, f"{member.name} is there twice: {does}", "delete one of them",
-                  WARNING if lenient else ERROR, member.start)  # fmt: skip
+        same = first.node.plain() == member.node.plain() and repr(first.node.plain()) == repr(member.node.plain())
+        yield Hit("ZP103", path, f"{named(member.name)} is there twice: {does}", "delete one of them",
+                  WARNING if lenient else ERROR, member.start,
+                  deleted(subject.document, path, member.start) if same else ())  # fmt: skip
 
 
-def _repeated(document: Document) -> Iterator[tuple[tuple[str, ...], Member]]:
+def _repeated(document: Document) -> Iterator[tuple[tuple[str, ...], Member, Member]]:
     yield from _repeated_in((), document.root)
 
 
-def _repeated_in(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Member]]:
-    seen: set[str] = set()
+def _repeated_in(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Member, Member]]:
+    """Each that is there again, with the one before it."""
+    seen: dict[str, Member] = {}
     for member in node.members or ():
         if member.name in seen:
-            yield (*path, member.name), member
-        seen.add(member.name)
+            yield (*path, member.name), seen[member.name], member
+        seen[member.name] = member
         yield from _repeated_in((*path, member.name), member.node)
     for item in node.items or ():
         yield from _repeated_in(path, item)
@@ -96,7 +96,7 @@ def placeholders(subject: Subject) -> Iterator[Hit]:
     for path, member in subject.document.walk():
         if is_placeholder(member.node.scalar):
             yield Hit("ZP104", path, f"{said(member.node.scalar)} was to be replaced before the run",
-                      f'"{member.name}": the value')  # fmt: skip
+                      f'"{named(member.name)}": the value')  # fmt: skip
 
 
 CHECKS = (more_than_json, repeated_keys, placeholders)

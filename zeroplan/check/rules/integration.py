@@ -7,18 +7,19 @@ from collections.abc import Iterator
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
 from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules.names import OK, STAGE_2
-from zeroplan.check.rules.values import BF16
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys import KEYS
-from zeroplan.deepspeed.read import autos
+from zeroplan.deepspeed.values import AUTO
+
+ZERO = "zero_optimization"
 
 RULES: tuple[Rule, ...] = (
     Rule(
-        "ZP619", ERROR, "Lightning wants a scheduler beside an optimizer", "lightning: strategies/deepspeed.py",
-        example(BF16 % ', "optimizer": {"type": "AdamW", "params": {"lr": 0.0001}}', reader=LIGHTNING),
-        example(BF16 % ', "optimizer": {"type": "AdamW", "params": {"lr": 0.0001}}, "scheduler": {"type": "WarmupLR", '
-                '"params": {}}', reader=LIGHTNING),
+        "ZP619", ERROR, "gradient_accumulation_steps under Lightning",
+        "lightning 2.6: pytorch/strategies/deepspeed.py:_format_batch_size_and_grad_accum_config",
+        example(OK[:-1] + ', "gradient_accumulation_steps": 4}', reader=LIGHTNING), example(OK, reader=LIGHTNING),
+        "https://lightning.ai/docs/pytorch/stable/advanced/model_parallel/deepspeed.html",
     ),
     Rule(
         "ZP801", ERROR, "Accelerate wants zero_optimization", "accelerate: utils/dataclasses.py:DeepSpeedPlugin",
@@ -34,37 +35,40 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP808", ADVICE, "activation_checkpointing under the Trainer", "models of transformers do not call DeepSpeed's",
-        example('{"train_batch_size": "auto", "bf16": {"enabled": true}, "activation_checkpointing": '
-                '{"partition_activations": true}}', reader=TRAINER),
-        example('{"train_batch_size": "auto", "bf16": {"enabled": true}}', reader=TRAINER), ISSUE + "5704",
+        example((STAGE_2 % "")[:-1] + ', "activation_checkpointing": {"partition_activations": true}}', reader=TRAINER),
+        example(STAGE_2 % "", reader=TRAINER), ISSUE + "5704",
     ),
 )  # fmt: skip
 
 
 def accelerate(subject: Subject) -> Iterator[Hit]:
-    if subject.setting.reader == ACCELERATE and "zero_optimization" not in subject.config:
-        yield Hit("ZP801", (), "no zero_optimization: Accelerate stops", '"zero_optimization": {"stage": 2}')
+    """The Trainer makes Accelerate's plugin too; DeepSpeed itself takes the config, so that this is no error there."""
+    if subject.setting.reader in (ACCELERATE, TRAINER) and ZERO not in subject.config:
+        severity = WARNING if subject.setting.reader == TRAINER else ""
+        yield Hit("ZP801", (), "no zero_optimization: Accelerate stops, and with it the Trainer",
+                  '"zero_optimization": {"stage": 2}', severity)  # fmt: skip
 
 
 def lightning(subject: Subject) -> Iterator[Hit]:
-    config = subject.config
-    if subject.setting.reader == LIGHTNING and "optimizer" in config and "scheduler" not in config:
-        yield Hit("ZP619", ("optimizer",), "optimizer without scheduler: Lightning refuses that",
-                  '"scheduler": {"type": "WarmupLR", "params": {}}')  # fmt: skip
+    name = "gradient_accumulation_steps"
+    if subject.setting.reader == LIGHTNING and name in subject.config:
+        yield Hit("ZP619", (name,), f"{name} here: Lightning stops, it takes its Trainer's accumulate_grad_batches",
+                  "delete it")  # fmt: skip
 
 
 def unfilled_autos(subject: Subject) -> Iterator[Hit]:
     """Under DeepSpeed itself those of bf16 and fp16 have a rule of their own."""
-    for path in autos(subject.config):
-        known = KEYS.get(path)
-        filled = known is not None and bool(known.auto) and subject.setting.fills
-        if not filled and not path.endswith(".enabled") and path.startswith("zero_optimization."):
+    for path, member in subject.document.members.items():
+        known = KEYS.get(".".join(path))
+        if member.node.scalar != AUTO or path[0] != ZERO or len(path) == 1:
+            continue
+        means_it = known is not None and (known.default == AUTO or (bool(known.auto) and subject.setting.fills))
+        if not means_it and path[-1] != "enabled":
             severity = ERROR if subject.setting.reader == ACCELERATE else ""
             does = "Accelerate stops" if severity else "DeepSpeed drops it and takes its default"
             value = known.default if known is not None else None
-            name = path.rpartition(".")[2]
-            yield Hit("ZP804", tuple(path.split(".")), f'nothing fills "auto" here: {does}',
-                      f'"{name}": {value}' if isinstance(value, int) else "delete it", severity)  # fmt: skip
+            yield Hit("ZP804", path, f'nothing fills "auto" here: {does}',
+                      f'"{path[-1]}": {value}' if isinstance(value, int) else "delete it", severity)  # fmt: skip
 
 
 def idle_checkpointing(subject: Subject) -> Iterator[Hit]:

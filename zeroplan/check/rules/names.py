@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import islice
+from typing import Any
 
-from zeroplan.check.finding import ERROR, WARNING, Hit
+from zeroplan.check.edit import Edits, deleted, renamed, valued
+from zeroplan.check.finding import ERROR, WARNING, Hit, named
 from zeroplan.check.rule import ISSUE, REMOVALS, Rule, example
+from zeroplan.check.rules import answers
 from zeroplan.check.rules.elsewhere import TRAINER_ARGUMENTS, at_home, likely
 from zeroplan.check.subject import Entry, Subject
-from zeroplan.deepspeed.keys import OPEN_SECTIONS, STRICT_SECTIONS, children
+from zeroplan.deepspeed.keys import KEYS, OPEN_SECTIONS, STRICT_SECTIONS, children
 from zeroplan.deepspeed.keys.removed import IGNORED_KEYS, REMOVED_KEYS
-from zeroplan.deepspeed.names import OLD_NAMES, OLD_OFFLOADS, WITHOUT_EFFECT
+from zeroplan.deepspeed.names import COMMENTS, OLD_NAMES, OLD_OFFLOADS, WITHOUT_EFFECT
 from zeroplan.deepspeed.values import AUTO
 
 OK = '{"train_batch_size": 8, "bf16": {"enabled": true}}'
@@ -22,11 +24,8 @@ STAGE_2 = '{"train_batch_size": 8, "bf16": {"enabled": true}, "zero_optimization
 FP16 = '{"train_batch_size": 8, "fp16": {"enabled": true%s}}'
 STRICT = "runtime/config_utils.py:DeepSpeedConfigModel.model_config, extra=forbid"
 ZERO = "zero_optimization"
-MOST = 100
 SHORT = 40
 """Letters of a value that a replacement line repeats."""
-COMMENTS = ("_", "#", "//", "$")
-"""How keys begin that people write for themselves."""
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -117,58 +116,65 @@ OFFLOADS = (f"{ZERO}.offload_param", f"{ZERO}.offload_optimizer")
 
 
 def unknown_keys(subject: Subject) -> Iterator[Hit]:
-    """The first hundred: a file with more of them is no config."""
-    yield from islice(_unknown_keys(subject), MOST)
-
-
-def _unknown_keys(subject: Subject) -> Iterator[Hit]:
     for entry in subject.entries:
         if entry.known is not None or entry.section in OPEN_SECTIONS or _removed(entry):
             continue
         if entry.section in STRICT_SECTIONS:
             if entry.value != AUTO:
-                yield _refused(entry)
+                yield _refused(subject, entry)
         elif not entry.name.startswith(COMMENTS):
-            yield _ignored(entry)
+            yield _ignored(subject, entry)
 
 
-def _refused(entry: Entry) -> Hit:
+def _refused(subject: Subject, entry: Entry) -> Hit:
     section, name = entry.section, entry.name
     rule, home = "ZP108", at_home(name)
     if section == "bf16" and any(known.name == name for known in children("fp16")):
-        return Hit("ZP302", entry.path, f"{name} belongs to fp16: DeepSpeed refuses it in bf16", "delete it")
+        return Hit("ZP302", entry.path, f"{name} belongs to fp16: DeepSpeed refuses it in bf16", "delete it",
+                   edits=deleted(subject.document, entry.path))
     if section == "fp16" and name in ("opt_level", "fp16_opt_level"):
-        return Hit("ZP303", entry.path, f"{name} was apex's: DeepSpeed refuses it", "delete it")
+        return Hit("ZP303", entry.path, f"{name} was apex's: DeepSpeed refuses it", "delete it",
+                   edits=deleted(subject.document, entry.path))
     if section == ZERO and name in LOOK_ALIKES:
         return Hit("ZP410", entry.path, f"{name} is no key of zero_optimization: DeepSpeed refuses it",
-                   f'"{LOOK_ALIKES[name]}": {{"device": "cpu"}}')  # fmt: skip
+                   *_offload(subject, entry, LOOK_ALIKES[name]))
+    edits = answers.place(subject, entry, home) if home else answers.key(subject, entry)
     if section in OFFLOADS and any(f"{other}.{name}" in home for other in OFFLOADS):
-        rule = "ZP507"
+        rule, edits = "ZP507", ()
     elif section == ZERO and name in home:
         rule = "ZP512" if name == "aio" else "ZP412"
-    return Hit(rule, entry.path, f"{name} is no key of {section}: DeepSpeed refuses it", _instead(entry, home))
+    return Hit(rule, entry.path, f"{named(name)} is no key of {section}: DeepSpeed refuses it", _instead(entry, home),
+               edits=edits)
 
 
-def _ignored(entry: Entry) -> Hit:
+def _ignored(subject: Subject, entry: Entry) -> Hit:
     section, name, home = entry.section or "the top level", entry.name, at_home(entry.name)
     if name in IGNORED_KEYS or f"{entry.section}.{name}" in IGNORED_KEYS:
         new = IGNORED_KEYS.get(name) or IGNORED_KEYS[f"{entry.section}.{name}"]
         rule = "ZP617" if name == "lr_scheduler" else "ZP510"
         return Hit(rule, entry.path, f"DeepSpeed ignores {name} without a word; it reads {new}",
-                   f'"{new.rpartition(".")[2]}": ...')  # fmt: skip
+                   f'"{new.rpartition(".")[2]}": ...',
+                   edits=answers.moved_to(subject, entry.path, KEYS[new], entry.value) if entry.section else ())
     if not entry.section and name in TRAINER_ARGUMENTS:
         return Hit("ZP107", entry.path, f"{name} is an option of the training script: DeepSpeed ignores it",
                    "delete it here, and set it there")  # fmt: skip
     rule = "ZP510" if entry.section == "aio" else "ZP106" if home else "ZP105"
-    return Hit(rule, entry.path, f"{name} is no key of {section}: DeepSpeed ignores it without a word",
-               _instead(entry, home))  # fmt: skip
+    return Hit(rule, entry.path, f"{named(name)} is no key of {section}: DeepSpeed ignores it without a word",
+               _instead(entry, home),
+               edits=answers.place(subject, entry, home) if home else answers.key(subject, entry))  # fmt: skip
 
 
 def _instead(entry: Entry, home: tuple[str, ...]) -> str:
     if home:
         return "move it to " + " or ".join(path.rpartition(".")[0] or "the top level" for path in home[:3])
-    near, value = likely(entry), json.dumps(entry.value)
-    return f'"{near}": {value if len(value) <= SHORT else "..."}' if near else "delete it"
+    near = likely(entry)
+    return f'"{near}": {_short(entry.value)}' if near else "delete it"
+
+
+def _short(value: Any) -> str:
+    """A value as a replacement line repeats it."""
+    text = json.dumps(value)
+    return text if len(text) <= SHORT else "..."
 
 
 def _removed(entry: Entry) -> bool:
@@ -181,7 +187,7 @@ def removed_keys(subject: Subject) -> Iterator[Hit]:
             path = f"{entry.section}.{entry.name}" if entry.section else entry.name
             yield Hit("ZP413" if entry.section else "ZP414", entry.path,
                       f"{entry.name} was removed from DeepSpeed, which refuses it whatever it says",
-                      REMOVED_KEYS[path])  # fmt: skip
+                      REMOVED_KEYS[path], edits=answers.removed(subject, entry))  # fmt: skip
 
 
 def deprecated_keys(subject: Subject) -> Iterator[Hit]:
@@ -194,13 +200,39 @@ def deprecated_keys(subject: Subject) -> Iterator[Hit]:
         short = new.removeprefix("stage3_")
         if any(name in section and section[name] != AUTO for name in (new, short) if name):
             yield Hit("ZP409", (ZERO, old), f"{old} beside {new}, which replaces it: DeepSpeed refuses both together",
-                      f"delete {old}")  # fmt: skip
+                      f"delete {old}",
+                      edits=deleted(subject.document, (ZERO, old)) if _agree(section, old, new) else ())  # fmt: skip
+        elif old in OLD_OFFLOADS:
+            entry = Entry((ZERO, old), ZERO, None, section[old])
+            yield Hit("ZP408", (ZERO, old), f"{old} is deprecated; {new} replaces it", *_offload(subject, entry, new))
         elif new:
-            write = f'"{new}": {{"device": "cpu"}}' if old in OLD_OFFLOADS else f'"{new}": true'
-            yield Hit("ZP408", (ZERO, old), f"{old} is deprecated; {new} replaces it", write)
+            yield Hit("ZP408", (ZERO, old), f"{old} is deprecated; {new} replaces it",
+                      f'"{new}": {_short(section[old])}', edits=renamed(subject.document, (ZERO, old), new))
         else:
             yield Hit("ZP408", (ZERO, old), f"{old} is deprecated and does nothing",
-                      '"pin_memory": true in offload_optimizer or offload_param')  # fmt: skip
+                      '"pin_memory": true in offload_optimizer or offload_param',
+                      edits=deleted(subject.document, (ZERO, old)))  # fmt: skip
+
+
+def _offload(subject: Subject, entry: Entry, new: str) -> tuple[str, str, int | None, Edits]:
+    """The rest of a finding about a switch that became a section: true is the CPU, false or null is nothing."""
+    document, cpu = subject.document, '{"device": "cpu"}'
+    if entry.value in (False, None):
+        return "delete it", "", None, deleted(document, entry.path)
+    new_name = renamed(document, entry.path, new)
+    if isinstance(entry.value, dict):
+        return f'"{new}": ...', "", None, new_name
+    edits = (*new_name, *valued(document, entry.path, cpu)) if entry.value is True else ()
+    return f'"{new}": {cpu}', "", None, edits
+
+
+def _agree(section: dict[str, Any], old: str, new: str) -> bool:
+    """Whether an old key says what the one beside it says."""
+    beside = section.get(new, section.get(new.removeprefix("stage3_")))
+    if old in OLD_NAMES:
+        return section[old] is beside
+    device = beside.get("device", "none") if isinstance(beside, dict) else None
+    return isinstance(section[old], bool) and device is not None and section[old] == (device == "cpu")
 
 
 def two_spellings(subject: Subject) -> Iterator[Hit]:
@@ -212,8 +244,17 @@ def two_spellings(subject: Subject) -> Iterator[Hit]:
         if place in seen and seen[place] != entry.name:
             yield Hit("ZP411", entry.path,
                       f"{entry.name} and {seen[place]} are one key: DeepSpeed refuses both together",
-                      f"keep {entry.known.name}")  # fmt: skip
+                      f"keep {entry.known.name}", edits=_one_of(subject, entry, seen[place]))  # fmt: skip
         seen[place] = entry.name
+
+
+def _one_of(subject: Subject, entry: Entry, other: str) -> Edits:
+    """The spelling gone that is not the table's own, where both say the same."""
+    beside = (*entry.path[:-1], other)
+    value = subject.document.members[beside].node.plain()
+    if entry.known is None or entry.value != value or type(entry.value) is not type(value):
+        return ()
+    return deleted(subject.document, beside if entry.name == entry.known.name else entry.path)
 
 
 CHECKS = (unknown_keys, removed_keys, deprecated_keys, two_spellings)

@@ -61,8 +61,6 @@ RULES: tuple[Rule, ...] = (
 
 def idle_offload(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts is None:
-        return
     stage = facts.stage
     optimizer, param = (facts(f"{path}.device") for path in (OPTIMIZER, PARAM))
     if param != "none" and stage < 3:
@@ -87,7 +85,7 @@ def idle_offload(subject: Subject) -> Iterator[Hit]:
 
 def slow_adam(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts is not None and facts.offloads_optimizer and facts.stated("optimizer.params.torch_adam"):
+    if facts.offloads_optimizer and facts.stated("optimizer.params.torch_adam"):
         yield Hit("ZP517", subject.spelled("optimizer.params.torch_adam"),
                   "PyTorch's Adam steps on the host, several times "
                   "slower than DeepSpeed's", "delete it")  # fmt: skip
@@ -95,7 +93,7 @@ def slow_adam(subject: Subject) -> Iterator[Hit]:
 
 def asynchronous_io(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts is None or not facts.section("aio"):
+    if not facts.section("aio"):
         return
     if facts.stated("aio.use_gds") and subject.setting.accelerator != "cuda":
         yield Hit("ZP513", ("aio", "use_gds"), "use_gds on another device than CUDA: DeepSpeed refuses that",

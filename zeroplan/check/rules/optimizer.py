@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, said
+from zeroplan.check.edit import valued
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named, said
 from zeroplan.check.rule import Rule, example
+from zeroplan.check.rules import answers
 from zeroplan.check.rules.values import BF16
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys.optimizer import OPTIMIZER_PARAMS
@@ -17,6 +19,8 @@ from zeroplan.errors import nearest
 
 ENGINE = "runtime/engine.py:_do_sanity_check"
 TYPE, PARAMS = ("optimizer", "type"), ("optimizer", "params")
+FUSED = ("FusedAdam", "FusedLamb", "FusedLion", "DeepSpeedCPUAdam", "DeepSpeedCPULion", "DeepSpeedCPUAdagrad")
+"""Classes that DeepSpeed itself makes of the type that stands instead: the same steps."""
 TYPES = ("AdamW", "Adam", "Adagrad", "Lamb", "Lion", "Muon", "MuAdam", "MuAdamW", "MuSGD", "SGD")
 
 
@@ -64,7 +68,7 @@ def _type(subject: Subject) -> Any:
 
 def unknown_type(subject: Subject) -> Iterator[Hit]:
     kind = _type(subject)
-    if kind is None or subject.facts is None or _class(subject):
+    if kind is None or _class(subject):
         return
     if not isinstance(kind, str):
         yield Hit("ZP602", TYPE, f"{said(kind)} for optimizer.type: DeepSpeed stops, it takes a name",
@@ -74,18 +78,20 @@ def unknown_type(subject: Subject) -> Iterator[Hit]:
                              (NOT_OPTIMIZERS, "ZP602", "never was a type of DeepSpeed's")):  # fmt: skip
         for gone, instead in table.items():
             if gone.lower() == kind.lower():
-                yield Hit(rule, TYPE, f"{kind} {why}, which refuses it", f'"type": "{instead}"')
+                same = gone in FUSED
+                yield Hit(rule, TYPE, f"{kind} {why}, which refuses it", f'"type": "{instead}"',
+                          edits=valued(subject.document, TYPE, f'"{instead}"') if same else ())
                 return
     near = {name.lower(): name for name in (*TYPES, *(name.removeprefix("torch.") for name in CLASS_PARAMS))}
     write = near[nearest(kind, near)]
     if write != kind:
         yield Hit("ZP602", TYPE,
                   f"{said(kind)} is no type of DeepSpeed's and no class of torch.optim: DeepSpeed refuses it",
-                  f'"type": "{write}"')  # fmt: skip
+                  f'"type": "{write}"', edits=answers.word(subject, TYPE, kind, near.values()))  # fmt: skip
 
 
 def _class(subject: Subject) -> str:
-    return subject.facts.optimizer_class if subject.facts is not None else ""
+    return subject.facts.optimizer_class
 
 
 def unknown_params(subject: Subject) -> Iterator[Hit]:
@@ -101,8 +107,8 @@ def unknown_params(subject: Subject) -> Iterator[Hit]:
             continue
         write = f'"{nearest(name, sorted(known))}": ...' if name not in OPTIMIZER_PARAMS.get(kind.lower(),
                                                                                              ()) else "delete it"
-        yield Hit("ZP606", (*PARAMS, name), f"{name} is no parameter of {made}, which {kind} becomes here: DeepSpeed "
-                  "refuses it", write)  # fmt: skip
+        yield Hit("ZP606", (*PARAMS, name), f"{named(name)} is no parameter of {made}, which {kind} becomes here: "
+                  "DeepSpeed refuses it", write, edits=answers.parameter(subject, (*PARAMS, name), known))  # fmt: skip
 
 
 def wrong_values(subject: Subject) -> Iterator[Hit]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zeroplan.check.edit import renamed
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.rules.names import OK
-from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING
+from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.values import AUTO
 
@@ -28,7 +29,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "ZP308", WARNING, '"auto" for the precision, where it means off', "run: the model stays in fp32",
-        example(AUTO_BF16), example(AUTO_BF16.replace("8", '"auto"'), reader="hf"),
+        example(AUTO_BF16, reader=DEEPSPEED),
+        example(AUTO_BF16.replace("8", '"auto", "zero_optimization": {"stage": 2}'), reader="hf"),
     ),
     Rule(
         "ZP309", WARNING, "Neither fp16 nor bf16", "run: the model stays in fp32",
@@ -53,7 +55,7 @@ RULES: tuple[Rule, ...] = (
 
 def both(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts is not None and facts("fp16.enabled") is True and facts("bf16.enabled") is True:
+    if facts("fp16.enabled") is True and facts("bf16.enabled") is True:
         yield Hit("ZP301", subject.spelled("bf16.enabled"), "fp16 and bf16 are both enabled: DeepSpeed refuses that",
                   '"enabled": false in one of them')  # fmt: skip
 
@@ -62,7 +64,8 @@ def old_name(subject: Subject) -> Iterator[Hit]:
     if "bfloat16" in subject.config:
         beside = subject.config.get("bf16") is not None
         does = "ignored without a word beside bf16" if beside else "the old name of bf16"
-        yield Hit("ZP307", ("bfloat16",), f"bfloat16 is {does}", "delete it" if beside else '"bf16": ...')
+        yield Hit("ZP307", ("bfloat16",), f"bfloat16 is {does}", "delete it" if beside else '"bf16": ...',
+                  edits=() if beside or subject.setting.fills else renamed(subject.document, ("bfloat16",), "bf16"))
 
 
 def auto_is_off(subject: Subject) -> Iterator[Hit]:
@@ -79,8 +82,13 @@ def auto_is_off(subject: Subject) -> Iterator[Hit]:
 
 
 def fp32(subject: Subject) -> Iterator[Hit]:
-    facts = subject.facts
-    if facts is None or subject.setting.reader == ACCELERATE:
+    """Accelerate and Lightning turn one on that is not stated, and so does the Trainer (transformers 5.23
+    training_args.py:1720, accelerate's set_mixed_precision); a bf16 that is off was meant so.
+    """
+    facts, arguments = subject.facts, subject.setting.arguments
+    if arguments is not None and subject.setting.reader == TRAINER and (arguments("fp16") or arguments("bf16")):
+        return
+    if subject.setting.reader in (ACCELERATE, LIGHTNING) or subject.stated("bf16.enabled") is False:
         return
     autos = [part for part in ("fp16", "bf16") if subject.stated(f"{part}.enabled") == AUTO]
     if facts.dtype == "fp32" and not autos and facts.stated("torch_autocast.enabled") is not True:
@@ -91,7 +99,7 @@ def fp32(subject: Subject) -> Iterator[Hit]:
 
 def another_optimizer(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts is None or facts.stage != 1 or facts("bf16.enabled") is not True or facts.offloads_optimizer:
+    if facts.stage != 1 or facts("bf16.enabled") is not True or facts.offloads_optimizer:
         return
     if facts.stated_dtype("data_types.grad_accum_dtype") == "fp32":
         yield Hit("ZP316", subject.spelled("data_types.grad_accum_dtype"), "stage 1 in bf16 with fp32 accumulation is "
@@ -100,7 +108,7 @@ def another_optimizer(subject: Subject) -> Iterator[Hit]:
 
 def high_scale(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts is None or facts("fp16.enabled") is not True or facts("fp16.loss_scale") != 0:
+    if facts("fp16.enabled") is not True or facts("fp16.loss_scale") != 0:
         return
     power = facts("fp16.initial_scale_power")
     if power > POWER:
@@ -111,7 +119,7 @@ def high_scale(subject: Subject) -> Iterator[Hit]:
 
 def casts_inputs(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts is not None and facts("fp16.auto_cast") and facts("fp16.enabled") is not True:
+    if facts("fp16.auto_cast") and facts("fp16.enabled") is not True:
         yield Hit("ZP325", subject.spelled("fp16.auto_cast"), "inputs that are no whole numbers become fp16 although "
                   "fp16 is not enabled: a layer in another dtype stops", '"auto_cast": false')  # fmt: skip
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zeroplan.check.finding import ERROR, WARNING, Hit, said
+from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.rule import Rule, example
+from zeroplan.check.rules import answers
 from zeroplan.check.rules.values import BF16
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.keys.scheduler import REQUIRED_SCHEDULER_PARAMS, SCHEDULER_PARAMS
 from zeroplan.deepspeed.keys.torch_schedules import TORCH_REQUIRED, TORCH_SCHEDULES
 from zeroplan.deepspeed.refusals_optimizer import TORCH_SCHEDULERS
-from zeroplan.deepspeed.values import AUTO, as_number
+from zeroplan.deepspeed.values import AUTO, as_number, meant
 from zeroplan.errors import nearest
 
 TYPE, PARAMS = ("scheduler", "type"), ("scheduler", "params")
@@ -73,7 +74,8 @@ def unknown_type(subject: Subject) -> Iterator[Hit]:
     if kind is None or (isinstance(kind, str) and (kind in SCHEDULER_PARAMS or kind in TORCH_SCHEDULERS)):
         return
     near = nearest(str(kind), SCHEDULER_PARAMS)
-    yield Hit("ZP610", TYPE, f"{said(kind)} is no schedule of DeepSpeed's: DeepSpeed refuses it", f'"type": "{near}"')
+    yield Hit("ZP610", TYPE, f"{said(kind)} is no schedule of DeepSpeed's: DeepSpeed refuses it", f'"type": "{near}"',
+              edits=answers.word(subject, TYPE, kind, SCHEDULER_PARAMS))
 
 
 def params(subject: Subject) -> Iterator[Hit]:
@@ -87,14 +89,21 @@ def params(subject: Subject) -> Iterator[Hit]:
     for name, value in given.items():
         if name not in known:
             near = nearest(name, known)
-            yield Hit("ZP615", (*PARAMS, name), f"{name} is no parameter of {kind}: DeepSpeed refuses it",
-                      f'"{near}": ...')
+            yield Hit("ZP615", (*PARAMS, name), f"{named(name)} is no parameter of {kind}: DeepSpeed refuses it",
+                      f'"{near}": ...', edits=answers.parameter(subject, (*PARAMS, name), known))
         elif kind in SCHEDULER_PARAMS and (wants := _wrong(name,
                                                            value)) and not (value == AUTO and _is_filled(subject,
                                                                                                          name)):
             rule = "ZP207" if value == AUTO else "ZP612"
             yield Hit(rule, (*PARAMS, name), f"{said(value)} for {name}: DeepSpeed stops, it takes {wants}",
-                      f'"{name}": {KEYS[f"scheduler.params.{name}"].default or 1000}')  # fmt: skip
+                      f'"{name}": {_instead(name, value)}',
+                      edits=answers.value(subject, (*PARAMS, name), KEYS[f"scheduler.params.{name}"], value))
+
+
+def _instead(name: str, value: Any) -> Any:
+    """The number that a text or 1e3 stands for, else a usual one."""
+    known = KEYS[f"scheduler.params.{name}"]
+    return meant(known, value) or known.default or 1000
 
 
 def _is_filled(subject: Subject, name: str) -> bool:

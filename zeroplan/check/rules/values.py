@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from zeroplan.check.edit import valued
 from zeroplan.check.finding import ERROR, WARNING, Hit, said
 from zeroplan.check.rule import ISSUE, Rule, example
+from zeroplan.check.rules import answers
 from zeroplan.check.rules.names import FP16, OK, STAGE_2, STAGE_3
 from zeroplan.check.subject import Entry, Subject
 from zeroplan.deepspeed.keys import KEYS, STRICT_SECTIONS
@@ -104,10 +106,11 @@ def strict_values(subject: Subject) -> Iterator[Hit]:
         if known is None or entry.section not in STRICT_SECTIONS:
             continue
         if wrong := fault(known, entry.value):
-            yield _hit(_rule(known, entry.value, wrong), entry, known)
+            yield _hit(subject, _rule(known, entry.value, wrong), entry, known)
         elif known.kind.startswith("boolean") and isinstance(entry.value, str) and entry.value.lower() in TRUE | FALSE:
             yield Hit("ZP110", entry.path, f"{said(entry.value)} in quotes: DeepSpeed takes it for "
-                      f"{_word(entry.value)}, others do not", f'"{entry.name}": {_word(entry.value)}')  # fmt: skip
+                      f"{_word(entry.value)}, others do not", f'"{entry.name}": {_word(entry.value)}',
+                      edits=valued(subject.document, entry.path, _word(entry.value)))  # fmt: skip
 
 
 def _word(text: str) -> str:
@@ -124,14 +127,15 @@ def _rule(known: Key, value: Any, wrong: str) -> str:
     return BY_PATH.get(known.path) or BY_FAULT[wrong]
 
 
-def _hit(rule: str, entry: Entry, known: Key) -> Hit:
+def _hit(subject: Subject, rule: str, entry: Entry, known: Key) -> Hit:
     wants = expected(known) if known.settable else "nothing that JSON can hold"
     if known.kind.startswith("object"):
         wants, write = "an object in {}", f'"{entry.name}": {{}}'
     else:
-        write = f'"{entry.name}": {instead(known, entry.value)}' if known.settable else "delete it"
-    return Hit(rule, entry.path, f"{said(entry.value)} here: DeepSpeed stops, it takes "
-               f"{wants}", write)  # fmt: skip
+        new = "1" if rule == "ZP304" else instead(known, entry.value)  # 0 is no floor of a dynamic scale (ZP305)
+        write = f'"{entry.name}": {new}' if known.settable else "delete it"
+    return Hit(rule, entry.path, f"{said(entry.value)} here: DeepSpeed stops, it takes {wants}", write,
+               edits=answers.value(subject, entry.path, known, entry.value))
 
 
 def hand_read_values(subject: Subject) -> Iterator[Hit]:
@@ -142,7 +146,7 @@ def hand_read_values(subject: Subject) -> Iterator[Hit]:
             continue
         filled = entry.value == AUTO and bool(known.auto) and subject.setting.fills
         if not filled and _is_read(subject, known) and _stops(known, entry.value):
-            yield _hit(_hand_rule(known, entry.value), entry, known)
+            yield _hit(subject, _hand_rule(known, entry.value), entry, known)
 
 
 def _is_read(subject: Subject, known: Key) -> bool:
@@ -191,7 +195,7 @@ def sections_in_old_form(subject: Subject) -> Iterator[Hit]:
     value, target = config["allgather_size"], KEYS["zero_optimization.allgather_bucket_size"]
     if wrong := fault(target, value):
         entry = Entry(("allgather_size",), "", KEYS["allgather_size"], value)
-        yield _hit(BY_FAULT[wrong], entry, target)
+        yield _hit(subject, BY_FAULT[wrong], entry, target)
 
 
 CHECKS = (strict_values, hand_read_values, sections_in_old_form)

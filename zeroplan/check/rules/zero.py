@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from zeroplan.check.edit import valued
 from zeroplan.check.finding import ADVICE, WARNING, Hit
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
@@ -43,6 +44,10 @@ RULES: tuple[Rule, ...] = (
         example(STAGE_3 % ""), "https://github.com/huggingface/transformers/issues/21482",
     ),
     Rule(
+        "ZP420", ADVICE, "Gradients that are not laid side by side", "runtime/zero/stage_1_and_2.py:300,1441",
+        example(STAGE_2 % ', "contiguous_gradients": false'), example(STAGE_2 % ', "contiguous_gradients": true'),
+    ),
+    Rule(
         "ZP421", WARNING, "ignore_unused_parameters off", "runtime/zero/stage_1_and_2.py:1934",
         example(STAGE_2 % ', "ignore_unused_parameters": false'),
         example(STAGE_2 % ', "ignore_unused_parameters": true'),
@@ -60,12 +65,14 @@ def old_form(subject: Subject) -> Iterator[Hit]:
     if isinstance(value, bool):
         stage = int(value)
         yield Hit("ZP115", (ZERO,), f"{str(value).lower()} is an old form that means stage {stage}",
-                  f'"{ZERO}": {{"stage": {stage}}}')  # fmt: skip
+                  f'"{ZERO}": {{"stage": {stage}}}',
+                  edits=() if "allgather_size" in subject.config else valued(subject.document, (ZERO,),
+                                                                             f'{{"stage": {stage}}}'))  # fmt: skip
 
 
 def idle_at_this_stage(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts is None or not isinstance(subject.config.get(ZERO), dict):
+    if not isinstance(subject.config.get(ZERO), dict):
         return
     for entry in subject.entries:
         known = entry.known
@@ -86,7 +93,7 @@ def _has_own(entry: Entry) -> bool:
 
 def elastic_checkpoint(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts is not None and facts.stage == 3 and facts(f"{ZERO}.elastic_checkpoint"):
+    if facts.stage == 3 and facts(f"{ZERO}.elastic_checkpoint"):
         yield Hit("ZP407", subject.spelled(f"{ZERO}.elastic_checkpoint"),
                   "stage 3 has no elastic checkpoints: saving or "
                   "loading stops", '"checkpoint": {"load_universal": true} at the top level')  # fmt: skip
@@ -94,7 +101,7 @@ def elastic_checkpoint(subject: Subject) -> Iterator[Hit]:
 
 def whole_model(subject: Subject) -> Iterator[Hit]:
     facts, name = subject.facts, "stage3_gather_16bit_weights_on_model_save"
-    if facts is None or facts.stage != 3 or subject.setting.reader not in (TRAINER, ACCELERATE):
+    if facts.stage != 3 or subject.setting.reader not in (TRAINER, ACCELERATE):
         return
     if subject.stated(f"{ZERO}.{name}") in (None, False):
         yield Hit("ZP415", subject.spelled(f"{ZERO}.{name}"), "stage 3 saves each rank's shard and no whole model; "
@@ -103,17 +110,28 @@ def whole_model(subject: Subject) -> Iterator[Hit]:
 
 def unused_parameters(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
-    if facts is not None and facts.stage in (1, 2) and not facts(f"{ZERO}.ignore_unused_parameters"):
+    if facts.stage in (1, 2) and not facts(f"{ZERO}.ignore_unused_parameters"):
         yield Hit("ZP421", subject.spelled(f"{ZERO}.ignore_unused_parameters"), "false: DeepSpeed stops at the first "
                   "parameter that gets no gradient", '"ignore_unused_parameters": true')  # fmt: skip
+
+
+def scattered_gradients(subject: Subject) -> Iterator[Hit]:
+    """Offloading lays them side by side whatever is stated."""
+    facts = subject.facts
+    if facts.stage != 2 or facts.offloads_optimizer:
+        return
+    if not facts(f"{ZERO}.contiguous_gradients"):
+        yield Hit("ZP420", subject.spelled(f"{ZERO}.contiguous_gradients"), "each gradient is a tensor of its own "
+                  "until it is reduced: memory falls to pieces", '"contiguous_gradients": true')  # fmt: skip
 
 
 def gathers_again(subject: Subject) -> Iterator[Hit]:
     facts = subject.facts
     for name in ("stage3_max_live_parameters", "stage3_max_reuse_distance"):
-        if facts is not None and facts.stage == 3 and subject.stated(f"{ZERO}.{name}") == 0:
+        if facts.stage == 3 and subject.stated(f"{ZERO}.{name}") == 0:
             yield Hit("ZP424", subject.spelled(f"{ZERO}.{name}"), f"{name} 0: every module gathers its parameters anew",
                       f'"{name}": 1000000000')  # fmt: skip
 
 
-CHECKS = (old_form, idle_at_this_stage, elastic_checkpoint, whole_model, unused_parameters, gathers_again)
+CHECKS = (old_form, idle_at_this_stage, elastic_checkpoint, whole_model, unused_parameters, scattered_gradients,
+          gathers_again)  # fmt: skip

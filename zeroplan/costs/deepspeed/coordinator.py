@@ -16,6 +16,7 @@ from zeroplan.costs.deepspeed.repeating import Repeats
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.storages import Storages
+from zeroplan.costs.deepspeed.thresholds import Holds, Span, Threshold
 from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.specs.model import Visit
 
@@ -30,9 +31,11 @@ class Coordinator(Storages):
         self.visits, self.trace, self.own, self.whole = course.passes.visits, course.trace, course.own, course.whole
         self.last_user, self.never_left = course.last_user, course.never_left
         self.released: dict[tuple[int, int], frozenset[int]] = {}
+        self.bucket = Threshold(settings.prefetch_bucket_size)
+        self.live = Threshold(settings.max_live_parameters)
+        self.reach = Threshold(settings.max_reuse_distance)
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
-        follows = not (settings.second or settings.swapped)
-        self.repeats = Repeats(self, course.passes.stretches if follows else ())
+        self.repeats = Repeats(self, course.passes.stretches if not settings.swapped else ())
         self._start()
 
     def _start(self) -> None:
@@ -126,25 +129,25 @@ class Coordinator(Storages):
 
     def _look_ahead(self) -> None:
         """Prefetch what comes next."""
-        settings = self.settings
-        if settings.prefetch_bucket_size <= 0:
+        if not self.bucket.exceeds(0):
             return
-        room = settings.max_live_parameters - self.count
-        if room > 0 and (ahead := self._ahead(min(room, settings.prefetch_bucket_size))):
+        if self.live.exceeds(self.count) and (ahead := self._ahead()):
             self.gather(ahead)
         if self.swaps:
             flying = sum(self.sizes[index] for index in self.flying)
             self.swapper.fetch_ahead((index for index, _used in self.queue), self.sizes, flying)
 
-    def _ahead(self, room: int) -> set[int]:
+    def _ahead(self) -> set[int]:
         """From the head of the queue while there is room under the bucket and the live limit; the last may exceed.
 
         It stops at a tensor whose partition is on NVMe.
         """
-        queue, recent, swaps = self.queue, self.recent, self.swaps
+        queue, recent, swaps, count = self.queue, self.recent, self.swaps, self.count
+        room = min(self.live.value - count, self.bucket.value)
         chosen: set[int] = set()
-        elements = 0
+        elements = under = 0
         while queue and elements < room:
+            under = elements
             index, used = queue[0]
             if swaps and self.swapper.absent(index):
                 break
@@ -153,6 +156,10 @@ class Coordinator(Storages):
             if index not in self.available and index not in self.flying and index not in chosen:
                 chosen.add(index)
                 elements += self.sizes[index]
+        self.live.exceeds(count + under)
+        self.bucket.exceeds(under)
+        if elements >= room and self.live.exceeds(count + elements):
+            self.bucket.exceeds(elements)
         return chosen
 
     def _to_release(self, visit: Visit) -> frozenset[int]:
@@ -162,15 +169,27 @@ class Coordinator(Storages):
         mark = (visit.module, self.step)
         if (known := self.released.get(mark)) is not None:
             return known
-        distances = self.distances(visit)
-        reach, found = self.settings.max_reuse_distance, []
+        distances, found = self.distances(visit), []
         for index in visit.tensors:
             if index in self.persistent or self.recent.get(index, NEVER) > self.step:
                 continue
-            if not distances.comes_again(index, self.step, reach):
+            if not self.is_near(distances.to_next_use(index, self.step)):
                 found.append(index)
         self.released[mark] = released = frozenset(found)
         return released
+
+    def is_near(self, distance: int | None) -> bool:
+        """Whether what comes again that far away stays gathered until then."""
+        return distance is not None and self.reach.exceeds(distance)
+
+    @property
+    def holds(self) -> Holds:
+        """The thresholds under which all would have gone as it did; partitions on NVMe are looked at by themselves."""
+        settings = self.settings
+        if self.swaps:
+            here = (settings.prefetch_bucket_size, settings.max_live_parameters, settings.max_reuse_distance)
+            return Holds(*(Span(number - 1, number) for number in here))
+        return Holds(self.bucket.span, self.live.span, self.reach.span)
 
     def distances(self, visit: Visit) -> Distances:
         """What a release looks at."""

@@ -18,6 +18,7 @@ from zeroplan.costs.deepspeed.partitions import padded_sizes, secondary_ranks, s
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
+from zeroplan.costs.deepspeed.thresholds import Holds
 from zeroplan.costs.deepspeed.told import kinds
 from zeroplan.costs.deepspeed.visits import decides_visits, passes_of, visited
 from zeroplan.errors import ContradictionError
@@ -29,6 +30,12 @@ from zeroplan.specs.strategy import Strategy
 def decides_gathers(strategy: Strategy) -> Hashable:
     return (
         strategy.prefetch_bucket_size, strategy.max_live_parameters, strategy.max_reuse_distance,
+        _beside_thresholds(strategy),
+    )  # fmt: skip
+
+
+def _beside_thresholds(strategy: Strategy) -> Hashable:
+    return (
         strategy.param_persistence_threshold, strategy.model_persistence_threshold, decides_visits(strategy),
         _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential, strategy.sub_group_size,
@@ -48,9 +55,11 @@ class MicroSteps(NamedTuple):
     before: tuple[MicroStep, ...]
     """Of the first optimizer step, where it was replayed on the way."""
     steady: MicroStep
-    """The first of the third optimizer step, and of all after it."""
+    """The first of the third optimizer step, and of all after it; or of one that is the same."""
     later: MicroStep
     """The next in that step; with secondary partitions they differ (hpZ)."""
+    holds: Holds = Holds()
+    """The thresholds under which they are the same."""
 
     @property
     def largest(self) -> tuple[MicroStep, ...]:
@@ -61,20 +70,32 @@ class MicroSteps(NamedTuple):
         return (self.steady, self.later) if joins and self.later is not self.steady else (self.later,)
 
 
-@once(decides_gathers, most_kept=64)
+@once(decides_gathers)
 def micro_steps(job: Job) -> MicroSteps:
-    """What the coordinator does, micro-step by micro-step.
+    """What the coordinator does, micro-step by micro-step: one and the same for thresholds that change nothing.
 
     One rank gathers nothing: its partitions are the parameters, or are copied from the host when they are offloaded.
     Releasing them may still make secondary ones.
     Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
     """
-    if not _gathers(job):
-        return MicroSteps((), _alone(job), _alone(job))
-    try:
-        return _replayed(job, _settings(job))
-    except OutOfBuffersError as error:
-        raise _too_few_buffers(job) from error
+    known = _known(job)
+    for found in known:
+        if found.holds.has(job.strategy):
+            return found
+    if _gathers(job):
+        try:
+            known.append(_replayed(job, _settings(job)))
+        except OutOfBuffersError as error:
+            raise _too_few_buffers(job) from error
+    else:
+        known.append(MicroSteps((), _alone(job), _alone(job)))
+    return known[-1]
+
+
+@once(_beside_thresholds, most_kept=64)
+def _known(_job: Job) -> list[MicroSteps]:
+    """Those of other thresholds, as far as they were asked for."""
+    return []
 
 
 def _gathers(job: Job) -> bool:
@@ -161,20 +182,24 @@ def _too_few_buffers(job: Job) -> ContradictionError:
 
 
 def _replayed(job: Job, settings: Settings) -> MicroSteps:
-    """Two optimizer steps, then the one that is looked at."""
+    """The steps before it, then the one that is looked at: the second, or the third where the first leaves more behind
+    than what is kept for reuse, which is decided once.
+    """
     coordinator = _coordinator(job, settings)
     if settings.grad_accum == 1:  # every step after the first starts from the same state
         coordinator.gather_persistent()
         steady = coordinator.micro_step()
-        return MicroSteps((), steady, steady)
+        return MicroSteps((), steady, steady, coordinator.holds)
     before = [coordinator.micro_step(records=True)]
     before += [coordinator.micro_step() for _micro in range(settings.grad_accum - 1)]
     coordinator.gather_persistent()
-    for _micro in range(settings.grad_accum):
-        coordinator.micro_step()
-    coordinator.gather_persistent()
+    if settings.swapped or settings.all_reduce or settings.low:
+        for _micro in range(settings.grad_accum):
+            coordinator.micro_step()
+        coordinator.gather_persistent()
     steady = coordinator.micro_step()
-    return MicroSteps(tuple(before), steady, coordinator.micro_step() if settings.second else steady)
+    later = coordinator.micro_step() if settings.second else steady
+    return MicroSteps(tuple(before), steady, later, coordinator.holds)
 
 
 @once(decides_gathers)

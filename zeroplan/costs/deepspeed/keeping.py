@@ -1,4 +1,4 @@
-"""What stage 3's coordinator has gathered at least when forward ends, without a replay of it.
+"""What stage 3's coordinator has gathered at least and at most when forward ends, without a replay of it.
 
 partitioned_param_coordinator.py of DeepSpeed 0.19.8: whenever a module is entered (fetch_sub_module), tensors ahead are
 gathered until stage3_max_live_parameters are there or a bucket is full; when one is left (release_sub_module), what
@@ -7,7 +7,10 @@ comes again within stage3_max_reuse_distance stays.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Hashable
+from itertools import accumulate
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.fetch import course_of
 from zeroplan.costs.deepspeed.layout import tensor_sizes
@@ -21,6 +24,38 @@ from zeroplan.specs.strategy import Strategy
 def kept_at_least(job: Job) -> int:
     """Elements, persistent parameters left out."""
     return max(_ahead(job), _for_reuse(job))
+
+
+def kept_at_most(job: Job) -> int:
+    """Elements, persistent parameters left out, when the forward of a step's first micro-step ends.
+
+    Both are what backward reads first: what the look ahead has reached, where all before the last tensor was less than
+    stage3_max_live_parameters, and what comes again within stage3_max_reuse_distance.
+    """
+    strategy, first = job.strategy, _first_reads(job)
+    ahead = strategy.max_live_parameters if strategy.prefetch_bucket_size > 0 else 0
+    reached = bisect_left(first.elements, ahead), bisect_left(first.distances, strategy.max_reuse_distance) - 1
+    return first.elements[min(max(reached), len(first.elements) - 1)]
+
+
+class FirstReads(NamedTuple):
+    """Tensors as backward comes to read them, none twice, behind nothing at all."""
+
+    elements: list[int]
+    """Up to each and with it."""
+    distances: list[int]
+    """From forward's end to the visit that reads it."""
+
+
+@once(lambda strategy: (decides_visits(strategy), _persistence(strategy)))
+def _first_reads(job: Job) -> FirstReads:
+    course, sizes, stay = course_of(job), tensor_sizes(job), set(persistent_tensors(job))
+    entered = sum(visit.enters for visit in job.execution.forward)
+    travelled, order = course.own.travelled, dict[int, int]()
+    for index, step in course.trace:
+        if step >= entered and index not in stay:
+            order.setdefault(index, travelled[step] - travelled[entered])
+    return FirstReads([*accumulate((sizes[index] for index in order), initial=0)], [-1, *order.values()])
 
 
 def _decides_ahead(strategy: Strategy) -> Hashable:

@@ -21,6 +21,7 @@ from zeroplan.costs.deepspeed.reduction import all_reduced
 from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
 from zeroplan.costs.deepspeed.told import Telling
+from zeroplan.costs.deepspeed.visits import backward_visits
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
 from zeroplan.specs.job import Job
@@ -53,9 +54,10 @@ class Partitioning:
         self.queue: deque[int] = deque()
         """Tensors in the order of their gradients, all and those to come; of an entered module the next may be."""
         self.entered: set[int] = set()
-        reading = [visit for visit in execution.forward if visit.enters and visit.tensors]
-        self.first_user = {index: visit.module for visit in reversed(reading) for index in visit.tensors}
-        """The module whose backward makes a tensor's gradient whole: of a tied one the embedding."""
+        reading = [visit for visit in backward_visits(job) if visit.backward and visit.enters and visit.tensors]
+        self.last_user = {index: visit.module for visit in reading for index in visit.tensors}
+        """The module whose backward makes a tensor's gradient whole: of a tied one the embedding, of a bias that one
+        module lends another (BERT's decoder) that other."""
         self.leaves = execution.leaves
         self.in_leaves = {index for visit in reading if visit.module in execution.leaves for index in visit.tensors}
         self.visit = 0
@@ -107,7 +109,7 @@ class Partitioning:
         self._gather(event)
         alive.mark(event.at)
         if visit.enters and visit.backward:
-            self.entered.update([index for index in visit.tensors if self.first_user[index] == visit.module])
+            self.entered.update([index for index in visit.tensors if self.last_user[index] == visit.module])
 
     def _check_leaves(self) -> None:
         """Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end."""

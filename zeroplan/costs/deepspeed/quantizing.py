@@ -50,10 +50,13 @@ def scales(elements: int) -> int:
 
 
 def check_partitions(job: Job) -> None:
-    """The run's first micro-step gathers each module's tensors by themselves, the persistent too.
+    """The run's first micro-step gathers each module's tensors by themselves, the persistent too; one rank gathers and
+    quantizes nothing.
 
     Raises `ContradictionError` where DeepSpeed cannot quantize them.
     """
+    if job.ranks == 1:
+        return
     shares = secondary_sizes(job) or shard_sizes(job)
     for visit in job.execution.forward:
         if visit.enters and visit.tensors:

@@ -47,6 +47,9 @@ class Repeats:
 
     def skip(self, number: int, held: Telling[Held]) -> int:
         """After the stretch of this number: how many more are done, their events added and the state shifted."""
+        of = self.of
+        if len(of.secondary | of.persistent) < len(of.settings.second):  # each layer that is left makes more (hpZ)
+            return 0
         before, now = self.reached, self._reach(number, held)
         self.reached = now
         if before is None or now.state is None or before.state != now.state:
@@ -81,7 +84,7 @@ class Repeats:
         return (
             frozenset(index - start for index in of.available - self.stay),
             frozenset(index - start for index in of.flying),
-            frozenset((index - start, elements) for index, elements in of.storage.items()),
+            frozenset((index - start, of.storage[index]) for index in of.storage.keys() - self.stay),
             tuple((frozenset(index - start for index in members), elements) for members, elements in of.buffers),
             frozenset(index - start for index in of.joined_low),
             frozenset(index - start for index in of.views & passing),
@@ -126,14 +129,14 @@ class Repeats:
         Decisions that were taken in an earlier micro-step are remembered; of new ones the last tells: in forward,
         distances only shrink.
         """
-        of, reach = self.of, self.of.settings.max_reuse_distance
+        of = self.of
         steps, shift = now.step - before.step, now.layer.tensor - before.layer.tensor
         modules = now.layer.module - before.layer.module
         for visit, step in self._exits(before, now):
             released, distances = of.released[visit.module, step], of.distances(visit)
             for index in visit.tensors:
                 later = index + count * shift, step + count * steps
-                if distances.comes_again(*later, reach) != distances.comes_again(index, step, reach):
+                if of.is_near(distances.to_next_use(*later)) != of.is_near(distances.to_next_use(index, step)):
                     return False
             for layer in range(1, count + 1) if self.remembers else ():
                 known = of.released.get((visit.module + layer * modules, step + layer * steps))
@@ -162,7 +165,7 @@ class Repeats:
         by = count * alike.tensors
         of.available = {index if index in self.stay else index + by for index in of.available}
         of.flying = {index + by for index in of.flying}
-        of.storage = {index + by: elements for index, elements in of.storage.items()}
+        of.storage = {index if index in self.stay else index + by: size for index, size in of.storage.items()}
         of.buffers = [({index + by for index in members}, elements) for members, elements in of.buffers]
         of.joined_low = {index + by for index in of.joined_low}
         of.views = {index + by for index in of.views}

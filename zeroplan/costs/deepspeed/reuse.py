@@ -25,8 +25,13 @@ class Distances:
                     self.uses.setdefault(index, []).append(step)
         self.travelled = [*accumulate(elements, initial=0)]
 
-    def comes_again(self, index: int, step: int, reach: int) -> bool:
-        """Whether the visits from `step` to the tensor's next use hold less than `reach`."""
+    def to_next_use(self, index: int, step: int) -> int | None:
+        """What the visits from `step` to the tensor's next use hold; None: it is not used again."""
         uses = self.uses.get(index, [])
         at = bisect_left(uses, step)
-        return at < len(uses) and self.travelled[uses[at]] - self.travelled[step] < reach
+        return self.travelled[uses[at]] - self.travelled[step] if at < len(uses) else None
+
+    def comes_again(self, index: int, step: int, reach: int) -> bool:
+        """Whether the visits from `step` to the tensor's next use hold less than `reach`."""
+        distance = self.to_next_use(index, step)
+        return distance is not None and distance < reach

@@ -6,6 +6,7 @@ from zeroplan.clock import OPTIMIZER, StepTime, Term, term
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes, state_dtype
 from zeroplan.costs.timing.beside import host_terms, updated_by_cpus
 from zeroplan.costs.timing.computing import computing
+from zeroplan.costs.timing.hooks import waited
 from zeroplan.costs.timing.muon import muon_terms
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.traffic import communication
@@ -18,13 +19,16 @@ from zeroplan.specs.software import LIGER, LIGER_LOSS, TRANSFORMERS, Software
 def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> StepTime:
     """One optimizer step of this job, whose collectives and copies are the ledger's; `software`: as the job says."""
     software = software or software_of(job)
-    micro_steps, found = job.strategy.micro_steps, computing(job, software)
+    alone = computing(job, software)
+    forward, backward, after = communication(job, ledger, alone, software)
+    shown = (sum(entry.seconds for entry in beside) for beside in (forward, backward))
+    found, times = waited(job, software, alone, *shown), job.strategy.micro_steps
     work = (
-        entry._replace(seconds=micro_steps * entry.seconds, times=micro_steps * entry.times)
+        entry._replace(seconds=times * entry.seconds, times=times * entry.times)
         for entry in (*found.forward.terms, *found.backward.terms)
     )
-    beside = host_terms(job, ledger, found)
-    return StepTime((*work, *communication(job, ledger, found, software), *beside, *muon_terms(job), *update(job)))
+    traffic = (*forward, *backward, *after)
+    return StepTime((*work, *traffic, *host_terms(job, ledger, found), *muon_terms(job), *update(job)))
 
 
 def software_of(job: Job) -> Software:

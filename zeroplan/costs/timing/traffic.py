@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from zeroplan.clock import COMMUNICATION, Term, term
 from zeroplan.costs.timing.computing import Computing
@@ -21,39 +22,65 @@ MEMORY_PER_BYTE = 3.5
 """Bytes of a card's memory that a collective reads and writes for one byte on the wire, which compute has not."""
 
 
-def communication(job: Job, ledger: Ledger, found: Computing, software: Software) -> list[Term]:
-    """Seconds of a step that each collective adds."""
+class Communication(NamedTuple):
+    """Seconds of a step that each collective adds, by where it runs."""
+
+    forward: list[Term]
+    backward: list[Term]
+    after: list[Term]
+
+
+def communication(job: Job, ledger: Ledger, found: Computing, software: Software) -> Communication:
+    """Beside a step's forwards, beside its backwards, and after both."""
     strategy, sent = job.strategy, list(phases(job, ledger.traffic))
     share = software.shown_at_stage_3 if strategy.stage == 3 else software.shown
     shown = share if strategy.overlaps and strategy.stage else None
     in_order = order(job) if shown and sent and software.in_order else Order()
-    terms: list[Term] = []
+    beside: list[list[Term]] = []
     for phase, work, events in (
         (FORWARD, found.forward.seconds, in_order.forward), (BACKWARD, found.backward.seconds, in_order.backward),
     ):  # fmt: skip
         here = [entry for entry in sent if entry.phase == phase]
         every = [entry for entry in here if not entry.last]
         alike = strategy.micro_steps if every == here else strategy.micro_steps - 1
-        terms += exposed(job, every, work, shown, alike, events)
-        if every != here:
-            terms += exposed(job, here, work, shown, 1, events)
-    return _joined([*terms, *exposed(job, [entry for entry in sent if entry.phase == UPDATE], 0.0, None, 1)])
+        terms = exposed(job, every, work, shown, alike, events)
+        beside.append(_joined(terms + (exposed(job, here, work, shown, 1, events) if every != here else [])))
+    after = exposed(job, [entry for entry in sent if entry.phase == UPDATE], 0.0, None, 1)
+    return Communication(beside[0], beside[1], _joined(after))
 
 
-def of_gathers(job: Job, ledger: Ledger, found: Computing, software: Software) -> tuple[float, float]:
-    """Seconds of a step that stage 3's gathers add in forward, where nothing else runs, and at least in backward."""
+class Gathers(NamedTuple):
+    """Seconds of stage 3's gathers."""
+
+    forward: float
+    """That they add to a step's forwards, where nothing else runs; to its backwards, at least."""
+    backward: float
+    sent: float
+    """Of one micro-step's backward, whether they show or not, none where its order has none; and what they take there
+    of the card's memory.
+    """
+    slowed: float
+
+
+def of_gathers(job: Job, ledger: Ledger, found: Computing, software: Software) -> Gathers:
+    """As `communication` has them, without reductions."""
     shown = software.shown_at_stage_3 if job.strategy.overlaps else None
     in_order = order(job) if shown and software.in_order else Order()
     sent = [entry for entry in phases(job, ledger.traffic) if entry.gathers]
-    forward, backward = (
-        sum(entry.seconds for entry in exposed(
-            job, [entry for entry in sent if entry.phase == phase], work, shown, job.strategy.micro_steps, events))
-        for phase, work, events in (
-            (FORWARD, found.forward.seconds, in_order.forward),
-            (BACKWARD, found.backward.seconds, [event for event in in_order.backward if event.kind in ALONE]),
+    forward, backward = ([entry for entry in sent if entry.phase == phase] for phase in (FORWARD, BACKWARD))
+    alone = [event for event in in_order.backward if event.kind in ALONE]
+    shown_forward, shown_backward = (
+        sum(entry.seconds for entry in exposed(job, here, work, shown, job.strategy.micro_steps, events))
+        for here, work, events in (
+            (forward, found.forward.seconds, in_order.forward), (backward, found.backward.seconds, alone),
         )
     )  # fmt: skip
-    return forward, backward
+    calls = [(entry.calls, call(job.cluster, entry.transfer)) for entry in backward]
+    wire = sum(count * one.symbols["wire"] for count, one in calls)
+    slowed = roofline.streamed(MEMORY_PER_BYTE * wire, rates(job).memory.value)
+    are_sent = not in_order.backward or any(event.kind == GATHER for event in alone)
+    sent_there = are_sent * sum(count * one.seconds for count, one in calls)
+    return Gathers(shown_forward, shown_backward, sent_there, slowed)
 
 
 ALONE = (GATHER, FOR_GATHER)

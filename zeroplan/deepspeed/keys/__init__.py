@@ -94,6 +94,10 @@ _SPELLINGS: dict[tuple[str, str], Key] = {
     (known.section, spelling): known for known in KEYS.values() for spelling in (known.name, *known.aliases)
 }
 
+_CHILDREN: dict[str, tuple[Key, ...]] = {}
+for _known in KEYS.values():
+    _CHILDREN[_known.section] = (*_CHILDREN.get(_known.section, ()), _known)
+
 
 def key(path: str) -> Key | None:
     """The key at a dotted path, aliases understood (bfloat16.enabled is bf16.enabled); None when unknown."""
@@ -109,4 +113,4 @@ def key(path: str) -> Key | None:
 
 def children(section: str = "") -> tuple[Key, ...]:
     """The keys directly inside a section, in the table's order; without an argument the top level's."""
-    return tuple(known for known in KEYS.values() if known.section == section)
+    return _CHILDREN.get(section, ())

@@ -1,0 +1,27 @@
+"""An example of a rule as `zeroplan check` would be asked for it."""
+
+from __future__ import annotations
+
+from functools import cache, partial
+
+from zeroplan.check.arguments import read_arguments
+from zeroplan.check.files import check_arguments, check_file
+from zeroplan.check.rule import BESIDE
+from zeroplan.cli.check_setting import read_known, setting_of
+from zeroplan.cli.options import Options
+
+OWN = ("reader", "accelerator", "version", "client_optimizer")
+
+
+@cache
+def found(example):
+    options = dict(example.options)
+    arguments = None
+    if text := options.pop("trainer_args", None):
+        arguments = read_arguments(*text.split(": ", 1))
+    own = {name: options.pop(name) for name in OWN if name in options}
+    known = read_known(Options(**options), arguments=arguments, **own)
+    checked = check_file(
+        example.file, example.text, known.setting, lambda path: (path, BESIDE), partial(setting_of, known)
+    )
+    return [*(check_arguments(arguments) if arguments else ()), *checked.findings]

@@ -1,0 +1,68 @@
+"""An error exactly where accelerate or the Trainer stops: files drawn, and what the packages themselves said of them.
+
+`tests.references.make_integration_reference` asked them. Values that DeepSpeed would refuse are not among those drawn.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache, partial
+
+import pytest
+
+from tests.conftest import REFERENCES
+from zeroplan.check.arguments import read_arguments
+from zeroplan.check.files import check_file
+from zeroplan.check.finding import ERROR
+from zeroplan.cli.check_setting import read_known, setting_of
+from zeroplan.cli.options import Options
+
+
+@cache
+def said():
+    return json.loads((REFERENCES / "check" / "integration.json").read_text(encoding="utf-8"))
+
+
+def errors(name, text, known, beside=None):
+    checked = check_file(
+        name, text, known.setting, lambda path: (path, beside) if path == "ds_config.json" else None,
+        partial(setting_of, known),
+    )  # fmt: skip
+    return [one for one in checked.findings if one.severity == ERROR]
+
+
+def test_files_for_accelerate_launch():
+    known = read_known(Options())
+    for text, config, stopped in said()["launch"]:
+        found = errors("accelerate.yaml", text, known, json.dumps(config))
+        assert bool(found) == bool(stopped), (text, config, stopped, found)
+
+
+def test_training_arguments():
+    for config, stated, stopped in said()["trainer"]:
+        arguments = read_arguments("args.json", json.dumps(stated))
+        found = errors("ds_config.json", json.dumps(config), read_known(Options(gpus="1"), arguments=arguments))
+        assert bool(found) == bool(stopped), (config, stated, stopped, found)
+        assert not stopped or {"ZP205", "ZP620"} & {one.rule for one in found}
+
+
+@pytest.mark.parametrize(
+    ("rule", "part"),
+    [("ZP802", "following accelerate config variables will be ignored"), ("ZP811", "had unknown keys"),
+     ("ZP811", "object has no attribute 'lower'"), ("ZP811", "A `distributed_type` must be specified"),
+     ("ZP811", "Unknown mixed_precision mode"), ("ZP811", "Expected a string path"),
+     ("ZP801", "Please specify the ZeRO optimization config")],
+)  # fmt: skip
+def test_for_the_same_reason(rule, part):
+    cases = [case for case in said()["launch"] if part in case[2]]
+    assert len(cases) >= 3
+    for text, config, _stopped in cases:
+        found = errors("accelerate.yaml", text, read_known(Options()), json.dumps(config))
+        assert rule in {one.rule for one in found}, (text, config)
+
+
+def test_draws_are_of_both_kinds():
+    for kind in ("launch", "trainer"):
+        stopped = sum(bool(case[2]) for case in said()[kind])
+        assert len(said()[kind]) >= 300
+        assert 50 <= stopped <= len(said()[kind]) - 50

@@ -1,0 +1,115 @@
+"""The findings of a file by its kind: a ds_config.json, a YAML for accelerate launch, a YAML of TrainingArguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import islice
+
+from zeroplan.check.arguments import YAML, Arguments
+from zeroplan.check.check import MOST, check, check_text, placed
+from zeroplan.check.document import Document, Node
+from zeroplan.check.finding import Finding, Hit, said
+from zeroplan.check.json_reader import NotReadableError, read_json
+from zeroplan.check.launch import FILE, SECTION, Launch, as_yaml, field_of, inline, is_launch
+from zeroplan.check.rules.launch import LAUNCH_CHECKS
+from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
+from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
+from zeroplan.errors import SpecError
+
+Beside = Callable[[str], tuple[str, str] | None]
+"""Name and text of a file that another names; None where it is not there."""
+Made = Callable[[Document, Setting, Launch | None], Setting]
+"""The setting of one config, which may follow from what it says."""
+EXPECTED = "an Accelerate config, or TrainingArguments with a deepspeed in them"
+
+
+@dataclass
+class Checked:
+    """Findings, and the texts of the files that they are in."""
+
+    findings: list[Finding] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+
+
+def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> Checked:
+    """Raises `SpecError` for what is no config at all, and for YAML that is none of both kinds."""
+    if not name.endswith(YAML):
+        return Checked(check_json(name, text, setting, made), {name: text})
+    from zeroplan.check.yaml_reader import read_yaml
+
+    document = read_yaml(name, text, EXPECTED)
+    if is_launch(document):
+        return _launched(Launch(document), setting, beside, made)
+    return _trained(Arguments(document), setting, beside, made)
+
+
+def check_json(name: str, text: str, setting: Setting, made: Made, launch: Launch | None = None) -> list[Finding]:
+    try:
+        document = read_json(name, text)
+    except NotReadableError:
+        return check_text(name, text, setting)
+    return check(document, made(document, setting, launch))
+
+
+def check_arguments(arguments: Arguments) -> list[Finding]:
+    """What TrainingArguments say that no config is needed to see."""
+    return [placed(arguments.document, hit) for found in ARGUMENT_CHECKS for hit in islice(found(arguments), MOST)]
+
+
+def _launched(launch: Launch, setting: Setting, beside: Beside, made: Made) -> Checked:
+    document = launch.document
+    setting = replace(setting, reader=ACCELERATE, gpus=setting.gpus or launch.processes)
+    checked, stage = Checked([], {document.name: document.text}), None
+    inner: list[Finding] = []
+    if launch.is_deepspeed and launch.config_file is None:
+        config = inline(launch)
+        stage = config.config["zero_optimization"]["stage"]
+        inner = [_in_yaml(one) for one in check(config, made(config, setting, launch))] if launch.fields else []
+    elif launch.is_deepspeed and (found := beside(str(launch.config_file))) is None:
+        inner = [_missing(document, str(launch.config_file))]
+    elif launch.is_deepspeed and found:
+        inner = check_json(*found, setting, made, launch)
+        checked.texts[found[0]] = found[1]
+        stage = _stage(*found)
+    checked.findings = [placed(document, hit) for asked in LAUNCH_CHECKS
+                        for hit in islice(asked(launch, stage), MOST)] + inner  # fmt: skip
+    return checked
+
+
+def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made) -> Checked:
+    """The config that `deepspeed` names, or is."""
+    document = arguments.document
+    member = document.members.get(("deepspeed",))
+    if member is None or (member.node.members is None and member.node.scalar in (None, False)):
+        raise SpecError(document.name, "neither distributed_type nor deepspeed", EXPECTED)
+    setting = replace(setting, reader=TRAINER, arguments=arguments)
+    checked = Checked(check_arguments(arguments), {document.name: document.text})
+    if member.node.members is not None:
+        whole = Node(member.start, member.end, members=member.node.members)
+        config = Document(document.name, document.text, whole)
+        checked.findings += [replace(one, edits=()) for one in check(config, made(config, setting, None))]
+    elif (found := beside(str(member.node.scalar))) is None:
+        raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, which is not there", "a ds_config.json")
+    else:
+        checked.texts[found[0]] = found[1]
+        checked.findings += check_json(*found, setting, made)
+    return checked
+
+
+def _stage(name: str, text: str) -> object:
+    try:
+        section = read_json(name, text).config.get("zero_optimization")
+    except NotReadableError:
+        return None
+    return section.get("stage") if isinstance(section, dict) else None
+
+
+def _in_yaml(finding: Finding) -> Finding:
+    """In the words of the file; edits are those of JSON."""
+    return replace(finding, path=field_of(finding.path), write=as_yaml(finding.write), edits=())
+
+
+def _missing(document: Document, path: str) -> Finding:
+    return placed(document, Hit("ZP811", (SECTION, FILE), f"{said(path)} is not there: Accelerate stops",
+                                f"{FILE}: a ds_config.json that is"))  # fmt: skip

@@ -1,0 +1,159 @@
+"""A file of `accelerate launch --config_file`, and the ds_config that Accelerate makes of it.
+
+accelerate 1.15: commands/launch.py hands the fields on as environment variables (utils/launch.py:
+prepare_deepspeed_cmd_env), and utils/dataclasses.py:DeepSpeedPlugin makes them a config.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from zeroplan.check.document import Document, Member, Node
+
+DEEPSPEED = "DEEPSPEED"
+SECTION, FILE = "deepspeed_config", "deepspeed_config_file"
+NAMES = {
+    "zero_optimization.stage": "zero_stage",
+    "zero_optimization.offload_optimizer": "offload_optimizer_device",
+    "zero_optimization.offload_optimizer.device": "offload_optimizer_device",
+    "zero_optimization.offload_param": "offload_param_device",
+    "zero_optimization.offload_param.device": "offload_param_device",
+    "zero_optimization.stage3_gather_16bit_weights_on_model_save": "zero3_save_16bit_model",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+    "gradient_clipping": "gradient_clipping",
+}  # fmt: skip
+"""Of keys of ds_config.json, the fields that stand for them."""
+DEFAULT_STAGE = 2
+OFFLOADS = ("offload_optimizer", "offload_param")
+REPLACED = re.compile(r'"(\w+)": (?:\{"device": )?("?)([\w.-]+)\2\}?')
+
+
+@dataclass(frozen=True)
+class Launch:
+    document: Document
+
+    @cached_property
+    def fields(self) -> dict[str, Any]:
+        """Of deepspeed_config, those that are not null."""
+        section = self.document.config.get(SECTION)
+        found = section if isinstance(section, dict) else {}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def is_deepspeed(self) -> bool:
+        """Whether deepspeed_config is read; so it is taken for, where distributed_type is missing."""
+        return bool(self.document.config.get("distributed_type", DEEPSPEED) == DEEPSPEED)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all fields, null or not: beside deepspeed_config_file Accelerate looks at names alone."""
+        section = self.document.config.get(SECTION)
+        return tuple(section) if isinstance(section, dict) else ()
+
+    @property
+    def config_file(self) -> str | None:
+        found = self.fields.get(FILE)
+        return None if found is None else str(found)
+
+    @property
+    def processes(self) -> int | None:
+        found = self.document.config.get("num_processes")
+        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None
+
+    @property
+    def machines(self) -> int:
+        found = self.document.config.get("num_machines")
+        return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else 1
+
+
+def is_launch(document: Document) -> bool:
+    return any(name in document.config for name in ("distributed_type", SECTION, "compute_environment"))
+
+
+def inline(launch: Launch) -> Document:
+    """The ds_config that the fields become, each key where its field stands."""
+    document, fields = launch.document, launch.fields
+    devices = {name: str(fields.get(f"{name}_device", "none")).lower() for name in OFFLOADS}
+    zero: dict[str, tuple[Any, str]] = {
+        "stage": (_converted(fields.get("zero_stage", DEFAULT_STAGE), int), "zero_stage"),
+        **{name: (device, f"{name}_device") for name, device in devices.items()},
+        "stage3_gather_16bit_weights_on_model_save": (
+            str(fields.get("zero3_save_16bit_model", False)).lower() == "true", "zero3_save_16bit_model"
+        ),
+    }  # fmt: skip
+    place = _Places(document)
+    section = [place.member(name, _scalar_or_device(name, value), field) for name, (value, field) in zero.items()]
+    members = [
+        place.member("train_batch_size", Node(0, scalar="auto"), ""),
+        place.member("train_micro_batch_size_per_gpu", Node(0, scalar="auto"), ""),
+        place.member("gradient_accumulation_steps", Node(0, scalar=_steps(fields)), "gradient_accumulation_steps"),
+        place.member("zero_optimization", Node(0, members=section), ""),
+    ]
+    clipping = _converted(fields.get("gradient_clipping", "auto"), float)
+    if clipping:
+        members.append(place.member("gradient_clipping", Node(0, scalar=clipping), "gradient_clipping"))
+    if (precision := document.config.get("mixed_precision")) in ("fp16", "bf16", "fp8"):
+        enabled = place.member("enabled", Node(0, scalar=True), "")
+        name = "fp16" if precision == "fp16" else "bf16"
+        members.append(place.member(name, Node(0, members=[enabled]), ""))
+    return Document(document.name, document.text, Node(0, end=len(document.text), members=members))
+
+
+def _scalar_or_device(name: str, value: Any) -> Node:
+    """An offload section has the device in it, and a path that `accelerate launch` does not hand on."""
+    if not name.startswith("offload"):
+        return Node(0, scalar=value)
+    path = [Member("nvme_path", 0, 0, Node(0, scalar="none"))] if value == "nvme" else []
+    return Node(0, members=[Member("device", 0, 0, Node(0, scalar=value)), *path])
+
+
+def _steps(fields: dict[str, Any]) -> Any:
+    text = str(fields.get("gradient_accumulation_steps", "auto"))
+    return _converted(text, int) if text.isdigit() else text
+
+
+def _converted(value: Any, kind: Callable[[str], Any]) -> Any:
+    """As the environment hands it on; what cannot be converted stays, for a rule to refuse."""
+    try:
+        return kind(str(value))
+    except ValueError:
+        return value
+
+
+class _Places:
+    """Where the fields stand; what none states stands at deepspeed_config, or at the first key."""
+
+    def __init__(self, document: Document) -> None:
+        self.members = document.members
+        self.default = self.members.get((SECTION,)) or next(iter(self.members.values()))
+
+    def member(self, name: str, node: Node, field: str) -> Member:
+        at = self.members.get((SECTION, field), self.default)
+        for inner in node.members or ():
+            if inner.start == inner.end == 0:
+                inner.start, inner.end = at.start, at.end
+        return Member(name, at.start, at.end, node)
+
+
+def field_of(path: str) -> str:
+    """The field that a key of the made ds_config comes from, with its section; the section for all that has none."""
+    if path.endswith("16.enabled"):
+        return "mixed_precision"
+    return f"{SECTION}.{NAMES[path]}" if path in NAMES else SECTION
+
+
+def as_yaml(write: str) -> str:
+    """A replacement line for a ds_config.json in the words of deepspeed_config, as far as it has any."""
+    short = {path.rpartition(".")[2]: name for path, name in NAMES.items() if not path.endswith(".device")}
+    if write.startswith('"bf16": {"enabled": true}'):
+        return "mixed_precision: bf16"
+    found = REPLACED.findall(write)
+    if not found:
+        return write
+    if all(name in short for name, _quote, _value in found):
+        return REPLACED.sub(lambda match: f"{short[match[1]]}: {match[3]}", write)
+    return f"{write} in a {FILE}"

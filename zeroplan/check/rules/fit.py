@@ -1,0 +1,94 @@
+"""9xx: whether it fits, by the ledger of `zeroplan estimate --config`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from zeroplan.check.finding import ERROR, WARNING, Hit
+from zeroplan.check.rule import Rule, example
+from zeroplan.check.rules.names import STAGE_2, STAGE_3
+from zeroplan.check.subject import Subject
+from zeroplan.errors import ZeroplanError
+from zeroplan.units import gib
+
+if TYPE_CHECKING:
+    from zeroplan.search import Candidate
+
+GUIDE = "https://github.com/deepspeedai/DeepSpeed/blob/master/docs/_pages/training.md"
+RULES_BY_TIER = {"gpu": "ZP901", "host": "ZP902", "nvme": "ZP903"}
+CPU = ', "offload_optimizer": {"device": "cpu"}'
+NVME = ', "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}'
+EIGHT_BILLION = {"model": "llama-3.1-8b", "gpus": "8", "gpu_mem": "80", "checkpointing": "full"}
+LEDGER = "the ledger of zeroplan estimate --config"
+LINES = 4
+"""Of a peak, named in a message."""
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP901", ERROR, "It does not fit into the GPUs", LEDGER,
+        example(STAGE_2 % "", model="llama-3.1-70b", gpus="8", gpu_mem="80"), example(STAGE_3 % "", **EIGHT_BILLION),
+        GUIDE,
+    ),
+    Rule(
+        "ZP902", ERROR, "It does not fit into host memory", LEDGER,
+        example(STAGE_3 % CPU, **EIGHT_BILLION, host_mem="64GiB"),
+        example(STAGE_3 % CPU, **EIGHT_BILLION, host_mem="512GiB"), GUIDE,
+    ),
+    Rule(
+        "ZP903", ERROR, "It does not fit onto the disks", LEDGER,
+        example(STAGE_3 % NVME, **EIGHT_BILLION, nvme="50GB"), example(STAGE_3 % NVME, **EIGHT_BILLION, nvme="1TB"),
+        GUIDE,
+    ),
+    Rule(
+        "ZP904", WARNING, "Whether it fits is not known", "no ledger can be made of what was asked",
+        example(STAGE_2 % "", model="llama-3.1-8b", gpus="8", gpu_mem="80", micro_batch="2"),
+        example(STAGE_3 % "", **EIGHT_BILLION), GUIDE,
+    ),
+)  # fmt: skip
+
+
+def fits(subject: Subject) -> Iterator[Hit]:
+    """Only of a config that DeepSpeed takes: `check` leaves these out beside errors."""
+    from zeroplan.check.mending import mended
+    from zeroplan.fit import PLACES
+
+    planned = subject.setting.planned
+    if planned is None or planned.model is None:
+        return
+    path = subject.spelled("zero_optimization.stage")
+    try:
+        candidate = planned.candidate if planned.job else None
+    except ZeroplanError as error:
+        yield Hit("ZP904", path, f"no ledger: {_clause(error)}", "what it asks for")
+        return
+    if candidate is None:
+        yield Hit("ZP904", path, f"no ledger: {_clause(planned.hindrance)}", "what it asks for")
+        return
+    short = [key for key in PLACES if getattr(candidate.fit, key).fits is False]
+    write = mended(planned, subject.setting) if short else ""
+    for key in short:
+        yield Hit(RULES_BY_TIER[key], path, _shortage(candidate, key),
+                  write or "no single change is enough; zeroplan recommend finds several")  # fmt: skip
+
+
+def _clause(error: object) -> str:
+    return " ".join(str(error).split())
+
+
+def _shortage(candidate: Candidate, key: str) -> str:
+    """Needed, room, and by which lines."""
+    from zeroplan.fit import PLACES
+
+    tier, moment = getattr(candidate.fit, key), getattr(candidate.ledger, key).peak
+    lines = [*moment.lines, *(candidate.fit.outside if key == "gpu" else ())]
+    largest = sorted(lines, key=lambda entry: -entry.bytes)[:LINES]
+    by = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in largest if entry.bytes)
+    gpus = candidate.job.ranks
+    where = f"on {'each of ' * (gpus > 1)}{gpus} GPU{'s' * (gpus > 1)}" if key == "gpu" else f"of {PLACES[key]}"
+    return (f"needs {gib(tier.needed)} {where}, {gib(tier.capacity)} are there, {gib(-tier.headroom)} too few: in "
+            f"{moment.phase} {by}")  # fmt: skip
+
+
+CHECKS = ()
+COUNTED = (fits,)

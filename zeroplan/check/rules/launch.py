@@ -1,0 +1,147 @@
+"""8xx: what Accelerate makes of a file for `accelerate launch`. Each was run through accelerate 1.15."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
+from zeroplan.check.launch import DEEPSPEED, FILE, SECTION, Launch
+from zeroplan.check.rule import Rule, launching
+
+LINK = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
+PLUGIN = "accelerate: utils/dataclasses.py:DeepSpeedPlugin"
+IN_CONFIG = (
+    "gradient_accumulation_steps", "gradient_clipping", "zero_stage", "offload_optimizer_device",
+    "offload_param_device", "offload_param_nvme_path", "offload_optimizer_nvme_path", "zero3_save_16bit_model",
+)  # fmt: skip
+"""Fields that stand in the file that deepspeed_config_file names (_deepspeed_config_checks)."""
+FIELDS = (
+    *IN_CONFIG, FILE, "zero3_init_flag", "deepspeed_hostfile", "deepspeed_exclusion_filter",
+    "deepspeed_inclusion_filter", "deepspeed_multinode_launcher", "deepspeed_moe_layer_cls_names",
+)  # fmt: skip
+TOP = (
+    "compute_environment", "distributed_type", "mixed_precision", "use_cpu", "debug", "num_processes", "machine_rank",
+    "num_machines", "gpu_ids", "main_process_ip", "main_process_port", "rdzv_backend", "same_network",
+    "main_training_function", "enable_cpu_affinity", "fp8_config", SECTION, "fsdp_config", "parallelism_config",
+    "megatron_lm_config", "mpirun_config", "downcast_bf16", "tpu_name", "tpu_zone", "tpu_use_cluster", "tpu_use_sudo",
+    "command_file", "commands", "tpu_vm", "tpu_env", "dynamo_config", "fp16", "dynamo_backend",
+)  # fmt: skip
+"""Of commands/config/config_args.py:ClusterConfig, and two older names that it converts."""
+KINDS = (
+    "NO", "MULTI_CPU", "MULTI_HPU", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU",
+    "MULTI_NEURON", DEEPSPEED, "FSDP", "XLA", "MEGATRON_LM",
+)  # fmt: skip
+"""Of utils/dataclasses.py:DistributedType."""
+PRECISIONS = ("no", "fp16", "bf16", "fp8")
+NVME_PATHS = ("offload_optimizer_nvme_path", "offload_param_nvme_path")
+Z2, Z3 = "zero_stage: 2", "zero_stage: 3, zero3_save_16bit_model: true"
+DISK = ", offload_optimizer_device: nvme, offload_optimizer_nvme_path: /local_nvme"
+OWN_FILE = f"{FILE}: ds_config.json"
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP802", ERROR, "Fields beside a deepspeed_config_file", f"{PLUGIN}._deepspeed_config_checks, run: ValueError",
+        launching(OWN_FILE + ", zero_stage: 3"), launching(OWN_FILE + ", zero3_init_flag: false"), LINK,
+    ),
+    Rule(
+        "ZP805", WARNING, "zero3_init_flag below stage 3", f"{PLUGIN}, run: a warning, and false",
+        launching(Z2 + ", zero3_init_flag: true"), launching(Z3 + ", zero3_init_flag: true"), LINK,
+    ),
+    Rule(
+        "ZP806", WARNING, "Stage 3 without zero3_init_flag", "every rank builds the whole model; 20 of 37 public files",
+        launching(Z3 + ", zero3_init_flag: false"), launching(Z3 + ", zero3_init_flag: true"), LINK,
+    ),
+    Rule(
+        "ZP811", ERROR, "A file that accelerate launch does not read",
+        "accelerate: commands/config/config_args.py, run: ValueError; for a bare no, AttributeError",
+        launching(Z2, "mixed_precision: no, "), launching(Z2, "mixed_precision: 'no', "), LINK,
+    ),
+    Rule(
+        "ZP812", WARNING, "A field without effect", "accelerate: commands/launch.py, run: ignored without a word",
+        launching("zero_stages: 3"), launching(Z3), LINK,
+    ),
+    Rule(
+        "ZP813", WARNING, "A path to NVMe that does not reach DeepSpeed",
+        "accelerate: utils/launch.py:prepare_deepspeed_cmd_env, run: nvme_path is \"none\"",
+        launching(Z3 + DISK), launching(Z3 + ", offload_optimizer_device: cpu"), LINK,
+    ),
+)  # fmt: skip
+
+
+def not_read(launch: Launch, _stage: Any) -> Iterator[Hit]:
+    config = launch.document.config
+    if str(config.get("compute_environment", "LOCAL_MACHINE")) != "LOCAL_MACHINE":
+        return
+    for name in config:
+        if name not in TOP:
+            near = (difflib.get_close_matches(name, TOP, n=1) or [""])[0]
+            write = f"{near}: ..." if near else f"under {SECTION}" if name in FIELDS else "delete it"
+            yield Hit("ZP811", (name,), f"{named(name)} is no key of Accelerate's: accelerate launch stops", write)
+    if "distributed_type" not in config:
+        yield Hit("ZP811", (SECTION,), "no distributed_type: accelerate launch stops", "distributed_type: DEEPSPEED")
+    elif config["distributed_type"] not in KINDS:
+        yield Hit("ZP811", ("distributed_type",), f"{said(config['distributed_type'])} for distributed_type: "
+                  "accelerate launch stops", "distributed_type: DEEPSPEED")  # fmt: skip
+    precision = config.get("mixed_precision") if launch.is_deepspeed else None
+    if precision is False:
+        yield Hit("ZP811", ("mixed_precision",), "no without quotes is false in YAML: accelerate launch stops",
+                  "mixed_precision: 'no'")  # fmt: skip
+    elif precision is not None and str(precision).lower() not in PRECISIONS:
+        yield Hit("ZP811", ("mixed_precision",), f"{said(precision)} for mixed_precision: accelerate launch stops",
+                  "mixed_precision: bf16")  # fmt: skip
+
+
+def beside_a_file(launch: Launch, _stage: Any) -> Iterator[Hit]:
+    if launch.config_file is None or not launch.is_deepspeed:
+        return
+    found: list[tuple[str, ...]] = [(SECTION, name) for name in launch.names if name in IN_CONFIG]
+    if launch.document.config.get("mixed_precision") is not None:
+        found.append(("mixed_precision",))
+    for path in found:
+        yield Hit("ZP802", path, f"{path[-1]} beside {FILE}: Accelerate stops, the file itself must say it",
+                  "delete it")  # fmt: skip
+
+
+def initialisation(launch: Launch, stage: Any) -> Iterator[Hit]:
+    if not launch.is_deepspeed:
+        return
+    flag = str(launch.fields.get("zero3_init_flag", "")).lower()
+    path = (SECTION, "zero3_init_flag")
+    if flag == "true" and stage in (0, 1, 2):
+        yield Hit("ZP805", path, f"zero3_init_flag does nothing at stage {stage}: Accelerate sets it to false",
+                  "zero3_init_flag: false")  # fmt: skip
+    if flag == "false" and stage == 3:
+        yield Hit("ZP806", path, "every rank builds the whole model before it is divided: host memory for as many "
+                  "copies as there are ranks on a node", "zero3_init_flag: true")  # fmt: skip
+
+
+def without_effect(launch: Launch, _stage: Any) -> Iterator[Hit]:
+    config = launch.document.config
+    if launch.fields and not launch.is_deepspeed and config["distributed_type"] in KINDS:
+        yield Hit("ZP812", ("distributed_type",), f"{SECTION} is not read under distributed_type "
+                  f"{config['distributed_type']}", "distributed_type: DEEPSPEED")  # fmt: skip
+    for name in launch.fields:
+        if name not in FIELDS:
+            near = (difflib.get_close_matches(name, FIELDS, n=1) or [""])[0]
+            yield Hit("ZP812", (SECTION, name), f"{named(name)} is no field of Accelerate's, which ignores it",
+                      f"{near}: ..." if near else f"in the ds_config.json that {FILE} names")  # fmt: skip
+
+
+def lost_paths(launch: Launch, _stage: Any) -> Iterator[Hit]:
+    if launch.config_file is not None or not launch.is_deepspeed:
+        return
+    for name in NVME_PATHS:
+        device = launch.fields.get(name.replace("nvme_path", "device"))
+        if str(device).lower() == "nvme":
+            path = (SECTION, name if name in launch.fields else name.replace("nvme_path", "device"))
+            yield Hit("ZP813", path, 'accelerate launch does not hand the path on: DeepSpeed swaps into a folder '
+                      '"none"', f'"nvme_path" in the ds_config.json that {FILE} names')  # fmt: skip
+
+
+LAUNCH_CHECKS: tuple[Callable[[Launch, Any], Iterator[Hit]], ...] = (
+    not_read, beside_a_file, initialisation, without_effect, lost_paths,
+)  # fmt: skip
+CHECKS = ()
+"""None that asks a ds_config."""

@@ -1,0 +1,231 @@
+"""What TrainingArguments and the config say of each other: transformers 5.23 integrations/deepspeed.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from zeroplan.check.arguments import Arguments
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, named, number, said
+from zeroplan.check.rule import ISSUE, Rule, arguing, example
+from zeroplan.check.rules.names import STAGE_2, STAGE_3
+from zeroplan.check.setting import ACCELERATE, TRAINER
+from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.values import AUTO
+
+LINK = "https://huggingface.co/docs/transformers/deepspeed"
+FILL = "transformers: integrations/deepspeed.py:fill_match"
+FLOAT = re.compile(r"[-+]?(?:[0-9]+[eE][-+]?[0-9]+|[0-9]+\.[0-9]*[eE][0-9]+)")
+"""A number to JSON and people, a text to YAML 1.1, which wants a point and a sign."""
+INFINITE = float("inf")
+BATCH = {
+    "train_micro_batch_size_per_gpu": "per_device_train_batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation_steps",
+}  # fmt: skip
+PAIRS = {
+    "gradient_clipping": "max_grad_norm",
+    "optimizer.params.lr": "learning_rate",
+    "optimizer.params.eps": "adam_epsilon",
+    "optimizer.params.weight_decay": "weight_decay",
+    "scheduler.params.warmup_max_lr": "learning_rate",
+}
+"""Keys that the Trainer compares with an argument of its own."""
+AS_DEEPSPEEDS_OWN = ("adam", "adamw", "adamw_torch", "adamw_torch_fused", "lion", "lion_32bit")
+"""What becomes DeepSpeed's optimizer for the CPU, or may be it."""
+AUTOS = ('{"train_batch_size": "auto", "train_micro_batch_size_per_gpu": %s, "bf16": {"enabled": "auto"}, '
+         '"zero_optimization": {"stage": 2%s}%s}')  # fmt: skip
+CPU = ', "offload_optimizer": {"device": "cpu", "pin_memory": true}'
+LR = ', "optimizer": {"type": "AdamW", "params": {"lr": %s}}'
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "ZP112", WARNING, "A number that YAML reads as a text",
+        "run: yaml.safe_load('a: 1e-4') gives '1e-4', and torch.optim.AdamW with it TypeError",
+        arguing(AUTOS % ('"auto"', "", ""), "{learning_rate: 1e-4, bf16: true}", "train.yaml"),
+        arguing(AUTOS % ('"auto"', "", ""), "{learning_rate: 1.0e-4, bf16: true}", "train.yaml"), LINK,
+    ),
+    Rule(
+        "ZP205", ERROR, "A batch size that is not that of TrainingArguments", f"{FILL}, run: ValueError",
+        arguing(AUTOS % ("4", "", ""), '{"per_device_train_batch_size": 2, "bf16": true}'),
+        arguing(AUTOS % ("4", "", ""), '{"per_device_train_batch_size": 4, "bf16": true}'), LINK,
+    ),
+    Rule(
+        "ZP516", ERROR, "An offloaded optimizer that DeepSpeed did not make",
+        "runtime/engine.py:_configure_optimizer, run: ZeRORuntimeException; "
+        "accelerate: utils/deepspeed.py:map_pytorch_optim_to_deepspeed",
+        example(STAGE_2 % CPU, optimizer="adafactor"),
+        example((STAGE_2 % CPU)[:-1] + ', "zero_force_ds_cpu_optimizer": false, "zero_allow_untested_optimizer": true}',
+                optimizer="adafactor"),
+    ),
+    Rule(
+        "ZP620", ERROR, "A value that is not that of TrainingArguments", f"{FILL}, run: ValueError",
+        arguing(AUTOS % ('"auto"', "", LR % "0.0001"), '{"learning_rate": 0.00002, "bf16": true}'),
+        arguing(AUTOS % ('"auto"', "", LR % '"auto"'), '{"learning_rate": 0.00002, "bf16": true}'), LINK,
+    ),
+    Rule(
+        "ZP803", ERROR, "A precision that is not Accelerate's", "accelerate: set_mixed_precision, run: ValueError",
+        example('{"train_batch_size": 8, "fp16": {"enabled": true}, "zero_optimization": {"stage": 2}}',
+                reader=ACCELERATE, precision="bf16"),
+        example(STAGE_2 % "", reader=ACCELERATE, precision="bf16"), LINK,
+    ),
+    Rule(
+        "ZP618", ERROR, "An optimizer in the config and one in the code",
+        "accelerate: accelerator.py:_prepare_deepspeed, run: ValueError",
+        example((STAGE_2 % "")[:-1] + LR % "0.0001" + "}", reader=ACCELERATE, client_optimizer="yes"),
+        example(STAGE_2 % "", reader=ACCELERATE, client_optimizer="yes"), LINK,
+    ),
+    Rule(
+        "ZP807", ERROR, "Evaluation alone below stage 3",
+        "transformers: integrations/deepspeed.py:deepspeed_init, run: ValueError",
+        arguing(AUTOS % ('"auto"', "", ""), '{"do_train": false, "do_eval": true, "bf16": true}'),
+        arguing(AUTOS % ('"auto"', "", ""), '{"do_train": true, "do_eval": true, "bf16": true}'), LINK,
+    ),
+    Rule(
+        "ZP809", ADVICE, "steps_per_print, which Accelerate sets", "accelerate: DeepSpeedPlugin, run: Infinity",
+        example((STAGE_2 % "")[:-1] + ', "steps_per_print": 10}', reader=ACCELERATE),
+        example(STAGE_2 % "", reader=ACCELERATE), LINK,
+    ),
+    Rule(
+        "ZP810", ADVICE, "The best model loaded at the end, at stage 3", "reported: memory runs out where it is loaded",
+        arguing(STAGE_3 % "", '{"load_best_model_at_end": true, "bf16": true, "per_device_train_batch_size": 1}'),
+        arguing(STAGE_3 % "", '{"bf16": true, "per_device_train_batch_size": 1}'), ISSUE + "3938",
+    ),
+)  # fmt: skip
+
+
+def texts_for_numbers(arguments: Arguments) -> Iterator[Hit]:
+    """Of YAML alone: in JSON a text is in quotes."""
+    if not arguments.document.name.endswith((".yaml", ".yml")):
+        return
+    for path, member in arguments.document.walk():
+        value, node = member.node.scalar, member.node
+        plain = arguments.document.text[node.start : node.start + 1] not in "\"'"
+        if isinstance(value, str) and plain and FLOAT.fullmatch(value):
+            mantissa, _, power = value.lower().partition("e")
+            point = mantissa if "." in mantissa else f"{mantissa}.0"
+            sign = power if power[:1] in "+-" else f"+{power}"
+            yield Hit("ZP112", path, f"{named(value)} is a text to PyYAML: where the Trainer computes with it it stops",
+                      f"{named(member.name)}: {named(f'{point}e{sign}')}")  # fmt: skip
+
+
+def batch_sizes(subject: Subject) -> Iterator[Hit]:
+    arguments = _of_trainer(subject)
+    if arguments is None:
+        return
+    for key, name in BATCH.items():
+        value = subject.stated(key)
+        if value not in (None, AUTO) and value != arguments(name):
+            yield _mismatch("ZP205", subject, key, name, arguments(name), arguments)
+    total, product = subject.stated("train_batch_size"), 1
+    for name in BATCH.values():
+        product *= arguments(name) if isinstance(arguments(name), int | float) else 0
+    gpus = subject.setting.gpus
+    if isinstance(total, int | float) and product and (total != product * gpus if gpus else total % product):
+        ranks = f"{gpus} GPUs" if gpus else "the GPUs"
+        yield Hit("ZP205", ("train_batch_size",), f"train_batch_size {said(total)}, TrainingArguments make it "
+                  f"{number(product)} · {ranks}: the Trainer stops", '"train_batch_size": "auto"')  # fmt: skip
+
+
+def values(subject: Subject) -> Iterator[Hit]:
+    arguments = _of_trainer(subject)
+    if arguments is None:
+        return
+    pairs = {key: (name, arguments(name)) for key, name in PAIRS.items()}
+    pairs["optimizer.params.betas"] = ("adam_beta1", [arguments("adam_beta1"), arguments("adam_beta2")])
+    for half in ("fp16", "bf16"):
+        pairs[f"{half}.enabled"] = (half, bool(arguments(half) or arguments(f"{half}_full_eval")))
+    warmup, most = arguments("warmup_steps"), arguments("max_steps")
+    if isinstance(warmup, int | float) and (1 <= warmup < INFINITE or not warmup):
+        pairs["scheduler.params.warmup_num_steps"] = ("warmup_steps", max(1, int(warmup)))
+    if isinstance(most, int | float) and 0 < most < INFINITE:
+        pairs["scheduler.params.total_num_steps"] = ("max_steps", int(most))
+    for key, (name, value) in pairs.items():
+        stated = _written(subject, key)
+        if stated not in (None, AUTO) and stated != value:
+            yield _mismatch("ZP620", subject, key, name, value, arguments)
+
+
+def _written(subject: Subject, path: str) -> Any:
+    """Under this very name: the Trainer knows no other spellings."""
+    found: Any = subject.config
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+def _of_trainer(subject: Subject) -> Arguments | None:
+    return subject.setting.arguments if subject.setting.reader == TRAINER else None
+
+
+def _mismatch(rule: str, subject: Subject, key: str, name: str, value: Any, arguments: Arguments) -> Hit:
+    last = key.rpartition(".")[2]
+    return Hit(rule, tuple(key.split(".")), f"{said(subject.stated(key))} for {last}, {name} says {said(value)} "
+               f"({arguments.place(name)}): the Trainer stops", f'"{last}": "auto"')  # fmt: skip
+
+
+def foreign_optimizer(subject: Subject) -> Iterator[Hit]:
+    """Accelerate puts DeepSpeed's CPU Adam in the place of any optimizer, Adagrad's of Adagrad."""
+    facts, setting = subject.facts, subject.setting
+    if not facts.offloads_optimizer or facts.stated("optimizer.type") is not None:
+        return
+    if subject.config.get("zero_force_ds_cpu_optimizer", True) is False:
+        return
+    arguments, optimizer = setting.arguments, setting.optimizer
+    if setting.reader == TRAINER and arguments is not None and optimizer is None:
+        optimizer = str(arguments("optim"))
+    if optimizer is None or optimizer in AS_DEEPSPEEDS_OWN:
+        return
+    path, write = subject.spelled("zero_optimization.offload_optimizer"), '"zero_force_ds_cpu_optimizer": false'
+    wraps = setting.reader in (TRAINER, ACCELERATE)
+    if wraps and not optimizer.startswith("adagrad"):
+        yield Hit("ZP516", path, f"{named(optimizer)} beside an offloaded optimizer: Accelerate puts DeepSpeedCPUAdam "
+                  "in its place without a word", write, WARNING)  # fmt: skip
+    else:
+        yield Hit("ZP516", path, f"{named(optimizer)} that the script builds, beside an offloaded optimizer: DeepSpeed "
+                  "refuses all but its own for the CPU", write)  # fmt: skip
+
+
+def two_optimizers(subject: Subject) -> Iterator[Hit]:
+    if subject.setting.reader == ACCELERATE and subject.setting.client_optimizer and "optimizer" in subject.config:
+        yield Hit("ZP618", ("optimizer",), "an optimizer here and one in the script: Accelerate stops",
+                  "accelerate.utils.DummyOptim(parameters, lr=...) in the script, or delete it")  # fmt: skip
+
+
+def mixed_precision(subject: Subject) -> Iterator[Hit]:
+    asked = subject.setting.precision
+    if subject.setting.reader != ACCELERATE or asked not in ("fp16", "bf16", "fp8"):
+        return
+    other = "bf16" if asked == "fp16" else "fp16"
+    section = subject.config.get(other)
+    if isinstance(section, dict) and str(section.get("enabled")).lower() == "true":
+        yield Hit("ZP803", (other, "enabled"), f"{other} here, mixed_precision {asked} in the script or launcher: "
+                  "Accelerate stops", '"enabled": "auto"')  # fmt: skip
+
+
+def evaluates_alone(subject: Subject) -> Iterator[Hit]:
+    arguments, facts = _of_trainer(subject), subject.facts
+    if arguments is None or facts.stage == 3 or arguments.stated("do_train") is not False:
+        return
+    if arguments.stated("do_eval") or arguments.stated("do_predict"):
+        yield Hit("ZP807", subject.spelled("zero_optimization.stage"), f"do_train is false and the stage {facts.stage}"
+                  ": the Trainer stops, of ZeRO only stage 3 divides what evaluation needs", '"stage": 3')  # fmt: skip
+
+
+def print_steps(subject: Subject) -> Iterator[Hit]:
+    if subject.setting.reader == ACCELERATE and subject.config.get("steps_per_print") not in (None, float("inf")):
+        yield Hit("ZP809", ("steps_per_print",), "Accelerate sets it to infinity: DeepSpeed prints nothing",
+                  "delete it")  # fmt: skip
+
+
+def best_model(subject: Subject) -> Iterator[Hit]:
+    arguments, facts = _of_trainer(subject), subject.facts
+    if arguments is None or facts.stage != 3 or arguments("load_best_model_at_end") is not True:
+        return
+    yield Hit("ZP810", subject.spelled("zero_optimization.stage"), "load_best_model_at_end reads a checkpoint back "
+              "beside all that training holds", "load_best_model_at_end: false; load it after training")  # fmt: skip
+
+
+ARGUMENT_CHECKS: tuple[Callable[[Arguments], Iterator[Hit]], ...] = (texts_for_numbers,)
+CHECKS = (batch_sizes, values, foreign_optimizer, two_optimizers, mixed_precision, evaluates_alone, print_steps,
+          best_model)  # fmt: skip

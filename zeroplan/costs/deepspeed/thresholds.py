@@ -1,0 +1,56 @@
+"""For which of stage 3's thresholds a replay holds: the coordinator only asks whether a threshold exceeds a count.
+
+So all that lie between the same two counts make it do the same: stage3_prefetch_bucket_size,
+stage3_max_live_parameters and stage3_max_reuse_distance (DeepSpeed 0.19.8,
+runtime/zero/partitioned_param_coordinator.py). Numbers are elements.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import NamedTuple
+
+from zeroplan.specs.strategy import Strategy
+
+
+class Span(NamedTuple):
+    """Thresholds above the one count, and no greater than the other."""
+
+    above: float = -inf
+    upto: float = inf
+
+    def has(self, threshold: int) -> bool:
+        return self.above < threshold <= self.upto
+
+
+class Holds(NamedTuple):
+    """The thresholds of one replay and of all that would be like it."""
+
+    bucket: Span = Span()
+    live: Span = Span()
+    reach: Span = Span()
+
+    def has(self, strategy: Strategy) -> bool:
+        """Whether the replay is this strategy's too, in all else alike."""
+        return (
+            self.bucket.has(strategy.prefetch_bucket_size) and self.live.has(strategy.max_live_parameters)
+            and self.reach.has(strategy.max_reuse_distance)
+        )  # fmt: skip
+
+
+class Threshold:
+    """One number, and the counts it was compared with that are nearest to it."""
+
+    def __init__(self, value: int) -> None:
+        self.value, self.above, self.upto = value, -inf, inf
+
+    def exceeds(self, count: int) -> bool:
+        if count < self.value:
+            self.above = max(self.above, count)
+            return True
+        self.upto = min(self.upto, count)
+        return False
+
+    @property
+    def span(self) -> Span:
+        return Span(self.above, self.upto)

@@ -1,0 +1,55 @@
+"""What stage 3's hooks make a pass wait: DeepSpeed runs them around each module, in Python.
+
+The thread that runs them starts the kernels, and runs ahead of the card as far as it can, also while the card waits for
+a collective. So a pass takes as long as its hooks, or as its work and the traffic that shows, whichever is more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zeroplan.clock import COMPUTE, term
+from zeroplan.costs.deepspeed.visits import backward_visits
+from zeroplan.costs.timing.computing import Computing, Pass
+from zeroplan.formulas import roofline
+from zeroplan.specs.cluster import Figure
+from zeroplan.specs.job import Job
+from zeroplan.specs.software import Software
+
+
+class Hooks(NamedTuple):
+    """Seconds of the CPU for one micro-step; 0 below stage 3."""
+
+    forward: float = 0.0
+    backward: float = 0.0
+    """With what checkpointing runs again."""
+
+
+def hooks(job: Job, software: Software) -> Hooks:
+    """Each module is a visit that enters it and one that leaves it."""
+    if job.strategy.stage < 3 or software.hook is None:
+        return Hooks()
+    passes = job.execution.forward, backward_visits(job)
+    return Hooks(*(roofline.hooks(len(visits) / 2, software.hook.value) for visits in passes))
+
+
+def waited(job: Job, software: Software, found: Computing, forward: float = 0.0, backward: float = 0.0) -> Computing:
+    """The passes of a micro-step, each with what it waits for its hooks: beyond its work and the traffic that shows, of
+    which there are so many seconds in a step's forwards, and in its backwards.
+    """
+    of_forward, of_backward = hooks(job, software)
+    times = job.strategy.micro_steps
+    return Computing(
+        _waited("forward", found.forward, software.hook, of_forward, forward / times),
+        _waited("backward", found.backward, software.hook, of_backward, backward / times),
+    )
+
+
+def _waited(way: str, found: Pass, hook: Figure | None, host: float, shown: float) -> Pass:
+    seconds = host - found.seconds - shown
+    if hook is None or seconds <= 0:
+        return found
+    one = term(
+        COMPUTE, f"waiting for stage 3's hooks, {way}", roofline.hooks, hook, modules=host / hook.value, hook=hook.value
+    )
+    return Pass((*found.terms, one._replace(seconds=seconds, times=seconds / one.seconds)))

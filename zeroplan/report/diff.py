@@ -1,0 +1,216 @@
+"""The screen of `zeroplan diff`: which config needs less and is faster, and what each difference does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from zeroplan.deepspeed.difference import Difference
+from zeroplan.deepspeed.effect import Change, Comparison, Counted, Effect
+from zeroplan.deepspeed.idle import NOT_COUNTED
+from zeroplan.report.console import assumptions, console, heading, table
+from zeroplan.report.estimate import gpus, title, trust
+from zeroplan.units import gb, gib, seconds
+
+SAME_SPEED = 0.0005
+"""Of a rate, under which two are called as fast."""
+LONGEST = 40
+"""Letters of a value."""
+ROOMY = 96
+"""Columns from which on there is room for a table."""
+NUMBERS = 62
+"""Columns of its numbers; a longer path than the rest takes stands on two lines."""
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+Column = tuple[str, str, Callable[[float], str]]
+RATE = "tokens_per_s_per_gpu"
+COLUMNS: tuple[Column, ...] = (
+    ("GPU", "needed", gib), ("host", "host", gib), ("NVMe", "nvme", gib), ("calls", "calls", _number),
+    ("sent", "sent", gb), ("step", "step", seconds), ("tokens/s/GPU", RATE, _number),
+)  # fmt: skip
+"""Heading, field of `Effect`, and how it is written."""
+LEGEND = (
+    "Each change by itself, made to {}. GPU: of each GPU; host and NVMe: of a node; calls: of collectives in an "
+    "optimizer step; sent: by one rank in it; {}."
+)
+BESIDE = "beside the others"
+
+
+def answer(found: Comparison) -> Text:
+    """Which of both needs less and is faster, and by how much."""
+    first, second = found.files
+    if not found.changes:
+        return Text(f"{first} and {second} mean the same to DeepSpeed.", style="bold")
+    if not found.ends:
+        keys = "one key means" if len(found.changes) == 1 else f"{len(found.changes)} keys mean"
+        return Text(f"{first} and {second}: {keys} something else. What that does is counted with --model.",
+                    style="bold")  # fmt: skip
+    before, after = found.ends
+    clauses = [_needs(before, after, first), *_host(before, after), *_speed(before, after)]
+    short = [f" {name} does not fit: it {end.fit.shortage}."
+             for name, end in zip(found.files, found.ends, strict=True) if end.fit.fits is False]  # fmt: skip
+    text = f"{title(before.job.model)} on {gpus(before.job)}: {second} {_listed(clauses)}.{''.join(short)}"
+    return Text(text, style="bold red" if len(short) == 2 else "bold green")
+
+
+def _listed(clauses: list[str]) -> str:
+    return " and ".join([", ".join(clauses[:-1]), clauses[-1]] if clauses[1:] else clauses)
+
+
+def _needs(before: Counted, after: Counted, first: str) -> str:
+    a, b = before.fit.gpu.needed, after.fit.gpu.needed
+    if a == b:
+        return f"needs as much of each GPU as {first} ({gib(a)})"
+    return f"needs {gib(abs(b - a))} {'less' if b < a else 'more'} of each GPU than {first} ({gib(b)}, not {gib(a)})"
+
+
+def _host(before: Counted, after: Counted) -> list[str]:
+    more = after.numbers.less(before.numbers)
+    differ = ((more.host, "of a node's memory"), (more.nvme, "of a node's NVMe"))
+    return [f"{gib(abs(more))} {'less' if more < 0 else 'more'} {place}" for more, place in differ if more]
+
+
+def _speed(before: Counted, after: Counted) -> list[str]:
+    a, b = before.numbers.tokens_per_s_per_gpu, after.numbers.tokens_per_s_per_gpu
+    if a is None or b is None:
+        return []
+    if abs(b - a) < SAME_SPEED * a:
+        return [f"is as fast ({a:,.0f} tokens/s per GPU)"]
+    rates = f"({b:,.0f} tokens/s per GPU, not {a:,.0f})"
+    if max(a, b) >= 2 * min(a, b):
+        return [f"is {b / a:.1f} times as fast {rates}" if b > a else f"takes {a / b:.1f} times as long {rates}"]
+    return [f"is {abs(b / a - 1):.1%} {'faster' if b > a else 'slower'} {rates}"]
+
+
+def details(found: Comparison, assumed: tuple[str, ...]) -> list[RenderableType]:
+    """Every change with its numbers, those that change nothing with the reason, and what was assumed."""
+    if not found.changes:
+        return []
+    if not found.ends:
+        return ["", *(_line(f"{_keys(change)}{_passed_over(change)}") for change in found.changes)]
+    idle = [change for change in found.changes if change.nothing]
+    shown = sorted((change for change in found.changes if not change.nothing), key=_weight)
+    parts: list[RenderableType] = []
+    if shown:
+        roomy = console().width >= ROOMY
+        parts += ["", *(_table if roomy else _blocks)(found, _rows(found, shown))]
+        same = "=: the same" if roomy else "what is not named stays the same"
+        parts.append(Text(LEGEND.format(found.files[0], same), style="dim"))
+    parts += [_line(f"{_keys(change)}: refused by itself. {change.refused}", "yellow")
+              for change in shown if change.alone is None]  # fmt: skip
+    for name, uncounted in (("Not counted", True), ("Changes nothing here", False)):
+        lines = [_line(f"{_keys(one)}: {', '.join(one.reasons).removeprefix(f'{NOT_COUNTED}: ')}")
+                 for one in idle if one.uncounted is uncounted]  # fmt: skip
+        parts += ["", heading(name), *lines] if lines else []
+    parts += ["", *trust(found.ends[1].job), *_left_out(found)]
+    return [*parts, "", *assumptions(assumed)] if assumed else parts
+
+
+def _left_out(found: Comparison) -> list[RenderableType]:
+    """Of the first config alone: `trust` names what is not counted of the second."""
+    first, second = ([*end.job.strategy.not_counted] for end in found.ends or ())
+    own = [said for said in first if said not in second]
+    return [Text(f"Not counted of {found.files[0]}: {', '.join(own)}.", style="yellow")] if own else []
+
+
+def _rows(found: Comparison, shown: list[Change]) -> list[tuple[str, Effect | None]]:
+    """What is named, and its numbers; then all together, where that is something else than the one change."""
+    rows: list[tuple[str, Effect | None]] = []
+    for change in shown:
+        only = change.alone is not None and change.alone.nothing
+        rows.append((f"{_keys(change)}{f' ({BESIDE})' if only else ''}", change.last if only else change.alone))
+    if len(shown) > 1:
+        if not found.adds_up:
+            rows.append((SUM, found.added_up))
+        rows.append((ALL, found.together))
+    return rows
+
+
+SUM, ALL = "sum of these", "all together"
+
+
+def _weight(change: Change) -> tuple[float, ...]:
+    one = change.alone if change.alone and not change.alone.nothing else change.last
+    return (0, 0, 0) if one is None else (-abs(one.needed), -abs(one.host), -abs(one.step or 0))
+
+
+def _columns(found: Comparison, rows: list[tuple[str, Effect | None]]) -> list[Column]:
+    """Those in which anything differs; tokens/s say nothing that the step does not where all steps have as many."""
+    other_batch = found.ends is not None and found.ends[0].batch != found.ends[1].batch
+    columns = [column for column in COLUMNS if any(effect and getattr(effect, column[1]) for _name, effect in rows)]
+    return columns if other_batch else [column for column in columns if column[1] != RATE]
+
+
+def _table(found: Comparison, rows: list[tuple[str, Effect | None]]) -> list[RenderableType]:
+    columns = _columns(found, rows)
+    grid = table(["", *(name for name, _field, _written in columns)])
+    for name, effect in rows:
+        cells = [_cell(effect, field, written) for _name, field, written in columns]
+        grid.add_row(_broken(name), *cells, style="bold" if name in (SUM, ALL) else "")
+    return [grid, *_not_additive(found)]
+
+
+def _blocks(found: Comparison, rows: list[tuple[str, Effect | None]]) -> list[RenderableType]:
+    """Where a table has no room: the numbers below each key."""
+    parts: list[RenderableType] = []
+    for name, effect in rows:
+        cells = [(head, _cell(effect, field, written)) for head, field, written in _columns(found, [(name, effect)])]
+        parts += [Text(name, style="bold"), _line(", ".join(f"{head} {cell}" for head, cell in cells) or "=")]
+    return [*parts, *_not_additive(found)]
+
+
+def _not_additive(found: Comparison) -> list[RenderableType]:
+    if found.adds_up or found.added_up is None:
+        return []
+    return [Text("The changes act on each other: what they do together is not the sum of what each does alone.")]
+
+
+def _cell(effect: Effect | None, field: str, written: Callable[[float], str]) -> str:
+    if effect is None:
+        return "-"
+    value = getattr(effect, field)
+    return "-" if value is None else f"{'+' if value > 0 else '-'}{written(abs(value))}" if value else "="
+
+
+def _broken(name: str) -> str:
+    """A key, the rest of its path where that is long, and its values one below the other."""
+    path, separator, values = name.partition(": ")
+    if len(path) > console().width - NUMBERS:
+        path = "\n  ".join([f"{path.rpartition('.')[0]}.", path.rpartition(".")[2]])
+    return f"{path}\n    {values}" if separator else name
+
+
+def _keys(change: Change) -> str:
+    return ", ".join(f"{one.path}: {_value(one, 0)} → {_value(one, 1)}" for one in change.differences)
+
+
+def _value(one: Difference, which: int) -> str:
+    value = (one.a, one.b)[which]
+    if one.stated[which]:
+        return _written(value)
+    return f"{_written(value)} (default)" if value is not None else "not there"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, float) and value.is_integer() and abs(value) >= 1000:
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    text = json.dumps(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _passed_over(change: Change) -> str:
+    return "" if all(one.known for one in change.differences) else " (DeepSpeed knows no such key)"
+
+
+def _line(text: str, style: str = "") -> RenderableType:
+    return Text(f"  {text}", style=style)

@@ -1,0 +1,78 @@
+"""What `diff` comes to: the keys that differ, and what each changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zeroplan.deepspeed.effect import Change, Comparison, Counted
+from zeroplan.results.outcome import Outcome, outcome
+from zeroplan.results.result import Result
+from zeroplan.specs.headroom import Headroom
+
+if TYPE_CHECKING:
+    from zeroplan.report.rendered import Screen
+
+
+class Diff(Result):
+    """Two ds_config.json: what differs in meaning, and in numbers where a model was named."""
+
+    def __init__(
+        self, comparison: Comparison, assumed: tuple[str, ...] = (), headroom: Headroom | None = None
+    ) -> None:  # fmt: skip
+        self.changes = comparison.changes
+        """Each with its keys, and what it does alone and beside all others."""
+        self.together = comparison.together
+        """What all do at once; None without a model."""
+        self.a = _numbers(comparison.ends[0]) if comparison.ends else None
+        """The first config in numbers; None without a model."""
+        self.b = _numbers(comparison.ends[1]) if comparison.ends else None
+        self.assumed = assumed
+        self._comparison, self._headroom = comparison, headroom
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether both do."""
+        verdicts = {end.fits for end in (self.a, self.b) if end}
+        return False if False in verdicts else True if verdicts == {True} else None
+
+    def screen(self, *, quiet: bool = False) -> Screen:
+        from zeroplan.report import diff as report
+        from zeroplan.report.rendered import Screen
+
+        found = self._comparison
+        return Screen(report.answer(found), [] if quiet else report.details(found, self.assumed))
+
+    def content(self) -> dict[str, Any]:
+        from zeroplan.report import machine
+
+        found = self._comparison
+        body: dict[str, Any] = {"command": "diff", "files": list(found.files)}
+        if found.ends and self.together:
+            body["model"] = machine.model_object(found.ends[0].job.model)
+            body |= {name: _object(end) for name, end in zip("ab", found.ends, strict=True)}
+            body["together"] = self.together._asdict()
+            body["sum"] = found.added_up._asdict() if found.added_up else None
+            body |= machine.kept_free(self._headroom, found.ends[0].job.cluster.capacity)
+        rows = [_change(change, counted=found.ends is not None) for change in found.changes]
+        return {**body, "changes": rows, "assumed": list(self.assumed)}
+
+
+def _numbers(end: Counted) -> Outcome:
+    return outcome(end.job, end.ledger, end.fit, end.speed)
+
+
+def _object(end: Counted) -> dict[str, Any]:
+    found, numbers = _numbers(end), end.numbers
+    return {**found._asdict(), "headroom": found.headroom, "calls": numbers.calls, "copied": numbers.copied}
+
+
+def _change(change: Change, *, counted: bool) -> dict[str, Any]:
+    keys = [{"key": one.path, "a": one.a, "b": one.b, "in_a": one.stated[0], "in_b": one.stated[1]}
+            for one in change.differences]  # fmt: skip
+    if not counted:
+        return {"keys": keys}
+    return {
+        "keys": keys, "alone": change.alone._asdict() if change.alone else None,
+        "last": change.last._asdict() if change.last else None, "refused_alone": change.refused or None,
+        "nothing": list(change.reasons) if change.nothing else None,
+    }  # fmt: skip
