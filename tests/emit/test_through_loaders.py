@@ -44,9 +44,9 @@ def written(name, gpus, target, folder):
     return folder
 
 
-def for_deepspeed(name, gpus):
+def for_deepspeed(job):
     """What `--for deepspeed` writes."""
-    return without_what_is_off(ds_config(job_of(name, gpus), "deepspeed"))
+    return without_what_is_off(ds_config(job, "deepspeed"))
 
 
 def without_what_is_off(config):
@@ -95,13 +95,13 @@ class TestAccelerate:
         loaded, arguments, environment = self.launched(written(name, gpus, "accelerate", tmp_path / "plan"))
         assert (loaded.num_processes, loaded.num_machines) == (gpus, gpus // 8)
         assert arguments.use_deepspeed
-        job, planned = job_of(name, gpus), for_deepspeed(name, gpus)
+        job = job_of(name, gpus)
         plugin = self.plugin(environment, monkeypatch)
         assert plugin.zero3_init_flag == (job.strategy.stage == 3)
         plugin.deepspeed_config_process(must_match=False, **BY_SCRIPT)
         config = without_what_is_off(plugin.deepspeed_config)
         assert config.pop("steps_per_print") == float("inf")
-        assert config == planned
+        assert config == for_deepspeed(job)
 
     def test_any_strategy_filled_by_the_script(self):
         """DummyOptim's learning rate and weight decay, and nothing else, are filled in."""
@@ -116,7 +116,7 @@ class TestAccelerate:
             plugin.deepspeed_config_process(must_match=False, **BY_SCRIPT)
             found = without_what_is_off(plugin.deepspeed_config)
             assert found.pop("steps_per_print") == float("inf")
-            assert found == ds_config(job, "deepspeed")
+            assert found == for_deepspeed(job)
 
         check()
 
@@ -160,7 +160,7 @@ class TestAccelerate:
         config.trainer_config_finalize(arguments, shape_of(name, gpus), 100)
         found = without_what_is_off(config.config)
         del found["steps_per_print"]
-        assert found == for_deepspeed(name, gpus)
+        assert found == for_deepspeed(job_of(name, gpus))
 
 
 def shape_of(name, gpus):
@@ -212,7 +212,7 @@ class TestTrainer:
         config = HfTrainerDeepSpeedConfig(arguments.deepspeed)
         config.trainer_config_process(arguments)
         config.trainer_config_finalize(arguments, shape_of(name, gpus), 100)
-        assert without_what_is_off(config.config) == for_deepspeed(name, gpus)
+        assert without_what_is_off(config.config) == for_deepspeed(job_of(name, gpus))
 
     def test_any_strategy_filled_by_its_arguments(self, monkeypatch):
         from transformers.integrations.deepspeed import HfTrainerDeepSpeedConfig
@@ -225,7 +225,7 @@ class TestTrainer:
             config = HfTrainerDeepSpeedConfig(json.loads(json.dumps(ds_config(job, "hf"))))
             config.trainer_config_process(arguments)
             config.trainer_config_finalize(arguments, with_shape_of(job), 100)
-            assert without_what_is_off(config.config) == ds_config(job, "deepspeed")
+            assert without_what_is_off(config.config) == for_deepspeed(job)
 
         check()
 
@@ -270,7 +270,7 @@ class TestLightning:
     @pytest.mark.parametrize(("name", "gpus"), CASES)
     def test_the_strategy_holds_what_deepspeed_is_given(self, name, gpus, tmp_path, monkeypatch):
         strategy, told = self.formatted(written(name, gpus, "lightning", tmp_path / "plan"), monkeypatch)
-        assert strategy.config == for_deepspeed(name, gpus)
+        assert strategy.config == for_deepspeed(job_of(name, gpus))
         assert strategy.zero_stage_3 == (job_of(name, gpus).strategy.stage == 3)
         assert told["devices"] * told["num_nodes"] == gpus
 
@@ -285,7 +285,7 @@ class TestLightning:
             trainer = types.SimpleNamespace(accumulate_grad_batches=job.strategy.grad_accum, gradient_clip_val=None)
             strategy._lightning_module = types.SimpleNamespace(trainer=trainer)
             strategy._format_batch_size_and_grad_accum_config()
-            assert strategy.config == ds_config(job, "deepspeed")
+            assert strategy.config == for_deepspeed(job)
 
         check()
 
@@ -356,7 +356,7 @@ class TestDeepSpeed:
         pytest.importorskip("deepspeed")
         from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
 
-        found = DeepSpeedZeroConfig(**for_deepspeed(name, gpus)["zero_optimization"])
+        found = DeepSpeedZeroConfig(**for_deepspeed(job_of(name, gpus))["zero_optimization"])
         assert found.zero_hpz_partition_size == job_of(name, gpus).strategy.hpz_partition_size
 
 
