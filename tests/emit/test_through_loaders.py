@@ -146,7 +146,7 @@ class TestAccelerate:
         assert paths == [str(tmp_path / "accelerate.yaml"), str(tmp_path / "ds_config.json")]
         _loaded, _arguments, environment = self.launched(tmp_path)
         plugin = self.plugin(environment, monkeypatch)
-        assert plugin.deepspeed_config["train_batch_size"] == for_deepspeed("stage 0", 8)["train_batch_size"]
+        assert plugin.deepspeed_config["train_batch_size"] == for_deepspeed(job_of("stage 0", 8))["train_batch_size"]
 
     @pytest.mark.parametrize(("name", "gpus"), CASES)
     def test_the_trainer_under_accelerate_launch(self, name, gpus, tmp_path, monkeypatch):
@@ -292,7 +292,7 @@ class TestLightning:
     def test_accumulation_in_the_config_is_refused(self, tmp_path, monkeypatch):
         """Why it is left out."""
         folder = written("stage 0", 8, "lightning", tmp_path / "plan")
-        (folder / "ds_config.json").write_text(json.dumps(for_deepspeed("stage 0", 8)))
+        (folder / "ds_config.json").write_text(json.dumps(for_deepspeed(job_of("stage 0", 8))))
         with pytest.raises(Exception, match="gradient_accumulation_steps"):
             self.formatted(folder, monkeypatch)
 
