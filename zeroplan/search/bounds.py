@@ -75,12 +75,15 @@ class Bounds:
             shown = (software.shown_at_stage_3 if strategy.stage == 3 else software.shown).value
         reductions = micro_steps if strategy.stage == 3 or strategy.reduces_every_micro_step else 1
         forward, backward = found.forward.seconds, found.backward.seconds
-        in_forward = micro_steps * least.forward.shows(forward, shown)
+        first, later = least.first.shows(forward, shown), least.forward.shows(forward, shown)
+        in_forward = first + (micro_steps - 1) * later
         in_backward = reductions * least.backward.shows(backward, shown)
         if gathered:
-            both = least.gathering(gathered.sent, gathered.slowed).shows(backward, shown)
+            both = sum(
+                each.times * least.gathering(each.seconds, each.slowed).shows(backward, shown) for each in gathered.sent
+            )
             in_forward = max(in_forward, gathered.forward)
-            in_backward = max(in_backward, gathered.backward, reductions * both)
+            in_backward = max(in_backward, gathered.backward, both)
         hooked = hooks(job, software_of(job))
         passes = max(micro_steps * forward + in_forward, micro_steps * hooked.forward)
         passes += max(micro_steps * backward + in_backward, micro_steps * hooked.backward)

@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.fetch import course_of
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.keeping import kept_at_most
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors
+from zeroplan.costs.deepspeed.partitions import persistent_tensors
 from zeroplan.costs.deepspeed.visits import decides_visits
 from zeroplan.costs.timing.network import latency
 from zeroplan.costs.timing.rates import link, rates
@@ -41,8 +40,9 @@ class Beside(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Of a forward, of a backward, and seconds after the step."""
+    """Of a step's first forward, of each other, of a backward, and seconds after the step."""
 
+    first: Beside = Beside()
     forward: Beside = Beside()
     backward: Beside = Beside()
     after: float = 0.0
@@ -75,25 +75,29 @@ def least_traffic(job: Job, room: int | None = None) -> Traffic:
     tail = least_seconds(job, kind, gradients * last, 1)
     if strategy.stage < 3:
         back = Beside(reduced, tail, least_slowed(job, kind, gradients * trained))
-        return Traffic(Beside(), back, least_seconds(job, "all_gather", weights * sum(sizes), 1))
-    found = partitioned_parts(job)
-    every = found.elements + gathered_again(job, room)
-    forward = min(every, job.model.parameters)  # as the clock shares out what both passes gather
-    secondary = strategy.hpz_partition_size > 1  # gathered within the node, but where a step gathers first: left out
-    calls = least_gathers(job, every - found.elements)
-    near, far = (
-        least_seconds(job, "all_gather", weights * size, count, within_node=secondary)
-        for size, count in zip((forward, every - forward), calls, strict=True)
+        return Traffic(Beside(), Beside(), back, least_seconds(job, "all_gather", weights * sum(sizes), 1))
+    found, again = partitioned_parts(job), gathered_again(job, room)
+    secondary = strategy.hpz_partition_size > 1  # made by the step's first forward, which gathers from all ranks
+    first, forward, backward = (
+        least_gathered(job, size, weights, within_node=within_node)
+        for size, within_node in ((found.elements, False), (found.elements, secondary), (again, secondary))
     )
-    slowed = [
-        least_slowed(job, "all_gather", weights * size, within_node=secondary) for size in (forward, every - forward)
-    ]
     reductions = Beside(reduced, tail, least_slowed(job, kind, gradients * trained))
     return Traffic(
-        Beside(near, least_seconds(job, "all_gather", weights * found.first, 1), slowed[0]),
-        Beside(far + reduced, tail, slowed[1] + reductions.slowed),
+        first, forward,
+        Beside(backward.seconds + reduced, tail, backward.slowed + reductions.slowed),
         sum(count * least_seconds(job, "all_gather", weights * size, 1) for size, count in found.stay.items()),
         reductions,
+    )
+
+
+def least_gathered(job: Job, elements: int, width: float, *, within_node: bool) -> Beside:
+    """So many elements, brought together by one pass; nothing runs beside the first module's."""
+    first = width * min(elements, partitioned_parts(job).first)
+    return Beside(
+        least_seconds(job, "all_gather", width * elements, least_gathers(job, elements), within_node=within_node),
+        least_seconds(job, "all_gather", first, 1, within_node=within_node),
+        least_slowed(job, "all_gather", width * elements, within_node=within_node),
     )
 
 
@@ -124,22 +128,18 @@ def least_buckets(sizes: Sequence[int], bucket: int) -> float:
     return len(sizes) - len(small) + sum(small) / max(bucket, 1)
 
 
-def least_gathers(job: Job, again: int) -> tuple[float, float]:
-    """Calls that gather all elements, and so many again, as the clock shares them out between forward and backward.
+def least_gathers(job: Job, elements: int) -> float:
+    """Calls that gather so many of all elements, none of them twice.
 
     The look ahead stops with the tensor that fills its bucket. So a call has one tensor that is larger than that, or
-    those of one module. No tensor is gathered more often than it is read.
+    those of one module.
     """
     found, bucket = partitioned_parts(job), min(job.strategy.prefetch_bucket_size, job.strategy.max_live_parameters)
-    every, most = found.elements + again, max(most_of_a_module(job), bucket + found.largest)
+    most = max(most_of_a_module(job), bucket + found.largest)
     large = sum([count for size, count in found.sizes.items() if size > bucket])
     in_one = max([sum([size > bucket for size in sizes]) for sizes in found.modules], default=0)
-    calls = sum(max(0.0, large - (found.elements - size) / max(bucket, 1)) for size in (found.elements, again))
-    calls, forward = calls / max(in_one, 1), min(every, job.model.parameters)
-    return (
-        max(forward / most, calls * forward / max(found.read, every)),
-        max((every - forward) / most, calls * (every - forward) / max(every, 1)),
-    )
+    among = max(0.0, large - (found.elements - elements) / max(bucket, 1))
+    return max(elements / most, among / max(in_one, 1))
 
 
 class Partitioned(NamedTuple):
@@ -148,8 +148,6 @@ class Partitioned(NamedTuple):
     elements: int
     sizes: Counter[int]
     """How many tensors have each size."""
-    read: int
-    """Elements of all reads of a micro-step, padded."""
     modules: frozenset[tuple[int, ...]]
     """Sizes of the tensors that one visit reads: those of each kind of module."""
     first: int
@@ -167,13 +165,12 @@ def _persistence(strategy: Strategy) -> Hashable:
 @once(_persistence)
 def partitioned_parts(job: Job) -> Partitioned:
     """By the job's thresholds of persistence."""
-    sizes, padded, stay = tensor_sizes(job), padded_sizes(job), set(persistent_tensors(job))
+    sizes, stay = tensor_sizes(job), set(persistent_tensors(job))
     read = [[sizes[index] for index in visit.tensors if index not in stay] for visit in job.execution.forward]
     entered = (each for each, visit in zip(read, job.execution.forward, strict=True) if visit.enters and each)
     left = [size for index, size in enumerate(sizes) if index not in stay]
     return Partitioned(
-        sum(left), Counter(left), sum([padded[index] for index, _step in course_of(job).trace if index not in stay]),
-        frozenset(map(tuple, read)), sum(next(entered, ())), max(sizes),
+        sum(left), Counter(left), frozenset(map(tuple, read)), sum(next(entered, ())), max(sizes),
         Counter(sizes[index] for index in stay),
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from benchmarks.published.timing.clusters import cluster_of, with_early_flash
 from zeroplan.clock import StepTime
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing import step_time
+from zeroplan.costs.timing.phases import BACKWARD, FORWARD
 from zeroplan.errors import ZeroplanError
 from zeroplan.formulas import volume
 from zeroplan.ledger import Ledger, Tier, Transfer
@@ -177,13 +178,14 @@ def _traffic(row: Row, job: Job) -> tuple[Transfer, ...]:
     layers, psi = job.model.shape.layers + 1, job.model.parameters
     width = 4 if reduces_wide else 2
 
-    def sent(collective: str, times: int, w: int, over: int) -> Transfer:
-        symbols = {"moved": times * psi, "w": w}
+    def sent(when: str, collective: str, w: int, over: int) -> Transfer:
         return Transfer(
-            "micro_step", collective, "", times * layers, times * psi * w, over, "dp", volume.replayed, symbols
+            when, collective, "", layers, psi * w, over, "dp", volume.replayed, {"moved": psi, "w": w}
         )
 
-    found = [sent("all_gather", 1 if stays else 2, 2, ranks), sent("reduce_scatter", 1, width, ranks)]
+    found = [sent(FORWARD, "all_gather", 2, ranks), sent(BACKWARD, "reduce_scatter", width, ranks)]
+    if not stays:
+        found.append(sent(BACKWARD, "all_gather", 2, ranks))
     if hybrid and job.ranks > ranks:
-        found.append(sent("all_reduce", 1, width, job.ranks))
+        found.append(sent(BACKWARD, "all_reduce", width, job.ranks))
     return tuple(entry for entry in found if entry.ranks > 1)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from zeroplan.costs.deepspeed import exchanging, gathering, muon_offload, quantizing, zenflow
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
-from zeroplan.costs.deepspeed.events import Gather
+from zeroplan.costs.deepspeed.events import Gather, MicroStep
 from zeroplan.costs.deepspeed.fetch import decides_gathers, micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
@@ -22,6 +22,7 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 MICRO_STEP, STEP = "micro_step", "step"
+FORWARD, BACKWARD = "forward", "backward"
 
 
 @once(whole)
@@ -172,16 +173,43 @@ def _group(job: Job, kind: str, ranks: int) -> str:
 
 
 def _decides_gathered(strategy: Strategy) -> Hashable:
+    return decides_gathers(strategy), strategy.dtype
+
+
+def _decides_modules(strategy: Strategy) -> Hashable:
     """Under hpZ the step's are counted over all micro-steps."""
     most = strategy.grad_accum if strategy.hpz_partition_size > 1 else 3
-    return decides_gathers(strategy), strategy.dtype, min(strategy.grad_accum, most)
+    return _decides_gathered(strategy), min(strategy.grad_accum, most)
+
+
+@once(_decides_modules)
+def gathered_for_modules(job: Job) -> list[Transfer]:
+    """Stage 3's, in both passes."""
+    when, parts = gathers(job)
+    return _calls(job, when, _issued(job, counted(parts)))
+
+
+def _of_pass(found: MicroStep, again: int) -> Iterator[tuple[Gather, int]]:
+    """0: forward, 1: backward."""
+    return ((gather, times) for gather, times in counted(found.gathers) if gather.again == again)
+
+
+def _issued(job: Job, gathers: Iterable[tuple[Gather, int]]) -> list[Call]:
+    return [call for gather, times in gathers for call in _gathered(job, gather) * times]
 
 
 @once(_decides_gathered)
-def _modules(job: Job) -> list[Transfer]:
-    """What stage 3 gathers for its modules."""
-    when, parts = gathers(job)
-    return _calls(job, when, [call for gather, times in counted(parts) for call in _gathered(job, gather) * times])
+def gathered_in_passes(job: Job) -> tuple[list[Transfer], ...]:
+    """The same by the pass that issues it: of a step's first micro-step, and of each later one where that differs."""
+    found = micro_steps(job)
+    return tuple(
+        [
+            transfer
+            for again, name in enumerate((FORWARD, BACKWARD))
+            for transfer in _calls(job, name, _issued(job, _of_pass(each, again)))
+        ]
+        for each in ((found.steady,) if found.later is found.steady else (found.steady, found.later))
+    )
 
 
 @once(decides_reductions)
@@ -195,7 +223,7 @@ def _stage_3(job: Job) -> list[Transfer]:
     if strategy.quantized_weights:
         quantizing.check_partitions(job)
     return [
-        *_modules(job),
+        *gathered_for_modules(job),
         *_gradients(job),
         *_numbers(job, STEP, "uint8", int(strategy.precision == "fp16")),
         *_numbers(job, STEP, norm, len(sub_groups(job))),

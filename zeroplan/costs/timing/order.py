@@ -57,18 +57,24 @@ def _decides(strategy: Strategy) -> Hashable:
     return whole(strategy)
 
 
+def order(job: Job, *, first: bool = False) -> Order:
+    """Of a job that overlaps; the engine's own reductions, at stage 0, come when backward is over.
+
+    `first`: of the step's first micro-step, which makes secondary partitions (hpZ); else of any other.
+    """
+    return _orders(job)[0 if first else -1]
+
+
 @once(_decides)
-def order(job: Job) -> Order:
-    """Of a job that overlaps; the engine's own reductions, at stage 0, come when backward is over."""
+def _orders(job: Job) -> list[Order]:
+    """Of the step's first micro-step, and of the others where they differ."""
     if job.strategy.stage < 3:
-        return Order((), tuple(_reductions(job)))
-    together = sorted([*_gathers(job)[1], *_flushes(job)], key=itemgetter(0))
-    return Order(_in_forward(job), tuple([event for _place, event in together]))
-
-
-@once(decides_gathers)
-def _in_forward(job: Job) -> tuple[Event, ...]:
-    return tuple([event for _place, event in _gathers(job)[0]])
+        return [Order((), tuple(_reductions(job)))]
+    flushes = _flushes(job)
+    return [
+        Order(forward, tuple([event for _place, event in sorted([*placed, *flushes], key=itemgetter(0))]))
+        for forward, placed in _gathers(job)
+    ]
 
 
 @once(decides_visits)
@@ -108,13 +114,20 @@ Placed = tuple[tuple[int, int], Event]
 
 
 @once(decides_gathers)
-def _gathers(job: Job) -> list[list[Placed]]:
-    """What each visit and the look ahead gather, and what it waits for, in forward and in backward."""
-    gathers = list(every(micro_steps(job).later.gathers))
-    return [
-        list(_gathered(reads, done, [gather for gather in gathers if gather.again == again]))
-        for again, (reads, done) in enumerate(zip(_reads(job), _done(job), strict=True))
-    ]
+def _gathers(job: Job) -> list[tuple[tuple[Event, ...], list[Placed]]]:
+    """What each visit and the look ahead gather, and what it waits for, in forward and in backward: of each micro-step
+    that differs.
+    """
+    steps = micro_steps(job)
+    found = []
+    for step in (steps.steady,) if steps.later is steps.steady else (steps.steady, steps.later):
+        gathers = list(every(step.gathers))
+        forward, backward = (
+            list(_gathered(reads, done, [gather for gather in gathers if gather.again == again]))
+            for again, (reads, done) in enumerate(zip(_reads(job), _done(job), strict=True))
+        )
+        found.append((tuple([event for _place, event in forward]), backward))
+    return found
 
 
 @once(decides_visits)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zeroplan.clock import COMMUNICATION, Term, term
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.network import call
 from zeroplan.costs.timing.order import FOR_GATHER, GATHER, Event, Order, order
-from zeroplan.costs.timing.phases import BACKWARD, FORWARD, UPDATE, Sent, phases
+from zeroplan.costs.timing.phases import BACKWARD, FIRST, FORWARD, UPDATE, Sent, alike, phases
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.replay import waiting
 from zeroplan.formulas import network, overlap, roofline
@@ -30,23 +30,52 @@ class Communication(NamedTuple):
     after: list[Term]
 
 
+class Beside(NamedTuple):
+    """What micro-steps that are alike send in one pass, beside so much work of each."""
+
+    phase: str
+    sent: list[Sent]
+    times: int
+    """How many of a step's micro-steps they are."""
+    work: float
+    events: Sequence[Event]
+    """The order in which all is issued; none where that is not told."""
+
+
+def besides(job: Job, sent: Sequence[Sent], found: Computing, software: Software) -> Iterator[Beside]:
+    """Forwards, then backwards."""
+    in_order = job.strategy.stage and job.strategy.overlaps and sent and software.in_order
+    for phase, work in ((FORWARD, found.forward.seconds), (BACKWARD, found.backward.seconds)):
+        for name, here, times in alike(job, [entry for entry in sent if entry.phase == phase]):
+            events = order(job, first=name == FIRST) if in_order else Order()
+            yield Beside(phase, here, times, work, events.forward if phase == FORWARD else events.backward)
+
+
+def hidden(job: Job, software: Software) -> Figure | None:
+    """Of what could hide beside work, the share that shows; None where nothing is overlapped."""
+    if not (job.strategy.overlaps and job.strategy.stage):
+        return None
+    return software.shown_at_stage_3 if job.strategy.stage == 3 else software.shown
+
+
 def communication(job: Job, ledger: Ledger, found: Computing, software: Software) -> Communication:
     """Beside a step's forwards, beside its backwards, and after both."""
-    strategy, sent = job.strategy, list(phases(job, ledger.traffic))
-    share = software.shown_at_stage_3 if strategy.stage == 3 else software.shown
-    shown = share if strategy.overlaps and strategy.stage else None
-    in_order = order(job) if shown and sent and software.in_order else Order()
-    beside: list[list[Term]] = []
-    for phase, work, events in (
-        (FORWARD, found.forward.seconds, in_order.forward), (BACKWARD, found.backward.seconds, in_order.backward),
-    ):  # fmt: skip
-        here = [entry for entry in sent if entry.phase == phase]
-        every = [entry for entry in here if not entry.last]
-        alike = strategy.micro_steps if every == here else strategy.micro_steps - 1
-        terms = exposed(job, every, work, shown, alike, events)
-        beside.append(_joined(terms + (exposed(job, here, work, shown, 1, events) if every != here else [])))
+    sent, shown = list(phases(job, ledger.traffic)), hidden(job, software)
+    terms: dict[str, list[Term]] = {FORWARD: [], BACKWARD: []}
+    for phase, here, times, work, events in besides(job, sent, found, software):
+        terms[phase] += exposed(job, here, work, shown, times, events)
     after = exposed(job, [entry for entry in sent if entry.phase == UPDATE], 0.0, None, 1)
-    return Communication(beside[0], beside[1], _joined(after))
+    return Communication(_joined(terms[FORWARD]), _joined(terms[BACKWARD]), _joined(after))
+
+
+class Sending(NamedTuple):
+    """Gathers of one backward, none where its order has none; so many of a step's are alike."""
+
+    times: int
+    seconds: float
+    """Whether they show or not."""
+    slowed: float
+    """Seconds of the card's memory."""
 
 
 class Gathers(NamedTuple):
@@ -55,32 +84,23 @@ class Gathers(NamedTuple):
     forward: float
     """That they add to a step's forwards, where nothing else runs; to its backwards, at least."""
     backward: float
-    sent: float
-    """Of one micro-step's backward, whether they show or not, none where its order has none; and what they take there
-    of the card's memory.
-    """
-    slowed: float
+    sent: tuple[Sending, ...]
 
 
 def of_gathers(job: Job, ledger: Ledger, found: Computing, software: Software) -> Gathers:
     """As `communication` has them, without reductions."""
-    shown = software.shown_at_stage_3 if job.strategy.overlaps else None
-    in_order = order(job) if shown and software.in_order else Order()
     sent = [entry for entry in phases(job, ledger.traffic) if entry.gathers]
-    forward, backward = ([entry for entry in sent if entry.phase == phase] for phase in (FORWARD, BACKWARD))
-    alone = [event for event in in_order.backward if event.kind in ALONE]
-    shown_forward, shown_backward = (
-        sum(entry.seconds for entry in exposed(job, here, work, shown, job.strategy.micro_steps, events))
-        for here, work, events in (
-            (forward, found.forward.seconds, in_order.forward), (backward, found.backward.seconds, alone),
-        )
-    )  # fmt: skip
-    calls = [(entry.calls, call(job.cluster, entry.transfer)) for entry in backward]
-    wire = sum(count * one.symbols["wire"] for count, one in calls)
-    slowed = roofline.streamed(MEMORY_PER_BYTE * wire, rates(job).memory.value)
-    are_sent = not in_order.backward or any(event.kind == GATHER for event in alone)
-    sent_there = are_sent * sum(count * one.seconds for count, one in calls)
-    return Gathers(shown_forward, shown_backward, sent_there, slowed)
+    seconds, sending = {FORWARD: 0.0, BACKWARD: 0.0}, []
+    for phase, here, times, work, events in besides(job, sent, found, software):
+        alone = [event for event in events if event.kind in ALONE]
+        terms = exposed(job, here, work, hidden(job, software), times, alone)
+        seconds[phase] += sum(entry.seconds for entry in terms)
+        if phase == BACKWARD and (not events or any(event.kind == GATHER for event in alone)):
+            calls = [(entry.transfer.calls, call(job.cluster, entry.transfer)) for entry in here]
+            wire = sum(count * one.symbols["wire"] for count, one in calls)
+            slowed = roofline.streamed(MEMORY_PER_BYTE * wire, rates(job).memory.value)
+            sending.append(Sending(times, sum(count * one.seconds for count, one in calls), slowed))
+    return Gathers(seconds[FORWARD], seconds[BACKWARD], tuple(sending))
 
 
 ALONE = (GATHER, FOR_GATHER)
@@ -89,10 +109,11 @@ ALONE = (GATHER, FOR_GATHER)
 
 def busy(job: Job, ledger: Ledger, phase: str) -> float:
     """Seconds of a step that the collectives of a phase take, whether they show or not."""
+    here = [entry for entry in phases(job, ledger.traffic) if entry.phase == phase]
     return sum(
-        (1 if entry.last else job.strategy.micro_steps) * entry.calls * call(job.cluster, entry.transfer).seconds
-        for entry in phases(job, ledger.traffic)
-        if entry.phase == phase
+        times * entry.transfer.calls * call(job.cluster, entry.transfer).seconds
+        for _name, alike_ones, times in alike(job, here)
+        for entry in alike_ones
     )
 
 
@@ -104,26 +125,26 @@ def exposed(
     `events`: the order in which they are issued; without one they are spread evenly, but for one call of each alone.
     """
     calls = [(entry, call(job.cluster, entry.transfer)) for entry in sent]
-    traffic = sum(entry.calls * one.seconds for entry, one in calls)
+    traffic = sum(entry.transfer.calls * one.seconds for entry, one in calls)
     if not traffic or not times:
         return []
     visible = traffic
     if shown:
         memory = rates(job).memory
-        wire = sum(entry.calls * one.symbols["wire"] for entry, one in calls)
+        wire = sum(entry.transfer.calls * one.symbols["wire"] for entry, one in calls)
         slowed = roofline.streamed(MEMORY_PER_BYTE * wire, memory.value)
         if events:
-            gathers = sum(entry.calls * one.seconds for entry, one in calls if entry.gathers)
+            gathers = sum(entry.transfer.calls * one.seconds for entry, one in calls if entry.gathers)
             waits = waiting(events, work + slowed, gathers, traffic - gathers)
         else:
-            alone = sum(min(1.0, entry.calls) * one.seconds for entry, one in calls)
+            alone = sum(min(1.0, entry.transfer.calls) * one.seconds for entry, one in calls)
             waits = overlap.evenly(work + slowed, traffic, alone)
         beside = overlap.added(waits, work + slowed, traffic, shown.value) + slowed
         visible = min(traffic, beside)  # never more than one after the other
     return [
         term(
             COMMUNICATION, f"{entry.transfer.collective}, {entry.phase}", network.piped, *one.figures,
-            *([shown] if shown else []), times=times * entry.calls * visible / traffic, **one.symbols,
+            *([shown] if shown else []), times=times * entry.transfer.calls * visible / traffic, **one.symbols,
         )
         for entry, one in calls
     ]  # fmt: skip
