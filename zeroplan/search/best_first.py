@@ -98,6 +98,9 @@ class Search:
                     self.push(seconds, BOUND, *entry[-3:])
             elif entry.kind == BOUND and entry.open[:1] == (REDUCE,) and gathers(entry.job):
                 self._gather(entry)
+            elif entry.kind == GATHERED:
+                if self.bounds.may_gather(entry.job.at(**entry.branch.leanest(entry.open))):
+                    self._settle(entry)
             elif set(entry.open) <= TIMELESS[entry.job.strategy.stage]:
                 self._time(entry)
             else:
@@ -124,7 +127,7 @@ class Search:
     def _gather(self, entry: Waiting) -> None:
         """All that decides what is gathered is settled."""
         lean, loose = (entry.job.at(**chosen(entry.open)) for chosen in (entry.branch.leanest, entry.branch.loosest))
-        if self.bounds.may_keep(lean) and self._is_simplest(entry) and self.bounds.may_gather(lean):
+        if self.bounds.may_keep(lean) and self._is_simplest(entry):
             self.push(max(entry.seconds, self.bounds.with_gathers(loose, lean)), GATHERED, *entry[-3:])
 
     def _is_simplest(self, entry: Waiting) -> bool:

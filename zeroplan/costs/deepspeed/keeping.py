@@ -29,8 +29,8 @@ def kept_at_least(job: Job) -> int:
 def kept_at_most(job: Job) -> int:
     """Elements, persistent parameters left out, when the forward of a step's first micro-step ends.
 
-    Both are what backward reads first: what the look ahead has reached, where all before the last tensor was less than
-    stage3_max_live_parameters, and what comes again within stage3_max_reuse_distance.
+    They are what backward reads first: as far as the look ahead has reached, where all before the last tensor was less
+    than stage3_max_live_parameters, or as far as something comes again within stage3_max_reuse_distance.
     """
     strategy, first = job.strategy, _first_reads(job)
     ahead = strategy.max_live_parameters if strategy.prefetch_bucket_size > 0 else 0
@@ -44,18 +44,34 @@ class FirstReads(NamedTuple):
     elements: list[int]
     """Up to each and with it."""
     distances: list[int]
-    """From forward's end to the visit that reads it."""
+    """From where forward releases it to the visit that reads it, or that of a later one, whichever is less."""
 
 
 @once(lambda strategy: (decides_visits(strategy), _persistence(strategy)))
 def _first_reads(job: Job) -> FirstReads:
     course, sizes, stay = course_of(job), tensor_sizes(job), set(persistent_tensors(job))
     entered = sum(visit.enters for visit in job.execution.forward)
-    travelled, order = course.own.travelled, dict[int, int]()
-    for index, step in course.trace:
-        if step >= entered and index not in stay:
-            order.setdefault(index, travelled[step] - travelled[entered])
-    return FirstReads([*accumulate((sizes[index] for index in order), initial=0)], [-1, *order.values()])
+    order = dict.fromkeys(index for index, step in course.trace if step >= entered and index not in stay)
+    away = _distances(job)
+    nearest = accumulate((away.get(index, 0) for index in reversed(order)), min)
+    return FirstReads([*accumulate((sizes[index] for index in order), initial=0)], [-1, *reversed([*nearest])])
+
+
+@once(decides_visits)
+def _distances(job: Job) -> dict[int, int]:
+    """Of each tensor that is used again, how far that is from where forward releases it."""
+    course, leaves = course_of(job), job.execution.leaves
+    last: dict[int, tuple[int, bool]] = {}
+    step = 0
+    for visit in job.execution.forward:
+        if visit.enters:
+            step += 1
+        else:  # released as of the step that comes
+            last.update(dict.fromkeys(visit.tensors, (step, visit.module in leaves)))
+    found = (
+        (index, (course.whole if whole else course.own).to_next_use(index, at)) for index, (at, whole) in last.items()
+    )
+    return {index: distance for index, distance in found if distance is not None}
 
 
 def _decides_ahead(strategy: Strategy) -> Hashable:
@@ -95,16 +111,5 @@ def _ahead(job: Job) -> int:
 @once(_decides_reuse)
 def _for_reuse(job: Job) -> int:
     """Tensors whose next use, after the last in forward, is near enough."""
-    course, reach, sizes = course_of(job), job.strategy.max_reuse_distance, tensor_sizes(job)
-    last: dict[int, tuple[int, bool]] = {}
-    step = 0
-    for visit in job.execution.forward:
-        if visit.enters:
-            step += 1
-        else:  # released as of the step that comes
-            last.update(dict.fromkeys(visit.tensors, (step, visit.module in job.execution.leaves)))
-    stay = set(persistent_tensors(job))
-    return sum(
-        sizes[index] for index, (at, whole) in last.items()
-        if index not in stay and (course.whole if whole else course.own).comes_again(index, at, reach)
-    )  # fmt: skip
+    sizes, stay, reach = tensor_sizes(job), set(persistent_tensors(job)), job.strategy.max_reuse_distance
+    return sum(sizes[index] for index, away in _distances(job).items() if index not in stay and away < reach)

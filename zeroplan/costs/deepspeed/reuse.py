@@ -30,8 +30,3 @@ class Distances:
         uses = self.uses.get(index, [])
         at = bisect_left(uses, step)
         return self.travelled[uses[at]] - self.travelled[step] if at < len(uses) else None
-
-    def comes_again(self, index: int, step: int, reach: int) -> bool:
-        """Whether the visits from `step` to the tensor's next use hold less than `reach`."""
-        distance = self.to_next_use(index, step)
-        return distance is not None and distance < reach
