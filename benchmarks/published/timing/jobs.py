@@ -10,9 +10,9 @@ from benchmarks.published.rows import Row, UncomputableError
 from benchmarks.published.shapes import shape
 from benchmarks.published.timing.clusters import cluster_of, with_early_flash
 from zeroplan.clock import StepTime
+from zeroplan.costs.deepspeed.traffic import BACKWARD, FORWARD
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing import step_time
-from zeroplan.costs.timing.phases import BACKWARD, FORWARD
 from zeroplan.errors import ZeroplanError
 from zeroplan.formulas import volume
 from zeroplan.ledger import Ledger, Tier, Transfer

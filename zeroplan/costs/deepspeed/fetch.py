@@ -70,6 +70,11 @@ class MicroSteps(NamedTuple):
         return (self.steady, self.later) if joins and self.later is not self.steady else (self.later,)
 
 
+def distinct(found: MicroSteps) -> tuple[MicroStep, ...]:
+    """A step's first, and any later one where that differs (hpZ)."""
+    return (found.steady,) if found.later is found.steady else (found.steady, found.later)
+
+
 @once(decides_gathers)
 def micro_steps(job: Job) -> MicroSteps:
     """What the coordinator does, micro-step by micro-step: one and the same for thresholds that change nothing.

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from zeroplan.costs.deepspeed import exchanging, gathering, muon_offload, quantizing, zenflow
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
-from zeroplan.costs.deepspeed.fetch import decides_gathers, micro_steps
+from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
@@ -201,14 +201,13 @@ def _issued(job: Job, gathers: Iterable[tuple[Gather, int]]) -> list[Call]:
 @once(_decides_gathered)
 def gathered_in_passes(job: Job) -> tuple[list[Transfer], ...]:
     """The same by the pass that issues it: of a step's first micro-step, and of each later one where that differs."""
-    found = micro_steps(job)
     return tuple(
         [
             transfer
             for again, name in enumerate((FORWARD, BACKWARD))
             for transfer in _calls(job, name, _issued(job, _of_pass(each, again)))
         ]
-        for each in ((found.steady,) if found.later is found.steady else (found.steady, found.later))
+        for each in distinct(micro_steps(job))
     )
 
 

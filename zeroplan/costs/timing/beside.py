@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from zeroplan.clock import OFFLOAD, Term, term
 from zeroplan.costs.deepspeed.swapping import on_gpu
+from zeroplan.costs.deepspeed.traffic import BACKWARD
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.copies import pcie_terms
 from zeroplan.costs.timing.disk import disk_terms, showing
-from zeroplan.costs.timing.phases import BACKWARD
 from zeroplan.costs.timing.rates import host_adam
 from zeroplan.costs.timing.traffic import busy
 from zeroplan.formulas import beside

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.events import Gather, Held
-from zeroplan.costs.deepspeed.fetch import decides_gathers, micro_steps
+from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.told import Part, every
 from zeroplan.costs.deepspeed.traffic import reduced
@@ -78,7 +78,7 @@ def _orders(job: Job) -> list[Order]:
 
 
 @once(decides_visits)
-def _done(job: Job) -> tuple[list[float], list[float]]:
+def done_before(job: Job) -> tuple[list[float], list[float]]:
     """`progress` of forward and of backward."""
     return progress(job, visited(job, 0)), progress(job, visited(job, 1))
 
@@ -118,20 +118,19 @@ def _gathers(job: Job) -> list[tuple[tuple[Event, ...], list[Placed]]]:
     """What each visit and the look ahead gather, and what it waits for, in forward and in backward: of each micro-step
     that differs.
     """
-    steps = micro_steps(job)
     found = []
-    for step in (steps.steady,) if steps.later is steps.steady else (steps.steady, steps.later):
+    for step in distinct(micro_steps(job)):
         gathers = list(every(step.gathers))
         forward, backward = (
             list(_gathered(reads, done, [gather for gather in gathers if gather.again == again]))
-            for again, (reads, done) in enumerate(zip(_reads(job), _done(job), strict=True))
+            for again, (reads, done) in enumerate(zip(read_at(job), done_before(job), strict=True))
         )
         found.append((tuple([event for _place, event in forward]), backward))
     return found
 
 
 @once(decides_visits)
-def _reads(job: Job) -> list[dict[int, tuple[int, ...]]]:
+def read_at(job: Job) -> list[dict[int, tuple[int, ...]]]:
     """The tensors of each visit that enters a module with some, in forward and in backward."""
     return [
         {at: visit.tensors for at, visit in enumerate(visits) if visit.enters and visit.tensors}
@@ -168,7 +167,7 @@ def _reading(job: Job) -> list[int]:
 @once(decides_reductions)
 def _flushes(job: Job) -> list[Placed]:
     """Buckets that are full before a visit."""
-    flushes, reading, (_forward, done) = reductions(job).flushes, _reading(job), _done(job)
+    flushes, reading, (_forward, done) = reductions(job).flushes, _reading(job), done_before(job)
     whole = sum(each.elements for each in flushes)
     full: dict[int, int] = {}
     for flush in flushes:
@@ -185,7 +184,7 @@ def _flushes(job: Job) -> list[Placed]:
 def _ready(job: Job) -> dict[int, float]:
     """How far backward's work has come when a tensor's gradient is there; of a tied one the last."""
     found: dict[int, float] = {}
-    _forward, done = _done(job)
+    _forward, done = done_before(job)
     for at, visit in enumerate(backward_visits(job)):
         if visit.enters and visit.backward:
             found.update(dict.fromkeys(visit.tensors, done[at + 1]))

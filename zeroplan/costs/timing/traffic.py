@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from zeroplan.clock import COMMUNICATION, Term, term
+from zeroplan.costs.deepspeed.traffic import BACKWARD, FORWARD
+from zeroplan.costs.timing.alone import alone
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.network import call
-from zeroplan.costs.timing.order import FOR_GATHER, GATHER, Event, Order, order
-from zeroplan.costs.timing.phases import BACKWARD, FIRST, FORWARD, UPDATE, Sent, alike, phases
+from zeroplan.costs.timing.order import Event, Order, order
+from zeroplan.costs.timing.phases import FIRST, UPDATE, Sent, alike, phases
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.replay import waiting
 from zeroplan.formulas import network, overlap, roofline
@@ -42,12 +44,14 @@ class Beside(NamedTuple):
     """The order in which all is issued; none where that is not told."""
 
 
-def besides(job: Job, sent: Sequence[Sent], found: Computing, software: Software) -> Iterator[Beside]:
-    """Forwards, then backwards."""
+def besides(
+    job: Job, sent: Sequence[Sent], found: Computing, software: Software, ordered: Callable[..., Order] = order
+) -> Iterator[Beside]:  # fmt: skip
+    """Forwards, then backwards; `ordered` tells in which order they issue what."""
     in_order = job.strategy.stage and job.strategy.overlaps and sent and software.in_order
     for phase, work in ((FORWARD, found.forward.seconds), (BACKWARD, found.backward.seconds)):
         for name, here, times in alike(job, [entry for entry in sent if entry.phase == phase]):
-            events = order(job, first=name == FIRST) if in_order else Order()
+            events = ordered(job, first=name == FIRST) if in_order else Order()
             yield Beside(phase, here, times, work, events.forward if phase == FORWARD else events.backward)
 
 
@@ -69,7 +73,7 @@ def communication(job: Job, ledger: Ledger, found: Computing, software: Software
 
 
 class Sending(NamedTuple):
-    """Gathers of one backward, none where its order has none; so many of a step's are alike."""
+    """Gathers of one backward; so many of a step's are alike."""
 
     times: int
     seconds: float
@@ -91,20 +95,14 @@ def of_gathers(job: Job, ledger: Ledger, found: Computing, software: Software) -
     """As `communication` has them, without reductions."""
     sent = [entry for entry in phases(job, ledger.traffic) if entry.gathers]
     seconds, sending = {FORWARD: 0.0, BACKWARD: 0.0}, []
-    for phase, here, times, work, events in besides(job, sent, found, software):
-        alone = [event for event in events if event.kind in ALONE]
-        terms = exposed(job, here, work, hidden(job, software), times, alone)
-        seconds[phase] += sum(entry.seconds for entry in terms)
-        if phase == BACKWARD and (not events or any(event.kind == GATHER for event in alone)):
+    for phase, here, times, work, events in besides(job, sent, found, software, alone):
+        seconds[phase] += sum(entry.seconds for entry in exposed(job, here, work, hidden(job, software), times, events))
+        if phase == BACKWARD:
             calls = [(entry.transfer.calls, call(job.cluster, entry.transfer)) for entry in here]
             wire = sum(count * one.symbols["wire"] for count, one in calls)
             slowed = roofline.streamed(MEMORY_PER_BYTE * wire, rates(job).memory.value)
             sending.append(Sending(times, sum(count * one.seconds for count, one in calls), slowed))
     return Gathers(seconds[FORWARD], seconds[BACKWARD], tuple(sending))
-
-
-ALONE = (GATHER, FOR_GATHER)
-"""Events of a pass in which nothing is reduced."""
 
 
 def busy(job: Job, ledger: Ledger, phase: str) -> float:

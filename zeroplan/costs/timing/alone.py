@@ -1,0 +1,83 @@
+"""What stage 3's gathers make a pass wait where nothing is reduced in it: of alike layers only the ends matter.
+
+Gathers run one after the other and wait for no work (order.py). So a pass waits for the one that comes latest: its
+seconds so far less those of the work before its first read, both of which grow evenly from layer to alike layer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+
+from zeroplan.costs.deepspeed.events import Gather
+from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
+from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.deepspeed.told import Part
+from zeroplan.costs.deepspeed.visits import decides_visits
+from zeroplan.costs.timing.order import EVENT, FOR_GATHER, GATHER, Event, Order, done_before, read_at
+from zeroplan.specs.job import Job
+
+Point = tuple[float, float | None]
+"""Elements gathered up to a call and with it; the share of the work before its first read, None where it has none."""
+
+
+def alone(job: Job, *, first: bool = False) -> Order:
+    """Gathers and waits that make each pass wait as long as all of them do; `first` as `order`."""
+    return _alone(job)[0 if first else -1]
+
+
+@once(decides_gathers)
+def _alone(job: Job) -> list[Order]:
+    passes = list(enumerate(zip(_places(job), done_before(job), strict=True)))
+    return [
+        Order(*(tuple(_events(list(_points(step.gathers, again, places, share)))) for again, (places, share) in passes))
+        for step in distinct(micro_steps(job))
+    ]
+
+
+@once(decides_visits)
+def _places(job: Job) -> list[dict[int, list[int]]]:
+    """The visits that read each tensor, in forward and in backward."""
+    found: list[dict[int, list[int]]] = []
+    for by_visit in read_at(job):
+        places: dict[int, list[int]] = {}
+        for at, tensors in by_visit.items():
+            for index in tensors:
+                places.setdefault(index, []).append(at)
+        found.append(places)
+    return found
+
+
+def _points(
+    parts: Sequence[Part[Gather]], again: int, places: Mapping[int, Sequence[int]], share: Sequence[float]
+) -> Iterator[Point]:
+    """Of a part that comes many times those of its first and of its last time."""
+    gathered = 0
+    for part in parts:
+        here = [gather for gather in part.events if gather.again == again]
+        each = sum([gather.elements for gather in here])
+        for number in (0, part.times - 1)[: part.times]:
+            by, so_far = part.by.times(number), gathered + number * each
+            for gather in here:
+                so_far += gather.elements
+                at = min([_next(places.get(index + by.tensors, ()), gather.at + by.visits) for index in gather.tensors])
+                yield so_far, share[at] if at < NEVER else None
+        gathered += part.times * each
+
+
+NEVER = 1 << 60
+
+
+def _next(visits: Sequence[int], at: int) -> int:
+    found = bisect_left(visits, at)
+    return visits[found] if found < len(visits) else NEVER
+
+
+def _events(points: Sequence[Point]) -> Iterator[Event]:
+    """Each point is a gather that is waited for, of all since the one before."""
+    whole, before = max((so_far for so_far, _share in points), default=0.0), 0.0
+    for number, (so_far, share) in enumerate(points):
+        yield EVENT((GATHER, 0.0, (so_far - before) / whole, number))
+        if share is not None:
+            yield EVENT((FOR_GATHER, share, 0.0, number))
+        before = so_far
