@@ -40,6 +40,7 @@ def replayed(one, *, follows):
     course = fetch.course_of(one)
     coordinator = Coordinator(tensor_sizes(one), found, course if follows else course._replace(passes=course.passes._replace(stretches=())))
     steps = [coordinator.micro_step(records=True)]
+    steps += [coordinator.micro_step() for _micro in range(one.strategy.grad_accum - 1)]  # nothing persists yet
     for _step in range(2 if one.strategy.grad_accum > 1 else 1):
         coordinator.gather_persistent()
         steps += [coordinator.micro_step() for _micro in range(one.strategy.grad_accum)]

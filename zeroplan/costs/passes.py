@@ -15,7 +15,7 @@ from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import persistent_tensors
 from zeroplan.costs.deepspeed.told import Part
-from zeroplan.costs.deepspeed.visits import visited
+from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.job import Job
@@ -72,6 +72,51 @@ def _fullest(job: Job, wanted: Asked) -> tuple[int, int] | None:
         max(alone[1], with_own(found.forward, visited(job, 0), own)),
         max(alone[2], with_own(found.backward, visited(job, 1), own)),
     )
+
+
+def beside_kept(job: Job) -> int | None:
+    """Bytes of the model's own, or fewer, beside all that stage 3 has gathered when forward ends: what backward has
+    released by then is taken off, as if all it reads had been there. None where they are not written out.
+
+    Like the fullest moment's they grow no slower the larger the micro-batch is.
+    """
+    wanted, batch = asked(job), job.strategy.micro_batch
+    if batch <= LEAST_ALIKE + 1:
+        return _beside_kept(job, wanted)
+    two, three = (_beside_kept(job, wanted._replace(batch=size)) for size in (LEAST_ALIKE, LEAST_ALIKE + 1))
+    return None if two is None or three is None else three + (batch - LEAST_ALIKE - 1) * (three - two)
+
+
+def _beside_kept(job: Job, wanted: Asked) -> int | None:
+    found = job.model.timeline(wanted, job.leaves)
+    if found is None:
+        return None
+    one, width, fullest = found.backward, job.strategy.element_bytes, max(found.backward.most)
+    most, released, reached = found.saved, 0, -1
+    for at, elements in _first_reads(job):
+        if (here := one.visits[at]) > reached:
+            most = max(most, max(one.most[reached + 1 : here + 1]) - width * released)
+            reached = here
+        released += elements
+        if fullest - width * released <= most:
+            break
+    return most
+
+
+@once(
+    lambda strategy: (
+        decides_visits(strategy), strategy.param_persistence_threshold, strategy.model_persistence_threshold,
+    )
+)  # fmt: skip
+def _first_reads(job: Job) -> list[tuple[int, int]]:
+    """Backward's visits that read partitioned tensors for the first time, and how many elements these have."""
+    left, sizes = set(range(len(job.model.tensors))) - set(persistent_tensors(job)), tensor_sizes(job)
+    found = []
+    for at, visit in enumerate(backward_visits(job)):
+        if visit.enters and visit.tensors and (new := left.intersection(visit.tensors)):
+            found.append((at, sum([sizes[index] for index in new])))
+            left -= new
+    return found
 
 
 def with_own(one: Pass, visits: Sequence[Part[Held]], own: dict[int, int]) -> int:

@@ -20,7 +20,7 @@ from zeroplan.costs.deepspeed.partitions import (
 )
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, init_at_least, step_at_least
-from zeroplan.costs.passes import alone, decides_activations, least_activations
+from zeroplan.costs.passes import beside_kept, decides_activations, least_activations
 from zeroplan.costs.timing.beside import host_terms, updating
 from zeroplan.costs.timing.computing import Computing, Pass, computing
 from zeroplan.costs.timing.hooks import hooks, waited
@@ -124,18 +124,17 @@ class Bounds:
 
         What is not gathered then was released, which made its secondary partition (hpZ).
         """
-        found = self._activations_alone(job)
+        found = self._beside_kept(job)
         if found is None or (left := self._left(job, self._held(job) + found)) is None:
             return None
         shared = secondary_ranks(job)
         return int(left // (gathered_width(job.strategy) * (1 - 1 / shared if shared else 1)))
 
-    def _activations_alone(self, job: Job) -> int | None:
-        """What is saved when forward ends."""
-        key = job.strategy.micro_batch, job.strategy.checkpointing, job.strategy.attention
+    def _beside_kept(self, job: Job) -> int | None:
+        """What the model's own step needs while that is there."""
+        key = decides_activations(job)
         if key not in self.saved:
-            found = alone(job)
-            self.saved[key] = found and found.saved
+            self.saved[key] = beside_kept(job)
         return self.saved[key]
 
     def _held(self, job: Job) -> int:
