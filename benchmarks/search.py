@@ -3,7 +3,7 @@
     python benchmarks/search.py [--sizes 4,5,6,7,8,9] [--trials 200]
 
 Each space is the default request's (7B on eight cards of 80 GB, and the same on cards of 40 GB, where stage 3 wins)
-with as many values of its buckets and thresholds as its size asks for. Beside it, on the space of the first size: a
+with fewer or more values of its buckets and thresholds, as its size asks for. Beside it, on the first of them: a
 sample of brute force, and optuna's samplers (pip install optuna) with so many trials; what each found, in which time.
 """
 
@@ -15,7 +15,8 @@ import importlib.util
 import random
 import resource
 import sys
-from itertools import islice
+from collections.abc import Iterator
+from itertools import count, islice
 from math import inf, log
 from pathlib import Path
 from time import perf_counter
@@ -69,14 +70,24 @@ def widened(branch: Branch, values: int) -> Branch:
     return branch._replace(numbers={**branch.numbers, **more})
 
 
+def narrowed(branch: Branch, values: int) -> Branch:
+    """Fewer values of what is open in it; the usual ones stay."""
+    return branch._replace(numbers={name: found[:values] for name, found in branch.numbers.items()})
+
+
 def of_size(whole: Space, size: int) -> Space:
     """The first that has as many strategies."""
-    values = 0
+    if size <= whole.size:
+        ones = (whole._replace(branches=tuple(narrowed(one, values) for one in whole.branches)) for values in count(1))
+    else:
+        ones = (whole._replace(branches=tuple(widened(one, values) for one in whole.branches)) for values in growing())
+    return next(found for found in ones if found.size >= size)
+
+
+def growing() -> Iterator[int]:
+    values = 1
     while True:
-        wide = (widened(branch, values) for branch in whole.branches)
-        found = whole._replace(branches=tuple(wide)) if values else whole
-        if found.size >= size:
-            return found
+        yield values
         values = values + 1 if values < 8 else round(values * 1.2)
 
 
@@ -148,7 +159,7 @@ def main() -> None:
         if runs[-1].size > runs[0].size:
             power = log(runs[-1].seconds / runs[0].seconds) / log(runs[-1].size / runs[0].size)
             print(f"seconds grow as the space to the power of {power:.2f}")
-        first = of_size(whole, 1)
+        first = of_size(whole, 10 ** int(given.sizes.split(",")[0]))
         print(by_force(first))
         if importlib.util.find_spec("optuna"):
             for sampler in ("RandomSampler", "TPESampler"):

@@ -88,7 +88,7 @@ def plan(
     `LEAST_MEMORY` as the objective: that which needs fewest bytes of a GPU; of equally lean ones the fastest.
     """
     lean = objective == LEAST_MEMORY
-    open_ones = _open(job, settled)
+    open_ones = _open(job, settled, fine=not lean)
     found = (least_memory if lean else fastest)(open_ones, reserve)
     if found.best is None:
         failing = sorted(nearest(open_ones, reserve), key=lambda c: c.fit.gpu.needed) if rescue else []
@@ -116,11 +116,11 @@ def with_flash(chosen: Candidate, reserve: float) -> Rejected | None:
 
 def front_of(job: Job, settled: dict[str, Any], *, reserve: float, apart: float) -> Front:
     """Plans of which none is both faster and leaner; see `front`. Settled fields are kept."""
-    return front(_open(job, settled), reserve, apart)
+    return front(_open(job, settled, fine=False), reserve, apart)
 
 
-def _open(job: Job, settled: dict[str, Any]) -> Space:
-    found = space(job, settled, per_gpu(job, settled))
+def _open(job: Job, settled: dict[str, Any], *, fine: bool) -> Space:
+    found = space(job, settled, per_gpu(job, settled), fine=fine)
     if not found.branches:
         raise ContradictionError(
             "nothing to choose from: no strategy has all that was asked for; leave out --stage or an --offload option"

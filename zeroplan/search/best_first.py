@@ -121,8 +121,11 @@ class Search:
         values = branch.numbers[name]
         for value in values[:1] if name in BYTELESS[job.strategy.stage] else values:
             settled = job.at(**{name: value})
-            seconds = max(entry.seconds, self._least(settled, branch, tuple(rest)))
-            self.push(seconds, BOUND, settled, branch, tuple(rest))
+            if entry.kind == GATHERED:
+                least = self.bounds.among(settled, job.at(**branch.loosest(entry.open)))
+            else:
+                least = self._least(settled, branch, tuple(rest))
+            self.push(max(entry.seconds, least), BOUND, settled, branch, tuple(rest))
 
     def _gather(self, entry: Waiting) -> None:
         """All that decides what is gathered is settled."""

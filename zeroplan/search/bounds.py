@@ -11,13 +11,7 @@ from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.keeping import kept_at_least
-from zeroplan.costs.deepspeed.partitions import (
-    below_ratio,
-    own_shares,
-    persistent_tensors,
-    secondary_ranks,
-    secondary_sizes,
-)
+from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, init_at_least, step_at_least
 from zeroplan.costs.passes import beside_kept, decides_activations, least_activations
@@ -32,7 +26,8 @@ from zeroplan.fit import TierFit, gpu_fit
 from zeroplan.ledger import Ledger, Tier, total
 from zeroplan.search.bucketed import beside_buckets
 from zeroplan.search.candidate import Candidate, evaluate
-from zeroplan.search.least_traffic import Traffic, gathered_again, least_traffic, partitioned_parts
+from zeroplan.search.least_copies import least_copied, own_elements
+from zeroplan.search.least_traffic import Traffic, gathered_again, least_traffic
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -54,6 +49,8 @@ class Bounds:
         self.residents: dict[Hashable, int] = {}
         self.saved: dict[Hashable, int | None] = {}
         self.activations: dict[Hashable, tuple[int, int] | None] = {}
+        self.gathers: dict[Strategy, tuple[Gathers, float]] = {}
+        """And seconds beside the passes."""
         self.counted: dict[Strategy, Candidate | None] = {}
         """In full."""
 
@@ -99,7 +96,13 @@ class Bounds:
         counted = Ledger("deepspeed", Tier(), traffic=traffic(loose), copies=copies(loose))
         beside = [*update(loose), *host_terms(lean, counted, waited(loose, software_of(loose), found))]
         gathered = of_gathers(loose, counted, found, software_of(loose))
-        return self.seconds(loose, gathered=gathered, beside=sum(entry.seconds for entry in beside))
+        self.gathers[loose.strategy] = gathered, sum(entry.seconds for entry in beside)
+        return self.among(loose, loose)
+
+    def among(self, job: Job, loose: Job) -> float:
+        """The same of a job whose reductions are settled, which gathers like `loose`, of which that was asked."""
+        gathered, beside = self.gathers[loose.strategy]
+        return self.seconds(job, gathered=gathered, beside=beside)
 
     def _computing(self, job: Job, *, traced: bool = True) -> Computing:
         """Of one micro-step: offload and buckets do not change it."""
@@ -286,21 +289,3 @@ def gathered_width(strategy: Strategy) -> int:
 def at_most(found: Computing) -> Computing:
     """With all of forward run again, so that the most of what offload copies hides."""
     return Computing(found.forward, Pass((*found.backward.terms, *found.forward.terms)))
-
-
-def least_copied(job: Job, again: int) -> float:
-    """Bytes that one rank copies in a step and waits for: updated parameters, and those that a pass gathers.
-
-    `again`: elements that backward gathers.
-    """
-    strategy = job.strategy
-    whole = strategy.offload_optimizer is not None and below_ratio(job) == 0
-    if strategy.offload_param:
-        elements = partitioned_parts(job).elements + again
-        return strategy.micro_steps * strategy.element_bytes * elements / job.ranks
-    return own_elements(job) * strategy.element_bytes if whole else 0
-
-
-def own_elements(job: Job) -> int:
-    """Of the rank's partitions of trained tensors, padding left out."""
-    return sum(map(own_shares(job).cut.__getitem__, job.execution.gradients))

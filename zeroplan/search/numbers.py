@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.specs.job import Job
 
@@ -10,31 +10,60 @@ Numbers = dict[str, tuple[Any, ...]]
 """Values of each number, the usual one first."""
 PERSISTENCE = "param_persistence_threshold"
 AT_STAGE_3 = (PERSISTENCE, "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance")
-REDUCE = (500_000_000, 1_000_000, 10_000_000, 20_000_000, 50_000_000, 100_000_000, 200_000_000, 1_000_000_000)
-REDUCE_AT_STAGE_3 = (500_000_000, 50_000_000, 200_000_000, 1_000_000_000)
-ALL_GATHER = (500_000_000, 50_000_000, 200_000_000, 1_000_000_000)
-PREFETCH, LIVE, REUSE = (50_000_000, 500_000_000), (1_000_000_000, 10_000_000_000), (1_000_000_000,)
+M, G = 10**6, 10**9
+ALL_GATHER = (500 * M, 50 * M, 200 * M, G)
 
 
-def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any]) -> Numbers:
+class Grid(NamedTuple):
+    """Values of reduce buckets at any stage, and of stage 3's prefetch buckets and thresholds, the usual one first."""
+
+    reduce: tuple[int, ...]
+    prefetch: tuple[int, ...]
+    live: tuple[int, ...]
+    reuse: tuple[int, ...]
+
+
+FINE = Grid(
+    reduce=(
+        500 * M, M, 2 * M, 3 * M, 4 * M, 5 * M, 6 * M, 7 * M, 8 * M, 10 * M, 15 * M, 20 * M, 25 * M, 30 * M, 40 * M,
+        50 * M, 60 * M, 70 * M, 80 * M, 100 * M, 150 * M, 200 * M, 250 * M, 300 * M, 400 * M, 600 * M, 700 * M, 800 * M,
+        G, 1500 * M, 2 * G,
+    ),
+    prefetch=(50 * M, 5 * M, 10 * M, 20 * M, 30 * M, 100 * M, 200 * M, 300 * M, 500 * M, G),
+    live=(G, 100 * M, 200 * M, 500 * M, 2 * G, 5 * G, 10 * G, 20 * G, 50 * G),
+    reuse=(G, 0, 500 * M, 2 * G, 5 * G, 10 * G, 20 * G, 50 * G),
+)  # fmt: skip
+FEWER = FINE._replace(
+    prefetch=(50 * M, 10 * M, 500 * M), live=(G, 100 * M, 500 * M, 2 * G, 10 * G, 50 * G), reuse=(G, 0, 10 * G)
+)
+"""Of thresholds, where copies or links between nodes take most of the time."""
+COARSE = Grid(
+    reduce=(500 * M, M, 10 * M, 20 * M, 50 * M, 100 * M, 200 * M, G), prefetch=(50 * M, 10 * M, 500 * M),
+    live=(G, 100 * M, 10 * G), reuse=(G, 0),
+)  # fmt: skip
+"""For the fewest bytes, which the least values need, and for fronts of seconds and bytes."""
+
+
+def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any], *, fine: bool) -> Numbers:
     """What a choice leaves open; what is settled has one value.
 
-    Stage 2 keeps gradients side by side: freed one by one during backward they leave holes, whose bytes nobody has
-    measured.
+    What persists is as the Trainer fills it: none at all would spare a step's small gathers one by one, but what it
+    costs to unpack them with the others nobody has measured. Stage 2 keeps gradients side by side: freed one by one
+    during backward they leave holes, whose bytes nobody has measured.
     """
-    stage, hidden, every = choice["stage"], job.model.shape.hidden, job.model.parameters
+    stage, hidden = choice["stage"], job.model.shape.hidden
     if stage == 0:
         return {}
+    waits = job.cluster.nodes > 1 or choice["offload_optimizer"] or choice["offload_param"]
+    grid = (FEWER if waits else FINE) if fine else COARSE
     found: Numbers = {"overlap_comm": (True, False), "contiguous_gradients": (True, False) if stage != 2 else (True,)}
-    found["reduce_bucket_size"] = (*(REDUCE if stage < 3 else REDUCE_AT_STAGE_3), hidden * hidden)
+    found["reduce_bucket_size"] = (*grid.reduce, hidden * hidden)
     if stage < 3:
         found["allgather_bucket_size"] = ALL_GATHER
     else:
-        may_live = not (choice["offload_optimizer"] or choice["offload_param"]) and every > LIVE[0]
         found[PERSISTENCE] = (10 * hidden,)
-        found["prefetch_bucket_size"] = (*PREFETCH, int(0.9 * hidden * hidden))
-        found["max_live_parameters"] = LIVE if may_live else LIVE[:1]
-        found["max_reuse_distance"] = REUSE
+        found["prefetch_bucket_size"] = (*grid.prefetch, int(0.9 * hidden * hidden))
+        found["max_live_parameters"], found["max_reuse_distance"] = grid.live, grid.reuse
         if job.ranks == 1 and not choice["offload_param"]:  # nothing is gathered
             found.update({name: found[name][:1] for name in AT_STAGE_3})
     return {

@@ -111,9 +111,9 @@ class Space(NamedTuple):
                 yield job.at(**chosen)
 
 
-def space(job: Job, settled: dict[str, Any], per_gpu: int) -> Space:
-    """What the settled fields leave open."""
-    branches = tuple(Branch(choice, numbers(job, choice, settled)) for choice in choices(job, settled))
+def space(job: Job, settled: dict[str, Any], per_gpu: int, *, fine: bool = True) -> Space:
+    """What the settled fields leave open; `fine`: with many values of buckets and thresholds."""
+    branches = tuple(Branch(choice, numbers(job, choice, settled, fine=fine)) for choice in choices(job, settled))
     return Space(job, per_gpu, tuple(micro_batches(per_gpu, settled)), branches)
 
 

@@ -87,6 +87,8 @@ def micro_steps(job: Job) -> MicroSteps:
     for found in known:
         if found.holds.has(job.strategy):
             return found
+    if len(known) >= MOST_REPLAYS:
+        known.clear()
     if _gathers(job):
         try:
             known.append(_replayed(job, _settings(job)))
@@ -95,6 +97,9 @@ def micro_steps(job: Job) -> MicroSteps:
     else:
         known.append(MicroSteps((), _alone(job), _alone(job)))
     return known[-1]
+
+
+MOST_REPLAYS = 512
 
 
 @once(_beside_thresholds, most_kept=64)
