@@ -55,6 +55,9 @@ FOUND = {
     "a text of thousands of digits": training(f"deepspeed: ds_config.json\n{LONG}: {NINES * 9}e1"),
     "edits of JSON in YAML": launch("deepspeed_config: {zero_stage: 2, offload_optimizer_device: CPU}"),
     "a config inside YAML, with edits": training("deepspeed: {zero_optimization: {stage: 2, overlap_com: true}}"),
+    "edits of JSON in YAML that names itself":
+        launch("deepspeed_config:\n  s: \n  gradient_clipping: 0'\n  deepspeed_config_file: accelerate.yaml\ne: o"),
+    "edits of JSON in YAML that arguments name": training("deepspeed: train.yml\ngradient_clipping: 0'\n"),
     "infinitely many steps": training("deepspeed: ds_config.json\nwarmup_steps: 1e999\nmax_steps: .inf"),
 }  # fmt: skip
 
