@@ -97,6 +97,8 @@ class _Reader:
         while True:
             self.at = at = BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]
             comment = COMMENT.match(self.text, at) if self.text[at : at + 1] in ("#", "/") else None
+            if comment is None and self.text.startswith("/*", at):
+                raise self._stop("a comment that ends in '*/'")
             if comment is None:
                 return
             self._remark(COMMENTS)
