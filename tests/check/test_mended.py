@@ -91,6 +91,9 @@ LEFT = {
     "a slip that would be refused":
         '"zero_optimization": {"stage": 0, "overlap_comm": true}, "managed_gradient_acumulation": false',
     "a placeholder": '"steps_per_print": "${LOG_INTERVAL}"',
+    "a key whose place lies behind a text without quotes":
+        '"zero_optimization": {"gradient_clipping": 0.5}, "_note": LOGS\n',
+    "commas behind a text without quotes that begins like a key": '"_note":\n aio: {\n "aio": {"queue_depth": 8,},\n',
     "a comment that would be lost": '"compression_training": { // mine\n}, "steps_per_print": 10',
 }  # fmt: skip
 BASE = '{"train_micro_batch_size_per_gpu": 8, "bf16": {"enabled": true}, %s}'
