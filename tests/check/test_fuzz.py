@@ -68,6 +68,7 @@ FOUND = {
     "a comma that a placeholder takes in":
         compared('{"fp16": {"enabled": true, "log_trace_cache_warnings": 0},\n "zero_optimization": {"stage": ZERO_STAGE\n}}'),
     "a text without quotes that begins like a key": compared('{"_note":\n aio: {\n"bf16": {"enabled": true,},\n}'),
+    "the only key of a config, which is removed": compared('{ "nebula": {}\n}'),
     "infinitely many steps": training("deepspeed: ds_config.json\nwarmup_steps: 1e999\nmax_steps: .inf"),
 }  # fmt: skip
 
