@@ -70,8 +70,10 @@ def only_mended_keys_differ(text, found):
 
 
 def within(key, path):
-    """Whether a path of names and a finding's path, joined by dots, which names may have too, lie on one branch."""
-    key, path = f"{'.'.join(key)}.", f"{path}."
+    """Whether a path of names and a finding's path, joined by dots, which names may have too, lie on one branch. All do
+    with (), which is what an empty config says.
+    """
+    key, path = "".join(f"{name}." for name in key), f"{path}."
     return key.startswith(path) or path.startswith(key)
 
 

@@ -21,6 +21,11 @@ def config(text, **options):
     return Case(CONFIG, text.encode(), options)
 
 
+def compared(text):
+    """Of a length that has its keys compared with those of the mended text."""
+    return config(text + " " * (-len(text) % 4))
+
+
 def launch(text):
     return Case("accelerate.yaml", text.encode(), {}, beside=BESIDE)
 
@@ -55,6 +60,15 @@ FOUND = {
     "a text of thousands of digits": training(f"deepspeed: ds_config.json\n{LONG}: {NINES * 9}e1"),
     "edits of JSON in YAML": launch("deepspeed_config: {zero_stage: 2, offload_optimizer_device: CPU}"),
     "a config inside YAML, with edits": training("deepspeed: {zero_optimization: {stage: 2, overlap_com: true}}"),
+    "edits of JSON in YAML that names itself":
+        launch("deepspeed_config:\n  s: \n  gradient_clipping: 0'\n  deepspeed_config_file: accelerate.yaml\ne: o"),
+    "edits of JSON in YAML that arguments name": training("deepspeed: train.yml\ngradient_clipping: 0'\n"),
+    "a comma that a text without quotes takes in":
+        compared('{"zero_optimization": {"stage": 2, "gradient_clipping": 0.5},\n "steps_per_print": nu#ll\n}'),
+    "a comma that a placeholder takes in":
+        compared('{"fp16": {"enabled": true, "log_trace_cache_warnings": 0},\n "zero_optimization": {"stage": ZERO_STAGE\n}}'),
+    "a text without quotes that begins like a key": compared('{"_note":\n aio: {\n"bf16": {"enabled": true,},\n}'),
+    "the only key of a config, which is removed": compared('{ "nebula": {}\n}'),
     "infinitely many steps": training("deepspeed: ds_config.json\nwarmup_steps: 1e999\nmax_steps: .inf"),
 }  # fmt: skip
 

@@ -76,6 +76,16 @@ def test_hjson_is_read_as_deepspeed_reads_it(text, remarks):
     assert remarks is None or sorted(found) == sorted(remarks)
 
 
+@pytest.mark.parametrize("text", ['{"a": -3 /*b: 1\n}', '{"a": /* b *,true}\n}', '{/*a: 1}', '{"a": "x" /*b: 2\n}', '{"a": 1}/*/'])
+def test_a_comment_without_an_end_is_refused_as_deepspeed_refuses_it(text):
+    """hjson ends with an IndexError there."""
+    hjson = pytest.importorskip("hjson")
+    with pytest.raises(IndexError):
+        hjson.loads(text)
+    with pytest.raises(NotReadableError, match="a comment that ends"):
+        read_json("x", text)
+
+
 def test_the_last_of_two_keys_counts_and_both_have_places():
     document = read_json("x", '{"a": 1,\n  "a": 5e8}')
     assert document.config == {"a": 500_000_000.0}
@@ -96,6 +106,8 @@ def test_the_last_of_two_keys_counts_and_both_have_places():
         ("[" * 9999, "an object"),
         ('\ufeff{"a": 1}', "byte order mark"),
         ('{"a": "\\x"}', "cannot read"),
+        ('{"a": 1 /* b: 2\n}', "a comment that ends"),
+        ('{"a": /* b\n}', "a comment that ends"),
     ],
     ids=lambda value: value[:20],
 )

@@ -13,8 +13,9 @@ from tests.check.hjson_writing import MARKS, written
 from tests.check.mending import digest, mended_by, mended_file, only_mended_keys_differ, settings
 from tests.conftest import REFERENCES
 from tests.corpus import CORPUS, each_file, needs_corpus
-from zeroplan.check.finding import ERROR
+from zeroplan.check.finding import ERROR, WARNING, Edit, Finding
 from zeroplan.check.json_reader import read_json
+from zeroplan.check.mended import mended
 from zeroplan.check.setting import Setting
 
 CASES = {
@@ -91,6 +92,9 @@ LEFT = {
     "a slip that would be refused":
         '"zero_optimization": {"stage": 0, "overlap_comm": true}, "managed_gradient_acumulation": false',
     "a placeholder": '"steps_per_print": "${LOG_INTERVAL}"',
+    "a key whose place lies behind a text without quotes":
+        '"zero_optimization": {"gradient_clipping": 0.5}, "_note": LOGS\n',
+    "commas behind a text without quotes that begins like a key": '"_note":\n aio: {\n "aio": {"queue_depth": 8,},\n',
     "a comment that would be lost": '"compression_training": { // mine\n}, "steps_per_print": 10',
 }  # fmt: skip
 BASE = '{"train_micro_batch_size_per_gpu": 8, "bf16": {"enabled": true}, %s}'
@@ -281,3 +285,15 @@ def test_configs_written_by_hand(seed):
     assert all(text.count(mark) == found.text.count(mark) for mark in MARKS)
     if {one.rule for one in found.done} <= {"ZP102", "ZP103"}:
         assert before == after
+
+
+def test_what_is_said_to_be_mended_is_gone():
+    """Two findings of one rule at one key, one of which stays whatever is written: that other is not counted as done."""
+
+    def check(text):
+        places = [at for at in (text.find("a"), text.find("b")) if at >= 0]
+        edits = [Edit(at, at + 1, "" if text[at] == "a" else "bb") for at in places]
+        return [Finding("ZP102", WARNING, "x", 1, one.start + 1, one.end + 1, "", "", "", "", (one,)) for one in edits]
+
+    found = mended("ab", check, list)
+    assert (found.text, [one.column for one in found.done], len(found.left)) == ("b", [1], 1)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from zeroplan.check.document import Document, Node
 from zeroplan.check.finding import Edit
-from zeroplan.check.json_reader import BRACES, COMMENT, COMMENTS, comma_behind
+from zeroplan.check.json_reader import BRACES, COMMENT, COMMENTS, comma_behind, ends, is_bare
 
 Edits = tuple[Edit, ...]
 Path = tuple[str, ...]
@@ -28,9 +28,16 @@ def applied(text: str, edits: Iterable[Edit]) -> str:
 
 
 def overlap(edits: Iterable[Edit]) -> bool:
-    """Whether two edits change the same letters."""
+    """Whether two edits change the same letters, or one adds some where the other adds or deletes: neither knows then
+    what stands beside it, or where a comma belongs.
+    """
     ordered = sorted(edits, key=lambda edit: (edit.start, edit.end))
-    return any(one.end > other.start for one, other in pairwise(ordered))
+    return any(one.end > other.start or _meet(one, other) for one, other in pairwise(ordered))
+
+
+def _meet(one: Edit, other: Edit) -> bool:
+    adds = [edit.start == edit.end for edit in (one, other)]
+    return one.end == other.start and any(adds) and (all(adds) or not one.text or not other.text)
 
 
 def renamed(document: Document, path: Path, name: str) -> Edits:
@@ -41,13 +48,17 @@ def renamed(document: Document, path: Path, name: str) -> Edits:
 
 
 def valued(document: Document, path: Path, value: str) -> Edits:
-    """The value replaced by JSON."""
+    """The value replaced by JSON, where that ends there."""
     node = document.members[path].node
-    return () if document.has(COMMENTS, node.start, node.end) else (Edit(node.start, node.end, value),)
+    rest = document.text[node.end : _line_end(document.text, node.end)]
+    is_clear = ends(value, rest) and not document.has(COMMENTS, node.start, node.end)
+    return (Edit(node.start, node.end, value),) if is_clear else ()
 
 
 def deleted(document: Document, path: Path, start: int | None = None) -> Edits:
-    """The key gone with value, comma, and its line if that is empty then; of a repeated key, that at `start`."""
+    """The key gone with value, comma, and its line if that is empty then; of a repeated key, that at `start`. The comma
+    before goes with the last key alone: a number before any other needs it.
+    """
     holder = _holder(document, path)
     start = document.members[path].start if start is None else start
     members = holder.members or []
@@ -56,7 +67,8 @@ def deleted(document: Document, path: Path, start: int | None = None) -> Edits:
         return ()
     text, end = document.text, members[index].node.end
     behind = comma_behind(text, end)
-    before = comma_behind(text, members[index - 1].node.end) if index and behind is None else None
+    is_last = index == len(members) - 1
+    before = comma_behind(text, members[index - 1].node.end) if index and is_last and behind is None else None
     end = end if behind is None else behind + 1
     if document.has(COMMENTS, start, end):
         return ()
@@ -69,30 +81,37 @@ def moved(document: Document, path: Path, section: Path, name: str = "") -> Edit
     member = document.members[path]
     target = document.members[section].node if section else document.root
     gone = deleted(document, path)
-    if target.members is None or not gone or document.has(COMMENTS, member.start, member.node.end):
+    has_comment = document.has(COMMENTS, member.start, member.node.end)
+    if target.members is None or not gone or has_comment or is_bare(document.text, member.node):
         return ()
     value = document.text[member.node.start : member.node.end]
     added = _added(document, target, f'"{name or path[-1]}": ', value, _indent(document.text, member.start))
-    return () if overlap((*gone, *added)) else (*gone, *added)
+    return (*gone, *added) if added and not overlap((*gone, *added)) else ()
 
 
 def _added(document: Document, target: Node, key: str, value: str, indent: str) -> Edits:
-    """A new last member: on a line of its own where the last one ends its line, else behind it."""
+    """A new last member: on a line of its own where the last one ends its line, else behind it. None behind a text
+    without quotes, which would take in the comma.
+    """
     text = document.text
     if not target.members:
         return (Edit(target.start + 1, target.start + 1, key + value),)
     last = target.members[-1]
+    if is_bare(text, last.node):
+        return ()
     comma = comma_behind(text, last.node.end)
     end = last.node.end if comma is None else comma + 1
-    comma_edit = (Edit(end, end, ","),) if comma is None else ()
+    missing = "," if comma is None else ""
     line_end = _line_end(text, end)
     if _line_end(text, last.start) > target.end or not _only_comment(text, end, line_end):
-        return (*comma_edit, Edit(end, end, f" {key}{value}"))
+        return (Edit(end, end, f"{missing} {key}{value}"),)
     own = _indent(text, last.start)
     newline = "\r\n" if text[line_end - 1 : line_end] == "\r" else "\n"
     line_end -= len(newline) - 1
-    value = value.replace(f"\n{indent}", f"\n{own}")
-    return (*comma_edit, Edit(line_end, line_end, f"{newline}{own}{key}{value}"))
+    line = newline + own + key + value.replace(f"\n{indent}", f"\n{own}")
+    if not missing or line_end == end:
+        return (Edit(line_end, line_end, missing + line),)
+    return (Edit(end, end, missing), Edit(line_end, line_end, line))
 
 
 def _holder(document: Document, path: Path) -> Node:

@@ -40,8 +40,10 @@ def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Mad
 
     document = read_yaml(name, text, EXPECTED)
     if is_launch(document):
-        return _launched(Launch(document), setting, beside, made)
-    return _trained(Arguments(document), setting, beside, made)
+        checked = _launched(Launch(document), setting, beside, made)
+    else:
+        checked = _trained(Arguments(document), setting, beside, made)
+    return replace(checked, findings=[_as_fixed(one) for one in checked.findings])
 
 
 def check_json(name: str, text: str, setting: Setting, made: Made, launch: Launch | None = None) -> list[Finding]:
@@ -88,13 +90,18 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
     if member.node.members is not None:
         whole = Node(member.start, member.end, members=member.node.members)
         config = Document(document.name, document.text, whole)
-        checked.findings += [replace(one, edits=()) for one in check(config, made(config, setting, None))]
+        checked.findings += check(config, made(config, setting, None))
     elif (found := beside(str(member.node.scalar))) is None:
         raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, which is not there", "a ds_config.json")
     else:
         checked.texts[found[0]] = found[1]
         checked.findings += check_json(*found, setting, made)
     return checked
+
+
+def _as_fixed(finding: Finding) -> Finding:
+    """Edits are those of JSON, and a file that is named as YAML gets none, even where it is named as a config."""
+    return replace(finding, edits=()) if finding.file.endswith(YAML) else finding
 
 
 def _stage(name: str, text: str) -> object:
@@ -106,8 +113,8 @@ def _stage(name: str, text: str) -> object:
 
 
 def _in_yaml(finding: Finding) -> Finding:
-    """In the words of the file; edits are those of JSON."""
-    return replace(finding, path=field_of(finding.path), write=as_yaml(finding.write), edits=())
+    """In the words of the file."""
+    return replace(finding, path=field_of(finding.path), write=as_yaml(finding.write))
 
 
 def _missing(document: Document, path: str) -> Finding:

@@ -60,6 +60,19 @@ def comma_behind(text: str, at: int) -> int | None:
         at = comment.end()
 
 
+def is_bare(text: str, value: Node) -> bool:
+    """Whether a value is a text without quotes, which goes on to the end of its line with whatever is put there."""
+    return isinstance(value.scalar, str) and not text.startswith(('"', "'"), value.start)
+
+
+def ends(value: str, rest: str) -> bool:
+    """Whether JSON ends where the rest of a line follows. Where neither a comma nor a bracket nor a comment does, a
+    number or word is the beginning of a text without quotes.
+    """
+    literal = LITERAL.match(value + rest)
+    return value[0] in '"{[' or (literal is not None and literal.end() == len(value))
+
+
 class _Reader:
     def __init__(self, name: str, text: str) -> None:
         self.name, self.text, self.at = name, text, 0
@@ -97,6 +110,8 @@ class _Reader:
         while True:
             self.at = at = BLANK.match(self.text, self.at).end()  # type: ignore[union-attr]
             comment = COMMENT.match(self.text, at) if self.text[at : at + 1] in ("#", "/") else None
+            if comment is None and self.text.startswith("/*", at):
+                raise self._stop("a comment that ends in '*/'")
             if comment is None:
                 return
             self._remark(COMMENTS)

@@ -82,8 +82,8 @@ def _edits(findings: Findings) -> list[Edit]:
 
 def _better(mended: Findings, before: Findings, after: Findings) -> bool:
     """Whether what was mended is gone, and nothing new is wrong."""
-    were, are = (Counter((one.rule, one.path) for one in found) for found in (before, after))
-    if any(are[one.rule, one.path] >= were[one.rule, one.path] for one in mended):
+    were, are, gone = (Counter((one.rule, one.path) for one in found) for found in (before, after, mended))
+    if any(are[one] > were[one] - count for one, count in gone.items()):
         return False
     known = {(one.rule, one.path) for one in before if one.severity == ERROR}
     new = [one for one in after if one.severity == ERROR and (one.rule, one.path) not in known]

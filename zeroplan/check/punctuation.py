@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -13,7 +12,6 @@ from zeroplan.check.json_reader import BARE_NAME, BRACES, MISSING, QUOTES, TRAIL
 
 MOST = 5_000
 """Of a kind that are mended: the largest ds_config.json seen has 3,000 entries."""
-KEY_FOLLOWS = re.compile(r"[^\s{}\[\],:\"']+[ \t]*:")
 
 
 def as_json(document: Document, what: str) -> tuple[Edit, ...]:
@@ -22,7 +20,7 @@ def as_json(document: Document, what: str) -> tuple[Edit, ...]:
     where there are so many that no one wrote them.
     """
     offsets, bare = document.noted.get(what, []), document.noted.get(UNQUOTED, [])
-    if document.has(BRACES) or len(offsets) > MOST or not all(KEY_FOLLOWS.match(document.text, at) for at in bare):
+    if document.has(BRACES) or len(offsets) > MOST or (bare and not {*bare} <= _keys(document)):
         return ()
     if what == TRAILING:
         return tuple(Edit(offset, offset + 1, "") for offset in offsets)
@@ -36,6 +34,11 @@ def as_json(document: Document, what: str) -> tuple[Edit, ...]:
         return tuple(Edit(start, end, json.dumps(text, ensure_ascii=False)) for start, end, text in
                      _texts(document.root) if document.text[start] == "'")  # fmt: skip
     return ()
+
+
+def _keys(document: Document) -> set[int]:
+    """Where keys stand. A value without quotes may begin as a key does, on a line of its own."""
+    return {member.start for _path, member in document.walk()}
 
 
 def _neighbours(node: Node) -> Iterator[tuple[int, int]]:
