@@ -134,7 +134,7 @@ def recommend(
     is both faster and leaner, each by `apart` (1%) of its bytes leaner than the one before, in `.front`, as
     `Outcome`s; `.row(2).write("ds_config.json")` writes the third.
 
-    >>> found = recommend(params="1.3B", gpus=2, gpu_mem=24, stage=3, objective="pareto", apart="20%")
+    >>> found = recommend(params="1.3B", gpus=2, gpu_mem=40, stage=3, objective="pareto", apart="20%")
     >>> [plan.offload_optimizer for plan in (found.front[0], found.front[-1])]
     [None, 'cpu']
 

@@ -73,7 +73,7 @@ def largest(
 
 def _choices(job: Job, settled: dict[str, Any]) -> list[dict[str, Any]]:
     """Stages and offload that are left open, those that leave most room first."""
-    branches = space(job, settled, per_gpu(job, settled)).branches
+    branches = space(job, settled, per_gpu(job, settled), fine=False).branches
     found = {tuple(branch.choice[name] for name in CHOICE) for branch in branches}
     return [dict(zip(CHOICE, values, strict=True)) for values in sorted(found, key=_room)]
 
@@ -86,7 +86,7 @@ def _room(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _lean(job: Callable[[int], Job], settled: dict[str, Any], reserve: float, index: int) -> Candidate | None:
     """What a choice needs least at a size; None where it cannot run."""
-    open_ones = space(job(index), settled, per_gpu(job(index), settled))
+    open_ones = space(job(index), settled, per_gpu(job(index), settled), fine=False)
     return next(iter(nearest(open_ones, reserve)), None) if open_ones.branches else None
 
 

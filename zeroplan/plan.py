@@ -116,7 +116,8 @@ def with_flash(chosen: Candidate, reserve: float) -> Rejected | None:
 
 def front_of(job: Job, settled: dict[str, Any], *, reserve: float, apart: float) -> Front:
     """Plans of which none is both faster and leaner; see `front`. Settled fields are kept."""
-    return front(_open(job, settled, fine=False), reserve, apart)
+    first = fastest(_open(job, settled, fine=True), reserve).best
+    return front(_open(job, settled, fine=False), reserve, apart, first)
 
 
 def _open(job: Job, settled: dict[str, Any], *, fine: bool) -> Space:

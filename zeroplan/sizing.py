@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import PLACES, TierFit
-from zeroplan.plan import per_gpu, plan
-from zeroplan.search import Candidate, nearest, space
+from zeroplan.plan import per_gpu
+from zeroplan.search import Candidate, fastest, nearest, space
 from zeroplan.specs.job import Job
 
 Settled = dict[str, Any]
@@ -45,7 +45,7 @@ class Fewest(NamedTuple):
 
 def leanest(job: Job, settled: Settled, reserve: float) -> list[Candidate]:
     """Of each stage and offload that the settled fields leave open, what needs least; empty when none runs."""
-    open_ones = space(job, settled, per_gpu(job, settled))
+    open_ones = space(job, settled, per_gpu(job, settled), fine=False)
     return nearest(open_ones, reserve) if open_ones.branches else []
 
 
@@ -69,7 +69,7 @@ def fits(job: Job, settled: Settled, reserve: float, found: Sequence[Candidate])
     """Whether any strategy does: one of the leanest, or what the search finds where these do not."""
     if any(candidate.fit.fits is not False for candidate in found):
         return True
-    return bool(found) and plan(job, settled, reserve=reserve, rescue=False).chosen is not None
+    return bool(found) and fastest(space(job, settled, per_gpu(job, settled), fine=False), reserve).best is not None
 
 
 def fewest(

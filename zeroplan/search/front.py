@@ -29,22 +29,24 @@ class Front(NamedTuple):
     counted: int
 
 
-def front(space: Space, reserve: float, apart: float) -> Front:
+def front(space: Space, reserve: float, apart: float, first: Candidate | None = None) -> Front:
     """Each row is the fastest strategy that needs less than the row before, by the share `apart` of it at least.
 
-    The last is the leanest of all, however near to the one before. `apart` of 0: every strategy of the front.
+    The last is the leanest of all, however near to the one before. `apart` of 0: every strategy of the front. `first`:
+    the first row, the fastest of a space that has this one in it; None: to be found.
     """
-    bounds, rows = Bounds(reserve), list[Candidate]()
+    bounds, rows = Bounds(reserve), [first] if first else []
     search = best_first.Search(space, bounds)
     with uncollected():
         fewest = leanest_first.Search(space, bounds).run()
         search.start(space.roots() if fewest is not None else ())
         while fewest is not None and (not rows or rows[-1].fit.gpu.needed > fewest):
+            if rows:
+                needed = rows[-1].fit.gpu.needed
+                bounds.most = max(fewest, min(needed - 1, int(needed * (1 - apart))))
             found = _leanest_of_the_fastest(search)
             assert found is not None  # the leanest is among what waits
             rows.append(found)
-            needed = found.fit.gpu.needed
-            bounds.most = max(fewest, min(needed - 1, int(needed * (1 - apart))))
     return Front(tuple(rows), space.size, search.timed, len(bounds.counted))
 
 

@@ -29,19 +29,13 @@ FINE = Grid(
         50 * M, 60 * M, 70 * M, 80 * M, 100 * M, 150 * M, 200 * M, 250 * M, 300 * M, 400 * M, 600 * M, 700 * M, 800 * M,
         G, 1500 * M, 2 * G,
     ),
-    prefetch=(50 * M, 5 * M, 10 * M, 20 * M, 30 * M, 100 * M, 200 * M, 300 * M, 500 * M, G),
-    live=(G, 100 * M, 200 * M, 500 * M, 2 * G, 5 * G, 10 * G, 20 * G, 50 * G),
-    reuse=(G, 0, 500 * M, 2 * G, 5 * G, 10 * G, 20 * G, 50 * G),
+    prefetch=(50 * M, 10 * M, 500 * M), live=(G, 100 * M, 500 * M, 2 * G, 10 * G, 50 * G), reuse=(G, 0, 10 * G),
 )  # fmt: skip
-FEWER = FINE._replace(
-    prefetch=(50 * M, 10 * M, 500 * M), live=(G, 100 * M, 500 * M, 2 * G, 10 * G, 50 * G), reuse=(G, 0, 10 * G)
-)
-"""Of thresholds, where copies or links between nodes take most of the time."""
 COARSE = Grid(
     reduce=(500 * M, M, 10 * M, 20 * M, 50 * M, 100 * M, 200 * M, G), prefetch=(50 * M, 10 * M, 500 * M),
     live=(G, 100 * M, 10 * G), reuse=(G, 0),
 )  # fmt: skip
-"""For the fewest bytes, which the least values need, and for fronts of seconds and bytes."""
+"""Some of the others' values, the least among them: for the fewest bytes, and for fronts of seconds and bytes."""
 
 
 def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any], *, fine: bool) -> Numbers:
@@ -54,8 +48,7 @@ def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any], *, fine: 
     stage, hidden = choice["stage"], job.model.shape.hidden
     if stage == 0:
         return {}
-    waits = job.cluster.nodes > 1 or choice["offload_optimizer"] or choice["offload_param"]
-    grid = (FEWER if waits else FINE) if fine else COARSE
+    grid = FINE if fine else COARSE
     found: Numbers = {"overlap_comm": (True, False), "contiguous_gradients": (True, False) if stage != 2 else (True,)}
     found["reduce_bucket_size"] = (*grid.reduce, hidden * hidden)
     if stage < 3:
