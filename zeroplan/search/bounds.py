@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from zeroplan.costs.deepspeed import host
-from zeroplan.costs.deepspeed.copying import copies
+from zeroplan.costs.deepspeed.copying import copies, files_of_the_update
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.keeping import kept_at_least
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes
@@ -17,6 +17,7 @@ from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, i
 from zeroplan.costs.passes import beside_kept, decides_activations, least_activations
 from zeroplan.costs.timing.beside import host_terms, updating
 from zeroplan.costs.timing.computing import Computing, Pass, computing
+from zeroplan.costs.timing.disk import disk_terms
 from zeroplan.costs.timing.hooks import hooks, waited
 from zeroplan.costs.timing.rates import host_link
 from zeroplan.costs.timing.step import software_of, update
@@ -174,15 +175,18 @@ class Bounds:
             counted = Ledger("deepspeed", Tier(), copies=copies(job))
             return sum(entry.seconds for entry in host_terms(job, counted, found))
         on_cpus = sum(entry.seconds for entry in updating(job))
-        return on_cpus + least_copied(job, again) / host_link(job.cluster).value
+        files = Ledger("deepspeed", Tier(), copies=tuple(files_of_the_update(job)))
+        on_disks = sum(entry.seconds for entry in disk_terms(job, files, on_cpus))
+        return on_cpus + on_disks + least_copied(job, again) / host_link(job.cluster).value
 
     def _gradients(self, job: Job, found: Computing) -> float:
-        """Stage 3 takes each micro-step's to the host and back, beside backward as far as that lasts."""
+        """Stage 3 takes each micro-step's to the host and back, beside backward as far as that lasts (copies.py)."""
         strategy = job.strategy
         if strategy.stage < 3 or not strategy.offload_optimizer:
             return 0.0
         both_ways = 2 * DTYPE_BYTES[strategy.accumulation] * own_elements(job) / host_link(job.cluster).value
-        beside = found.backward.seconds if strategy.overlaps else 0.0
+        blocks = strategy.offload_optimizer.device == "nvme" or not strategy.offload_optimizer.pin_memory
+        beside = found.backward.seconds if strategy.overlaps and not blocks else 0.0
         return strategy.micro_steps * max(0.0, both_ways - beside)
 
     def fitting(self, job: Job) -> Candidate | None:

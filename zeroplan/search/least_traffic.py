@@ -65,7 +65,7 @@ def least_traffic(job: Job, room: int | None = None) -> Traffic:
     if job.ranks == 1:
         return Traffic()
     trained, last = sum([sizes[index] for index in job.execution.gradients]), sizes[job.execution.gradients[-1]]
-    weights, gradients = least_widths(strategy)
+    wide, (weights, gradients) = strategy.element_bytes, least_widths(strategy)
     whole = "all_reduce" if strategy.use_multi_rank_bucket_allreduce else "reduce"
     kind = ("reduce_scatter" if strategy.scatters else "all_reduce") if strategy.stage == 3 else whole
     buckets = least_buckets([sizes[index] for index in job.execution.gradients], strategy.reduce_bucket_size)
@@ -75,7 +75,7 @@ def least_traffic(job: Job, room: int | None = None) -> Traffic:
     tail = least_seconds(job, kind, gradients * last, 1)
     if strategy.stage < 3:
         back = Beside(reduced, tail, least_slowed(job, kind, gradients * trained))
-        return Traffic(Beside(), Beside(), back, least_seconds(job, "all_gather", weights * sum(sizes), 1))
+        return Traffic(Beside(), Beside(), back, least_seconds(job, "all_gather", wide * sum(sizes), 1))
     found, again = partitioned_parts(job), gathered_again(job, room)
     secondary = strategy.hpz_partition_size > 1  # made by the step's first forward, which gathers from all ranks
     first, forward, backward = (
@@ -86,7 +86,7 @@ def least_traffic(job: Job, room: int | None = None) -> Traffic:
     return Traffic(
         first, forward,
         Beside(backward.seconds + reduced, tail, backward.slowed + reductions.slowed),
-        sum(count * least_seconds(job, "all_gather", weights * size, 1) for size, count in found.stay.items()),
+        sum(count * least_seconds(job, "all_gather", wide * size, 1) for size, count in found.stay.items()),
         reductions,
     )
 
@@ -204,7 +204,12 @@ def most_kept(job: Job) -> int:
 
 
 def least_widths(strategy: Strategy) -> tuple[float, float]:
-    """Bytes of an element that is gathered, and of one that is reduced: codes of 8 and 4 bits where they travel."""
-    weights = 1.0 if strategy.quantized_weights else min(strategy.element_bytes, 2)
-    gradients = 0.5 if strategy.quantized_gradients else min(DTYPE_BYTES[strategy.communication], 2)
-    return weights, gradients
+    """Bytes of an element that is gathered, and of one that is reduced: codes of 8 and 4 bits where they travel.
+
+    Under torch_autocast linear layers travel in another dtype.
+    """
+    gathered, reduced = (
+        min(DTYPE_BYTES[dtype] for dtype in (usual, strategy.low) if dtype)
+        for usual in (strategy.dtype, strategy.communication)
+    )
+    return 1.0 if strategy.quantized_weights else gathered, 0.5 if strategy.quantized_gradients else reduced

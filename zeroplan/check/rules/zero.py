@@ -126,10 +126,14 @@ def scattered_gradients(subject: Subject) -> Iterator[Hit]:
 
 
 def gathers_again(subject: Subject) -> Iterator[Hit]:
-    facts = subject.facts
-    for name in ("stage3_max_live_parameters", "stage3_max_reuse_distance"):
-        if facts.stage == 3 and subject.stated(f"{ZERO}.{name}") == 0:
-            yield Hit("ZP424", subject.spelled(f"{ZERO}.{name}"), f"{name} 0: every module gathers its parameters anew",
+    """A reuse distance of 0 alone frees memory where it is scarcest; what it costs, only a model tells."""
+    live, reuse = f"{ZERO}.stage3_max_live_parameters", f"{ZERO}.stage3_max_reuse_distance"
+    if subject.facts.stage != 3 or subject.stated(live) != 0:
+        return
+    for key in (live, reuse):
+        if subject.stated(key) == 0:
+            name = key.removeprefix(f"{ZERO}.")
+            yield Hit("ZP424", subject.spelled(key), f"{name} 0: every module gathers its parameters anew",
                       f'"{name}": 1000000000')  # fmt: skip
 
 

@@ -152,21 +152,26 @@ def _parameters(job: Job) -> Iterator[Copied]:
 
 
 def _files(job: Job) -> Iterator[Copied]:
+    yield from files_of_the_update(job)
+    yield from _parameter_files(job)
+
+
+def files_of_the_update(job: Job) -> Iterator[Copied]:
+    """Once a step, whatever passes gather."""
     master = job.strategy.master
     for name, sizes in (("optimizer files", optimizer_files(job)), ("gradient files", gradient_files(job))):
         yield _copied(NVME, HOST, name, copied.files_read, master, size=sum(sizes))
         yield _copied(HOST, NVME, name, copied.files_written, master, size=sum(sizes))
-    yield from _parameter_files(job)
+    written = parameter_bytes(job, swapped_parameters(job))
+    yield _copied(HOST, NVME, "parameter files", copied.files_written, job.strategy.dtype, size=written)
 
 
 def _parameter_files(job: Job) -> Iterator[Copied]:
-    """Read for the gathers of each micro-step, and after the step for the persistent; written by the step."""
+    """Read for the gathers of each micro-step, and after the step for the persistent."""
     strategy, swapped = job.strategy, swapped_parameters(job)
     if not swapped:
         return
     read = micro_steps(job).steady.read
     size = strategy.grad_accum * parameter_bytes(job, read)
     size += parameter_bytes(job, set(swapped) & set(persistent_tensors(job)))
-    names = ("parameter files", strategy.dtype)
-    yield _copied(NVME, HOST, names[0], copied.files_read, names[1], size=size)
-    yield _copied(HOST, NVME, names[0], copied.files_written, names[1], size=parameter_bytes(job, swapped))
+    yield _copied(NVME, HOST, "parameter files", copied.files_read, strategy.dtype, size=size)

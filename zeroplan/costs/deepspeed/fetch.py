@@ -75,7 +75,6 @@ def distinct(found: MicroSteps) -> tuple[MicroStep, ...]:
     return (found.steady,) if found.later is found.steady else (found.steady, found.later)
 
 
-@once(decides_gathers)
 def micro_steps(job: Job) -> MicroSteps:
     """What the coordinator does, micro-step by micro-step: one and the same for thresholds that change nothing.
 
@@ -83,6 +82,15 @@ def micro_steps(job: Job) -> MicroSteps:
     Releasing them may still make secondary ones.
     Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
     """
+    found = _micro_steps(job)
+    if found is None:
+        raise TooFewBuffersError(job)
+    return found
+
+
+@once(decides_gathers)
+def _micro_steps(job: Job) -> MicroSteps | None:
+    """None where buffers run out."""
     known = _known(job)
     for found in known:
         if found.holds.has(job.strategy):
@@ -92,8 +100,8 @@ def micro_steps(job: Job) -> MicroSteps:
     if _gathers(job):
         try:
             known.append(_replayed(job, _settings(job)))
-        except OutOfBuffersError as error:
-            raise _too_few_buffers(job) from error
+        except OutOfBuffersError:
+            return None
     else:
         known.append(MicroSteps((), _alone(job), _alone(job)))
     return known[-1]
@@ -179,16 +187,23 @@ def sufficient_buffers(job: Job) -> Buffers | None:
     return None
 
 
-def _too_few_buffers(job: Job) -> ContradictionError:
-    found, advice = parameter_buffers(job), ""
-    if enough := sufficient_buffers(job):
-        written = [f'"buffer_count": {enough.buffer_count}'] * (enough.buffer_count != found)
-        written += ['"stage3_prefetch_bucket_size": 0'] * (enough.prefetch_bucket_size == 0)
-        advice = f", write {' and '.join(written)}"
-    return ContradictionError(
-        f"offload_param: found buffer_count {found}, expected one for each partition that is read from NVMe and not "
-        f"released yet; DeepSpeed stops in training (Not enough buffers){advice}"
-    )
+class TooFewBuffersError(ContradictionError):
+    """Worded when it is read: a search that leaves such a job out needs no advice, which takes replays."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__(job)
+        self.job = job
+
+    def __str__(self) -> str:
+        found, advice = parameter_buffers(self.job), ""
+        if enough := sufficient_buffers(self.job):
+            written = [f'"buffer_count": {enough.buffer_count}'] * (enough.buffer_count != found)
+            written += ['"stage3_prefetch_bucket_size": 0'] * (enough.prefetch_bucket_size == 0)
+            advice = f", write {' and '.join(written)}"
+        return (
+            f"offload_param: found buffer_count {found}, expected one for each partition that is read from NVMe and "
+            f"not released yet; DeepSpeed stops in training (Not enough buffers){advice}"
+        )
 
 
 def _replayed(job: Job, settings: Settings) -> MicroSteps:
@@ -224,7 +239,7 @@ def early_micro_steps(job: Job) -> tuple[MicroStep, ...]:
     try:
         return (_coordinator(job, settings).micro_step(records=True),)
     except OutOfBuffersError as error:
-        raise _too_few_buffers(job) from error
+        raise TooFewBuffersError(job) from error
 
 
 def _coordinator(job: Job, settings: Settings) -> Coordinator:
