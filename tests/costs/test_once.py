@@ -2,9 +2,41 @@
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
+import random
+from importlib import import_module
+
+import pytest
+
+import zeroplan.costs
 from tests.jobs import job
+from tests.verify.recorded import job_of
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.passes import own_bytes
+from zeroplan.errors import ZeroplanError
+from zeroplan.verify.cases import draw
+
+CHANGES = {
+    "stage": (0, 1, 2, 3), "precision": ("bf16", "fp16", "fp32"), "optimizer": ("adamw", "sgd", "lion", "muon"),
+    "micro_batch": (1, 2, 3), "grad_accum": (1, 2, 3, 4), "checkpointing": ("none", "full", "every-2"),
+    "attention": ("sdpa", "eager"), "reduce_bucket_size": (1000, 100_000, 500_000_000),
+    "allgather_bucket_size": (1000, 10**9), "prefetch_bucket_size": (0, 12_344, 10**6),
+    "param_persistence_threshold": (0, 1000, 10**5), "max_live_parameters": (0, 10**4, 10**9),
+    "max_reuse_distance": (0, 10**5, 10**9), "sub_group_size": (1000, 10**9), "overlap_comm": (True, False),
+    "contiguous_gradients": (True, False), "reduce_scatter": (True, False), "round_robin_gradients": (True, False),
+    "parameter_alignment": (True, False), "use_multi_rank_bucket_allreduce": (True, False),
+    "gradient_clipping": (0.0, 1.0), "prescale_gradients": (True, False), "grad_accum_dtype": (None, "fp32"),
+    "communication_dtype": (None, "fp32"), "master_dtype": (None, "bf16"), "states_as_master": (True, False),
+    "buffer_dtype": (None, "fp32"), "check_grad_overflow": (True, False), "immediate_grad_update": (True, False),
+    "compute_grad_norm": (True, False), "torch_adam": (True, False), "amsgrad": (True, False),
+    "foreach": (True, False), "decoupled_decay": (True, False), "weight_decay": (0.0, 0.01),
+    "parameter_groups": (1, 2), "hpz_partition_size": (1, 2), "memory_efficient_linear": (True, False),
+    "autocast": (None, "bf16"), "quantized_weights": (True, False), "quantized_gradients": (True, False),
+    "all_reduce_for_fetch": (True, False), "allgather_sequential": (True, False), "backend": ("cuda", "cpu"),
+    "native_pinning": (True, False), "ns_method": ("gram", "standard"),
+}  # fmt: skip
+"""Values of a strategy's fields, of which one to three are set anew."""
 
 
 def gathered(one):
@@ -42,3 +74,51 @@ def test_a_parameter_gathered_in_fp32_is_not_one_in_bf16():
     none_stays = narrow.at(model_persistence_threshold=0)
     assert set(own_bytes(narrow)) < set(own_bytes(none_stays)) == set(range(len(narrow.model.tensors)))
 
+
+
+def remembered():
+    """Every count that is remembered, with what picks its key."""
+    found = {}
+    for module in pkgutil.walk_packages(zeroplan.costs.__path__, "zeroplan.costs."):
+        for name, count in vars(import_module(module.name)).items():
+            if inspect.isfunction(count) and "decides" in (known := inspect.getclosurevars(count).nonlocals):
+                found[f"{count.__module__}.{name}"] = known["count"], known["decides"]
+    return found
+
+
+def plain(value):
+    """Comparable, whatever it is made of."""
+    if isinstance(value, dict):
+        return {plain(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [plain(entry) for entry in value]
+    if isinstance(value, (set, frozenset)) or not hasattr(value, "__dict__") or callable(value):
+        return value
+    return {name: plain(entry) for name, entry in vars(value).items() if name not in ("job", "strategy")}
+
+
+def counted(count, one):
+    """Some of what is drawn contradicts itself, or is asked for what other stages know."""
+    try:
+        return plain(count(one))
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_remembered_is_the_same_for_all_that_share_a_key(seed):
+    """Counts that say they read the same of two strategies, each made anew."""
+    dice, counts = random.Random(seed), remembered()
+    assert len(counts) > 50
+    for _case in range(4):
+        try:
+            first = job_of(draw(dice.randrange(10**6)))
+        except ZeroplanError:
+            continue
+        for _change in range(6):
+            names = dice.sample(sorted(CHANGES), dice.randint(1, 3))
+            second = first.at(**{name: dice.choice(CHANGES[name]) for name in names})
+            for name, (count, decides) in counts.items():
+                if second != first and decides(first.strategy) == decides(second.strategy):
+                    assert counted(count, first) == counted(count, second), (name, names)
+            first = second

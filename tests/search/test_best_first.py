@@ -33,8 +33,9 @@ def drawn(seed: int) -> Space:
     draw = random.Random(seed)
     one = job(
         draw.choice(MODELS), gpus=draw.choice([1, 2, 8, 16]), seq=draw.choice([256, 1024]), stage=0,
-        capacity=draw.randint(6, 90) * GiB,
+        capacity=draw.randint(6, 90) * GiB, precision=draw.choice(["bf16", "bf16", "fp32"]),
     )  # fmt: skip
+    one = one._replace(cluster=one.cluster._replace(nvme=draw.choice([None, 8 * 10**12])))
     whole = space(one, draw.choice([{}, {"stage": 3}, {"stage": 3}]), draw.choice([1, 2, 4]))
     branches = draw.sample(whole.branches, min(len(whole.branches), draw.choice([2, 4])))
     return whole._replace(branches=tuple(branch._replace(numbers=some(branch.numbers, draw)) for branch in branches))

@@ -88,7 +88,7 @@ def whole_gradients(job: Job) -> int:
     strategy = job.strategy
     if strategy.stage > 1 or strategy.offload_optimizer or strategy.runs_bf16_optimizer:
         return 0
-    return strategy.element_bytes * sum([tensor_sizes(job)[index] for index in job.execution.gradients])
+    return strategy.element_bytes * sum(map(tensor_sizes(job).__getitem__, job.execution.gradients))
 
 
 def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:

@@ -13,7 +13,7 @@ from zeroplan.costs.deepspeed.alive import START, Entry
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.partitions import persistent_tensors
+from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
 from zeroplan.costs.deepspeed.told import Part
 from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
 from zeroplan.formulas import activations as forms
@@ -36,10 +36,7 @@ def alone(job: Job) -> Activations | None:
 def decides_activations(job: Job) -> Hashable:
     """All that `least_activations` reads of a job, beside the model and the ranks."""
     strategy = job.strategy
-    return asked(job), job.leaves, strategy.stage == 3 and (
-        strategy.param_persistence_threshold, strategy.model_persistence_threshold,
-        strategy.offload_param is not None, strategy.allgather_sequential, strategy.low,
-    )  # fmt: skip
+    return asked(job), job.leaves, strategy.stage == 3 and (decides_persistence(strategy), strategy.low)
 
 
 def least_activations(job: Job) -> tuple[int, int] | None:
@@ -103,11 +100,7 @@ def _beside_kept(job: Job, wanted: Asked) -> int | None:
     return most
 
 
-@once(
-    lambda strategy: (
-        decides_visits(strategy), strategy.param_persistence_threshold, strategy.model_persistence_threshold,
-    )
-)  # fmt: skip
+@once(lambda strategy: (decides_visits(strategy), decides_persistence(strategy)))
 def _first_reads(job: Job) -> list[tuple[int, int]]:
     """Backward's visits that read partitioned tensors for the first time, and how many elements these have."""
     left, sizes = set(range(len(job.model.tensors))) - set(persistent_tensors(job)), tensor_sizes(job)
@@ -145,12 +138,7 @@ def with_gathered(parts: Sequence[Part[Held]], width: int, one: Pass) -> int:
     return max(most, width * (second + now) + max(one.most[reached + 1 :], default=0))
 
 
-@once(
-    lambda strategy: (
-        strategy.param_persistence_threshold, strategy.model_persistence_threshold,
-        strategy.offload_param is not None, strategy.allgather_sequential, strategy.low, strategy.element_bytes,
-    )
-)  # fmt: skip
+@once(lambda strategy: (decides_persistence(strategy), strategy.low, strategy.element_bytes))
 def own_bytes(job: Job) -> dict[int, int]:
     """Of each tensor that stage 3 gathers for its module alone."""
     width = 2 if job.strategy.low else job.strategy.element_bytes

@@ -17,7 +17,7 @@ from zeroplan.costs.deepspeed.fetch import MicroSteps, micro_steps
 from zeroplan.errors import ContradictionError
 from zeroplan.search.bounds import Bounds, gathers
 from zeroplan.search.candidate import Candidate, timed
-from zeroplan.search.space import BYTELESS, TIMELESS, Branch, Root, Space
+from zeroplan.search.space import BYTELESS, Branch, Root, Space, timeless
 from zeroplan.specs.job import Job
 
 ROUGH, BOUND, GATHERED, EXACT = range(4)
@@ -101,7 +101,7 @@ class Search:
             elif entry.kind == GATHERED:
                 if self.bounds.may_gather(entry.job.at(**entry.branch.leanest(entry.open))):
                     self._settle(entry)
-            elif set(entry.open) <= TIMELESS[entry.job.strategy.stage]:
+            elif set(entry.open) <= timeless(entry.job.strategy):
                 self._time(entry)
             else:
                 self._settle(entry)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.keeping import kept_at_most
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.partitions import persistent_tensors
+from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
 from zeroplan.costs.deepspeed.visits import decides_visits
 from zeroplan.costs.timing.network import latency
 from zeroplan.costs.timing.rates import link, rates
@@ -158,11 +158,7 @@ class Partitioned(NamedTuple):
     """Sizes of these."""
 
 
-def _persistence(strategy: Strategy) -> Hashable:
-    return decides_visits(strategy), strategy.param_persistence_threshold, strategy.model_persistence_threshold
-
-
-@once(_persistence)
+@once(lambda strategy: (decides_visits(strategy), decides_persistence(strategy)))
 def partitioned_parts(job: Job) -> Partitioned:
     """By the job's thresholds of persistence."""
     sizes, stay = tensor_sizes(job), set(persistent_tensors(job))

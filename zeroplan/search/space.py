@@ -14,7 +14,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.search.numbers import PERSISTENCE, Numbers, numbers
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE
-from zeroplan.specs.strategy import STAGES, Offload
+from zeroplan.specs.strategy import STAGES, Offload, Strategy
 
 WITHOUT_PACKAGE = ("sdpa", "eager")
 CHECKPOINTING = ("none", "selective", "full", "every-2", "every-3", "every-4", "every-8")
@@ -27,8 +27,9 @@ ORDER = (
 """Numbers, as a search settles them; of the others only the usual value: DeepSpeed 0.19.8 gathers a group's whole
 partition after the step whatever allgather_bucket_size says.
 """
-TIMELESS: tuple[frozenset[str], ...] = (*[frozenset()] * 3, frozenset({"contiguous_gradients"}))
-"""By stage those that change no second: stage 3 reduces the same buckets, whether gradients lie together or not."""
+def timeless(strategy: Strategy) -> frozenset[str]:
+    """Those that change no second: stage 3 scatters the same buckets, whether gradients lie together or not."""
+    return frozenset({"contiguous_gradients"} if strategy.stage == STAGES[-1] and strategy.scatters else ())
 
 
 BYTELESS: tuple[frozenset[str], ...] = (*[frozenset()] * 3, frozenset({"overlap_comm"}))

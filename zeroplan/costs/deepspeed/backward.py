@@ -49,8 +49,8 @@ def _decides_arrivals(strategy: Strategy) -> Hashable:
 
 def decides_reductions(strategy: Strategy) -> Hashable:
     return (
-        _decides_arrivals(strategy), strategy.reduce_bucket_size, strategy.scatters, strategy.communication,
-        strategy.quantized_gradients,
+        _decides_arrivals(strategy), strategy.reduce_bucket_size, strategy.scatters or strategy.contiguous_gradients,
+        strategy.scatters, strategy.communication, strategy.quantized_gradients,
     )  # fmt: skip
 
 
@@ -102,6 +102,7 @@ def reductions(job: Job) -> Reductions:
     return Reductions(tuple(sent), tuple(flushes))
 
 
+@once(decides_reductions)
 def to_host(job: Job) -> dict[int, int]:
     """Elements of each reduced partition that goes to the host: an all-reduce leaves it padded."""
     own, found = own_shares(job), dict[int, int]()

@@ -39,8 +39,8 @@ def _beside_thresholds(strategy: Strategy) -> Hashable:
         strategy.param_persistence_threshold, strategy.model_persistence_threshold, decides_visits(strategy),
         _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential, strategy.sub_group_size,
-        decides_groups(strategy), strategy.hpz_partition_size, strategy.low, strategy.quantized_weights,
-        strategy.memory_efficient_linear,
+        decides_groups(strategy), strategy.hpz_partition_size, strategy.low,
+        strategy.quantized_weights and strategy.dtype, strategy.memory_efficient_linear,
     )  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def _is_viewed(tensor: Tensor, strategy: Strategy) -> bool:
     So do Liger's experts. Under autocast torch's saves the 16-bit copy.
     """
     viewed = tensor.viewed and strategy.kernels != "liger"
-    by_torch = not strategy.memory_efficient_linear and not strategy.autocast
+    by_torch = not strategy.memory_efficient_linear and not strategy.low
     return viewed or (tensor.linear and len(tensor.shape) > 1 and by_torch)
 
 

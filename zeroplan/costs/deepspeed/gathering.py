@@ -37,7 +37,7 @@ def chunks(job: Job) -> Iterator[list[int]]:
 
 def shards(job: Job, tensors: Sequence[int]) -> int:
     """Elements of this rank's partitions of them."""
-    return sum(shard_sizes(job)[index] for index in tensors)
+    return sum(map(shard_sizes(job).__getitem__, tensors))
 
 
 def rounds(job: Job, chunk: Sequence[int]) -> Iterator[Sequence[int]]:

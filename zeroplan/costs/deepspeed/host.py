@@ -117,7 +117,7 @@ def stages_1_2(job: Job) -> Iterator[Block]:
     yield Block("parameter staging", dtype, _bytes(shares, dtype), pin)
     yield Block("gradient scratch", dtype, _bytes([job.model.largest.elements], dtype), pin)
     if master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
-        own = [tensor_sizes(job)[index] for index in accumulated(job)]
+        own = list(map(tensor_sizes(job).__getitem__, accumulated(job)))
         yield Block("accumulated gradients", dtype, _bytes(own, dtype), pin)
     yield Block("chosen moments", dtype, _bytes(zenflow.on_host(job), dtype), pin)
     yield Block("norm", "float32", (4,))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from zeroplan.costs.deepspeed.fetch import course_of
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.partitions import persistent_tensors
+from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
 from zeroplan.costs.deepspeed.visits import decides_visits
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -47,7 +47,7 @@ class FirstReads(NamedTuple):
     """From where forward releases it to the visit that reads it, or that of a later one, whichever is less."""
 
 
-@once(lambda strategy: (decides_visits(strategy), _persistence(strategy)))
+@once(lambda strategy: (decides_visits(strategy), decides_persistence(strategy)))
 def _first_reads(job: Job) -> FirstReads:
     course, sizes, stay = course_of(job), tensor_sizes(job), set(persistent_tensors(job))
     entered = sum(visit.enters for visit in job.execution.forward)
@@ -76,17 +76,13 @@ def _distances(job: Job) -> dict[int, int]:
 
 def _decides_ahead(strategy: Strategy) -> Hashable:
     return (
-        decides_visits(strategy), strategy.max_live_parameters, strategy.prefetch_bucket_size, _persistence(strategy),
-        strategy.offload_param, strategy.allgather_sequential,
+        decides_visits(strategy), strategy.max_live_parameters, strategy.prefetch_bucket_size,
+        decides_persistence(strategy), strategy.offload_param, strategy.allgather_sequential,
     )  # fmt: skip
 
 
 def _decides_reuse(strategy: Strategy) -> Hashable:
-    return decides_visits(strategy), strategy.max_reuse_distance, _persistence(strategy)
-
-
-def _persistence(strategy: Strategy) -> Hashable:
-    return strategy.param_persistence_threshold, strategy.model_persistence_threshold
+    return decides_visits(strategy), strategy.max_reuse_distance, decides_persistence(strategy)
 
 
 @once(_decides_ahead)

@@ -89,12 +89,12 @@ def decides_groups(strategy: Strategy) -> Hashable:
     return strategy.parameter_groups, strategy.optimizer == "muon" and (True, strategy.builds_partitioned)
 
 
-def _decides_layout(strategy: Strategy) -> Hashable:
+def decides_layout(strategy: Strategy) -> Hashable:
     aligned = strategy.parameter_alignment and strategy.element_bytes
     return decides_groups(strategy), strategy.round_robin_gradients, aligned
 
 
-@once(_decides_layout)
+@once(decides_layout)
 def flat_groups(job: Job) -> list[Group]:
     """The flat groups of stages 1 and 2."""
     sizes, strategy = tensor_sizes(job), job.strategy
@@ -124,7 +124,7 @@ def tensor_sizes(job: Job) -> list[int]:
     return [tensor.elements for tensor in job.model.tensors]
 
 
-@once(_decides_layout)
+@once(decides_layout)
 def own_elements(job: Job) -> list[int]:
     """Elements of the whole tensors that touch each rank's partitions.
 
@@ -156,7 +156,7 @@ class Piece(NamedTuple):
     """Of the tensor, those in this rank's partition."""
 
 
-@once(_decides_layout)
+@once(decides_layout)
 def own_pieces(job: Job) -> dict[int, Piece]:
     """The tensors that touch this rank's partitions."""
     rank = rank_of(job)
@@ -169,7 +169,7 @@ def own_pieces(job: Job) -> dict[int, Piece]:
     }
 
 
-@once(lambda strategy: (_decides_layout(strategy), strategy.keeps_fp32_partition))
+@once(lambda strategy: (decides_layout(strategy), strategy.keeps_fp32_partition))
 def fp32_groups(job: Job) -> frozenset[int]:
     """Groups whose 16-bit gradients are added up in an fp32 partition: not those of which Muon needs them whole."""
     if not job.strategy.keeps_fp32_partition:

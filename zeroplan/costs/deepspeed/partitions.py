@@ -6,6 +6,7 @@ partition_parameters.py. Sizes are elements.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
@@ -13,6 +14,7 @@ from zeroplan.costs.deepspeed.layout import decides_groups, group_members, rank_
 from zeroplan.costs.deepspeed.once import no_part, once
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
 
 
 def secondary_ranks(job: Job) -> int:
@@ -95,12 +97,14 @@ def small_tensors(job: Job) -> list[int]:
     return chosen
 
 
-@once(
-    lambda strategy: (
+def decides_persistence(strategy: Strategy) -> Hashable:
+    return (
         strategy.param_persistence_threshold, strategy.model_persistence_threshold,
         strategy.offload_param is not None, strategy.allgather_sequential,
-    )
-)  # fmt: skip
+    )  # fmt: skip
+
+
+@once(decides_persistence)
 def persistent_tensors(job: Job) -> list[int]:
     """Small tensors that stay gathered at stage 3, in order."""
     chosen = small_tensors(job)

@@ -46,7 +46,7 @@ PERSISTENT = "persistent parameters"
 
 
 def persistent_elements(job: Job) -> int:
-    return job.ranks * sum(shard_sizes(job)[index] for index in persistent_tensors(job))
+    return job.ranks * sum(map(shard_sizes(job).__getitem__, persistent_tensors(job)))
 
 
 def held(job: Job) -> list[Line]:
@@ -212,7 +212,7 @@ def _secondary(job: Job) -> tuple[Line, ...]:
 def _from_host(job: Job) -> tuple[Line, ...]:
     """Offloaded partitions of the persistent parameters are all copied before they are gathered, or each for itself."""
     alive = Alive()
-    shards = [shard_sizes(job)[index] for index in persistent_tensors(job)]
+    shards = list(map(shard_sizes(job).__getitem__, persistent_tensors(job)))
     if job.strategy.offload_param and job.ranks > 1 and shards:
         copied = sum(shards)
         if job.strategy.allgather_sequential:

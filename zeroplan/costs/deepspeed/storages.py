@@ -90,7 +90,7 @@ class Storages:
             return
         alone, elements, copied = len(tensors) == 1, 0, 0
         joined = joins and not alone and not self.settings.dequantized
-        low = set() if joined else tensors & self.settings.low
+        low = set() if joined or self.ranks == 1 else tensors & self.settings.low
         for members in (low, tensors - low) if low else (tensors,):
             if not members:
                 continue

@@ -203,7 +203,7 @@ def _in_memory(job: Job) -> tuple[list[int], list[list[int]]]:
 
 
 def _shards(job: Job, members: list[int]) -> list[int]:
-    return [shard_sizes(job)[index] for index in members]
+    return list(map(shard_sizes(job).__getitem__, members))
 
 
 def optimizer_files(job: Job) -> tuple[int, ...]:
@@ -221,7 +221,8 @@ def kept_on_gpu(job: Job) -> frozenset[int]:
     until the optimizer reads it (optimizer_utils.py:_adjust_for_misaligned_lengths, unswapped_gradients).
     """
     master, whole = DTYPE_BYTES[job.strategy.master], ALIGNMENT * job.strategy.aio_intra_op_parallelism
-    sizes = {index: master * shard_sizes(job)[index] for index in swapped_tensors(job)}
+    shards = shard_sizes(job)
+    sizes = {index: master * shards[index] for index in swapped_tensors(job)}
     return frozenset(index for index, size in sizes.items() if size % whole or not is_swappable(job, size))
 
 

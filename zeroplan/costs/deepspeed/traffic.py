@@ -228,5 +228,5 @@ def _stage_3(job: Job) -> list[Transfer]:
         *_numbers(job, STEP, norm, len(sub_groups(job))),
         *_of_muon(job),
         *_moved(job, STEP, "all_gather", strategy.dtype,
-                [padded_sizes(job)[index] for index in persistent_tensors(job)]),
+                list(map(padded_sizes(job).__getitem__, persistent_tensors(job)))),
     ]  # fmt: skip

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.layout import flat_groups
+from zeroplan.costs.deepspeed.layout import decides_layout, flat_groups
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.quantizing import Call
 from zeroplan.errors import ContradictionError
@@ -37,10 +37,7 @@ def rows(tensor: Tensor) -> int:
     return tensor.shape[0] if len(tensor.shape) == 2 else 1
 
 
-@once(lambda strategy: (
-    strategy.parameter_groups, strategy.round_robin_gradients,
-    strategy.parameter_alignment and strategy.element_bytes, strategy.selective,
-))  # fmt: skip
+@once(lambda strategy: (decides_layout(strategy), strategy.selective))
 def chosen(job: Job) -> dict[int, tuple[Chosen, ...]]:
     """Tensor -> its pieces, from its start to its end. Raises `ContradictionError` where DeepSpeed stops."""
     flow, found = job.strategy.selective, {}
