@@ -67,6 +67,21 @@ def test_the_space_is_as_large_as_it_says():
         assert len(every) == len(set(every)) == found.size
 
 
+def test_smaller_sub_groups_where_the_update_alone_does_not_fit():
+    """DeepSpeed widens a sub-group's gradients to fp32 at once: 4 bytes an element."""
+    one = job("qwen2.5-7b", gpus=4, seq=2048, stage=3, capacity=80 * GiB)
+    settled = {"stage": 3, "offload_optimizer": None, "checkpointing": "full", "micro_batch": 1, "attention": "sdpa"}
+    roomy, tight = (fastest(space(one._replace(cluster=one.cluster._replace(capacity=capacity)), settled, 1), 0.0).best
+                    for capacity in (80 * GiB, 35 * GiB))  # fmt: skip
+    assert (roomy.strategy.sub_group_size, roomy.fit.fits, tight.fit.fits) == (10**9, True, True)
+    left_whole = evaluate(tight.job.at(sub_group_size=10**9), 0.0)
+    assert left_whole.fit.fits is False
+    assert left_whole.ledger.gpu.peak.phase == "step"
+    saved = 4 * (10**9 - tight.strategy.sub_group_size)
+    assert left_whole.fit.gpu.needed - tight.fit.gpu.needed <= saved
+    assert left_whole.time.total <= tight.time.total
+
+
 def test_few_are_counted():
     """Of tens of thousands of strategies a handful."""
     one = job("qwen2.5-7b", gpus=8, seq=2048, stage=0, capacity=80 * GiB)

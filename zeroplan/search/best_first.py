@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from zeroplan.costs.deepspeed.fetch import MicroSteps, micro_steps
 from zeroplan.errors import ContradictionError
+from zeroplan.ledger import total
 from zeroplan.search.bounds import Bounds, gathers
 from zeroplan.search.candidate import Candidate, timed
 from zeroplan.search.space import BYTELESS, Branch, Root, Space, timeless
@@ -90,7 +91,9 @@ class Search:
         while self.waiting and self.waiting[0].seconds <= within:
             entry = heappop(self.waiting)
             if entry.kind == EXACT:
-                if found := self._fitting(entry.job):
+                found = self._fitting(entry.job)
+                self._divide(entry)
+                if found:
                     return found
             elif entry.kind == ROUGH:
                 if self._may_fit(entry):
@@ -153,6 +156,17 @@ class Search:
             return
         for chosen in entry.branch.combinations(*entry.open):
             self.push(seconds, EXACT, entry.job.at(**chosen), entry.branch)
+
+    def _divide(self, entry: Waiting) -> None:
+        """Smaller sub-groups wait from now on, unless more than the update's bytes are in the way of larger ones."""
+        job, smaller = entry.job, entry.branch.smaller_sub_group(entry.job)
+        if smaller is None or not self.bounds.may_fit(job.at(**entry.branch.leanest(()))):
+            return
+        if counted := self.bounds.counted.get(job.strategy):
+            beside = (total(moment.lines) for moment in counted.ledger.gpu.moments if moment.phase != "step")
+            if not self.bounds.has_room(job, max(beside)):
+                return
+        self.push(timed(smaller), EXACT, smaller, entry.branch)
 
     def _fitting(self, job: Job) -> Candidate | None:
         return self.bounds.counts(job)

@@ -225,7 +225,7 @@ class Bounds:
         s = job.strategy
         key = (
             s.stage, s.offload_optimizer, s.offload_param, s.overlap_comm, s.reduce_bucket_size, s.contiguous_gradients,
-            s.hpz_partition_size, s.param_persistence_threshold,
+            s.hpz_partition_size, s.param_persistence_threshold, s.sub_group_size,
         )  # fmt: skip
         if key not in self.held:
             least = max(held_at_least(job), init_at_least(job), step_at_least(job))

@@ -15,6 +15,7 @@ CHOICES = ("stage", "offload_optimizer", "offload_param", "checkpointing", "atte
 USUAL = {
     "buckets": ("reduce_bucket_size", "prefetch_bucket_size"),
     "thresholds": ("max_live_parameters", "max_reuse_distance"),
+    "sub-groups": ("sub_group_size",),
 }  # fmt: skip
 
 

@@ -9,18 +9,21 @@ from zeroplan.specs.job import Job
 Numbers = dict[str, tuple[Any, ...]]
 """Values of each number, the usual one first."""
 PERSISTENCE = "param_persistence_threshold"
+SUB_GROUP = "sub_group_size"
 AT_STAGE_3 = (PERSISTENCE, "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance")
 M, G = 10**6, 10**9
 ALL_GATHER = (500 * M, 50 * M, 200 * M, G)
 
 
 class Grid(NamedTuple):
-    """Values of reduce buckets at any stage, and of stage 3's prefetch buckets and thresholds, the usual one first."""
+    """Values of reduce buckets at any stage, and of stage 3's other numbers, the usual one first."""
 
     reduce: tuple[int, ...]
     prefetch: tuple[int, ...]
     live: tuple[int, ...]
     reuse: tuple[int, ...]
+    sub_group: tuple[int, ...]
+    """The largest first: a smaller one takes longer, and its update fewer bytes."""
 
 
 FINE = Grid(
@@ -30,10 +33,11 @@ FINE = Grid(
         G, 1500 * M, 2 * G,
     ),
     prefetch=(50 * M, 10 * M, 500 * M), live=(G, 100 * M, 500 * M, 2 * G, 10 * G, 50 * G), reuse=(G, 0, 10 * G),
+    sub_group=(G, 800 * M, 600 * M, 500 * M, 400 * M, 300 * M, 200 * M, 100 * M, 50 * M, 20 * M, 10 * M),
 )  # fmt: skip
 COARSE = Grid(
     reduce=(500 * M, M, 10 * M, 20 * M, 50 * M, 100 * M, 200 * M, G), prefetch=(50 * M, 10 * M, 500 * M),
-    live=(G, 100 * M, 10 * G), reuse=(G, 0),
+    live=(G, 100 * M, 10 * G), reuse=(G, 0), sub_group=(G, 500 * M, 100 * M),
 )  # fmt: skip
 """Some of the others' values, the least among them: for the fewest bytes, and for fronts of seconds and bytes."""
 
@@ -57,6 +61,8 @@ def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any], *, fine: 
         found[PERSISTENCE] = (10 * hidden,)
         found["prefetch_bucket_size"] = (*grid.prefetch, int(0.9 * hidden * hidden))
         found["max_live_parameters"], found["max_reuse_distance"] = grid.live, grid.reuse
+        if not (choice["offload_optimizer"] or choice["offload_param"]) and job.strategy.optimizer != "muon":
+            found[SUB_GROUP] = grid.sub_group  # the host's bytes, Muon's matrices, do not just shrink with it
         if job.ranks == 1 and not choice["offload_param"]:  # nothing is gathered
             found.update({name: found[name][:1] for name in AT_STAGE_3})
     return {

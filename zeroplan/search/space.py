@@ -11,7 +11,7 @@ from zeroplan.costs import recomputing
 from zeroplan.costs.deepspeed import muon
 from zeroplan.costs.deepspeed.partitions import below_ratio, secondary_ranks
 from zeroplan.errors import ContradictionError
-from zeroplan.search.numbers import PERSISTENCE, Numbers, numbers
+from zeroplan.search.numbers import PERSISTENCE, SUB_GROUP, Numbers, numbers
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE
 from zeroplan.specs.strategy import STAGES, Offload, Strategy
@@ -24,8 +24,8 @@ ORDER = (
     "overlap_comm", PERSISTENCE, "max_live_parameters", "prefetch_bucket_size", "max_reuse_distance",
     "reduce_bucket_size", "contiguous_gradients",
 )  # fmt: skip
-"""Numbers, as a search settles them; of the others only the usual value: DeepSpeed 0.19.8 gathers a group's whole
-partition after the step whatever allgather_bucket_size says.
+"""Numbers, as a search settles them. DeepSpeed 0.19.8 gathers a group's whole partition after the step whatever
+allgather_bucket_size says: only the usual one is looked at. Smaller sub-groups come up where larger ones do not fit.
 """
 def timeless(strategy: Strategy) -> frozenset[str]:
     """Those that change no second: stage 3 scatters the same buckets, whether gradients lie together or not."""
@@ -70,8 +70,15 @@ class Branch(NamedTuple):
             yield found
 
     def leanest(self, names: Iterable[str]) -> dict[str, Any]:
-        """Of these numbers, what holds least."""
-        return {name: min(self.numbers[name]) for name in names}
+        """Of these numbers, what holds least, with the smallest sub-groups."""
+        sub_group = (SUB_GROUP,) if SUB_GROUP in self.numbers else ()
+        return {name: min(self.numbers[name]) for name in (*names, *sub_group)}
+
+    def smaller_sub_group(self, job: Job) -> Job | None:
+        """The next of those that are open."""
+        sizes = self.numbers.get(SUB_GROUP, ())
+        following = sizes[sizes.index(job.strategy.sub_group_size) + 1 :] if sizes else ()
+        return job.at(**{SUB_GROUP: following[0]}) if following else None
 
     @property
     def size(self) -> int:

@@ -35,10 +35,12 @@ def decides_gathers(strategy: Strategy) -> Hashable:
 
 
 def _beside_thresholds(strategy: Strategy) -> Hashable:
+    on_nvme = strategy.offload_param and strategy.offload_param.device == "nvme"
     return (
         strategy.param_persistence_threshold, strategy.model_persistence_threshold, decides_visits(strategy),
         _micro_steps_that_differ(strategy),
-        strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential, strategy.sub_group_size,
+        strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential,
+        on_nvme and strategy.sub_group_size,
         decides_groups(strategy), strategy.hpz_partition_size, strategy.low,
         strategy.quantized_weights and strategy.dtype, strategy.memory_efficient_linear,
     )  # fmt: skip
