@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from zeroplan.autograd.equation import equation
 from zeroplan.autograd.polynomial import Polynomial
-from zeroplan.costs.along import along
+from zeroplan.costs.along import along, stretch_of
 from zeroplan.costs.deepspeed.alive import START, Entry
+from zeroplan.costs.deepspeed.backward import Gradients
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
-from zeroplan.costs.deepspeed.told import Part
+from zeroplan.costs.deepspeed.told import Part, moved
 from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
@@ -136,6 +137,34 @@ def with_gathered(parts: Sequence[Part[Held]], width: int, one: Pass) -> int:
             most = max(most, width * (second + min(now, event.ready)) + max(one.most[at + 1 : to + 1]))
         now, second, reached = event.elements, event.secondary, max(at, to)
     return max(most, width * (second + now) + max(one.most[reached + 1 :], default=0))
+
+
+def with_gradients(parts: Sequence[Part[Held]], found: Gradients, sizes: Sequence[int], width: int, one: Pass) -> int:
+    """The fullest moment of backward beside what is gathered, a gradient as it is made, and those that wait until their
+    module is left. Elements are of `width` bytes. Of a part that comes many times the first time is looked at.
+    """
+    most, elements, second, waiting, reached = 0, 0, 0, 0, -1
+
+    def until(to: int) -> int:
+        """Of what lies between."""
+        between = one.most[reached + 1 : to + 1] if waiting else ()
+        return max([most, *(width * (second + elements + waiting) + stretch for stretch in between)])
+
+    for events, times, by in parts:
+        for event in events:
+            for index in found.ready.get(event.at, ()):
+                most, reached = until(to := one.ready.get(index, reached)), max(reached, to)
+                elements = event.ready
+                made = width * (second + elements + waiting + sizes[index])
+                most = max(most, made + (one.now[reached] if reached >= 0 else one.start))
+                waiting += sizes[index] if index in found.in_leaves else 0
+            most, reached = until(to := one.visits[event.at]), max(reached, to)
+            elements, second = event.elements, event.secondary
+            if event.visit.backward and not event.visit.enters:
+                waiting = 0
+        last = by.times(times - 1)
+        reached = max([reached, *(stretch_of(moved(event.at, last), one, reached) for event in events)])
+    return most
 
 
 @once(lambda strategy: (decides_persistence(strategy), strategy.low, strategy.element_bytes))

@@ -18,6 +18,7 @@ from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
 from zeroplan.costs.deepspeed.told import Part, Shift, Telling, every
 from zeroplan.costs.deepspeed.visits import decides_visits, visited
 from zeroplan.specs.job import Job
+from zeroplan.specs.model import Visit
 from zeroplan.specs.strategy import Strategy
 
 
@@ -77,6 +78,36 @@ def arrivals(job: Job) -> tuple[Arrival, ...]:
     found = Arriving(job)
     found.run(_nothing_gathered(job))
     return tuple(every(found.arrived.parts()))
+
+
+class Ready(Arriving):
+    """Nothing is brought to a bucket either."""
+
+    def _ready(self, index: int, *, waits: bool) -> None:
+        del waits
+        self._add(index)
+
+    def _leave(self, visit: Visit) -> None:
+        pass
+
+
+class Gradients(NamedTuple):
+    """As backward makes them."""
+
+    ready: dict[int, list[int]]
+    """Tensors, by the visit that comes next."""
+    in_leaves: set[int]
+    """Of them those whose gradients wait until their module's backward is over."""
+
+
+@once(_decides_arrivals)
+def gradients(job: Job) -> Gradients:
+    """When gradients are there, whole."""
+    found, ready = Ready(job), dict[int, list[int]]()
+    found.run(_nothing_gathered(job))
+    for index, at in every(found.arrived.parts()):
+        ready.setdefault(at, []).append(index)
+    return Gradients(ready, found.in_leaves)
 
 
 def _nothing_gathered(job: Job) -> MicroStep:

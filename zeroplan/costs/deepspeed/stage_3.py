@@ -9,7 +9,7 @@ from typing import Any
 
 from zeroplan.costs.deepspeed import gather_buffers, gathering, muon_offload
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
-from zeroplan.costs.deepspeed.backward import backward_of, partitioned
+from zeroplan.costs.deepspeed.backward import backward_of, gradients, partitioned
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import early_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.held import (
@@ -22,7 +22,7 @@ from zeroplan.costs.deepspeed.held import (
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.deepspeed.layout import bucket_dtypes
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
@@ -37,7 +37,7 @@ from zeroplan.costs.deepspeed.partitions import (
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.deepspeed.told import Part, every, kinds
 from zeroplan.costs.deepspeed.working import Working
-from zeroplan.costs.passes import timeline_of, with_gathered
+from zeroplan.costs.passes import timeline_of, with_gathered, with_gradients
 from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import Line, line, total
 from zeroplan.specs.job import Job
@@ -140,14 +140,14 @@ def _forward_pass(job: Job, *forwards: Sequence[Part[Held]]) -> Passed:
 
 
 def gathering_at_least(job: Job) -> int:
-    """Bytes at most beside what is held: what is gathered and the model's own; gradients are left out."""
+    """Bytes at most beside what is held: what is gathered, the model's own, and gradients that have just been made."""
     found, later, w = timeline_of(job), micro_steps(job).later, job.strategy.element_bytes
     if found is None:
         return 0
     passes = ((later.forward, found.forward), (later.backward, found.backward))
     return max(
-        with_gathered(parts, w, one)
-        for parts, one in passes
+        *(with_gathered(parts, w, one) for parts, one in passes),
+        with_gradients(later.backward, gradients(job), tensor_sizes(job), w, found.backward),
     )
 
 
