@@ -66,6 +66,8 @@ def largest(
         return None
     found = plan(job(best), settled, reserve=reserve, rescue=False).chosen
     assert found is not None  # the leanest fits
+    while best + 1 < len(grid) and (larger := plan(job(best + 1), settled, reserve=reserve, rescue=False).chosen):
+        best, found = best + 1, larger  # what looks leanest need not be
     if best + 1 == len(grid):
         return Largest(grid[best], found, None, None)
     return Largest(grid[best], found, grid[best + 1], lack(leanest(job(best + 1), settled, reserve)))

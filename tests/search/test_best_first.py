@@ -10,6 +10,7 @@ from tests.jobs import job
 from zeroplan.errors import ContradictionError
 from zeroplan.search import evaluate, fastest, space
 from zeroplan.search.space import Numbers, Space
+from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "gpt2", "opt-1.3b")
@@ -35,8 +36,9 @@ def drawn(seed: int) -> Space:
         draw.choice(MODELS), gpus=draw.choice([1, 2, 8, 16]), seq=draw.choice([256, 1024]), stage=0,
         capacity=draw.randint(6, 90) * GiB, precision=draw.choice(["bf16", "bf16", "fp32"]),
     )  # fmt: skip
-    one = one._replace(cluster=one.cluster._replace(nvme=draw.choice([None, 8 * 10**12])))
-    whole = space(one, draw.choice([{}, {"stage": 3}, {"stage": 3}]), draw.choice([1, 2, 4]))
+    one = one._replace(cluster=one.cluster._replace(nvme=8 * 10**12))
+    on_nvme = {"stage": 3, "offload_param": Offload("nvme")}
+    whole = space(one, draw.choice([{}, {"stage": 3}, {"stage": 3}, on_nvme]), draw.choice([1, 2, 4]))
     branches = draw.sample(whole.branches, min(len(whole.branches), draw.choice([2, 4])))
     return whole._replace(branches=tuple(branch._replace(numbers=some(branch.numbers, draw)) for branch in branches))
 

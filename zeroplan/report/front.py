@@ -111,6 +111,7 @@ def _numbers(row: Candidate) -> dict[str, str]:
         "reduce": f"buckets {count(strategy.reduce_bucket_size)}" if strategy.stage else "",
         "prefetch": f"prefetch {count(strategy.prefetch_bucket_size)}",
         "live": f"{count(strategy.max_live_parameters)} live",
+        "sub-groups": f"sub-groups {count(strategy.sub_group_size)}",
         "overlap": "overlap" if strategy.overlaps else "no overlap",
         "contiguous": "contiguous gradients" if strategy.contiguous else "gradients apart",
     }

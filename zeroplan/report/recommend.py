@@ -140,10 +140,14 @@ def _stage(strategy: Strategy) -> str:
 def _thresholds(strategy: Strategy) -> list[tuple[str, str]]:
     """In elements, where they are not all DeepSpeed's own."""
     live, reuse = strategy.max_live_parameters, strategy.max_reuse_distance
-    usual = Strategy(stage=3)
-    if strategy.stage < 3 or (live, reuse) == (usual.max_live_parameters, usual.max_reuse_distance):
+    usual, rows = Strategy(stage=3), []
+    if strategy.stage < 3:
         return []
-    return [("gathered", f"{live:,} elements live at most, kept when used again within {reuse:,}")]
+    if (live, reuse) != (usual.max_live_parameters, usual.max_reuse_distance):
+        rows.append(("gathered", f"{live:,} elements live at most, kept when used again within {reuse:,}"))
+    if strategy.sub_group_size != usual.sub_group_size:
+        rows.append(("updated", f"by sub-groups of {strategy.sub_group_size:,} elements"))
+    return rows
 
 
 def _buckets(strategy: Strategy) -> str:

@@ -131,17 +131,20 @@ class Search:
             self.push(max(entry.seconds, least), BOUND, settled, branch, tuple(rest))
 
     def _gather(self, entry: Waiting) -> None:
-        """All that decides what is gathered is settled."""
+        """All that decides what is gathered is settled. What gathers with more buffers (NVMe) is timed with them."""
         lean, loose = (entry.job.at(**chosen(entry.open)) for chosen in (entry.branch.leanest, entry.branch.loosest))
-        if self.bounds.may_keep(lean) and self._is_simplest(entry):
-            self.push(max(entry.seconds, self.bounds.with_gathers(loose, lean)), GATHERED, *entry[-3:])
-
-    def _is_simplest(self, entry: Waiting) -> bool:
-        """Of the strategies that gather alike, so far; a simpler one fits as well and is as fast. DeepSpeed runs it."""
+        if not self.bounds.may_keep(lean):
+            return
         try:
             found = micro_steps(entry.job)
         except ContradictionError:
-            return False
+            self._settle(entry)
+            return
+        if self._is_simplest(entry, found):
+            self.push(max(entry.seconds, self.bounds.with_gathers(loose, lean)), GATHERED, *entry[-3:])
+
+    def _is_simplest(self, entry: Waiting, found: MicroSteps) -> bool:
+        """Of the strategies that gather alike, so far; a simpler one fits as well and is as fast."""
         like = entry.job.at(**UNSAID).strategy, id(found)
         simplest, _found = self.gathered.get(like, (entry.simplicity, found))
         self.gathered[like] = min(simplest, entry.simplicity), found

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from zeroplan.costs.deepspeed.fetch import MicroSteps, micro_steps
 from zeroplan.costs.ledger import uncollected, whole_gradients
 from zeroplan.costs.outside import outside
+from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
 from zeroplan.search.best_first import UNSAID, Found, fastest
 from zeroplan.search.bounds import Bounds
@@ -87,7 +88,10 @@ class Search:
         """Whether nothing that was counted gathers the same and is the same but for its thresholds."""
         if job.strategy.stage < STAGES[-1]:
             return True
-        found = micro_steps(job)
+        try:
+            found = micro_steps(job)
+        except ContradictionError:
+            return True
         like = job.at(**UNSAID).strategy, id(found)
         known = like in self.gathered
         self.gathered[like] = found
@@ -118,10 +122,8 @@ class Search:
         self._push(peak, PASSES, *entry[-3:])
 
     def _gather(self, entry: Waiting) -> None:
-        """Left out where DeepSpeed stops."""
-        found = self.bounds.gathering(entry.job)
-        if found is not None:
-            self._push(max(self.bounds.peak(entry.job), found), GATHERED, *entry[-3:])
+        """What gathers with more buffers alone (NVMe) is counted with them."""
+        self._push(max(self.bounds.peak(entry.job), self.bounds.gathering(entry.job) or 0), GATHERED, *entry[-3:])
 
     def _settle(self, entry: Waiting) -> None:
         """The next number takes each of its values."""

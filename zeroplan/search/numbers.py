@@ -37,7 +37,7 @@ FINE = Grid(
 )  # fmt: skip
 COARSE = Grid(
     reduce=(500 * M, M, 10 * M, 20 * M, 50 * M, 100 * M, 200 * M, G), prefetch=(50 * M, 10 * M, 500 * M),
-    live=(G, 100 * M, 10 * G), reuse=(G, 0), sub_group=(G, 500 * M, 100 * M),
+    live=(G, 100 * M, 10 * G), reuse=(G, 0), sub_group=(G, 300 * M, 10 * M),
 )  # fmt: skip
 """Some of the others' values, the least among them: for the fewest bytes, and for fronts of seconds and bytes."""
 
@@ -63,6 +63,8 @@ def numbers(job: Job, choice: dict[str, Any], settled: dict[str, Any], *, fine: 
         found["max_live_parameters"], found["max_reuse_distance"] = grid.live, grid.reuse
         if not (choice["offload_optimizer"] or choice["offload_param"]) and job.strategy.optimizer != "muon":
             found[SUB_GROUP] = grid.sub_group  # the host's bytes, Muon's matrices, do not just shrink with it
+        if choice["offload_param"] and choice["offload_param"].device == "nvme":  # as many as there are buffers for
+            found.update({name: found[name][:1] for name in ("max_live_parameters", "max_reuse_distance")})
         if job.ranks == 1 and not choice["offload_param"]:  # nothing is gathered
             found.update({name: found[name][:1] for name in AT_STAGE_3})
     return {
