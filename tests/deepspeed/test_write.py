@@ -308,30 +308,32 @@ def argument_flags(job, arguments):
     return typed
 
 
+COUNTED = ("memory", "traffic")
 WORKLOAD = ("model", "params", "gpus", "gpu_mem", "host_mem", "nvme", "seq")
 
 
-@pytest.mark.parametrize("target", ["hf", "deepspeed"])
 @pytest.mark.parametrize("case", CASES)
-def test_estimating_the_written_file_gives_the_planned_bytes(case, target, tmp_path):
-    """`recommend -o FILE`, then `estimate --config FILE`: same strategy, same ledger, whole."""
+def test_estimating_the_written_file_gives_the_planned_bytes(case, tmp_path):
+    """`recommend -o FILE`, then `estimate --config FILE`: same strategy, same ledger, whole. So for the other target."""
     options, job = recommendations()[case]
-    path = tmp_path / "ds_config.json"
-    code, out, _err = zeroplan("recommend", *flags(options), "--json", "-o", str(path), "--for", target)
+    typed_for, other = ("hf", "deepspeed")[:: 1 if case % 2 else -1]
+    paths = {target: tmp_path / f"{target}.json" for target in (typed_for, other)}
+    words = ("recommend", *flags(options), "--json", "-o", str(paths[typed_for]), "--for", typed_for)
+    code, out, _err = zeroplan(*words)
     assert code == 0
     planned = json.loads(out)["plan"]
+    assert paths[typed_for].read_text(encoding="utf-8") == dumps(ds_config(job, typed_for))
+    paths[other].write_text(dumps(ds_config(job, other)), encoding="utf-8")
     outside = {name: value for name, value in options.items() if name in WORKLOAD}
-    typed = argument_flags(job, training_arguments(job))
-    if target == "deepspeed":
-        typed = typed[6:]  # batch and precision stand in the file
-    code, out, err = zeroplan("estimate", "--config", str(path), *flags(outside), *typed, "--json")
-    assert code == 0, err
-    estimated = json.loads(out)
-    for part in ("strategy", "memory", "traffic"):
-        if part != "strategy":
-            assert estimated[part] == planned[part], part
-            continue
-        read, meant = (effective(as_strategy(found[part])) for found in (estimated, planned))
+    for target, path in paths.items():
+        typed = argument_flags(job, training_arguments(job))
+        if target == "deepspeed":
+            typed = typed[6:]  # batch and precision stand in the file
+        code, out, err = zeroplan("estimate", "--config", str(path), *flags(outside), *typed, "--json")
+        assert code == 0, err
+        estimated = json.loads(out)
+        assert {part: estimated[part] for part in COUNTED} == {part: planned[part] for part in COUNTED}
+        read, meant = (effective(as_strategy(found["strategy"])) for found in (estimated, planned))
         assert read == meant
 
 
