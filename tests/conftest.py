@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable
@@ -10,10 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from zeroplan.__main__ import main
+from zeroplan.__main__ import FEW_COLLECTIONS, main
 
 REFERENCES = Path(__file__).parent / "references"
 ROOT = Path(__file__).parent.parent
+gc.set_threshold(FEW_COLLECTIONS)  # as the command line does, for all tests
 
 
 class Ran(NamedTuple):

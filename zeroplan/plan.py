@@ -81,14 +81,17 @@ def usual_batch(job: Job) -> int:
 
 
 def plan(
-    job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = True, objective: str = FASTEST
+    job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = True, objective: str = FASTEST,
+    fine: bool = True,
 ) -> Plan:  # fmt: skip
     """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Settled fields are kept.
+
+    Not `fine`: among fewer values of buckets and thresholds.
 
     `LEAST_MEMORY` as the objective: that which needs fewest bytes of a GPU; of equally lean ones the fastest.
     """
     lean = objective == LEAST_MEMORY
-    open_ones = _open(job, settled, fine=not lean)
+    open_ones = _open(job, settled, fine=fine and not lean)
     found = (least_memory if lean else fastest)(open_ones, reserve)
     if found.best is None:
         failing = sorted(nearest(open_ones, reserve), key=lambda c: c.fit.gpu.needed) if rescue else []
@@ -193,7 +196,7 @@ def ways_out(job: Job, settled: dict[str, Any], *, reserve: float) -> tuple[WayO
     ways: list[WayOut] = []
 
     def attempt(change: str, changed: Job, free: dict[str, Any]) -> bool:
-        found = plan(changed, free, reserve=reserve, rescue=False).chosen
+        found = plan(changed, free, reserve=reserve, rescue=False, fine=False).chosen
         if found:
             ways.append(WayOut(f"{change}: {label(found)}; needs {gib(found.fit.gpu.needed)}", found))
         return found is not None
