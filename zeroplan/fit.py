@@ -43,6 +43,12 @@ class Fit(NamedTuple):
         return True if self.gpu.fits else None
 
     @property
+    def lacking(self) -> int:
+        """Bytes that a card, its host and its disks are short of, together."""
+        tiers = (self.gpu.headroom, self.host.headroom, self.nvme.headroom)
+        return -sum(min(0, headroom) for headroom in tiers if headroom is not None)
+
+    @property
     def shortage(self) -> str:
         """Why it does not fit, in one clause; empty when nothing is short."""
         for key, place in PLACES.items():

@@ -94,7 +94,7 @@ def plan(
     open_ones = _open(job, settled, fine=fine and not lean)
     found = (least_memory if lean else fastest)(open_ones, reserve)
     if found.best is None:
-        failing = sorted(nearest(open_ones, reserve), key=lambda c: c.fit.gpu.needed) if rescue else []
+        failing = sorted(nearest(open_ones, reserve), key=lambda c: (c.fit.lacking, c.fit.gpu.needed)) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
         return Plan(None, rejected, ways_out(job, settled, reserve=reserve) if rescue else (), found, objective)
     if not rescue:
