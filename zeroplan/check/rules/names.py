@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from zeroplan.check.edit import Edits, deleted, renamed, valued
-from zeroplan.check.finding import ERROR, WARNING, Hit, named, number
+from zeroplan.check.finding import ERROR, WARNING, Hit, named
 from zeroplan.check.rule import ISSUE, REMOVALS, Rule, example
 from zeroplan.check.rules import answers
 from zeroplan.check.rules.elsewhere import TRAINER_ARGUMENTS, at_home, likely
@@ -173,7 +173,7 @@ def _instead(entry: Entry, home: tuple[str, ...]) -> str:
 
 def _short(value: Any) -> str:
     """A value as a replacement line repeats it."""
-    text = number(value) if isinstance(value, float) else json.dumps(value)
+    text = json.dumps(value)
     return text if len(text) <= SHORT else "..."
 
 
