@@ -43,19 +43,17 @@ class Fit(NamedTuple):
         return True if self.gpu.fits else None
 
     @property
-    def lacking(self) -> int:
-        """Bytes that a card, its host and its disks are short of, together."""
-        tiers = (self.gpu.headroom, self.host.headroom, self.nvme.headroom)
-        return -sum(min(0, headroom) for headroom in tiers if headroom is not None)
+    def missing(self) -> dict[str, int]:
+        """Bytes by tier, those that are short alone."""
+        tiers: dict[str, TierFit] = {key: getattr(self, key) for key in PLACES}
+        return {key: -tier.headroom for key, tier in tiers.items() if tier.headroom is not None and tier.headroom < 0}
 
     @property
     def shortage(self) -> str:
         """Why it does not fit, in one clause; empty when nothing is short."""
-        for key, place in PLACES.items():
-            tier: TierFit = getattr(self, key)
-            if tier.headroom is not None and tier.headroom < 0:
-                where = "" if key == "gpu" else f" of {place}"
-                return f"needs {gib(tier.needed)}{where}, {gib(-tier.headroom)} too many"
+        for key, missing in self.missing.items():
+            where = "" if key == "gpu" else f" of {PLACES[key]}"
+            return f"needs {gib(getattr(self, key).needed)}{where}, {gib(missing)} too many"
         return ""
 
 

@@ -94,7 +94,7 @@ def plan(
     open_ones = _open(job, settled, fine=fine and not lean)
     found = (least_memory if lean else fastest)(open_ones, reserve)
     if found.best is None:
-        failing = sorted(nearest(open_ones, reserve), key=lambda c: (c.fit.lacking, c.fit.gpu.needed)) if rescue else []
+        failing = sorted(nearest(open_ones, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
         return Plan(None, rejected, ways_out(job, settled, reserve=reserve) if rescue else (), found, objective)
     if not rescue:
@@ -105,6 +105,11 @@ def plan(
         for change, other in others
     ]
     return Plan(found.best, tuple(sorted(lost, key=_leanest_first if lean else _by_loss)), (), found, objective)
+
+
+def _shortest_first(candidate: Candidate) -> tuple[int, int]:
+    """By the bytes that all tiers lack together."""
+    return sum(candidate.fit.missing.values()), candidate.fit.gpu.needed
 
 
 def with_flash(chosen: Candidate, reserve: float) -> Rejected | None:

@@ -12,9 +12,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
-from zeroplan.fit import PLACES, TierFit
-from zeroplan.plan import per_gpu
-from zeroplan.search import Candidate, fastest, nearest, space
+from zeroplan.plan import per_gpu, plan
+from zeroplan.search import Candidate, nearest, space
 from zeroplan.specs.job import Job
 
 Settled = dict[str, Any]
@@ -51,25 +50,19 @@ def leanest(job: Job, settled: Settled, reserve: float) -> list[Candidate]:
 
 def lack(found: Sequence[Candidate]) -> Lack | None:
     """Of strategies that do not fit, the one that misses the fewest bytes."""
-    missing = [(sum(_missing(candidate).values()), candidate) for candidate in found if candidate.fit.fits is False]
+    missing = [(sum(candidate.fit.missing.values()), candidate) for candidate in found if candidate.fit.fits is False]
     if not missing:
         return None
     _bytes, candidate = min(missing, key=lambda pair: pair[0])
-    tier, size = next(iter(_missing(candidate).items()))
+    tier, size = next(iter(candidate.fit.missing.items()))
     return Lack(candidate, tier, size)
-
-
-def _missing(candidate: Candidate) -> dict[str, int]:
-    """Bytes by tier, those that are short alone."""
-    tiers: dict[str, TierFit] = {key: getattr(candidate.fit, key) for key in PLACES}
-    return {key: -tier.headroom for key, tier in tiers.items() if tier.headroom is not None and tier.headroom < 0}
 
 
 def fits(job: Job, settled: Settled, reserve: float, found: Sequence[Candidate]) -> bool:
     """Whether any strategy does: one of the leanest, or what the search finds where these do not."""
     if any(candidate.fit.fits is not False for candidate in found):
         return True
-    return bool(found) and fastest(space(job, settled, per_gpu(job, settled), fine=False), reserve).best is not None
+    return bool(found) and plan(job, settled, reserve=reserve, rescue=False, fine=False).chosen is not None
 
 
 def fewest(

@@ -17,6 +17,7 @@ from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, i
 from zeroplan.costs.passes import beside_kept, decides_activations, least_activations
 from zeroplan.costs.timing.beside import host_terms, updating
 from zeroplan.costs.timing.computing import Computing, Pass, computing
+from zeroplan.costs.timing.copies import hides_gradients
 from zeroplan.costs.timing.disk import disk_terms
 from zeroplan.costs.timing.hooks import hooks, waited
 from zeroplan.costs.timing.rates import host_link
@@ -180,13 +181,12 @@ class Bounds:
         return on_cpus + on_disks + least_copied(job, again) / host_link(job.cluster).value
 
     def _gradients(self, job: Job, found: Computing) -> float:
-        """Stage 3 takes each micro-step's to the host and back, beside backward as far as that lasts (copies.py)."""
+        """Stage 3 takes each micro-step's to the host and back, beside backward as far as that lasts."""
         strategy = job.strategy
         if strategy.stage < 3 or not strategy.offload_optimizer:
             return 0.0
         both_ways = 2 * DTYPE_BYTES[strategy.accumulation] * own_elements(job) / host_link(job.cluster).value
-        blocks = strategy.offload_optimizer.device == "nvme" or not strategy.offload_optimizer.pin_memory
-        beside = found.backward.seconds if strategy.overlaps and not blocks else 0.0
+        beside = found.backward.seconds if hides_gradients(strategy) else 0.0
         return strategy.micro_steps * max(0.0, both_ways - beside)
 
     def fitting(self, job: Job) -> Candidate | None:
@@ -234,25 +234,24 @@ class Bounds:
         return self.held[key]
 
     def may_gather(self, job: Job) -> bool:
-        """Whether the card could hold what is gathered beside the model's own step; False where DeepSpeed stops."""
-        least = self.gathering(job)
-        return least is not None and self.has_room(job, least)
+        """Whether the card could hold what is gathered beside the model's own step."""
+        return self.has_room(job, self.gathering(job))
 
     def counts(self, job: Job) -> Candidate | None:
         """The same as `fitting`, asked only where no bound rules it out."""
         return self.fitting(job) if self.may_fit(job) and self.has_room(job, beside_buckets(job)) else None
 
-    def gathering(self, job: Job) -> int | None:
-        """Bytes at most while the model's own step runs beside what is gathered, or fewer; None where DeepSpeed stops.
+    def gathering(self, job: Job) -> int:
+        """Bytes at most while the model's own step runs beside what is gathered, or fewer.
 
-        0 where nothing is gathered.
+        0 where nothing is gathered, or not with so few buffers (NVMe).
         """
         if not gathers(job):
             return 0
         try:
             return gathering_at_least(job)
         except ContradictionError:
-            return None
+            return 0
 
     def _left(self, job: Job, peak: int) -> int | None:
         """Bytes of a GPU beside so many; None: for any number."""

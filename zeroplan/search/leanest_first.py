@@ -123,7 +123,7 @@ class Search:
 
     def _gather(self, entry: Waiting) -> None:
         """What gathers with more buffers alone (NVMe) is counted with them."""
-        self._push(max(self.bounds.peak(entry.job), self.bounds.gathering(entry.job) or 0), GATHERED, *entry[-3:])
+        self._push(max(self.bounds.peak(entry.job), self.bounds.gathering(entry.job)), GATHERED, *entry[-3:])
 
     def _settle(self, entry: Waiting) -> None:
         """The next number takes each of its values."""

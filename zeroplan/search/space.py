@@ -27,6 +27,8 @@ ORDER = (
 """Numbers, as a search settles them. DeepSpeed 0.19.8 gathers a group's whole partition after the step whatever
 allgather_bucket_size says: only the usual one is looked at. Smaller sub-groups come up where larger ones do not fit.
 """
+
+
 def timeless(strategy: Strategy) -> frozenset[str]:
     """Those that change no second: stage 3 scatters the same buckets, whether gradients lie together or not."""
     return frozenset({"contiguous_gradients"} if strategy.stage == STAGES[-1] and strategy.scatters else ())

@@ -30,6 +30,7 @@ from zeroplan.costs.timing.rates import host_link
 from zeroplan.formulas import beside, overlap
 from zeroplan.ledger import Copied, Ledger
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
 
 PAGEABLE = 0.5
 """Of the rate from pinned memory, by judgement."""
@@ -87,7 +88,13 @@ def _kind(job: Job, entry: Copied) -> Kind:
     through_swapper = swapped and name in (*OF_PARAMETERS, FOR_THE_OPTIMIZER)
     pinned = not through_swapper and (part is None or part.pin_memory)
     of_gradients = strategy.stage == 3 and name in (PARTITIONS, FOR_THE_OPTIMIZER)
-    return Kind(WAYS[entry.source, entry.target], pinned, of_gradients and pinned and not swapped and strategy.overlaps)
+    return Kind(WAYS[entry.source, entry.target], pinned, of_gradients and hides_gradients(strategy))
+
+
+def hides_gradients(strategy: Strategy) -> bool:
+    """Whether stage 3's copies of offloaded gradients run beside backward."""
+    offload = strategy.offload_optimizer
+    return offload is not None and offload.pin_memory and offload.device != "nvme" and strategy.overlaps
 
 
 def _copy(job: Job, kind: Kind, size: int) -> Term:
