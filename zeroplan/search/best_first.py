@@ -21,9 +21,9 @@ from zeroplan.search.candidate import Candidate, timed
 from zeroplan.search.space import BYTELESS, Branch, Root, Space, timeless
 from zeroplan.specs.job import Job
 
-ROUGH, BOUND, GATHERED, EXACT = range(4)
-"""What a waiting entry's seconds are: without products that run again, with them, with gathers as stage 3's coordinator
-issues them, and as they are."""
+COMPUTING, ROUGH, BOUND, GATHERED, EXACT = range(5)
+"""What a waiting entry's seconds are: of computing alone, of all without products that run again, with them, with
+gathers as stage 3's coordinator issues them, and as they are."""
 REDUCE = "reduce_bucket_size"
 UNSAID = {"prefetch_bucket_size": 0, "max_live_parameters": 0, "max_reuse_distance": 0}
 AGAIN = ("none", "full", "selective")
@@ -84,7 +84,7 @@ class Search:
         """All that waits at first."""
         for branch, size in roots:
             job = self.space.sized(branch, size).at(**branch.usual(branch.numbers))
-            self.push(self._least(job, branch, branch.open, traced=False), ROUGH, job, branch, branch.open)
+            self.push(self.bounds.computing_alone(job), COMPUTING, job, branch, branch.open)
 
     def next(self, within: float = inf) -> Candidate | None:
         """The fastest of what waits that fits, which waits no more; None when nothing does `within` so many seconds."""
@@ -95,6 +95,9 @@ class Search:
                 self._divide(entry)
                 if found:
                     return found
+            elif entry.kind == COMPUTING:
+                seconds = max(entry.seconds, self._least(entry.job, entry.branch, entry.open, traced=False))
+                self.push(seconds, ROUGH, *entry[-3:])
             elif entry.kind == ROUGH:
                 if self._may_fit(entry):
                     seconds = max(entry.seconds, self._least(entry.job, entry.branch, entry.open))

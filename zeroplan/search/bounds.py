@@ -90,6 +90,11 @@ class Bounds:
             beside = self._beside(job, waited(job, software_of(job), found if traced else at_most(found)), room)
         return (passes + least.after + beside) * (1 - ROUNDED)
 
+    def computing_alone(self, job: Job) -> float:
+        """The same without traffic, the update and copies; not `traced`."""
+        found = self._computing(job, traced=False)
+        return job.strategy.micro_steps * (found.forward.seconds + found.backward.seconds) * (1 - ROUNDED)
+
     def with_gathers(self, loose: Job, lean: Job) -> float:
         """The same with gathers as stage 3's coordinator issues them, and what they copy; of reductions what there is
         at least. `loose` moves least of the open buckets, `lean` has the smallest.

@@ -11,6 +11,7 @@ from zeroplan.costs.timing.work import Work, work
 from zeroplan.formulas import roofline
 from zeroplan.specs.account import Again
 from zeroplan.specs.job import Job
+from zeroplan.specs.model import LEAST_ALIKE
 from zeroplan.specs.software import Software
 
 BACKWARD_PRODUCTS = 2.0
@@ -58,7 +59,7 @@ def shares_again(job: Job) -> Again:
     whole = layers_again(job)
     if job.strategy.recomputing.attention:
         return Again(0.0, 1.0)
-    found = (job.model.timeline.again(asked(job)._replace(batch=1)) if whole else None) or Again(whole, whole)
+    found = (job.model.timeline.again(asked(job)._replace(batch=LEAST_ALIKE)) if whole else None) or Again(whole, whole)
     return found._replace(attention=0.0) if job.strategy.recomputing.keeps_products else found
 
 
