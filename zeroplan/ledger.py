@@ -173,6 +173,8 @@ class Checked(NamedTuple):
     measured: int
     within: float
     """The share of the measured that they may differ by; 0 where they must be equal."""
+    less: int = 0
+    """By how much the measured may be below what is predicted, which is the most: addresses decide."""
 
     @property
     def difference(self) -> int:
@@ -180,7 +182,8 @@ class Checked(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        return abs(self.difference) <= self.within * self.measured
+        share = self.within * self.measured
+        return -share <= self.difference <= share + self.less
 
 
 class Transfer(NamedTuple):

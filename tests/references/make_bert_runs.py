@@ -2,14 +2,13 @@
 
 python -m tests.references.make_bert_runs FOLDER [NUMBER [SEED [released]]]     writes FOLDER/0.json and so on
 
-Of 32 runs 10 and 25 were left out: at a module of theirs two gathers end, and what is alive at once then depends on the
-order of addresses in which DeepSpeed waits; we say the most that it may be (costs/deepspeed/storages.py, consume). Less
+Of 32 runs 10 and 25 are in waiting_0.19.8.json (make_waiting_runs): at a module of theirs two gathers end, and what is
+alive at once then depends on the order of addresses in which DeepSpeed waits; we say the most that it may be. Less
 activations that was 6.7 and 3.0 % above those two runs in forward; their whole peaks were met.
 
 Added: run 2 of 150 of seed 5, where what DeepSpeed holds while the layers run backward decides the peak, and 2, 7 and 13
 of 100 of seed 10, `released`, where the decoder's weight beside its bias's gradient does. Left out of those like the
-first: 65 of seed 7, whose whole peaks are met too, but forward less activations is 1.4 % less than ours, and 132 of seed 3,
-whose backward has a hidden state more than we count, 1.3 %.
+first: 65 of seed 7, which is there too, and 132 of seed 3, whose backward has a hidden state more than we count, 1.3 %.
 
 Settings are drawn as `zeroplan.verify.cases` draws them (no ZenFlow, nothing frozen). Needs DeepSpeed and transformers.
 """

@@ -3,7 +3,8 @@
 python -m tests.references.make_plan_runs FOLDER FIRST COUNT     seeds from FIRST on, FOLDER/SEED.json each
 
 One of 70 was left out: gpt-oss-20b, fp16, ZeRO-3 with the optimizer on the CPU, 4 GPUs, sequence 1024. Less activations,
-its forward was counted 10.3 % too high, by about one layer's experts; why is not known yet. Its whole peaks were equal.
+its forward was counted 10.3 % too high, by about one layer's experts: two gathers end at them (make_waiting_runs). Its
+whole peaks were equal.
 Not kept either: what the model itself stops at, sequences beyond learned positions.
 
 A case has the request in it. One that differs from its prediction is printed with "DIFFERS", what DeepSpeed stops at with

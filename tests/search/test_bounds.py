@@ -26,6 +26,7 @@ from zeroplan.search.bucketed import beside_buckets
 from zeroplan.search.candidate import timed
 from zeroplan.search.space import space
 from zeroplan.specs.job import Job
+from zeroplan.units import GiB
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "opt-1.3b", "gemma-2-2b", "falcon-7b", "bert-base")
 WIDTHS: tuple[dict[str, Any], ...] = (
@@ -58,7 +59,7 @@ def test_a_drawn_strategy_against_its_bounds(seed):
         still = branch.open[settled:]
         loose = [drawn.at(**chosen) for chosen in branch.loosest_ones(still)]
         rough, bound = (min(bounds.seconds(one, traced=traced) for one in loose) for traced in (False, True))
-        assert rough <= bound * (1 + 1e-12) <= step * (1 + 2e-12), still
+        assert bounds.computing_alone(drawn) <= rough <= bound * (1 + 1e-12) <= step * (1 + 2e-12), still
         lean = drawn.at(**branch.leanest(still))
         assert max(least(lean) for least in LEAST) <= needed, still
         assert total(host.tier(lean).peak.lines) <= total(counted.host.peak.lines)
@@ -72,6 +73,23 @@ def test_a_drawn_strategy_against_its_bounds(seed):
     assert Bounds(0.0).may_keep(exact)
     assert Bounds(0.0).may_gather(exact)
     assert Bounds(0.0).seconds(exact) <= step * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_is_known_of_one_strategy_is_not_given_to_another(seed):
+    """Bounds that were asked of other strategies of a space say of each what bounds say that were not."""
+    draw = random.Random(seed)
+    one = job(draw.choice(MODELS), gpus=draw.choice([1, 2, 8, 16]), seq=256, stage=0, capacity=draw.randint(8, 80) * GiB)
+    one = one.at(**draw.choice(WIDTHS))._replace(cluster=one.cluster._replace(nvme=8 * 10**12))
+    found = space(one, draw.choice([{}, {"stage": draw.choice([1, 2])}, {"stage": 3}]), draw.choice([4, 6]))
+    asked = Bounds(0.0)
+    for branch in draw.sample(found.branches, min(len(found.branches), 6)):
+        numbers = {name: draw.choice(values) for name, values in branch.numbers.items()}
+        sized = [found.sized(branch, size).at(**numbers) for size in draw.sample(found.sizes, len(found.sizes))]
+        memory = max(total(host.tier(each).peak.lines) for each in sized) - 1  # not enough for all of them
+        for each in (other._replace(cluster=other.cluster._replace(host_memory=memory)) for other in sized):
+            for of in (Bounds.outside_passes, Bounds.peak, Bounds.may_keep, Bounds.seconds, Bounds.computing_alone):
+                assert of(asked, each) == of(Bounds(0.0), each), (of, each)
 
 
 def card_of(one: Job, needed: int) -> Job:

@@ -21,6 +21,11 @@ LESS = (
     "within 1 %, everything else to the byte."
 )
 
+ADDRESSES = (
+    "DeepSpeed waits for a module's tensors in an order of addresses. What is predicted is the most that it may have "
+    "at once then; it may be up to {less:,} B less."
+)
+
 
 def answer(job: Job, rows: list[Checked], measured: dict[str, Any]) -> Text:
     """Whether the run says what was predicted."""
@@ -40,6 +45,8 @@ def details(rows: list[Checked], measured: dict[str, Any]) -> list[RenderableTyp
     other = measured["versions"]["deepspeed"] != DEEPSPEED
     for group, found in groupby(rows, key=lambda row: row.group):
         parts += ["", heading(group), _table(found, other=other)]
+    if below := max((row.less for row in rows if row.difference > row.within * row.measured), default=0):
+        parts += ["", Text(ADDRESSES.format(less=below), style="dim")]
     versions = ", ".join(f"{name} {version}" for name, version in measured["versions"].items())
     parts += [
         "",

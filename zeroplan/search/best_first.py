@@ -95,13 +95,10 @@ class Search:
                 self._divide(entry)
                 if found:
                     return found
-            elif entry.kind == COMPUTING:
-                seconds = max(entry.seconds, self._least(entry.job, entry.branch, entry.open, traced=False))
-                self.push(seconds, ROUGH, *entry[-3:])
-            elif entry.kind == ROUGH:
-                if self._may_fit(entry):
-                    seconds = max(entry.seconds, self._least(entry.job, entry.branch, entry.open))
-                    self.push(seconds, BOUND, *entry[-3:])
+            elif entry.kind < BOUND:
+                if entry.kind == COMPUTING or self._may_fit(entry):
+                    least = self._least(entry.job, entry.branch, entry.open, traced=entry.kind == ROUGH)
+                    self.push(max(entry.seconds, least), entry.kind + 1, *entry[-3:])
             elif entry.kind == BOUND and entry.open[:1] == (REDUCE,) and gathers(entry.job):
                 self._gather(entry)
             elif entry.kind == GATHERED:

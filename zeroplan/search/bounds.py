@@ -225,12 +225,12 @@ class Bounds:
     def outside_passes(self, job: Job) -> tuple[int, bool]:
         """Bytes of a GPU at most, or fewer, activations left out; whether the host has room.
 
-        Micro-batch and accumulation do not change them.
+        The micro-batch does not change them; what is added up on the host is there where anything is accumulated.
         """
         s = job.strategy
         key = (
             s.stage, s.offload_optimizer, s.offload_param, s.overlap_comm, s.reduce_bucket_size, s.contiguous_gradients,
-            s.hpz_partition_size, s.param_persistence_threshold, s.sub_group_size,
+            s.hpz_partition_size, s.param_persistence_threshold, s.sub_group_size, s.micro_steps > 1,
         )  # fmt: skip
         if key not in self.held:
             least = max(held_at_least(job), init_at_least(job), step_at_least(job))

@@ -98,13 +98,18 @@ class Search:
         return not known
 
     def _root(self, branch: int, size: int, least: int) -> None:
-        """A branch with a micro-batch, which needs at least so many bytes."""
+        """A branch with a micro-batch, which needs at least so many bytes.
+
+        Where the host lacks room for it the next waits: all sequences at once add up no gradients there.
+        """
         chosen = self.space.branches[branch]
         job = self.space.sized(chosen, size).at(**chosen.leanest(chosen.numbers))
         held, in_host = self.bounds.outside_passes(job)
         if in_host:
             still_open = tuple(name for name in chosen.open if name not in BYTELESS[job.strategy.stage])
             self._push(max(least, held), HELD, job, branch, still_open)
+        elif size in self.larger:
+            self._root(branch, self.larger[size], 0)
 
     def _push(self, peak: int, kind: int, job: Job, branch: int, still_open: tuple[str, ...]) -> None:
         if self.bounds.has_room(job, peak):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from zeroplan.costs.deepspeed.stage_3 import less_in_forward
 from zeroplan.costs.passes import alone, timeline_of
 from zeroplan.ledger import FIRST, PHASES, Checked, Ledger, less_activations, total
 from zeroplan.specs.job import Job
@@ -33,7 +34,7 @@ def compare(job: Job, ledger: Ledger, measured: dict[str, Any]) -> list[Checked]
         *_held(ledger, measured), *_host(ledger, measured), *_files(ledger, measured), *_traffic(job, ledger, measured),
         *_copies(ledger, measured), *_activations(job, measured), *_whole_peaks(job, ledger, measured),
         *_peaks(job, ledger, measured),
-        *_first_step(ledger, measured), *_card(ledger, measured),
+        *_first_step(job, ledger, measured), *_card(ledger, measured),
     ]  # fmt: skip
 
 
@@ -136,7 +137,8 @@ def _whole_peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator
         return
     for phase in ("forward", "backward"):
         found = [e["peak"]["gpu"] for e in measured["phases"] if e["phase"] == phase and e["step"] == last]
-        yield Checked("peaks", phase, "bytes", total(ledger.gpu.worst(phase).lines), max(found), PEAK)
+        predicted = total(ledger.gpu.worst(phase).lines)
+        yield Checked("peaks", phase, "bytes", predicted, max(found), PEAK, _less(job, phase))
 
 
 def _peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
@@ -150,15 +152,20 @@ def _peaks(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Check
             and (phase != "step" or entry["micro"] == job.strategy.micro_steps)
         ]  # fmt: skip
         predicted = less_activations(ledger.gpu, phase) + (8 * job.tokens if phase == "init" else 0)
-        yield Checked("peaks less activations", phase, "bytes", predicted, max(found), PEAK)
+        yield Checked("peaks less activations", phase, "bytes", predicted, max(found), PEAK, _less(job, phase))
 
 
-def _first_step(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
+def _less(job: Job, phase: str) -> int:
+    return less_in_forward(job) if phase == "forward" else 0
+
+
+def _first_step(job: Job, ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:
     """Forward and backward of the run's first optimizer step, or of the later ones where those need as much."""
     for phase, first in zip(("forward", "backward"), FIRST, strict=True):
         found = [e["peak"]["gpu_less_activations"] for e in measured["phases"] if e["phase"] == phase]
         predicted = max(less_activations(ledger.gpu, name) for name in ledger.gpu.phases if name in (phase, first))
-        yield Checked("peaks less activations", f"{phase}, any step", "bytes", predicted, max(found), PEAK)
+        less = _less(job, phase) if predicted == less_activations(ledger.gpu, phase) else 0
+        yield Checked("peaks less activations", f"{phase}, any step", "bytes", predicted, max(found), PEAK, less)
 
 
 def _card(ledger: Ledger, measured: dict[str, Any]) -> Iterator[Checked]:

@@ -15,7 +15,7 @@ from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.repeating import Repeats
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
-from zeroplan.costs.deepspeed.storages import Storages
+from zeroplan.costs.deepspeed.storages import NOTHING, Storages
 from zeroplan.costs.deepspeed.thresholds import Holds, Span, Threshold
 from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.specs.model import Visit
@@ -52,7 +52,7 @@ class Coordinator(Storages):
         for index in self.available:
             self.swapper.release(index)
         self.available, self.storage, self.buffers, self.held = set(self.persistent), {}, [], 0
-        self.views, self.secondary, self.copied, self.most = set(), set(), 0, 0
+        self.views, self.secondary, self.copied, self.most, self.waiting = set(), set(), 0, 0, NOTHING
         self.swapper.fetch(sorted(self.persistent))
 
     def micro_step(self, *, records: bool = False) -> MicroStep:
@@ -90,11 +90,14 @@ class Coordinator(Storages):
                     ready = self.let_go(visit)
                 self._exit(visit, bool(again))
             now = self.held + self.copied
-            most = self.most if self.most > now else now
+            besides = self.most if self.most > now else now
+            waiting, fewest = self.waiting
+            most = waiting if waiting > besides else besides
             if tensors or most != before:
-                told.open.append(Held(self.held, self.copied, most, ready, visit, at))
+                less = most - (fewest if fewest > besides else besides) if most > besides else 0
+                told.open.append(Held(self.held, self.copied, most, ready, visit, at, less))
                 before = now
-            self.most = 0
+            self.most, self.waiting = 0, NOTHING
 
     def _fetch(self, visit: Visit) -> None:
         """Gather what is missing, wait for it, and take the module's tensors off the queue (fetch_sub_module)."""

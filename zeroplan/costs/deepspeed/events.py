@@ -41,12 +41,14 @@ class Held(NamedTuple):
     visit: Visit
     at: int
     """The visit's number in its pass."""
+    less: int = 0
+    """By how many `most` may be fewer, where DeepSpeed waits for gathers in another order."""
 
     def later(self, by: Shift) -> Held:
         """As `Told`."""
-        elements, secondary, most, ready, (enters, module, tensors, backward), at = self
+        elements, secondary, most, ready, (enters, module, tensors, backward), at, less = self
         visit = Visit(enters, module + by.modules, tuple([index + by.tensors for index in tensors]), backward)
-        return Held(elements, secondary, most, ready, visit, at + by.visits)
+        return Held(elements, secondary, most, ready, visit, at + by.visits, less)
 
 
 class Flush(NamedTuple):

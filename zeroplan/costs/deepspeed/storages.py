@@ -7,6 +7,8 @@ free_param) event by event. Sizes are elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
+from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.events import Gather
@@ -15,6 +17,20 @@ from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
 from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.specs.model import Visit
+
+
+class Waiting(NamedTuple):
+    """Elements held while a module waits for its tensors.
+
+    DeepSpeed goes through a set of them, in an order of addresses: where several gathers end at once, each is unpacked,
+    and its buffer goes, before the next one, or later.
+    """
+
+    most: int
+    fewest: int
+
+
+NOTHING = Waiting(0, 0)
 
 
 class Storages:
@@ -43,7 +59,8 @@ class Storages:
         self.secondary: set[int] = set()
         """Tensors with a secondary partition; `copied` of their elements are on the GPU."""
         self.copied = 0
-        self.most = 0  # of both, since it was last asked for
+        self.most = 0  # of both, since it was last asked for, but for the wait for gathers
+        self.waiting = NOTHING
         self.place = 0, 0
         """The pass and the visit."""
         for index in range(len(settings.second)):  # `initialize` partitions them all
@@ -115,17 +132,21 @@ class Storages:
         self.most = max(self.most, self.held + self.copied + copied)
 
     def consume(self, waited: set[int]) -> None:
-        """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for.
-
-        DeepSpeed waits in an order of addresses; where two gathers end here, this is the most it may hold.
-        """
+        """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for."""
+        before, leave = self.held, waited - self.views if self.views else waited
+        ended: list[tuple[int, int]] = []
         for at, (members, elements) in enumerate(self.buffers):
             if members & waited:
+                held = self.held
                 self.buffers[at] = members, elements + self.unpack(members & self.flying)
-        self.most = max(self.most, self.held + self.copied)
+                ended.append((self.held - held, elements if members <= leave else 0))
+        most = fewest = self.held + self.copied
+        if len(ended) > 1 and not self.settings.low:
+            fewest = before + self.copied + _fewest_at_once(ended)
+        self.waiting = Waiting(most, fewest)
         self.available |= waited
         self.flying -= waited
-        self.leave_buffers(waited - self.views if self.views else waited)
+        self.leave_buffers(leave)
 
     def unpack(self, tensors: set[int]) -> int:
         """Out of their common buffer, once; what travelled smaller is joined, converted, and goes first.
@@ -149,7 +170,6 @@ class Storages:
                     self.most = max(self.most, self.held + self.copied + beside)
         self.available |= tensors
         self.joined_low -= low
-        self.most = max(self.most, self.held + self.copied)
         return flat
 
     def convert(self, tensors: set[int]) -> None:
@@ -204,3 +224,21 @@ class Storages:
         if not self.settings.from_host:
             self.copied += self.settings.second[index]
             self.most = max(self.most, self.held + self.copied)
+
+
+MOST_ENDED = 4
+"""Gathers that end at once, up to which all orders are tried; beyond, as they were issued."""
+
+
+def _fewest_at_once(ended: Sequence[tuple[int, int]]) -> int:
+    """Elements at most, in the order that needs fewest; of each gather those it is unpacked into, and its buffer's."""
+    orders = permutations(ended) if len(ended) <= MOST_ENDED else [ended]
+    return min(_most_at_once(order) for order in orders)
+
+
+def _most_at_once(order: Sequence[tuple[int, int]]) -> int:
+    most = now = 0
+    for unpacked, buffer in order:
+        most = max(most, now + unpacked)
+        now += unpacked - buffer
+    return most

@@ -95,7 +95,7 @@ def progress(job: Job, visits: Sequence[Part[Held]]) -> list[float]:
     """Of each head the visits that read it, and whether they are backward's."""
     for events, times, _by in visits:
         here: list[float] = []
-        for _elements, _secondary, _most, _ready, (enters, _module, tensors, backward), at in events:
+        for _elements, _secondary, _most, _ready, (enters, _module, tensors, backward), at, _less in events:
             reads = tensors if enters else ()
             here.append((1 + backward) * sum([elements[index] for index in reads if index not in heads]))
             for index in heads.intersection(reads):
