@@ -139,6 +139,8 @@ def _best(
     job: Job, settled: dict[str, Any], wish: Wish, each: int, reserve: float, *, lean: bool
 ) -> Candidate | None:  # fmt: skip
     """The fastest that fits, or the leanest, or what is nearest to fitting; None when nothing has it."""
+    if attention := wish.settles.get("attention"):
+        job = job.at(attention=attention)
     open_ones = space(job, wish.settled(settled), each, fine=not lean)
     open_ones = open_ones._replace(branches=tuple(one for one in open_ones.branches if wish.keeps(one.choice)))
     if not open_ones.branches:

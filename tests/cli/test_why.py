@@ -26,6 +26,7 @@ def one(zeroplan, *words):
         ("zero-3", ("--stage", "3")),
         ("micro-batch-2", ("--micro-batch", "2")),
         ("checkpointing-every-4", ("--checkpointing", "every-4")),
+        ("attention-eager", ("--attention", "eager")),
     ],
 )
 def test_the_alternative_is_the_plan_with_that_settled(zeroplan, what, settled):
@@ -104,10 +105,25 @@ def test_nothing_fits_and_what_is_asked_after_would(zeroplan):
         ("parameters on nvme", "param-nvme"),
         ("optimizer on the GPU", "optimizer-gpu"),
         ("micro-batch 8", "micro-batch-8"),
+        ("eager attention", "attention-eager"),
+        ("flash_attention_2", "attention-flash-attention-2"),
     ],
 )
 def test_words_of_the_screen_are_understood(said, name):
     assert wish(said).name == name
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--model", "gpt-j-6b", "--gpu-mem", "80", "--why", "sdpa"), "transformers does not have for gptj"),
+        (("--params", "350M", "--gpu", "v100-32gb", "--why", "flash"), "compute capability 7.0"),
+    ],
+)
+def test_attention_that_does_not_run_says_why(zeroplan, words, reason):
+    why = zeroplan("recommend", "--gpus", "2", *words, "--json").json["why"][0]
+    assert reason in why["reason"]
+    assert why["alternative"] is None
 
 
 @pytest.mark.parametrize("name", NAMES)

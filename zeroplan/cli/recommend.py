@@ -10,7 +10,7 @@ from zeroplan.cli.options import Options, flag
 from zeroplan.cli.output import Output
 from zeroplan.cli.progress import tell, watched
 from zeroplan.cli.request import Request, check_offload, read_request
-from zeroplan.cli.request_operators import check_operators
+from zeroplan.cli.request_operators import check_operators, choose_attention
 from zeroplan.cli.screen import show
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
@@ -184,7 +184,10 @@ def _in_time(options: Options, goal: Goal) -> Fewest | None:
 def _why(request: Request, job: Job, wish: Wish, found: Plan) -> Why:
     tell(f"why not {wish.name}")
     try:
-        check_offload(wish.settled(request.settled))
+        settled = wish.settled(request.settled)
+        check_offload(settled)
+        choose_attention(settled, request.model, [])
+        check_operators(settled, request.model, request.cluster.gpu)
     except ContradictionError as error:
         return Why(wish.name, cannot=str(error))
     return why(job, request.settled, wish, found.chosen, reserve=request.reserve, objective=found.objective)

@@ -8,7 +8,7 @@ from typing import Any
 
 from zeroplan.errors import UnknownNameError, ZeroplanError
 from zeroplan.specs.checkpointing import is_checkpointing
-from zeroplan.specs.strategy import STAGES, Offload, Strategy
+from zeroplan.specs.strategy import ATTENTION, STAGES, Offload, Strategy
 from zeroplan.units import read_count, read_integer
 from zeroplan.why import Wish
 
@@ -17,7 +17,8 @@ NAMES = (
     *(f"zero-{stage}" for stage in STAGES),
     "offload", "no-offload", "optimizer-cpu", "optimizer-nvme", "optimizer-gpu", "param-cpu", "param-nvme", "param-gpu",
     "micro-batch-4", "checkpointing-none", "checkpointing-selective", "checkpointing-full", "checkpointing-every-4",
-    "overlap", "no-overlap", "buckets-5e8", "prefetch-5e7",
+    "attention-eager", "attention-sdpa", "attention-flash-attention-2", "overlap", "no-overlap", "buckets-5e8",
+    "prefetch-5e7",
 )  # fmt: skip
 """Numbers stand for any other."""
 
@@ -30,7 +31,7 @@ def wishes(typed: Sequence[str]) -> list[Wish]:
 def wish(typed: str) -> Wish:
     """What one name asks after; `ZeRO-2`, `full checkpointing` and `optimizer on cpu` are zero-2 and so on."""
     name = _plain(typed)
-    found = _stage(name) or _offload(name) or _numbered(name, typed) or _overlap(name)
+    found = _stage(name) or _offload(name) or _numbered(name, typed) or _overlap(name) or _attention(name)
     kind = name.removeprefix("checkpointing-")
     if found is None and name.startswith("checkpointing-") and is_checkpointing(kind):
         found = Wish(name, {"checkpointing": kind}, lambda strategy: strategy.checkpointing == kind)
@@ -45,6 +46,9 @@ def _plain(typed: str) -> str:
     name = re.sub(r"^(optimizer|param)(?:eters|s)?-(?:on-)?(?:the-)?(cpu|nvme|gpu)$", r"\1-\2", name)
     name = re.sub(r"^(?:(no)|(selective|full|every-[0-9]+))-checkpointing$",
                   lambda found: f"checkpointing-{found[2] or 'none'}", name)  # fmt: skip
+    name = re.sub(r"^(eager|sdpa|flash)-attention$|^(eager|sdpa|flash(?:-attention-[23])?)$",
+                  lambda found: f"attention-{found[1] or found[2]}", name)  # fmt: skip
+    name = re.sub("^attention-flash$", "attention-flash-attention-2", name)
     return re.sub(r"^zero([0-9])$", r"zero-\1", name)
 
 
@@ -104,6 +108,13 @@ def _numbered(name: str, typed: str) -> Wish | None:
         return strategy.stage >= least and getattr(strategy, field) == size
 
     return Wish(name, {field: size}, has, keeps=lambda choice: _stage_of(choice) >= least)
+
+
+def _attention(name: str) -> Wish | None:
+    kind = name.removeprefix("attention-").replace("-", "_")
+    if not name.startswith("attention-") or kind not in ATTENTION:
+        return None
+    return Wish(name, {"attention": kind}, lambda strategy: strategy.attention == kind)
 
 
 def _overlap(name: str) -> Wish | None:
