@@ -10,6 +10,7 @@ from typing import Any
 from zeroplan.costs.deepspeed import gather_buffers, gathering, muon_offload
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
 from zeroplan.costs.deepspeed.backward import backward_of, gradients, partitioned
+from zeroplan.costs.deepspeed.early import may_need_more
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import early_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.held import (
@@ -35,7 +36,7 @@ from zeroplan.costs.deepspeed.partitions import (
     sub_groups,
 )
 from zeroplan.costs.deepspeed.swapping import on_gpu
-from zeroplan.costs.deepspeed.told import Part, every, kinds
+from zeroplan.costs.deepspeed.told import Part, kinds
 from zeroplan.costs.deepspeed.working import Working
 from zeroplan.costs.passes import timeline_of, with_gathered, with_gradients
 from zeroplan.formulas import buffers, gathered, moments, muon, states
@@ -189,31 +190,10 @@ def _first_step(job: Job) -> dict[str, Any]:
         if most(early) > most(*found.largest) + resident:
             offer("first_forward", _at_most(job, kinds(early.forward)), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
-        if copied or _may_need_more(job, early, resident):
+        if copied or may_need_more(job, number - 1, backward_of(job).alive, job.strategy.element_bytes * resident):
             alive = partitioned(job, early, ends=number == len(early_ones)).alive
             offer("first_backward", alive.peak_lines(), Passed(alive))
     return first
-
-
-def _may_need_more(job: Job, early: MicroStep, resident: int) -> bool:
-    """Whether the early backward, with the later ones' gradients, may have more alive at any event than they at most.
-
-    Gradients that are ready belong to the event that follows.
-    """
-    w, later = job.strategy.element_bytes, backward_of(job).alive
-    most = later.most + w * resident
-    early_events = {event.at: event for event in every(early.backward)}
-    events = {event.at: event for event in every(micro_steps(job).later.backward)}
-    more = 0
-    for entry in reversed(list(every(later.entries.parts()))):
-        if entry.key == START:
-            break
-        now = more
-        if (event := events.get(entry.key)) and (other := early_events.get(entry.key)):
-            now, more = other.most - event.most, other.ready - event.ready
-        if entry.most + w * now > most:
-            return True
-    return False
 
 
 def _secondary(job: Job) -> tuple[Line, ...]:
