@@ -7,7 +7,8 @@ import typer
 
 from zeroplan import __version__
 from zeroplan.cli.check_command import check
-from zeroplan.cli.options import OUTPUT, Options, with_options
+from zeroplan.cli.options import OUTPUT, Json, Options, Quiet, with_options
+from zeroplan.cli.recommend_command import recommend
 
 FITS, DOES_NOT_FIT, BAD_INPUT = 0, 1, 2
 
@@ -19,8 +20,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-Json = Annotated[bool, typer.Option("--json", help="Machine-readable: bytes as integers.", rich_help_panel=OUTPUT)]
-Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only the answer.", rich_help_panel=OUTPUT)]
 Accounting = Annotated[
     str,
     typer.Option(
@@ -60,84 +59,7 @@ def estimate(
     raise typer.Exit(run(options, json=json, quiet=quiet, accounting=accounting, timeline=timeline))
 
 
-@app.command()
-@with_options
-def recommend(
-    options: Options,
-    *,
-    output: Annotated[
-        str | None, typer.Option("-o", "--output", metavar="FILE", help="Write ds_config.json ('-': standard output).")
-    ] = None,
-    folder: Annotated[
-        str | None,
-        typer.Option("--dir", metavar="FOLDER", help="Write all that starts the plan: config, launchers, README.md."),
-    ] = None,
-    target: Annotated[
-        str,
-        typer.Option(
-            "--for", metavar="hf|deepspeed|accelerate|lightning",
-            help='Who reads it: hf leaves "auto" where the Trainer fills in the plan, the others get every value.',
-        ),
-    ] = "hf",
-    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
-    max_params: Annotated[
-        bool, typer.Option("--max-params", help="The largest model that can be trained, with and without offload.")
-    ] = False,
-    tokens: Annotated[
-        str | None,
-        typer.Option("--tokens", metavar="1T", help="Tokens to train: how long it takes.", show_default=False),
-    ] = None,
-    deadline: Annotated[
-        str | None,
-        typer.Option("--deadline", metavar="30d|12h|2w", help="By when --tokens must be trained.", show_default=False),
-    ] = None,
-    price: Annotated[
-        str | None,
-        typer.Option(
-            "--price", metavar="2.5|a100=1.8,h100=3", show_default=False,
-            help="Of a GPU-hour, in dollars or as in 2.5EUR: what training costs.",
-        ),
-    ] = None,
-    objective: Annotated[
-        str,
-        typer.Option(
-            "--objective", metavar="fastest|least-memory|pareto|fewest-gpus|cheapest",
-            help="The fastest plan, that which needs fewest bytes of a GPU, or all of which none is both faster and "
-            "leaner; fewest-gpus: as --gpus auto; cheapest (with --price): of several cards, or GPU counts (--gpus "
-            "auto), that whose tokens cost least.",
-        ),
-    ] = "fastest",
-    apart: Annotated[
-        str | None,
-        typer.Option(
-            "--apart", metavar="1%", show_default=False,
-            help="With --objective pareto: how much less each row needs than the one before (1%; 0: show all).",
-        ),
-    ] = None,
-    why: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--why", metavar="WHAT", show_default=False,
-            help="Why not zero-2, offload, no-offload, optimizer-cpu, param-nvme, micro-batch-4, checkpointing-full, "
-            "no-overlap, buckets-5e8, ...: what it lacks, or how much slower it is, line by line. Repeatable.",
-        ),
-    ] = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
-    """The fastest strategy that fits (or the leanest: --objective), why the others lost, its ds_config.json, and all
-    that starts it; of several cards (--gpu a,b), the fewest GPUs (--gpus auto), or the largest model (--max-params).
-    """
-    from zeroplan.cli.goal import read_goal
-    from zeroplan.cli.output import Output
-    from zeroplan.cli.recommend import run
-
-    goal = read_goal(tokens, deadline, price, objective, apart)
-    code = run(
-        options, Output(output, folder, target, force), json=json, quiet=quiet, max_params=max_params,
-        alternatives=why or (), goal=goal,
-    )  # fmt: skip
-    raise typer.Exit(code)
+app.command()(recommend)
 
 
 @app.command()

@@ -17,6 +17,9 @@ def _option(name: str, panel: str, text: str, metavar: str) -> Any:
     return typer.Option(name, help=text, metavar=metavar, rich_help_panel=panel, show_default=False)
 
 
+Json = Annotated[bool, typer.Option("--json", help="Machine-readable: bytes as integers.", rich_help_panel=OUTPUT)]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only the answer.", rich_help_panel=OUTPUT)]
+
 Text = str | None
 
 
