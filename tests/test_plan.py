@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.jobs import job
-from zeroplan.plan import plan
-from zeroplan.search import evaluate
+from zeroplan.plan import label, plan
+from zeroplan.search import evaluate, space
+from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b")
@@ -62,3 +63,17 @@ def test_every_neighbour_changes_one_thing_and_lost():
             assert "slower" in rejected.reason or "as fast" in rejected.reason
         else:
             assert "too many" in rejected.reason
+
+
+def test_the_name_of_a_plan_says_what_share_is_offloaded():
+    one = job("llama-3.2-1b", gpus=8, stage=3, offload_optimizer=Offload("cpu", ratio=0.2), offload_param=Offload("cpu"))
+    assert label(evaluate(one, 0.0)) == "ZeRO-3, micro-batch 1, optimizer on cpu, ratio 0.2, parameters on cpu"
+
+
+def test_parameters_alone_go_to_the_host_unasked_unless_offload_is_none():
+    """13B on 8 GPUs of 40 GB: a larger micro-batch is worth the copies."""
+    one = job("llama-2-13b", gpus=8, seq=2048, stage=0, capacity=37 * GiB)
+    free, none = (space(one, settled, 32) for settled in ({}, {"offload_optimizer": None}))
+    of_parameters = [branch.choice for branch in free.branches if branch.choice["offload_param"]]
+    assert {choice["offload_param"].device for choice in of_parameters if not choice["offload_optimizer"]} == {"cpu"}
+    assert not any(branch.choice["offload_param"] for branch in none.branches)

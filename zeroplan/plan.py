@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
 from zeroplan.search import (
     Candidate,
@@ -19,6 +20,7 @@ from zeroplan.search import (
     neighbours,
     space,
 )
+from zeroplan.search.neighbours import words
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 from zeroplan.specs.strategy import FLASH
@@ -28,8 +30,10 @@ LEAST = 0.00005
 """Share of a step under which nothing is said to be slower or faster."""
 WHOLE = 0.01
 """Shares of a step from here on are shown in whole per cent."""
+RECOMPUTATION = "recomputation"
 WORTH_SAYING = 0.001
 """Shares of a plan's bytes or seconds from which on another package's gain is said."""
+OFFLOADS = ("offload_optimizer", "offload_param")
 USUAL_BATCH = 256
 """Sequences per step when no global batch is asked for."""
 LARGEST_TRIED = 4096
@@ -68,10 +72,7 @@ def label(candidate: Candidate) -> str:
         parts.append(f"{strategy.checkpointing} checkpointing")
     if strategy.attention == "eager" and candidate.job.model.has_sdpa:
         parts.append("eager attention")
-    if strategy.offload_optimizer:
-        parts.append(f"optimizer on {strategy.offload_optimizer.device}")
-    if strategy.offload_param:
-        parts.append(f"parameters on {strategy.offload_param.device}")
+    parts += [words(name, getattr(strategy, name)) for name in OFFLOADS if getattr(strategy, name)]
     return ", ".join(parts)
 
 
@@ -181,19 +182,24 @@ def _in_seconds(candidate: Candidate, chosen: Candidate) -> str:
         return f"as fast, needs {gib(candidate.fit.gpu.needed)}: the simpler plan is taken"
     line = _slowest_part(candidate, chosen)
     more = f"+{share:.0%}" if share >= WHOLE else f"+{share:.2%}"
-    return f"{seconds(lost)} a step slower ({more}: {line}), peak {gib(candidate.fit.gpu.needed)}"
+    return f"{seconds(lost)} a step slower ({more}: {line}), needs {gib(candidate.fit.gpu.needed)}"
 
 
 def _slowest_part(candidate: Candidate, chosen: Candidate) -> str:
-    """The part of the step that grew most."""
-    names = {
-        "compute": "compute" if candidate.strategy.checkpointing == "none" else "recomputation",
-        "exposed_communication": "communication",
-        "offload": "offload",
-        "optimizer": "optimizer",
-    }
-    grown = {n: getattr(candidate.time, n) - getattr(chosen.time, n) for n in names}
-    return names[max(grown, key=lambda n: grown[n])]
+    """The part of the step that grew most, for as many sequences."""
+    share = chosen.sequences / candidate.sequences
+    before, after = _parts(chosen), _parts(candidate)
+    return max(after, key=lambda name: share * after[name] - before[name])
+
+
+def _parts(candidate: Candidate) -> dict[str, float]:
+    """Seconds of a step: computing without what checkpointing runs again, that, and what shows of all else."""
+    time = candidate.time
+    again = sum(entry.seconds for entry in time.terms if entry.group == COMPUTE and entry.name.endswith(RECOMPUTATION))
+    return {
+        COMPUTE: time.compute - again, RECOMPUTATION: again, "communication": time.exposed_communication,
+        "offload": time.offload, "optimizer": time.optimizer,
+    }  # fmt: skip
 
 
 def ways_out(job: Job, settled: dict[str, Any], *, reserve: float) -> tuple[WayOut, ...]:

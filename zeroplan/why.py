@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Ledger
-from zeroplan.plan import per_gpu
+from zeroplan.plan import RECOMPUTATION, per_gpu
 from zeroplan.search import Candidate, fastest, least_memory, nearest, space
 from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job
@@ -16,7 +16,6 @@ from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 from zeroplan.specs.strategy import Strategy
 from zeroplan.units import gib, seconds
 
-RECOMPUTATION = "recomputation"
 AS_FAST = 1e-9
 """Seconds by which two steps that take as long may differ."""
 

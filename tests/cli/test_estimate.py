@@ -282,3 +282,20 @@ def test_activation_checkpointing_is_read_where_deepspeeds_function_is_called(ze
     assert code == 2
     assert "partition_activations" in error
     assert error.count("\n") == 1
+
+
+def test_a_batch_that_the_config_leaves_open_is_named(zeroplan, tmp_path):
+    path = tmp_path / "ds_config.json"
+    path.write_text(json.dumps({"train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2}}))
+    typed = ("estimate", "--params", "1.3B", "--config", str(path), "--json")
+    said = 'micro-batch 1, which the config leaves "auto" (--micro-batch)'
+    assert said in zeroplan(*typed).json["assumed"]
+    assert said not in zeroplan(*typed, "--micro-batch", "1").json["assumed"]
+
+
+def test_a_models_config_is_no_ds_config(zeroplan, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "qwen2", "hidden_size": 896, "torch_dtype": "bfloat16"}))
+    code, _out, error = zeroplan("estimate", "--params", "0.5B", "--config", str(path))
+    assert code == 2
+    assert f"found a model's config.json, expected a ds_config.json; write --model {path}" in error

@@ -126,6 +126,17 @@ def test_attention_that_does_not_run_says_why(zeroplan, words, reason):
     assert why["alternative"] is None
 
 
+def test_eager_attention_loses_by_computing_more_than_by_what_runs_again(zeroplan):
+    """Its scores are written and read in forward and backward, and again in what runs again."""
+    words = ("--params", "7B", "--gpus", "1", "--gpu", "rtx-4090", "--host-mem", "128GiB", "--why", "eager", "--json")
+    found = zeroplan("recommend", *words).json
+    assert found["plan"]["strategy"]["checkpointing"] == "full"
+    grown = {row["name"]: row["difference"] for row in found["why"][0]["seconds"]}
+    assert grown["compute"] > grown["recomputation"] > 0
+    said = next(lost["reason"] for lost in found["rejected"] if lost["change"] == "eager attention")
+    assert ": compute)" in said
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_each_name_is_known(name):
     assert wish(name).name == name

@@ -84,10 +84,12 @@ class Request(NamedTuple):
         return job if self.given else with_room(job)
 
     def assumed_for(self, jobs: list[Job]) -> tuple[str, ...]:
-        """What was assumed, and the NVMe buffers chosen where DeepSpeed stops with its own."""
+        """What was assumed: a batch that a config leaves open, and NVMe buffers where DeepSpeed stops with its own."""
         offloads = {job.strategy.offload_param for job in jobs} - {None}
         chosen = [offload for offload in offloads if offload and offload.buffer_count and not self.given]
-        return self.assumed + tuple(
+        left = (self.given or {}).get("train_micro_batch_size_per_gpu") == "auto" and "micro_batch" not in self.settled
+        size = f'micro-batch {jobs[0].strategy.micro_batch}, which the config leaves "auto" (--micro-batch)'
+        return self.assumed + (size,) * left + tuple(
             f"offload_param.buffer_count {offload.buffer_count} of buffer_size {offload.buffer_size:,} elements: "
             f"DeepSpeed stops with its default of 5"
             for offload in chosen

@@ -86,9 +86,16 @@ class Stated(NamedTuple):
     micro-batch of the total over the ranks (runtime/config.py:_set_batch_related_parameters)."""
 
 
+def _refuse_models(config: dict[str, Any], place: str) -> None:
+    """A model's config.json has none of DeepSpeed's sections."""
+    if isinstance(config.get("model_type"), str) and not any(key.partition(".")[0] in config for key in KEYS):
+        raise SpecError(place, "a model's config.json", "a ds_config.json", f"--model {place}")
+
+
 def read_config(config: dict[str, Any], place: str) -> Stated:
     """The strategy that a ds_config.json states. Raises `ZeroplanError` for what DeepSpeed would refuse."""
     notes: list[str] = []
+    _refuse_models(config, place)
     refuse_removed(config, place)
     config = canonical(config, place)
     _check_keys(config, place)

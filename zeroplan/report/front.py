@@ -104,9 +104,8 @@ def _that_differ(own: dict[str, str], all_alike: list[dict[str, str]]) -> list[s
 
 
 def _numbers(row: Candidate) -> dict[str, str]:
-    strategy, offload = row.strategy, row.strategy.offload_optimizer
+    strategy = row.strategy
     return {
-        "ratio": f"ratio {offload.ratio:g}" if offload else "",
         "hpz": f"hpZ {strategy.hpz_partition_size}",
         "reduce": f"buckets {count(strategy.reduce_bucket_size)}" if strategy.stage else "",
         "prefetch": f"prefetch {count(strategy.prefetch_bucket_size)}",

@@ -14,12 +14,13 @@ from zeroplan.emit.checkpointing import in_the_script
 from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
-from zeroplan.plan import Plan, Rejected, label
+from zeroplan.plan import OFFLOADS, Plan, Rejected, label
 from zeroplan.report import speed as step
 from zeroplan.report import training
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.estimate import gpus, title, trust
 from zeroplan.search import Candidate
+from zeroplan.search.neighbours import words
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import LEAST_MEMORY
 from zeroplan.specs.strategy import Strategy
@@ -44,7 +45,8 @@ def details(
         name = "The plan" if run is None or run.in_time else "The fastest plan"
         parts += [heading(name), _plan_table(plan.chosen, run), *trust(plan.chosen.job), _step_trust(plan.chosen), ""]
     if plan.rejected:
-        parts += [heading("Why the others lost" if plan.chosen else "Nearest to fitting"), _others(plan)]
+        others = "Why the others lost, each with one thing changed" if plan.chosen else "Nearest to fitting"
+        parts += [heading(others), _others(plan)]
         parts += [_searched(plan), *([_flash(flash)] if flash else []), ""]
     if plan.ways_out:
         parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), ""]
@@ -155,7 +157,8 @@ def _buckets(strategy: Strategy) -> str:
         return "none at stage 0"
     prefetch = f", prefetch {strategy.prefetch_bucket_size:,}" if strategy.stage == 3 else ""
     overlap = ", reduced while backward goes on" if strategy.overlaps else ""
-    return f"reduce {strategy.reduce_bucket_size:,} elements{prefetch}{overlap}"
+    apart = "" if strategy.contiguous else ", gradients not copied into it"
+    return f"reduce {strategy.reduce_bucket_size:,} elements{prefetch}{overlap}{apart}"
 
 
 def _room(tier: TierFit) -> str:
@@ -165,8 +168,8 @@ def _room(tier: TierFit) -> str:
 
 
 def _offload(chosen: Candidate) -> str:
-    parts = {"optimizer": chosen.strategy.offload_optimizer, "parameters": chosen.strategy.offload_param}
-    return ", ".join(f"{name} on {part.device}" for name, part in parts.items() if part) or "none"
+    parts = ((name, getattr(chosen.strategy, name)) for name in OFFLOADS)
+    return ", ".join(words(name, part) for name, part in parts if part) or "none"
 
 
 def _searched(plan: Plan) -> Text:

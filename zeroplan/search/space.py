@@ -194,8 +194,9 @@ def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | Non
     """Whether DeepSpeed does anything with that combination, and whether it is worth considering unasked."""
     if (params and stage < 3) or ("stage" not in settled and muon.refusal(job.at(stage=stage))):
         return False
-    if optimizer is None:
-        return params is None or settled.get("offload_param") is not None
+    if optimizer is None:  # who says none for the optimizer means none at all
+        unasked = params is None or ("offload_optimizer" not in settled and params.device == "cpu")
+        return unasked or settled.get("offload_param") is not None
     if job.strategy.optimizer not in OFFLOADABLE and not settled.get("offload_optimizer"):
         return False
     stated = settled.get("offload_optimizer") is not None
