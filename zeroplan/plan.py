@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from zeroplan.arithmetic import ceil_div
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
 from zeroplan.search import (
@@ -24,7 +25,7 @@ from zeroplan.search.neighbours import words
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 from zeroplan.specs.strategy import FLASH
-from zeroplan.units import gib, seconds
+from zeroplan.units import GB, GiB, gib, seconds
 
 LEAST = 0.00005
 """Share of a step under which nothing is said to be slower or faster."""
@@ -97,7 +98,9 @@ def plan(
     if found.best is None:
         failing = sorted(nearest(open_ones, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
-        return Plan(None, rejected, ways_out(job, settled, reserve=reserve) if rescue else (), found, objective)
+        of_host = any("host" in candidate.fit.missing for candidate in failing)
+        ways = ways_out(job, settled, reserve=reserve, of_host=of_host) if rescue else ()
+        return Plan(None, rejected, ways, found, objective)
     if not rescue:
         return Plan(found.best, (), (), found, objective)
     others, reason = neighbours(open_ones, found.best, reserve), _in_bytes if lean else _in_seconds
@@ -202,14 +205,15 @@ def _parts(candidate: Candidate) -> dict[str, float]:
     }  # fmt: skip
 
 
-def ways_out(job: Job, settled: dict[str, Any], *, reserve: float) -> tuple[WayOut, ...]:
-    """Single changes to what was asked, each tried, after which something fits."""
+def ways_out(job: Job, settled: dict[str, Any], *, reserve: float, of_host: bool = False) -> tuple[WayOut, ...]:
+    """Single changes to what was asked, each tried, after which something fits; `of_host`: it may lack memory."""
     ways: list[WayOut] = []
 
-    def attempt(change: str, changed: Job, free: dict[str, Any]) -> bool:
+    def attempt(change: Change, changed: Job, free: dict[str, Any]) -> bool:
         found = plan(changed, free, reserve=reserve, rescue=False, fine=False).chosen
         if found:
-            ways.append(WayOut(f"{change}: {label(found)}; needs {gib(found.fit.gpu.needed)}", found))
+            said = change if isinstance(change, str) else change(found)
+            ways.append(WayOut(f"{said}: {label(found)}; needs {gib(found.fit.gpu.needed)}", found))
         return found is not None
 
     for name, text in _LOOSENED.items():
@@ -219,9 +223,18 @@ def ways_out(job: Job, settled: dict[str, Any], *, reserve: float) -> tuple[WayO
                 continue
             other = job.at(attention="sdpa" if job.model.has_sdpa else "flash_attention_2")
             attempt(text(settled[name]), other if name == "attention" else job, free)
+    if of_host:
+        _more_host(job, settled, attempt)
     _shorter(job, settled, attempt)
     _more_gpus(job, settled, attempt)
     return tuple(ways)
+
+
+Change = str | Callable[[Candidate], str]
+"""What was changed, in words; some say what the plan that then fits needs."""
+Attempt = Callable[[Change, Job, dict[str, Any]], bool]
+MOST_HOST, MOST_NVME = 4 * 2**40, 16 * 10**12
+"""Bytes of a node up to which a way out is looked for."""
 
 
 _LOOSENED: dict[str, Callable[[Any], str]] = {
@@ -235,7 +248,27 @@ _LOOSENED: dict[str, Callable[[Any], str]] = {
 }
 
 
-def _shorter(job: Job, settled: dict[str, Any], attempt: Callable[[str, Job, dict[str, Any]], bool]) -> None:
+def _more_host(job: Job, settled: dict[str, Any], attempt: Attempt) -> None:
+    """Memory of a node, doubled until something fits, then as much as that needs; or disks, where there are none."""
+
+    def memory(found: Candidate) -> str:
+        size = f"{ceil_div(found.fit.host.needed, GiB)}GiB"
+        return f"a host of {size.replace('G', ' G')} (--host-mem {size})"
+
+    def disks(found: Candidate) -> str:
+        size = f"{ceil_div(found.fit.nvme.needed, GB)}GB"
+        return f"NVMe of {size.replace('G', ' G')} a node (--nvme {size})"
+
+    size = job.cluster.host_memory or MOST_HOST
+    while size < MOST_HOST:
+        size *= 2
+        if attempt(memory, job._replace(cluster=job.cluster._replace(host_memory=size)), settled):
+            break
+    if not job.cluster.nvme:
+        attempt(disks, job._replace(cluster=job.cluster._replace(nvme=MOST_NVME)), settled)
+
+
+def _shorter(job: Job, settled: dict[str, Any], attempt: Attempt) -> None:
     seq = job.workload.seq // 2
     while seq >= 256:
         if attempt(
@@ -245,7 +278,7 @@ def _shorter(job: Job, settled: dict[str, Any], attempt: Callable[[str, Job, dic
         seq //= 2
 
 
-def _more_gpus(job: Job, settled: dict[str, Any], attempt: Callable[[str, Job, dict[str, Any]], bool]) -> None:
+def _more_gpus(job: Job, settled: dict[str, Any], attempt: Attempt) -> None:
     """The fewest GPUs of this kind: whole nodes, doubled until something fits, then halved back."""
 
     def sized(nodes: int, per_node: int) -> Job:

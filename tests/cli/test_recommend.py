@@ -165,3 +165,15 @@ def test_a_batch_that_is_wrong_for_the_gpus_names_the_right_one(zeroplan, tmp_pa
     ran = zeroplan("estimate", "--params", "1B", "--gpus", "8", "--config", str(config))
     assert ran.code == 2
     assert ran.err.strip().endswith("write train_batch_size 8")
+
+
+def test_a_larger_host_or_disks_are_ways_out_where_the_host_is_short(zeroplan):
+    """What is said to be enough is enough: each is typed, and a plan fits."""
+    words = ("recommend", "--model", "llama-3.1-8b", "--gpus", "1", "--gpu", "rtx-4090")
+    ran = zeroplan(*words, "--host-mem", "64GiB", "--json")
+    assert ran.code == 1
+    changes = [way["change"] for way in ran.json["ways_out"]]
+    host = next(text for text in changes if "--host-mem" in text).split("--host-mem ")[1].split(")")[0]
+    disks = next(text for text in changes if "--nvme" in text).split("--nvme ")[1].split(")")[0]
+    assert zeroplan(*words, "--host-mem", host, "-q").code == 0
+    assert zeroplan(*words, "--host-mem", "64GiB", "--nvme", disks, "-q").code == 0
