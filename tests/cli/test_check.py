@@ -230,3 +230,14 @@ def test_one_rule_is_explained(zeroplan):
     assert "stage3_max_live_parameters" in out
     assert zeroplan("explain", "ZP402", "--json").json["rule"]["id"] == "ZP402"
     assert zeroplan("explain", "ZP000").code == 2
+
+
+def test_a_total_that_is_no_multiple_gets_the_nearest_that_is(zeroplan, tmp_path):
+    """2 sequences on each of 512 GPUs: 1,024 a micro-step, of which 1,000 is none."""
+    path = tmp_path / "ds_config.json"
+    path.write_text('{"train_batch_size": 1000, "train_micro_batch_size_per_gpu": 2, "bf16": {"enabled": true}}')
+    ran = zeroplan("check", str(path), "--gpus", "64x8")
+    assert ran.code == 1
+    assert 'write: "train_batch_size": 1024\n' in ran.out
+    path.write_text('{"train_batch_size": 1e400, "bf16": {"enabled": true}}')
+    assert "a batch that can be trained" in zeroplan("check", str(path), "--gpus", "8").out

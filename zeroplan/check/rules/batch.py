@@ -116,7 +116,15 @@ def _arithmetic(subject: Subject, sizes: dict[str, Any]) -> Iterator[Hit]:
     parts = [f"{number(value)} {name}" for name, value in ((MICRO, micro), (STEPS, steps)) if value is not None]
     by = " · ".join([*parts, f"{number(world)} GPUs"])
     yield Hit("ZP202", (TOTAL,), f"train_batch_size {number(total)} is no multiple of {by}: DeepSpeed refuses that",
-              f'"{TOTAL}": a multiple')  # fmt: skip
+              f'"{TOTAL}": {_nearest(total, (micro or 1) * (steps or 1) * world)}')  # fmt: skip
+
+
+def _nearest(total: Any, unit: Any) -> str:
+    """The multiple of it that is nearest; in words where there is none."""
+    try:
+        return str(number(max(1, round(total / unit)) * unit))
+    except (OverflowError, ValueError):  # no number, or beyond all floats
+        return "a batch that can be trained"
 
 
 def _world(subject: Subject, total: Any, micro: Any, steps: Any) -> Any:
