@@ -9,6 +9,7 @@ import pytest
 
 from tests.jobs import job
 from zeroplan.costs.deepspeed import host
+from zeroplan.costs.deepspeed.stage_3 import first_backward_at_least
 from zeroplan.costs.ledger import (
     gathering_at_least,
     gpu_at_least,
@@ -67,6 +68,7 @@ def test_a_drawn_strategy_against_its_bounds(seed):
         buckets = [drawn.at(**of(branch.open[-2:])) for of in (branch.loosest, branch.leanest)]
         assert bounds.with_gathers(*buckets) <= bounds.among(drawn, buckets[0]) * (1 + 1e-12) <= step * (1 + 2e-12)
         assert gathering_at_least(drawn.at(**branch.leanest(branch.open[-2:]))) <= needed
+        assert first_backward_at_least(drawn.at(**branch.leanest(branch.open[-2:]))) <= needed
     assert beside_buckets(drawn) <= needed
     exact = card_of(drawn, needed)
     assert Bounds(0.0).may_fit(exact)

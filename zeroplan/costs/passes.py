@@ -129,13 +129,15 @@ def with_own(one: Pass, visits: Sequence[Part[Held]], own: dict[int, int]) -> in
 
 def with_gathered(parts: Sequence[Part[Held]], width: int, one: Pass) -> int:
     """The fullest moment of a pass beside what is gathered, in elements of so many bytes: what is there before a visit
-    and still when gradients are ready, or after it; and secondary partitions, which only become more.
+    and still when gradients are ready, or after it, and at most in the visit beside what is then; and secondary
+    partitions, which only become more.
     """
     most, now, second, reached = 0, 0, 0, -1
     for event, at, to in along(parts, one, HELD_KEY):
         if to > at:
             most = max(most, width * (second + min(now, event.ready)) + max(one.most[at + 1 : to + 1]))
         now, second, reached = event.elements, event.secondary, max(at, to)
+        most = max(most, width * event.most + (one.now[reached] if reached >= 0 else one.start))
     return max(most, width * (second + now) + max(one.most[reached + 1 :], default=0))
 
 

@@ -12,6 +12,7 @@ from zeroplan.costs.deepspeed.copying import copies, files_of_the_update
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.keeping import kept_at_least
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes
+from zeroplan.costs.deepspeed.stage_3 import first_backward_at_least
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, init_at_least, step_at_least
 from zeroplan.costs.passes import beside_kept, decides_activations, least_activations
@@ -239,18 +240,16 @@ class Bounds:
         return self.held[key]
 
     def may_gather(self, job: Job) -> bool:
-        """Whether the card could hold what is gathered beside the model's own step."""
-        return self.has_room(job, self.gathering(job))
+        """Whether the card could hold what is gathered beside the model's own step, in the run's first one too."""
+        least = self.gathering(job)
+        return self.has_room(job, least) and (not least or self.has_room(job, first_backward_at_least(job)))
 
     def counts(self, job: Job) -> Candidate | None:
         """The same as `fitting`, asked only where no bound rules it out."""
         return self.fitting(job) if self.may_fit(job) and self.has_room(job, beside_buckets(job)) else None
 
     def gathering(self, job: Job) -> int:
-        """Bytes at most while the model's own step runs beside what is gathered, or fewer.
-
-        0 where nothing is gathered, or not with so few buffers (NVMe).
-        """
+        """Bytes at most while the model's own step runs beside what is gathered, or fewer; with too few buffers 0."""
         if not gathers(job):
             return 0
         try:

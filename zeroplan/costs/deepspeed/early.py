@@ -8,7 +8,8 @@ from zeroplan.costs.deepspeed.alive import START, Alive
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import decides_gathers, early_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.told import Part
+from zeroplan.costs.deepspeed.partitions import persistent_elements
+from zeroplan.costs.deepspeed.told import Part, kinds
 from zeroplan.specs.job import Job
 
 More = dict[int, tuple[int, int]]
@@ -16,16 +17,18 @@ More = dict[int, tuple[int, int]]
 ready."""
 
 
-def may_need_more(job: Job, number: int, later: Alive, resident: int) -> bool:
+def may_need_more(job: Job, number: int, later: Alive) -> bool:
     """Whether the early backward of that number, with the later ones' gradients, may have more alive at any event than
-    they at most; `resident`: bytes that it comes with, and they do not.
+    they at most, and the persistent parameters, which it comes with.
 
     Gradients that are ready belong to the event that follows.
     """
     more, width = _more(job)[number], job.strategy.element_bytes
-    if width * max((max(found) for found in more.values()), default=0) <= resident:
+    if not _may_gather_more(job, number):
         return False
-    most, beside = later.most + resident, 0
+    if surely_needs_more(job) == number:
+        return True
+    most, beside = later.most + width * persistent_elements(job), 0
     for part in reversed(later.entries.parts()):
         for time in reversed(range(part.times)):
             by = part.by.times(time)
@@ -38,6 +41,26 @@ def may_need_more(job: Job, number: int, later: Alive, resident: int) -> bool:
                 if entry.most + width * now > most:
                     return True
     return False
+
+
+@once(decides_gathers)
+def surely_needs_more(job: Job) -> int | None:
+    """The number of the early micro-step in whose backward more is gathered than ever later, where no other may need
+    more: then it is looked at.
+    """
+    early = early_micro_steps(job)
+    others = [number for number in range(len(early)) if _may_gather_more(job, number)]
+    if len(others) != 1:
+        return None
+    both = micro_steps(job).later, early[others[0]]
+    steady, found = (max(event.most for event in kinds(one.backward)) for one in both)
+    return others[0] if found > steady + persistent_elements(job) else None
+
+
+def _may_gather_more(job: Job, number: int) -> bool:
+    """At any event, beyond the persistent parameters that it comes with."""
+    most = max((max(found) for found in _more(job)[number].values()), default=0)
+    return most > persistent_elements(job)
 
 
 @once(decides_gathers)

@@ -143,3 +143,8 @@ def below_ratio(job: Job) -> int:
     """How many sub-groups, the first ones, are not for the host to update: all, or with offload those under `ratio`."""
     count, offload = len(sub_groups(job)), job.strategy.offload_optimizer
     return count if offload is None else int((1 - offload.ratio) * count)
+
+
+def persistent_elements(job: Job) -> int:
+    """Of parameters that stay gathered, padded to all ranks."""
+    return job.ranks * sum(map(shard_sizes(job).__getitem__, persistent_tensors(job)))

@@ -10,7 +10,7 @@ from typing import Any
 from zeroplan.costs.deepspeed import gather_buffers, gathering, muon_offload
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
 from zeroplan.costs.deepspeed.backward import backward_of, gradients, partitioned
-from zeroplan.costs.deepspeed.early import may_need_more
+from zeroplan.costs.deepspeed.early import may_need_more, surely_needs_more
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import early_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.held import (
@@ -27,6 +27,7 @@ from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
+    persistent_elements,
     persistent_tensors,
     secondary_sizes,
     shard_elements,
@@ -37,17 +38,13 @@ from zeroplan.costs.deepspeed.partitions import (
 )
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.deepspeed.told import Part, kinds
-from zeroplan.costs.deepspeed.working import Working
+from zeroplan.costs.deepspeed.working import MADE_BY_THE_STEP, Working
 from zeroplan.costs.passes import timeline_of, with_gathered, with_gradients
 from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import Line, line, total
 from zeroplan.specs.job import Job
 
 PERSISTENT = "persistent parameters"
-
-
-def persistent_elements(job: Job) -> int:
-    return job.ranks * sum(map(shard_sizes(job).__getitem__, persistent_tensors(job)))
 
 
 def held(job: Job) -> list[Line]:
@@ -164,6 +161,17 @@ def gathering_at_least(job: Job) -> int:
     )
 
 
+def first_backward_at_least(job: Job) -> int:
+    """Bytes at most, or fewer, in the run's first backwards, where it is known which of them needs more; else 0."""
+    found, number = timeline_of(job), None if secondary_sizes(job) else surely_needs_more(job)
+    if found is None or number is None:
+        return 0
+    unborn = (*AWAY_IN_THE_STEP, *MADE_BY_THE_STEP)
+    there = total([entry for entry in held(job) if entry.name not in unborn])
+    early = early_micro_steps(job)[number].backward
+    return there + with_gathered(early, job.strategy.element_bytes, found.backward)
+
+
 def _of_muon(job: Job) -> ModuleType:
     """The replay of Muon's updates."""
     return muon_offload if job.strategy.offload_optimizer else gathering
@@ -190,7 +198,7 @@ def _first_step(job: Job) -> dict[str, Any]:
         if most(early) > most(*found.largest) + resident:
             offer("first_forward", _at_most(job, kinds(early.forward)), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
-        if copied or may_need_more(job, number - 1, backward_of(job).alive, job.strategy.element_bytes * resident):
+        if copied or may_need_more(job, number - 1, backward_of(job).alive):
             alive = partitioned(job, early, ends=number == len(early_ones)).alive
             offer("first_backward", alive.peak_lines(), Passed(alive))
     return first
