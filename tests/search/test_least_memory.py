@@ -48,6 +48,18 @@ def test_all_sequences_at_once_add_up_no_gradients_on_the_host():
     assert total(ledger(best.job.at(micro_batch=2, grad_accum=2)).host.peak.lines) > 24 * GiB
 
 
+def test_what_is_kept_for_reuse_may_be_leaner():
+    """What stays is not unpacked beside its buffer again, so the smallest reuse distance bounds nothing."""
+    one = job("qwen3-0.6b", gpus=8, seq=1024, stage=0, capacity=28 * GiB, precision="fp16")
+    on_host = {"offload_optimizer": Offload("cpu"), "offload_param": Offload("cpu")}
+    found = space(one, {"stage": 3, "checkpointing": "every-2", "attention": "sdpa", "micro_batch": 1, **on_host}, 1)
+    numbers = {name: values[:1] for name, values in found.branches[0].numbers.items()}
+    numbers["max_reuse_distance"] = (10**9, 10**10)
+    found = found._replace(branches=(found.branches[0]._replace(numbers=numbers),))
+    best = least_memory(found, 0.05).best
+    assert best.fit.gpu.needed == min(one.fit.gpu.needed for one in enumerated(found, 0.05))
+
+
 def test_of_equally_lean_and_fast_ones_the_simplest():
     """One GPU sends nothing, so that no bucket changes a second: DeepSpeed's own is taken where it changes no byte."""
     one = job("gpt2", gpus=1, seq=256, stage=0, capacity=80 * GiB)

@@ -19,6 +19,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
 from zeroplan.search.best_first import UNSAID, Found, fastest
 from zeroplan.search.bounds import Bounds
+from zeroplan.search.numbers import PERSISTENCE
 from zeroplan.search.space import BYTELESS, Root, Space
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import LEAST_ALIKE
@@ -127,8 +128,14 @@ class Search:
         self._push(peak, PASSES, *entry[-3:])
 
     def _gather(self, entry: Waiting) -> None:
-        """What gathers with more buffers alone (NVMe) is counted with them."""
-        self._push(max(self.bounds.peak(entry.job), self.bounds.gathering(entry.job)), GATHERED, *entry[-3:])
+        """What gathers with more buffers alone (NVMe) is counted with them.
+
+        Open thresholds bound nothing: what is kept for reuse is not unpacked again beside its buffer.
+        """
+        least = self.bounds.peak(entry.job)
+        if not {*UNSAID, PERSISTENCE} & set(entry.open):
+            least = max(least, self.bounds.gathering(entry.job))
+        self._push(least, GATHERED, *entry[-3:])
 
     def _settle(self, entry: Waiting) -> None:
         """The next number takes each of its values."""
