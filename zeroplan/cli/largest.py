@@ -13,12 +13,11 @@ from zeroplan.cli.recommend import read
 from zeroplan.cli.request import Request
 from zeroplan.errors import ContradictionError
 from zeroplan.largest import Largest, largest
-from zeroplan.plan import usual_batch
+from zeroplan.plan import OFFLOADS, usual_batch
 from zeroplan.results.largest import LargestModels
 from zeroplan.specs.job import Job
 from zeroplan.units import count
 
-OFFLOADS = ("offload_optimizer", "offload_param")
 NO_HOST = "CPU offload is left out: say how much memory a node has, --host-mem 512GiB or --cluster dgx-h100."
 
 
