@@ -22,9 +22,10 @@ from zeroplan.costs.outside import outside
 from zeroplan.costs.timing import step_time
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
-from zeroplan.search.bounds import Bounds, gathers
+from zeroplan.search.bounds import Bounds
 from zeroplan.search.bucketed import beside_buckets
 from zeroplan.search.candidate import timed
+from zeroplan.search.room import gathers
 from zeroplan.search.space import space
 from zeroplan.specs.job import Job
 from zeroplan.units import GiB
@@ -35,6 +36,9 @@ WIDTHS: tuple[dict[str, Any], ...] = (
     {"communication_dtype": "fp32"}, {"grad_accum_dtype": "fp32"},
 )  # fmt: skip
 """What weights and gradients are kept, gathered and reduced in."""
+OF = (
+    Bounds.outside_passes, Bounds.peak, Bounds.may_fit, Bounds.may_keep, Bounds.seconds, Bounds.computing_alone,
+)  # fmt: skip
 LEAST = (held_at_least, init_at_least, step_at_least, gpu_at_least)
 
 
@@ -90,7 +94,7 @@ def test_what_is_known_of_one_strategy_is_not_given_to_another(seed):
         sized = [found.sized(branch, size).at(**numbers) for size in draw.sample(found.sizes, len(found.sizes))]
         memory = max(total(host.tier(each).peak.lines) for each in sized) - 1  # not enough for all of them
         for each in (other._replace(cluster=other.cluster._replace(host_memory=memory)) for other in sized):
-            for of in (Bounds.outside_passes, Bounds.peak, Bounds.may_keep, Bounds.seconds, Bounds.computing_alone):
+            for of in OF:
                 assert of(asked, each) == of(Bounds(0.0), each), (of, each)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -43,32 +43,46 @@ def decides_activations(job: Job) -> Hashable:
 def least_activations(job: Job) -> tuple[int, int] | None:
     """Bytes that the model's own forward and backward have alive at their fullest, or fewer.
 
-    None where it is not written out.
+    None where it is not written out. At stage 3 beside the parameters of the module at work, which are gathered at
+    least.
+    """
+    return _growing(job, _fullest)
 
-    Each moment's bytes grow in proportion with the micro-batch, so the fullest moment's grow no slower the larger it
+
+def alone_at_least(job: Job) -> tuple[int, int] | None:
+    """The same without anything of DeepSpeed's, which takes no walk along its events."""
+    return _growing(job, _alone)
+
+
+def _growing(job: Job, of: Callable[[Job, Asked], tuple[int, int] | None]) -> tuple[int, int] | None:
+    """Each moment's bytes grow in proportion with the micro-batch, so the fullest moment's grow no slower the larger it
     is: from three sequences on, what one more added to two is added for each.
     """
     wanted, batch = asked(job), job.strategy.micro_batch
     if batch <= LEAST_ALIKE + 1:
-        return _fullest(job, wanted)
-    two, three = (_fullest(job, wanted._replace(batch=size)) for size in (LEAST_ALIKE, LEAST_ALIKE + 1))
+        return of(job, wanted)
+    two, three = (of(job, wanted._replace(batch=size)) for size in (LEAST_ALIKE, LEAST_ALIKE + 1))
     if two is None or three is None:
         return None
     forward, backward = (high + (batch - LEAST_ALIKE - 1) * (high - low) for low, high in zip(two, three, strict=True))
     return forward, backward
 
 
+def _alone(job: Job, wanted: Asked) -> tuple[int, int] | None:
+    found = job.model.timeline.alone(wanted, job.leaves)
+    return found and found[1:]
+
+
 def _fullest(job: Job, wanted: Asked) -> tuple[int, int] | None:
-    """At stage 3 beside the parameters of the module at work, which are gathered at least."""
-    alone = job.model.timeline.alone(wanted, job.leaves)
+    alone = _alone(job, wanted)
     if alone is None or job.strategy.stage < 3 or job.ranks == 1:
-        return alone and alone[1:]
+        return alone
     found, own = job.model.timeline(wanted, job.leaves), own_bytes(job)
     if found is None:
-        return alone[1:]
+        return alone
     return (
-        max(alone[1], with_own(found.forward, visited(job, 0), own)),
-        max(alone[2], with_own(found.backward, visited(job, 1), own)),
+        max(alone[0], with_own(found.forward, visited(job, 0), own)),
+        max(alone[1], with_own(found.backward, visited(job, 1), own)),
     )
 
 

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from zeroplan.costs.deepspeed.fetch import MicroSteps, micro_steps
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
-from zeroplan.search.bounds import Bounds, gathers
+from zeroplan.search.bounds import Bounds
 from zeroplan.search.candidate import Candidate, timed
+from zeroplan.search.room import gathers
 from zeroplan.search.space import BYTELESS, Branch, Root, Space, timeless
 from zeroplan.specs.job import Job
 

@@ -1,4 +1,4 @@
-"""What no choice of numbers changes: seconds that a strategy takes at least, and whether it could fit at all.
+"""What no choice of numbers changes: seconds that a strategy takes at least, beside whether it could fit at all.
 
 A search leaves out what cannot win or cannot fit by these; tests hold them against the full models.
 """
@@ -7,15 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.copying import copies, files_of_the_update
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.keeping import kept_at_least
-from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes
-from zeroplan.costs.deepspeed.stage_3 import first_backward_at_least
 from zeroplan.costs.deepspeed.traffic import traffic
-from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, init_at_least, step_at_least
-from zeroplan.costs.passes import beside_kept, decides_activations, least_activations
 from zeroplan.costs.timing.beside import host_terms, updating
 from zeroplan.costs.timing.computing import Computing, Pass, computing
 from zeroplan.costs.timing.copies import hides_gradients
@@ -25,12 +19,12 @@ from zeroplan.costs.timing.rates import host_link
 from zeroplan.costs.timing.step import software_of, update
 from zeroplan.costs.timing.traffic import Gathers, of_gathers
 from zeroplan.errors import ContradictionError
-from zeroplan.fit import TierFit, gpu_fit
-from zeroplan.ledger import Ledger, Tier, total
+from zeroplan.ledger import Ledger, Tier
 from zeroplan.search.bucketed import beside_buckets
 from zeroplan.search.candidate import Candidate, evaluate
 from zeroplan.search.least_copies import least_copied, own_elements
 from zeroplan.search.least_traffic import Traffic, gathered_again, least_traffic
+from zeroplan.search.room import Room
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -38,20 +32,14 @@ ROUNDED = 1e-11
 """Of a step's seconds, what twelve digits of them leave out at most."""
 
 
-class Bounds:
+class Bounds(Room):
     """Of one model and workload on one cluster; what several strategies share is worked out once."""
 
     def __init__(self, reserve: float) -> None:
-        self.reserve = reserve
-        self.most: int | None = None
-        """Bytes of a GPU, fewer than the card has, beyond which nothing is looked for; it may only fall."""
+        super().__init__(reserve)
         self.computing: dict[Hashable, Computing] = {}
         self.traffic: dict[Hashable, Traffic] = {}
         self.beside: dict[Hashable, float] = {}
-        self.held: dict[Hashable, tuple[int, bool]] = {}
-        self.residents: dict[Hashable, int] = {}
-        self.saved: dict[Hashable, int | None] = {}
-        self.activations: dict[Hashable, tuple[int, int] | None] = {}
         self.gathers: dict[Strategy, tuple[Gathers, float]] = {}
         """And seconds beside the passes."""
         self.counted: dict[Strategy, Candidate | None] = {}
@@ -67,7 +55,7 @@ class Bounds:
         """
         strategy, found = job.strategy, self._computing(job, traced=traced)
         micro_steps = strategy.micro_steps
-        room = self._room(job) if traced and strategy.stage == 3 else None
+        room = self.room_for_gathered(job) if traced and strategy.stage == 3 else None
         least = self._traffic(job, room)
         shown = None
         if strategy.stage and strategy.overlaps:
@@ -130,39 +118,6 @@ class Bounds:
             self.traffic[key] = least_traffic(job, room)
         return self.traffic[key]
 
-    def _room(self, job: Job) -> int | None:
-        """Elements that the card has room for, gathered, when forward ends; None: for any number.
-
-        What is not gathered then was released, which made its secondary partition (hpZ).
-        """
-        found = self._beside_kept(job)
-        if found is None or (left := self._left(job, self._held(job) + found)) is None:
-            return None
-        shared = secondary_ranks(job)
-        return int(left // (gathered_width(job.strategy) * (1 - 1 / shared if shared else 1)))
-
-    def _beside_kept(self, job: Job) -> int | None:
-        """What the model's own step needs while that is there."""
-        key = decides_activations(job)
-        if key not in self.saved:
-            self.saved[key] = beside_kept(job)
-        return self.saved[key]
-
-    def _held(self, job: Job) -> int:
-        """In backward, with the smallest buckets: between steps, and secondary partitions (hpZ)."""
-        s = job.strategy
-        key = (s.stage, s.offload_optimizer, s.offload_param, s.hpz_partition_size, s.param_persistence_threshold)
-        if key not in self.residents:
-            lean = job.at(reduce_bucket_size=1, overlap_comm=False, contiguous_gradients=False)
-            self.residents[key] = held_at_least(lean) + least_secondary(job)
-        return self.residents[key]
-
-    def may_keep(self, job: Job) -> bool:
-        """Whether the card has room, when forward ends, for all that is gathered then in any case."""
-        if not gathers(job) or (room := self._room(job)) is None:
-            return True
-        return kept_at_least(job) <= room
-
     def _beside(self, job: Job, found: Computing, room: int | None) -> float:
         """The update, on the GPU and on the CPUs, and what offload copies in any case; `room` as `_room`."""
         s = job.strategy
@@ -210,87 +165,9 @@ class Bounds:
             return None
         return found
 
-    def may_fit(self, job: Job) -> bool:
-        """Whether card and host could hold it."""
-        least = self.outside_passes(job)
-        return least[1] and self.has_room(job, least[0]) and self.has_room(job, self.peak(job))
-
-    def peak(self, job: Job) -> int:
-        """Bytes at most on a GPU, or fewer: what is held, then the model's own step beside it."""
-        activations = self.activations_of(job)
-        least = max(self.outside_passes(job)[0], gpu_with(job, activations))
-        if activations and job.strategy.hpz_partition_size > 1:  # secondary partitions are all there as backward begins
-            least = max(least, self._held(job) + activations[1])
-        return least
-
-    def outside_passes(self, job: Job) -> tuple[int, bool]:
-        """Bytes of a GPU at most, or fewer, activations left out; whether the host has room.
-
-        The micro-batch does not change them; what is added up on the host is there where anything is accumulated.
-        """
-        s = job.strategy
-        key = (
-            s.stage, s.offload_optimizer, s.offload_param, s.overlap_comm, s.reduce_bucket_size, s.contiguous_gradients,
-            s.hpz_partition_size, s.param_persistence_threshold, s.sub_group_size, s.micro_steps > 1,
-        )  # fmt: skip
-        if key not in self.held:
-            least = max(held_at_least(job), init_at_least(job), step_at_least(job))
-            in_host = TierFit(total(host.tier(job).peak.lines), job.cluster.host_memory)
-            self.held[key] = least, in_host.fits is not False
-        return self.held[key]
-
-    def may_gather(self, job: Job) -> bool:
-        """Whether the card could hold what is gathered beside the model's own step, in the run's first one too."""
-        least = self.gathering(job)
-        return self.has_room(job, least) and (not least or self.has_room(job, first_backward_at_least(job)))
-
     def counts(self, job: Job) -> Candidate | None:
         """The same as `fitting`, asked only where no bound rules it out."""
         return self.fitting(job) if self.may_fit(job) and self.has_room(job, beside_buckets(job)) else None
-
-    def gathering(self, job: Job) -> int:
-        """Bytes at most while the model's own step runs beside what is gathered, or fewer; with too few buffers 0."""
-        if not gathers(job):
-            return 0
-        try:
-            return gathering_at_least(job)
-        except ContradictionError:
-            return 0
-
-    def _left(self, job: Job, peak: int) -> int | None:
-        """Bytes of a GPU beside so many; None: for any number."""
-        tier = gpu_fit(job, peak, self.reserve)
-        ends = [end for end in (tier.capacity, self.most) if end is not None]
-        return min(ends) - tier.needed if ends else None
-
-    def has_room(self, job: Job, peak: int) -> bool:
-        """Whether so many bytes of PyTorch's fit, and are not more than what is looked for."""
-        left = self._left(job, peak)
-        return left is None or left >= 0
-
-    def activations_of(self, job: Job) -> tuple[int, int] | None:
-        """Bytes of the model's own forward and backward, or fewer; None where they are closed forms."""
-        key = decides_activations(job)
-        if key not in self.activations:
-            self.activations[key] = least_activations(job)
-        return self.activations[key]
-
-
-def gathers(job: Job) -> bool:
-    """Whether stage 3 has anything to bring together."""
-    return job.strategy.stage == 3 and (job.ranks > 1 or job.strategy.offload_param is not None)
-
-
-def least_secondary(job: Job) -> int:
-    """Bytes of all secondary partitions, those of persistent parameters left out."""
-    sizes, stay = secondary_sizes(job), set(persistent_tensors(job))
-    elements = sum([size for index, size in enumerate(sizes) if index not in stay])
-    return 0 if job.strategy.offload_param else elements * gathered_width(job.strategy)
-
-
-def gathered_width(strategy: Strategy) -> int:
-    """Bytes of a gathered element, at least."""
-    return 1 if strategy.quantized_weights else 2 if strategy.low else strategy.element_bytes
 
 
 def at_most(found: Computing) -> Computing:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import TypeVar
 
+from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -20,6 +21,11 @@ def whole(strategy: Strategy) -> Hashable:
     """
     most = strategy.grad_accum if strategy.hpz_partition_size > 1 else 3
     return strategy._replace(micro_batch=1, grad_accum=min(strategy.grad_accum, most))
+
+
+def whatever_runs_again(strategy: Strategy) -> Hashable:
+    """Below stage 3 checkpointing changes no gradient and nothing that is sent."""
+    return whole(strategy._replace(checkpointing="none", activation_checkpointing=ActivationCheckpointing()))
 
 
 def no_part(_strategy: Strategy) -> Hashable:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.once import once, whatever_runs_again
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -147,6 +147,6 @@ class Reduction:
         return found
 
 
-@once(whole)
+@once(whatever_runs_again)
 def reduction(job: Job) -> Reduction:
     return Reduction(job)
