@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 DELAY = 1.0
 """Seconds before anything is drawn."""
+IMPORTING = 1e-4
+"""Seconds that the command's own thread works on while what draws is imported: after each file that this reads it waits
+so long, and the usual 5 ms add up to a second.
+"""
 
 
 class Watch:
@@ -35,8 +39,11 @@ class Watch:
         return ", ".join(text for text in (self.command, self.part, self.detail) if text)
 
     def draw(self) -> None:
+        usual = sys.getswitchinterval()
+        sys.setswitchinterval(IMPORTING)
         from zeroplan.report.progress import Drawn
 
+        sys.setswitchinterval(usual)
         with self.lock:
             if not self.ended:
                 self.drawn = Drawn(self.text)
