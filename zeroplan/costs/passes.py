@@ -155,31 +155,40 @@ def with_gathered(parts: Sequence[Part[Held]], width: int, one: Pass) -> int:
     return max(most, width * (second + now) + max(one.most[reached + 1 :], default=0))
 
 
-def with_gradients(parts: Sequence[Part[Held]], found: Gradients, sizes: Sequence[int], width: int, one: Pass) -> int:
-    """The fullest moment of backward beside what is gathered, a gradient as it is made, and those that wait until their
-    module is left. Elements are of `width` bytes. Of a part that comes many times the first time is looked at.
+def with_gradients(
+    parts: Sequence[Part[Held]], found: Gradients, made: Sequence[int], kept: Sequence[int], width: int, one: Pass
+) -> int:  # fmt: skip
+    """The fullest moment of backward beside what is gathered, a gradient as it is made, those that wait until their
+    module is left, and the one that reached its bucket last. Elements are of `width` bytes; `made`: bytes of each
+    tensor's gradient, `kept`: those that stay until the next comes. Of a part that comes many times the first time is
+    looked at.
     """
-    most, elements, second, waiting, reached = 0, 0, 0, 0, -1
+    most, elements, second, waiting, last, reached = 0, 0, 0, 0, 0, -1
 
     def until(to: int) -> int:
         """Of what lies between."""
-        between = one.most[reached + 1 : to + 1] if waiting else ()
-        return max([most, *(width * (second + elements + waiting) + stretch for stretch in between)])
+        between = one.most[reached + 1 : to + 1] if waiting or last else ()
+        return max(most, width * (second + elements) + waiting + last + max(between)) if between else most
 
     for events, times, by in parts:
         for event in events:
             for index in found.ready.get(event.at, ()):
                 most, reached = until(to := one.ready.get(index, reached)), max(reached, to)
                 elements = event.ready
-                made = width * (second + elements + waiting + sizes[index])
-                most = max(most, made + (one.now[reached] if reached >= 0 else one.start))
-                waiting += sizes[index] if index in found.in_leaves else 0
+                there = width * (second + elements) + waiting + last + made[index]
+                most = max(most, there + (one.now[reached] if reached >= 0 else one.start))
+                if index in found.in_leaves:
+                    waiting += made[index]
+                else:
+                    last = kept[index]
             most, reached = until(to := one.visits[event.at]), max(reached, to)
             elements, second = event.elements, event.secondary
             if event.visit.backward and not event.visit.enters:
                 waiting = 0
-        last = by.times(times - 1)
-        reached = max([reached, *(stretch_of(moved(event.at, last), one, reached) for event in events)])
+                if left := found.in_leaves.intersection(event.visit.tensors):
+                    last = min([kept[index] for index in left])
+        end = by.times(times - 1)
+        reached = max([reached, *(stretch_of(moved(event.at, end), one, reached) for event in events)])
     return most
 
 

@@ -157,8 +157,19 @@ def gathering_at_least(job: Job) -> int:
     passes = ((later.forward, found.forward), (later.backward, found.backward))
     return max(
         *(with_gathered(parts, w, one) for parts, one in passes),
-        with_gradients(later.backward, gradients(job), tensor_sizes(job), w, found.backward),
+        with_gradients(later.backward, gradients(job), *_made(job), w, found.backward),
     )
+
+
+def _made(job: Job) -> tuple[list[int], list[int]]:
+    """Bytes of each tensor's gradient, and those that stay at least until the next one comes: it is in storage of its
+    own or in its bucket's buffer, which no smaller buffers of other buckets hold.
+    """
+    strategy, sizes = job.strategy, tensor_sizes(job)
+    widths = [DTYPE_BYTES[dtype] for dtype in bucket_dtypes(job)]
+    buffers = strategy.reduce_bucket_size * sum(widths) if strategy.contiguous_gradients else 0
+    kept = min(strategy.element_bytes, *widths)
+    return [strategy.element_bytes * size for size in sizes], [max(0, kept * size - buffers) for size in sizes]
 
 
 def first_backward_at_least(job: Job) -> int:
