@@ -152,14 +152,19 @@ class Search:
         return entry.simplicity <= simplest
 
     def _time(self, entry: Waiting) -> None:
-        """What DeepSpeed stops at (too few buffers for NVMe) is left out."""
+        """What cannot hold its gradients, and what DeepSpeed stops at (too few buffers for NVMe), is left out."""
+        branch, sub_group = entry.branch, entry.branch.leanest(())
+        jobs = [entry.job.at(**chosen) for chosen in branch.combinations(*entry.open)]
+        jobs = [job for job in jobs if self.bounds.may_reduce(job.at(**sub_group))]
+        if not jobs:
+            return
         self.timed += 1
         try:
             seconds = timed(entry.job)
         except ContradictionError:
             return
-        for chosen in entry.branch.combinations(*entry.open):
-            self.push(seconds, EXACT, entry.job.at(**chosen), entry.branch)
+        for job in jobs:
+            self.push(seconds, EXACT, job, branch)
 
     def _divide(self, entry: Waiting) -> None:
         """Smaller sub-groups wait from now on, unless more than the update's bytes are in the way of larger ones."""

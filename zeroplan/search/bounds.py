@@ -20,7 +20,6 @@ from zeroplan.costs.timing.step import software_of, update
 from zeroplan.costs.timing.traffic import Gathers, of_gathers
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Ledger, Tier
-from zeroplan.search.bucketed import beside_buckets
 from zeroplan.search.candidate import Candidate, evaluate
 from zeroplan.search.least_copies import least_copied, own_elements
 from zeroplan.search.least_traffic import Traffic, gathered_again, least_traffic
@@ -167,7 +166,7 @@ class Bounds(Room):
 
     def counts(self, job: Job) -> Candidate | None:
         """The same as `fitting`, asked only where no bound rules it out."""
-        return self.fitting(job) if self.may_fit(job) and self.has_room(job, beside_buckets(job)) else None
+        return self.fitting(job) if self.may_fit(job) and self.may_reduce(job) else None
 
 
 def at_most(found: Computing) -> Computing:

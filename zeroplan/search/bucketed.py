@@ -6,11 +6,12 @@ reduction overlaps. Stage 2 frees them when backward ends; stage 1 keeps them, a
 
 from __future__ import annotations
 
+from zeroplan.costs.deepspeed.backward import begun
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.reducing import bucket_elements, gradient_dtype
 from zeroplan.costs.ledger import held_at_least
-from zeroplan.costs.passes import timeline_of
+from zeroplan.costs.passes import timeline_of, together
 from zeroplan.specs.job import Job
 
 
@@ -30,3 +31,9 @@ def beside_buckets(job: Job) -> int:
         own += [kept + max(found.forward.most)] * (strategy.micro_steps > 1)
         own += [kept + max(backward.most)] * (strategy.micro_steps > 2)
     return held_at_least(job) + max(own, default=0)
+
+
+def with_first_gradients(job: Job) -> int:
+    """Of stage 3 beside what is held: the fullest moment while the first gradients of a backward are reduced."""
+    found = timeline_of(job)
+    return together(begun(job), found.backward).bytes if found else 0

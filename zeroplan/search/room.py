@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from zeroplan.costs.deepspeed import host
+from zeroplan.costs.deepspeed.backward import begins_alike
 from zeroplan.costs.deepspeed.keeping import kept_at_least
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes
 from zeroplan.costs.deepspeed.stage_3 import first_backward_at_least
@@ -16,8 +17,9 @@ from zeroplan.costs.passes import alone_at_least, asked, beside_kept, decides_ac
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import TierFit, gpu_fit
 from zeroplan.ledger import total
+from zeroplan.search.bucketed import beside_buckets, with_first_gradients
 from zeroplan.specs.job import Job
-from zeroplan.specs.strategy import Strategy
+from zeroplan.specs.strategy import STAGES, Strategy
 
 
 class Room:
@@ -32,6 +34,7 @@ class Room:
         self.saved: dict[Hashable, int | None] = {}
         self.alone: dict[Hashable, tuple[int, int] | None] = {}
         self.activations: dict[Hashable, tuple[int, int] | None] = {}
+        self.reducing: dict[Strategy, int] = {}
 
     def may_fit(self, job: Job) -> bool:
         """Whether card and host could hold it."""
@@ -51,6 +54,19 @@ class Room:
         """Whether the card could hold what is gathered beside the model's own step, in the run's first one too."""
         least = self.gathering(job)
         return self.has_room(job, least) and (not least or self.has_room(job, first_backward_at_least(job)))
+
+    def may_reduce(self, job: Job) -> bool:
+        """Whether the card could hold buckets of gradients, and what is copied when the first are reduced."""
+        return self.has_room(job, self._reducing(job) if job.strategy.stage == STAGES[-1] else beside_buckets(job))
+
+    def _reducing(self, job: Job) -> int:
+        alike = begins_alike(job)
+        if alike.strategy not in self.reducing:
+            try:
+                self.reducing[alike.strategy] = with_first_gradients(alike)
+            except ContradictionError:  # too few buffers for NVMe
+                self.reducing[alike.strategy] = 0
+        return held_at_least(job) + self.reducing[alike.strategy]
 
     def has_room(self, job: Job, peak: int) -> bool:
         """Whether so many bytes of PyTorch's fit, and are not more than what is looked for."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.alive import END
+from zeroplan.costs.deepspeed.alive import END, Entry
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, decides_groups, tensor_sizes
@@ -20,6 +20,9 @@ from zeroplan.costs.deepspeed.visits import decides_visits, visited
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Visit
 from zeroplan.specs.strategy import Strategy
+
+FIRST = 2
+"""Layers, in whose backward most is alive where activations are few."""
 
 
 class Arrival(NamedTuple):
@@ -157,6 +160,33 @@ def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
 def backward_of(job: Job) -> Partitioning:
     """The third step's backward passes, already run: their peak."""
     return partitioned(job, *micro_steps(job).largest)
+
+
+@once(whole, most_kept=512)
+def begun(job: Job) -> Sequence[Part[Entry]]:
+    """What DeepSpeed has alive in the last of them, event by event, until gradients of the first few layers are there:
+    the whole of it has no less.
+    """
+    found = Partitioning(job)
+    found.run(micro_steps(job).largest[-1], gradients=FIRST * _largest_layer(job))
+    return found.alive.entries.parts()
+
+
+def _largest_layer(job: Job) -> int:
+    """Tensors of it."""
+    return max((layer.tensors for layer in job.execution.layers), default=1)
+
+
+def begins_alike(job: Job) -> Job:
+    """With the smallest bucket that is filled with the same of those gradients: just the fullest of them fills it."""
+    limit, sizes, dtypes = job.strategy.reduce_bucket_size, tensor_sizes(job), communication_dtypes(job)
+    first = [arrival.tensor for arrival in arrivals(job)[: (FIRST + 1) * _largest_layer(job)]]
+    filled = (
+        bucket.elements
+        for dtype in bucket_dtypes(job)
+        for bucket in buckets((index for index in first if dtypes[index] == dtype), sizes, limit)
+    )
+    return job.at(reduce_bucket_size=max((elements for elements in filled if elements <= limit), default=1))
 
 
 def partitioned(job: Job, *run: MicroStep, ends: bool = True) -> Partitioning:

@@ -68,10 +68,11 @@ class Partitioning:
         self.divides, self.multiplies = scales and factor != 1, scales and factor != job.ranks  # stage3.py:1923
         self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
 
-    def run(self, micro_step: MicroStep) -> None:
+    def run(self, micro_step: MicroStep, *, gradients: int | None = None) -> None:
         """One micro-step's backward; a gradient is ready between its module's entry and the next event.
 
         What a checkpointed layer runs again comes before: backward of its last module waits for what that saves.
+        `gradients`: it is looked at until so many are there; None: to its end.
         """
         execution, alive = self.job.execution, self.alive
         if execution.leaves:
@@ -80,11 +81,14 @@ class Partitioning:
         ready = micro_step.forward[-1].events[-1]
         self._gather(ready)
         alive.mark(START)
+        to_come = 0 if gradients is None else len(self.queue) - gradients
         for part in micro_step.backward:
             layers = Repeated(self, part)
             while layers.left:
                 for event in layers.next():
                     self._meet(event)
+                if len(self.queue) < to_come:
+                    return
         self.visit = END
         for index in self.queue:
             self._ready(index, waits=False)

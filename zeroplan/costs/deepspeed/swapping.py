@@ -6,16 +6,18 @@ DeepSpeed 0.19.8 runtime/swap_tensor (optimizer_utils.py, partitioned_param_swap
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes
-from zeroplan.costs.deepspeed.layout import group_members, tensor_sizes
+from zeroplan.costs.deepspeed.layout import decides_groups, group_members, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
+from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import below_ratio, shard_sizes, sub_group_members, sub_groups
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
 
 PAGEABLE, TORCH, EXACT = "", "torch", "exact"
 
@@ -73,6 +75,12 @@ class SubGroup(NamedTuple):
         return 0 if self.by_torch else 1 if self.muon else states
 
 
+def _decides_updates(strategy: Strategy) -> Hashable:
+    groups = decides_groups(strategy), strategy.sub_group_size, strategy.optimizer == "muon"
+    return groups, strategy.offload_optimizer, strategy.master, strategy.aio_block_size
+
+
+@once(_decides_updates)
 def optimized(job: Job) -> list[SubGroup]:
     """The sub-groups of the optimizer's step, in order."""
     pairs = zip(sub_group_members(job), sub_groups(job), strict=True)
