@@ -12,8 +12,8 @@ import pytest
 import zeroplan.costs
 from tests.jobs import job
 from tests.verify.recorded import job_of
+from zeroplan.costs.deepspeed.partitions import own_bytes
 from zeroplan.costs.deepspeed.traffic import traffic
-from zeroplan.costs.passes import own_bytes
 from zeroplan.errors import ZeroplanError
 from zeroplan.verify.cases import draw
 

@@ -37,7 +37,8 @@ WIDTHS: tuple[dict[str, Any], ...] = (
 )  # fmt: skip
 """What weights and gradients are kept, gathered and reduced in."""
 OF = (
-    Bounds.outside_passes, Bounds.peak, Bounds.may_fit, Bounds.may_keep, Bounds.seconds, Bounds.computing_alone,
+    Bounds.outside_passes, Bounds.peak, Bounds.may_fit, Bounds.may_keep, Bounds.may_reduce, Bounds.seconds,
+    Bounds.computing_alone,
 )  # fmt: skip
 LEAST = (held_at_least, init_at_least, step_at_least, gpu_at_least)
 
@@ -78,6 +79,7 @@ def test_a_drawn_strategy_against_its_bounds(seed):
     assert Bounds(0.0).may_fit(exact)
     assert Bounds(0.0).may_keep(exact)
     assert Bounds(0.0).may_gather(exact)
+    assert Bounds(0.0).may_reduce(exact)
     assert Bounds(0.0).seconds(exact) <= step * (1 + 1e-12)
 
 

@@ -14,7 +14,7 @@ from zeroplan.costs.deepspeed.backward import Gradients
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
+from zeroplan.costs.deepspeed.partitions import decides_persistence, own_bytes, persistent_tensors
 from zeroplan.costs.deepspeed.told import Part, moved
 from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
 from zeroplan.formulas import activations as forms
@@ -190,14 +190,6 @@ def with_gradients(
         end = by.times(times - 1)
         reached = max([reached, *(stretch_of(moved(event.at, end), one, reached) for event in events)])
     return most
-
-
-@once(lambda strategy: (decides_persistence(strategy), strategy.low, strategy.element_bytes))
-def own_bytes(job: Job) -> dict[int, int]:
-    """Of each tensor that stage 3 gathers for its module alone."""
-    width = 2 if job.strategy.low else job.strategy.element_bytes
-    stay = set(persistent_tensors(job))
-    return {index: width * size for index, size in enumerate(tensor_sizes(job)) if index not in stay}
 
 
 def asked(job: Job) -> Asked:

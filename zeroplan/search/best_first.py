@@ -18,7 +18,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
 from zeroplan.search.bounds import Bounds
 from zeroplan.search.candidate import Candidate, timed
-from zeroplan.search.room import gathers
+from zeroplan.search.room import UNSAID, gathers
 from zeroplan.search.space import BYTELESS, Branch, Root, Space, timeless
 from zeroplan.specs.job import Job
 
@@ -26,7 +26,6 @@ COMPUTING, ROUGH, BOUND, GATHERED, EXACT = range(5)
 """What a waiting entry's seconds are: of computing alone, of all without products that run again, with them, with
 gathers as stage 3's coordinator issues them, and as they are."""
 REDUCE = "reduce_bucket_size"
-UNSAID = {"prefetch_bucket_size": 0, "max_live_parameters": 0, "max_reuse_distance": 0}
 AGAIN = ("none", "full", "selective")
 
 
@@ -76,6 +75,7 @@ class Search:
         self.timed = 0
         self.gathered: dict[Hashable, tuple[tuple[Any, ...], MicroSteps]] = {}
         """Of strategies that gather alike, whatever their thresholds, the simplicity of the simplest looked at."""
+        self.reduces: dict[Hashable, bool] = {}
 
     def push(self, seconds: float, kind: int, job: Job, branch: Branch, still_open: tuple[str, ...] = ()) -> None:
         entry = Waiting(seconds, simplicity(job, branch), kind, next(self.turn), job, branch, still_open)
@@ -134,7 +134,7 @@ class Search:
     def _gather(self, entry: Waiting) -> None:
         """All that decides what is gathered is settled. What gathers with more buffers (NVMe) is timed with them."""
         lean, loose = (entry.job.at(**chosen(entry.open)) for chosen in (entry.branch.leanest, entry.branch.loosest))
-        if not self.bounds.may_keep(lean):
+        if not (self.bounds.may_keep(lean) and self._may_reduce(entry)):
             return
         try:
             found = micro_steps(entry.job)
@@ -143,6 +143,15 @@ class Search:
             return
         if self._is_simplest(entry, found):
             self.push(max(entry.seconds, self.bounds.with_gathers(loose, lean)), GATHERED, *entry[-3:])
+
+    def _may_reduce(self, entry: Waiting) -> bool:
+        """With any of its buckets, asked once for all that only gathers differently."""
+        like = entry.job.at(**UNSAID).strategy
+        if like not in self.reduces:
+            numbers = entry.branch.combinations(*entry.open)
+            jobs = (entry.job.at(**{**entry.branch.leanest(()), **chosen}) for chosen in numbers)
+            self.reduces[like] = any(self.bounds.may_reduce_bare(job) for job in jobs)
+        return self.reduces[like]
 
     def _is_simplest(self, entry: Waiting, found: MicroSteps) -> bool:
         """Of the strategies that gather alike, so far; a simpler one fits as well and is as fast."""

@@ -6,7 +6,7 @@ reduction overlaps. Stage 2 frees them when backward ends; stage 1 keeps them, a
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.backward import begun
+from zeroplan.costs.deepspeed.backward import begun, begun_bare
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.reducing import bucket_elements, gradient_dtype
@@ -33,7 +33,11 @@ def beside_buckets(job: Job) -> int:
     return held_at_least(job) + max(own, default=0)
 
 
-def with_first_gradients(job: Job) -> int:
-    """Of stage 3 beside what is held: the fullest moment while the first gradients of a backward are reduced."""
-    found = timeline_of(job)
-    return together(begun(job), found.backward).bytes if found else 0
+def with_first_gradients(job: Job, *, gathered: bool) -> int:
+    """Of stage 3 beside what is held: the fullest moment while the first gradients of a backward are reduced.
+
+    Not `gathered`: with the parameters of the module at work alone, whatever thresholds and prefetched buckets are.
+    """
+    if (found := timeline_of(job)) is None:
+        return 0
+    return together(begun(job) if gathered else begun_bare(job), found.backward).bytes

@@ -17,9 +17,10 @@ from zeroplan.costs.ledger import uncollected, whole_gradients
 from zeroplan.costs.outside import outside
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
-from zeroplan.search.best_first import UNSAID, Found, fastest
+from zeroplan.search.best_first import Found, fastest
 from zeroplan.search.bounds import Bounds
 from zeroplan.search.numbers import PERSISTENCE
+from zeroplan.search.room import UNSAID
 from zeroplan.search.space import BYTELESS, Root, Space
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import LEAST_ALIKE

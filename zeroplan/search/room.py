@@ -21,6 +21,9 @@ from zeroplan.search.bucketed import beside_buckets, with_first_gradients
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES, Strategy
 
+UNSAID = {"prefetch_bucket_size": 0, "max_live_parameters": 0, "max_reuse_distance": 0}
+"""Numbers that decide what stage 3 gathers when."""
+
 
 class Room:
     """For one model and workload on one cluster; what several strategies share is worked out once."""
@@ -34,7 +37,7 @@ class Room:
         self.saved: dict[Hashable, int | None] = {}
         self.alone: dict[Hashable, tuple[int, int] | None] = {}
         self.activations: dict[Hashable, tuple[int, int] | None] = {}
-        self.reducing: dict[Strategy, int] = {}
+        self.reducing: dict[Hashable, int] = {}
 
     def may_fit(self, job: Job) -> bool:
         """Whether card and host could hold it."""
@@ -57,16 +60,26 @@ class Room:
 
     def may_reduce(self, job: Job) -> bool:
         """Whether the card could hold buckets of gradients, and what is copied when the first are reduced."""
-        return self.has_room(job, self._reducing(job) if job.strategy.stage == STAGES[-1] else beside_buckets(job))
+        if job.strategy.stage < STAGES[-1]:
+            return self.has_room(job, beside_buckets(job))
+        if not self.may_reduce_bare(job):  # first: many gather differently and reduce alike
+            return False
+        return self.has_room(job, held_at_least(job) + self._reducing(begins_alike(job), gathered=True))
 
-    def _reducing(self, job: Job) -> int:
-        alike = begins_alike(job)
-        if alike.strategy not in self.reducing:
+    def may_reduce_bare(self, job: Job) -> bool:
+        """The same of stage 3, whatever it gathers beside the parameters of the module at work."""
+        bare = self._reducing(begins_alike(job).at(**UNSAID), gathered=False)
+        return self.has_room(job, held_at_least(job) + bare)
+
+    def _reducing(self, job: Job, *, gathered: bool) -> int:
+        """Beside what is held."""
+        key = job.strategy, gathered
+        if key not in self.reducing:
             try:
-                self.reducing[alike.strategy] = with_first_gradients(alike)
+                self.reducing[key] = with_first_gradients(job, gathered=gathered)
             except ContradictionError:  # too few buffers for NVMe
-                self.reducing[alike.strategy] = 0
-        return held_at_least(job) + self.reducing[alike.strategy]
+                self.reducing[key] = 0
+        return self.reducing[key]
 
     def has_room(self, job: Job, peak: int) -> bool:
         """Whether so many bytes of PyTorch's fit, and are not more than what is looked for."""

@@ -12,7 +12,7 @@ from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, decides_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
-from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
+from zeroplan.costs.deepspeed.partitions import own_bytes, own_shares, padded_sizes
 from zeroplan.costs.deepspeed.quantizing import Call, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
 from zeroplan.costs.deepspeed.told import Part, Shift, Telling, every
@@ -167,8 +167,38 @@ def begun(job: Job) -> Sequence[Part[Entry]]:
     """What DeepSpeed has alive in the last of them, event by event, until gradients of the first few layers are there:
     the whole of it has no less.
     """
+    return _beginning(job, micro_steps(job).largest[-1])
+
+
+@once(whole, most_kept=512)
+def begun_bare(job: Job) -> Sequence[Part[Entry]]:
+    """The same with nothing gathered but what the module at work reads: any thresholds and prefetches gather more."""
+    own = _nothing_gathered(job)
+    return _beginning(job, own._replace(backward=tuple(_with_own(job, part) for part in own.backward)))
+
+
+def _with_own(job: Job, part: Part[Held]) -> Part[Held]:
+    """From where a module is entered to where it is left; of one that is not left nothing is known."""
+    own, events = own_bytes(job), []
+    left = {event.visit.module for event in part.events if not event.visit.enters}
+    inside: dict[int, tuple[int, ...]] = {}
+    before = 0
+    for event in part.events:
+        visit = event.visit
+        if visit.enters and visit.module in left:
+            inside[visit.module] = visit.tensors
+        elif not visit.enters:
+            inside.pop(visit.module, None)
+        reads = {index for tensors in inside.values() for index in tensors}
+        now = sum([own.get(index, 0) for index in reads]) // job.strategy.element_bytes
+        events.append(event._replace(elements=now, most=max(before, now), ready=before))
+        before = now
+    return part._replace(events=events)
+
+
+def _beginning(job: Job, micro_step: MicroStep) -> Sequence[Part[Entry]]:
     found = Partitioning(job)
-    found.run(micro_steps(job).largest[-1], gradients=FIRST * _largest_layer(job))
+    found.run(micro_step, gradients=FIRST * _largest_layer(job))
     return found.alive.entries.parts()
 
 

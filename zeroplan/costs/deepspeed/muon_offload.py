@@ -69,7 +69,8 @@ def _at_once(job: Job, batch: Batch, kinds: int) -> int:
 
 
 def sub_groups_of_muon(job: Job) -> list[list[int]]:
-    return [members for members in sub_group_members(job) if members[0] in matrices(job)]
+    found = matrices(job)
+    return [members for members in sub_group_members(job) if members[0] in found] if found else []
 
 
 def sent(job: Job) -> tuple[str, list[int]]:

@@ -113,6 +113,14 @@ def persistent_tensors(job: Job) -> list[int]:
     return chosen if copies else []
 
 
+@once(lambda strategy: (decides_persistence(strategy), strategy.low, strategy.element_bytes))
+def own_bytes(job: Job) -> dict[int, int]:
+    """Of each tensor that stage 3 gathers for its module alone."""
+    width = 2 if job.strategy.low else job.strategy.element_bytes
+    stay = set(persistent_tensors(job))
+    return {index: width * size for index, size in enumerate(tensor_sizes(job)) if index not in stay}
+
+
 @once(lambda strategy: (decides_groups(strategy), strategy.sub_group_size))
 def sub_group_members(job: Job) -> list[list[int]]:
     """A group's tensors are collected until their partitions reach sub_group_size."""
