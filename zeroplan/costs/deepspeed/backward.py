@@ -174,7 +174,9 @@ def begun(job: Job) -> Sequence[Part[Entry]]:
 def begun_bare(job: Job) -> Sequence[Part[Entry]]:
     """The same with nothing gathered but what the module at work reads: any thresholds and prefetches gather more."""
     own = _nothing_gathered(job)
-    return _beginning(job, own._replace(backward=tuple(_with_own(job, part) for part in own.backward)))
+    if job.ranks > 1 or job.strategy.offload_param:
+        own = own._replace(backward=tuple(_with_own(job, part) for part in own.backward))
+    return _beginning(job, own)
 
 
 def _with_own(job: Job, part: Part[Held]) -> Part[Held]:
