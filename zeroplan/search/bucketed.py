@@ -1,4 +1,4 @@
-"""Bytes at least beside the buffers that gradients are copied into, without a replay of their reduction.
+"""Bytes at least beside the buffers that gradients are copied into, without a replay of all their reduction.
 
 runtime/zero/stage_1_and_2.py of DeepSpeed 0.19.8: the first gradient of a micro-step makes the buffers, two where
 reduction overlaps. Stage 2 frees them when backward ends; stage 1 keeps them, and all gradients, to the step's end.
@@ -6,7 +6,7 @@ reduction overlaps. Stage 2 frees them when backward ends; stage 1 keeps them, a
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.backward import begun, begun_bare
+from zeroplan.costs.deepspeed.beginning import begun, begun_bare
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.reducing import bucket_elements, gradient_dtype

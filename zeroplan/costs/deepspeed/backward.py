@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.alive import END, Entry
+from zeroplan.costs.deepspeed.alive import END
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, decides_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
-from zeroplan.costs.deepspeed.partitions import own_bytes, own_shares, padded_sizes
+from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
 from zeroplan.costs.deepspeed.quantizing import Call, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
 from zeroplan.costs.deepspeed.told import Part, Shift, Telling, every
@@ -20,9 +20,6 @@ from zeroplan.costs.deepspeed.visits import decides_visits, visited
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Visit
 from zeroplan.specs.strategy import Strategy
-
-FIRST = 2
-"""Layers, in whose backward most is alive where activations are few."""
 
 
 class Arrival(NamedTuple):
@@ -79,7 +76,7 @@ class Arriving(Partitioning):
 def arrivals(job: Job) -> tuple[Arrival, ...]:
     """Gradients in the order in which they reach their bucket, each when its module's backward is done."""
     found = Arriving(job)
-    found.run(_nothing_gathered(job))
+    found.run(nothing_gathered(job))
     return tuple(every(found.arrived.parts()))
 
 
@@ -107,13 +104,13 @@ class Gradients(NamedTuple):
 def gradients(job: Job) -> Gradients:
     """When gradients are there, whole."""
     found, ready = Ready(job), dict[int, list[int]]()
-    found.run(_nothing_gathered(job))
+    found.run(nothing_gathered(job))
     for index, at in every(found.arrived.parts()):
         ready.setdefault(at, []).append(index)
     return Gradients(ready, found.in_leaves)
 
 
-def _nothing_gathered(job: Job) -> MicroStep:
+def nothing_gathered(job: Job) -> MicroStep:
     """Backward's visits that use tensors."""
     nothing = Held(0, 0, 0, 0, job.execution.forward[-1], 0)
     return MicroStep((), (Part((nothing,)),), visited(job, 1, using=True), ())
@@ -160,65 +157,6 @@ def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
 def backward_of(job: Job) -> Partitioning:
     """The third step's backward passes, already run: their peak."""
     return partitioned(job, *micro_steps(job).largest)
-
-
-@once(whole, most_kept=512)
-def begun(job: Job) -> Sequence[Part[Entry]]:
-    """What DeepSpeed has alive in the last of them, event by event, until gradients of the first few layers are there:
-    the whole of it has no less.
-    """
-    return _beginning(job, micro_steps(job).largest[-1])
-
-
-@once(whole, most_kept=512)
-def begun_bare(job: Job) -> Sequence[Part[Entry]]:
-    """The same with nothing gathered but what the module at work reads: any thresholds and prefetches gather more."""
-    own = _nothing_gathered(job)
-    if job.ranks > 1 or job.strategy.offload_param:
-        own = own._replace(backward=tuple(_with_own(job, part) for part in own.backward))
-    return _beginning(job, own)
-
-
-def _with_own(job: Job, part: Part[Held]) -> Part[Held]:
-    """From where a module is entered to where it is left; of one that is not left nothing is known."""
-    own, events = own_bytes(job), []
-    left = {event.visit.module for event in part.events if not event.visit.enters}
-    inside: dict[int, tuple[int, ...]] = {}
-    before = 0
-    for event in part.events:
-        visit = event.visit
-        if visit.enters and visit.module in left:
-            inside[visit.module] = visit.tensors
-        elif not visit.enters:
-            inside.pop(visit.module, None)
-        reads = {index for tensors in inside.values() for index in tensors}
-        now = sum([own.get(index, 0) for index in reads]) // job.strategy.element_bytes
-        events.append(event._replace(elements=now, most=max(before, now), ready=before))
-        before = now
-    return part._replace(events=events)
-
-
-def _beginning(job: Job, micro_step: MicroStep) -> Sequence[Part[Entry]]:
-    found = Partitioning(job)
-    found.run(micro_step, gradients=FIRST * _largest_layer(job))
-    return found.alive.entries.parts()
-
-
-def _largest_layer(job: Job) -> int:
-    """Tensors of it."""
-    return max((layer.tensors for layer in job.execution.layers), default=1)
-
-
-def begins_alike(job: Job) -> Job:
-    """With the smallest bucket that is filled with the same of those gradients: just the fullest of them fills it."""
-    limit, sizes, dtypes = job.strategy.reduce_bucket_size, tensor_sizes(job), communication_dtypes(job)
-    first = [arrival.tensor for arrival in arrivals(job)[: (FIRST + 1) * _largest_layer(job)]]
-    filled = (
-        bucket.elements
-        for dtype in bucket_dtypes(job)
-        for bucket in buckets((index for index in first if dtypes[index] == dtype), sizes, limit)
-    )
-    return job.at(reduce_bucket_size=max((elements for elements in filled if elements <= limit), default=1))
 
 
 def partitioned(job: Job, *run: MicroStep, ends: bool = True) -> Partitioning:

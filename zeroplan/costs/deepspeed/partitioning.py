@@ -72,7 +72,7 @@ class Partitioning:
         """One micro-step's backward; a gradient is ready between its module's entry and the next event.
 
         What a checkpointed layer runs again comes before: backward of its last module waits for what that saves.
-        `gradients`: it is looked at until so many are there; None: to its end.
+        `gradients`: it is looked at until more than so many are there, after an event; None: to its end.
         """
         execution, alive = self.job.execution, self.alive
         if execution.leaves:
@@ -87,8 +87,8 @@ class Partitioning:
             while layers.left:
                 for event in layers.next():
                     self._meet(event)
-                if len(self.queue) < to_come:
-                    return
+                    if len(self.queue) < to_come:
+                        return
         self.visit = END
         for index in self.queue:
             self._ready(index, waits=False)
