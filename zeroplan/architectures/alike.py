@@ -80,22 +80,26 @@ def roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
-def makes(root: Module, recomputing: Recomputing) -> list[int]:
-    """Of each layer the number of its make: one that is checkpointed is not like one that is not."""
+def makes(root: Module, recomputing: Recomputing, *, attending: bool = True) -> list[int]:
+    """Of each layer the number of its make: one that is checkpointed is not like one that is not.
+
+    Not `attending`: whatever mask it gets, which changes no module, no parameter and not the order in which they run.
+    """
     known: dict[Hashable, int] = {}
     if recomputing == PLAIN:
-        return [known.setdefault(make(layer), len(known)) for layer in layers_of(root)]
-    plain = makes(root, PLAIN)
+        found = ((make(layer), layer.kind if attending else "") for layer in layers_of(root))
+        return [known.setdefault(each, len(known)) for each in found]
+    plain = makes(root, PLAIN, attending=attending)
     if recomputing.every < 2:
         return plain
     return [known.setdefault((kind, recomputing.has(number)), len(known)) for number, kind in enumerate(plain)]
 
 
 def make(module: Module) -> Hashable:
-    """What tells layers apart: the modules, the shapes of their parameters, and the kind of attention."""
+    """What tells layers apart beside the kind of attention: the modules, and the shapes of their parameters."""
     shapes = [parameter.shape for parameter in module.parameters.values()]
     children = [make(child) for child in module.children.values()] if module.children else ()
-    return type(module), getattr(module, "kind", ""), *shapes, *children
+    return type(module), *shapes, *children
 
 
 LONGEST_CYCLE = 8

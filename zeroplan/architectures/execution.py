@@ -44,7 +44,7 @@ def execution(
 def layers(root: Module, walk: Walk, recomputing: Recomputing) -> Iterator[LayerPlace]:
     """Layers below a leaf are not visited by themselves."""
     tensors: dict[int, int] = {}
-    for layer, like in zip(layers_of(root), makes(root, recomputing), strict=True):
+    for layer, like in zip(layers_of(root), makes(root, recomputing, attending=False), strict=True):
         if id(layer) not in walk.layer_places:
             continue
         if like not in tensors:

@@ -61,7 +61,7 @@ class Walk:
         self.layers: list[Layer] = []
         self.layer_places: dict[int, int] = {}  # of those that are visited, by identity
         self.numbers = {id(layer): number for number, layer in enumerate(layers_of(root))}
-        self.makes = makes(root, PLAIN)
+        self.makes = makes(root, PLAIN, attending=False)
         self.walked: dict[int, Walked] = {}  # by make
         self.parameters: dict[int, range] = {}  # those of a layer that no module before it has, by the layer's identity
         self.saved = self.now()  # the last tensor, so far
