@@ -41,7 +41,7 @@ class LayerPlace(NamedTuple):
     """Its first tensor, and how many it has."""
     tensors: int
     like: int
-    """The number of its make: layers of one make are alike in all but their place."""
+    """The number of its make: layers of one make run the same modules, on tensors of the same shapes."""
 
 
 class Execution(NamedTuple):
