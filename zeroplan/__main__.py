@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 
-FEW_COLLECTIONS = 1_000_000
+FEW_COLLECTIONS = 3_000_000
 """Objects between garbage collections: a command ends before its garbage matters, and start-up makes few cycles."""
 
 

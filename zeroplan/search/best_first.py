@@ -76,6 +76,7 @@ class Search:
         self.gathered: dict[Hashable, tuple[tuple[Any, ...], MicroSteps]] = {}
         """Of strategies that gather alike, whatever their thresholds, the simplicity of the simplest looked at."""
         self.reduces: dict[Hashable, bool] = {}
+        """Of strategies that reduce alike, whatever they gather, whether the card could hold it."""
 
     def push(self, seconds: float, kind: int, job: Job, branch: Branch, still_open: tuple[str, ...] = ()) -> None:
         entry = Waiting(seconds, simplicity(job, branch), kind, next(self.turn), job, branch, still_open)
