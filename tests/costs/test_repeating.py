@@ -15,6 +15,7 @@ from zeroplan.costs.deepspeed.backward import partitioned
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.told import every
+from zeroplan.specs.strategy import Offload
 
 FAMILIES = {
     "llama": {},
@@ -72,6 +73,8 @@ def told(one, step):
         "hpz_partition_size": st.sampled_from([1, 1, 2]),
         "checkpointing": st.sampled_from(["none", "full", "every-2", "every-3"]),
         "grad_accum": st.sampled_from([1, 1, 3]),
+        "offload_optimizer": st.sampled_from([None, None, Offload("cpu"), Offload("cpu", ratio=0.5), Offload("nvme")]),
+        "precision": st.sampled_from(["bf16", "bf16", "fp16", "fp32"]),
     }),
 )  # fmt: skip
 def test_what_is_not_replayed_follows(family, layers, vocab, gpus, strategy):
@@ -86,6 +89,31 @@ def test_alike_layers_are_not_replayed(checkpointing):
     one = job("llama-3.1-405b", gpus=512, stage=3, checkpointing=checkpointing)
     (repeat,) = replayed(one, follows=True)[0]
     assert repeat.times > 100
+
+
+def test_what_comes_with_its_layer_and_stays_is_told_of_all():
+    """Before the first step nothing persists yet: a layer of Llama-3.1-405B brings two norms of 16384 elements."""
+    one = job("llama-3.1-405b", gpus=512, stage=3, checkpointing="full", micro_batch=1, grad_accum=2)
+    second = fetch.micro_steps(one).before[1]
+    (repeat,) = [part for part in second.forward if part.times > 1]
+    assert repeat.times > 100
+    assert repeat.by.more == (2 * 16384,)
+    last, first = max(repeat.copy(repeat.times - 1)), max(repeat.events)
+    assert last.elements - first.elements == (repeat.times - 1) * 2 * 16384
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_norms_of_offloaded_gradients_are_told_of_all_layers(checkpointing):
+    """The optimizer on the CPU: at the end of a backward the norms of all of its 1138 tensors are there, in fp64."""
+    one = job(
+        "llama-3.1-405b", gpus=512, stage=3, checkpointing=checkpointing, offload_optimizer=Offload("cpu"),
+    )  # fmt: skip
+    found = partitioned(one, fetch.micro_steps(one).steady)
+    (repeat,) = [part for part in found.alive.entries.parts() if part.times > 1]
+    assert repeat.times > 100
+    assert repeat.by.more[0] == 8 * 9
+    norms = [line for line in found.alive.lines() if line.name == "norms"]
+    assert [line.bytes for line in norms] == [8 * (3 + 126 * 9)]
 
 
 def test_layers_whose_makes_take_turns_are_replayed_once():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from operator import add
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
@@ -36,8 +37,12 @@ class Entry(NamedTuple):
     at_end: tuple[int, ...]
 
     def later(self, by: Shift) -> Entry:
-        """As `Told`."""
+        """As `Told`: `by.more` are bytes, and elements of each kind."""
         key, most, at_most, now, at_end = self
+        if by.more:
+            nbytes, *elements = by.more
+            at_most, at_end = (tuple(map(add, there, elements)) for there in (at_most, at_end))
+            most, now = most + nbytes, now + nbytes
         return Entry(moved(key, by), most, at_most, now, at_end)
 
 
@@ -109,6 +114,22 @@ class Alive:
         for rule, dtype, count in made:
             known[rule, dtype] -= count
         self.bytes = before
+
+    def again(self, since: int, times: int, by: Shift) -> None:
+        """The entries from that one on come so many times more, each time with `by.more`."""
+        if by.more:
+            fullest = max(self.entries.open[since:], key=lambda entry: entry.most)
+        self.entries.again(since, times, by)
+        if by.more:
+            self._grow(fullest, by.times(times))
+
+    def _grow(self, fullest: Entry, by: Shift) -> None:
+        for kind, more in zip(self.elements, by.more[1:], strict=True):
+            self.elements[kind] += more
+        self.bytes += by.more[0]
+        self.since, self.at_most = self.bytes, tuple(self.elements.values())
+        if (last := fullest.later(by)).most > self.most:
+            self.most, self.peak = last.most, self.kinds(last.at_most)
 
     def look_again(self) -> None:
         """Forget the peak: from now on only later moments count."""

@@ -62,6 +62,9 @@ class Arriving(Partitioning):
         super().__init__(job)
         self.arrived = self.told = Telling[Arrival]()
 
+    def again(self, since: int, times: int, by: Shift) -> None:
+        self.arrived.again(since, times, by)
+
     def _add(self, index: int) -> None:
         self.arrived.open.append(Arrival(index, self.visit))
 

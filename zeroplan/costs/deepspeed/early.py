@@ -32,13 +32,14 @@ def may_need_more(job: Job, number: int, later: Alive) -> bool:
     for part in reversed(later.entries.parts()):
         for time in reversed(range(part.times)):
             by = part.by.times(time)
+            grown = by.more[0] if by.more else 0
             for entry in reversed(part.events):
                 if entry.key == START:
                     return False
                 now = beside
                 if entry.key >= 0 and (found := more.get(entry.key + by.visits)):
                     now, beside = found
-                if entry.most + width * now > most:
+                if entry.most + grown + width * now > most:
                     return True
     return False
 

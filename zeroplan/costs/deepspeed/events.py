@@ -48,7 +48,8 @@ class Held(NamedTuple):
         """As `Told`."""
         elements, secondary, most, ready, (enters, module, tensors, backward), at, less = self
         visit = Visit(enters, module + by.modules, tuple([index + by.tensors for index in tensors]), backward)
-        return Held(elements, secondary, most, ready, visit, at + by.visits, less)
+        more = sum(by.more)  # persistent parameters, which came with their layer
+        return Held(elements + more, secondary, most + more, ready + more, visit, at + by.visits, less)
 
 
 class Flush(NamedTuple):

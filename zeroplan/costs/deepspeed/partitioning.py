@@ -20,7 +20,7 @@ from zeroplan.costs.deepspeed.quantizing import quantizes_gradients, reduced, se
 from zeroplan.costs.deepspeed.reduction import all_reduced
 from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
-from zeroplan.costs.deepspeed.told import Telling
+from zeroplan.costs.deepspeed.told import Shift, Telling
 from zeroplan.costs.deepspeed.visits import backward_visits
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
@@ -83,7 +83,7 @@ class Partitioning:
         alive.mark(START)
         to_come = 0 if gradients is None else len(self.queue) - gradients
         for part in micro_step.backward:
-            layers = Repeated(self, part)
+            layers = Repeated(self, part, follows=gradients is None)
             while layers.left:
                 for event in layers.next():
                     self._meet(event)
@@ -97,6 +97,10 @@ class Partitioning:
             self._flush(dtype)
         alive.mark(END)
         self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
+
+    def again(self, since: int, times: int, by: Shift) -> None:
+        """What was told from that number on comes so many times more."""
+        self.alive.again(since, times, by)
 
     def _meet(self, event: Held) -> None:
         """What gradients are ready by then, and what the visit gathers and releases."""

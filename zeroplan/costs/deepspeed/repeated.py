@@ -8,16 +8,23 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.told import Part
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.told import Part, Shift
+from zeroplan.formulas import gathered
 
 if TYPE_CHECKING:
     from zeroplan.costs.deepspeed.partitioning import Partitioning
 
 
+NORMS = gathered.norms, "float64"
+"""Of offloaded gradients: they stay until the step, and nothing depends on how many there are."""
+
+
 class Reached(NamedTuple):
-    """After a layer: the state, how much was told so far, and how many gradients are to come."""
+    """After a layer: the state, how many norms there are, how much was told so far, how many gradients are to come."""
 
     state: Hashable
+    norms: int
     told: int
     queue: int
 
@@ -25,9 +32,9 @@ class Reached(NamedTuple):
 class Repeated:
     """The layers of one part of a backward, in all of which the coordinator does the same."""
 
-    def __init__(self, partitioning: Partitioning, part: Part[Held]) -> None:
+    def __init__(self, partitioning: Partitioning, part: Part[Held], *, follows: bool) -> None:
         self.of, self.part = partitioning, part
-        self.follows = part.times > 1 and not (partitioning.strategy.offload_optimizer or partitioning.in_leaves)
+        self.follows = follows and part.times > 1 and not partitioning.in_leaves
         self.left = part.times
         """Layers that are to come."""
         self.reached: Reached | None = None
@@ -43,17 +50,21 @@ class Repeated:
         """After so many layers: whether all others do as the last one did, which is told of them, the state shifted."""
         of = self.of
         before = self.reached
-        now = self.reached = Reached(self._state(layers * self.part.by.tensors), len(of.told.open), len(of.queue))
+        norms = of.alive.elements.get(NORMS, 0)
+        state = self._state(layers * self.part.by.tensors, norms)
+        now = self.reached = Reached(state, norms, len(of.told.open), len(of.queue))
         if before is None or before.state != now.state or not self._comes_alike(before, now):
             return False
         self._shift(before, now)
         self.left = 0
         return True
 
-    def _state(self, shift: int) -> Hashable:
+    def _state(self, shift: int, norms: int) -> Hashable:
         of = self.of
         return (
-            of.alive.bytes, tuple(of.alive.elements.values()), of.gathered, of.secondary,
+            of.alive.bytes - DTYPE_BYTES[NORMS[1]] * norms,
+            tuple((kind, count) for kind, count in of.alive.elements.items() if kind != NORMS),
+            of.gathered, of.secondary,
             frozenset(index - shift for index in of.entered),
             frozenset(index - shift for index in of.apart),
             tuple(tuple(index - shift for index in bucket) for bucket in of.buckets.values()),
@@ -62,21 +73,27 @@ class Repeated:
 
     def _comes_alike(self, before: Reached, now: Reached) -> bool:
         """Whether the gradients of the layers to come are the last layer's, shifted by a layer at a time."""
-        order, sizes, shift = self.of.order, self.of.sizes, self.part.by.tensors
+        of, order, sizes, shift = self.of, self.of.order, self.of.sizes, self.part.by.tensors
         gradients = before.queue - now.queue
         start, count = len(order) - before.queue, gradients * (self.left + 1)
         known = order[start : start + count]
         return len(known) == count and all(
-            one + shift == other and sizes[one] == sizes[other]
+            one + shift == other and sizes[one] == sizes[other] and of.dtypes[one] == of.dtypes[other]
+            and (one in of.swapped, one in of.left_on_gpu) == (other in of.swapped, other in of.left_on_gpu)
             for one, other in zip(known, known[gradients:], strict=False)
         )
 
     def _shift(self, before: Reached, now: Reached) -> None:
-        of, layers = self.of, self.left
-        of.told.again(before.told, layers, self.part.by)
+        of, layers, norms = self.of, self.left, now.norms - before.norms
+        of.again(before.told, layers, self._with(norms) if norms else self.part.by)
         for _gradient in range((before.queue - now.queue) * layers):
             of.queue.popleft()
         by = layers * self.part.by.tensors
         of.entered = {index + by for index in of.entered}
         of.apart = {index + by for index in of.apart}
         of.buckets = {dtype: [index + by for index in bucket] for dtype, bucket in of.buckets.items()}
+
+    def _with(self, norms: int) -> Shift:
+        """A layer farther, so many norms more."""
+        elements = [norms if kind == NORMS else 0 for kind in self.of.alive.elements]
+        return self.part.by._replace(more=(DTYPE_BYTES[NORMS[1]] * norms, *elements))

@@ -26,8 +26,14 @@ class Reached(NamedTuple):
     summary: tuple[int, ...]
     state: Hashable
     """None unless the summary is that of the stretch before."""
+    persistent: set[int]
+    """Those that are there: while they come with their layers, more after each."""
+    elements: int
+    """Gathered; and counted against max_live_parameters."""
+    counted: int
     gathers: int
     held: int
+    """Events told so far."""
 
 
 class Repeats:
@@ -59,6 +65,8 @@ class Repeats:
         count = self._alike(number) if own else 0
         while count and not self.of.records and not self._releases_alike(before.stretch, now.stretch, count):
             count -= 1
+        if count and len(now.persistent) < len(self.stay):
+            count = self._grows_alike(before, now, number, count)
         if count:
             self._shift(before, now, count, held)
             self.reached = None
@@ -67,10 +75,16 @@ class Repeats:
     def _reach(self, number: int, held: Telling[Held]) -> Reached:
         of, stretch = self.of, self.stretches[number]
         ahead = 0 if of.records else len(of.trace) - len(of.queue) - self._uses_before(stretch.step)
-        summary = (of.held, of.copied, of.count, ahead, len(of.available), len(of.flying), stretch.layer.like)
+        there = of.available & self.stay
+        grown = (of.held, of.count) if len(there) == len(self.stay) else (0, 0)
+        passing = len(of.available) - len(there)
+        summary = (*grown, of.copied, ahead, passing, len(of.flying), stretch.layer.like)
         known = self.reached and self.reached.summary == summary and self.reached.stretch.again == stretch.again
         known = known and not of.kept
-        return Reached(stretch, summary, self._state(stretch) if known else None, len(of.gathers.open), len(held.open))
+        state = self._state(stretch) if known else None
+        return Reached(
+            stretch, summary, state, there, of.held, of.count, len(of.gathers.open), len(held.open),
+        )  # fmt: skip
 
     def _uses_before(self, step: int) -> int:
         return bisect_left(self.of.trace, step, key=lambda use: use[1])
@@ -144,6 +158,19 @@ class Repeats:
                     return False
         return True
 
+    def _grows_alike(self, before: Reached, now: Reached, number: int, count: int) -> int:
+        """For how many layers, of so many, persistent parameters come as they came with this one, and the live limit
+        decides with them as it did before.
+        """
+        of, shift = self.of, now.stretch.layer.tensor - before.stretch.layer.tensor
+        for layer, stretch in enumerate(self.stretches[number : number + count]):
+            start, size = stretch.layer.tensor, stretch.layer.tensors
+            own = self.stay.intersection(range(start, start + size))
+            if any((index in before.persistent) != (index + shift in now.persistent) for index in own):
+                count = layer
+                break
+        return of.live.grows(now.counted - before.counted, count)
+
     def _exits(self, before: Stretch, now: Stretch) -> Iterator[tuple[Visit, int]]:
         """Where tensors are released: the visit, and the coordinator's step."""
         step = before.step
@@ -159,7 +186,8 @@ class Repeats:
         alike = apart(before.stretch, now.stretch)
         ahead = [(index, of.recent[index]) for index in self._ahead(now.stretch)]
         of.gathers.again(before.gathers, count, alike)
-        held.again(before.held, count, alike)
+        grown = now.elements - before.elements
+        held.again(before.held, count, alike._replace(more=(grown,)) if grown else alike)
         if self.remembers and not of.records:
             self._remember(before.stretch, now.stretch, count)
         by = count * alike.tensors
@@ -171,10 +199,20 @@ class Repeats:
         of.views = {index + by for index in of.views}
         if of.records:
             return
+        self._come(now.persistent - before.persistent, alike.tensors, count)
+        of.held += count * grown
+        of.count += count * (now.counted - before.counted)
         of.recent.update({index + by: used + count * steps for index, used in ahead})
         for _use in range(count * (self._uses_before(now.stretch.step) - self._uses_before(before.stretch.step))):
             of.queue.popleft()
         of.step += count * steps
+
+    def _come(self, persistent: set[int], shift: int, count: int) -> None:
+        """Persistent parameters of so many layers, as those of the last one came."""
+        of = self.of
+        for layer in range(1, count + 1) if persistent else ():
+            of.available.update([index + layer * shift for index in persistent])
+            of.storage.update({index + layer * shift: of.storage[index] for index in persistent if index in of.storage})
 
     def _remember(self, before: Stretch, now: Stretch, count: int) -> None:
         """What the layers that are not replayed release."""

@@ -37,7 +37,7 @@ from zeroplan.costs.deepspeed.partitions import (
     sub_groups,
 )
 from zeroplan.costs.deepspeed.swapping import on_gpu
-from zeroplan.costs.deepspeed.told import Part, kinds
+from zeroplan.costs.deepspeed.told import Part, every, extremes, kinds
 from zeroplan.costs.deepspeed.working import MADE_BY_THE_STEP, Working
 from zeroplan.costs.passes import timeline_of, with_gathered, with_gradients
 from zeroplan.formulas import buffers, gathered, moments, muon, states
@@ -127,7 +127,7 @@ def _forward_pass(job: Job, *forwards: Sequence[Part[Held]]) -> Passed:
     told, nothing = alive.entries.done, (0, 0)
     for parts in forwards:
         told.append(Part([Entry(START, 0, nothing, 0, nothing)]))
-        for events, times, by in parts:
+        for events, times, by in map(_as_large, parts):
             entries = [
                 Entry(at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary))
                 for elements, secondary, most, _ready, _visit, at, _less in events
@@ -135,6 +135,11 @@ def _forward_pass(job: Job, *forwards: Sequence[Part[Held]]) -> Passed:
             told.append(Part(entries, times, by))
         told.append(Part([told[-1].events[-1]._replace(key=END)]))
     return Passed(alive)
+
+
+def _as_large(part: Part[Held]) -> Part[Held]:
+    """Of a part in which more is gathered each time, each time by itself."""
+    return Part(list(every([part]))) if part.by.more else part
 
 
 def less_in_forward(job: Job) -> int:
@@ -196,7 +201,7 @@ def _first_step(job: Job) -> dict[str, Any]:
     found, resident = micro_steps(job), persistent_elements(job)
 
     def most(*run: MicroStep) -> int:
-        return max(event.most for micro_step in run for event in kinds(micro_step.forward))
+        return max(event.most for micro_step in run for event in extremes(micro_step.forward))
 
     first: dict[str, Any] = {}
 
@@ -207,7 +212,7 @@ def _first_step(job: Job) -> dict[str, Any]:
     early_ones = early_micro_steps(job)
     for number, early in enumerate(early_ones, 1):
         if most(early) > most(*found.largest) + resident:
-            offer("first_forward", _at_most(job, kinds(early.forward)), _forward_pass(job, early.forward))
+            offer("first_forward", _at_most(job, extremes(early.forward)), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
         if copied or may_need_more(job, number - 1, backward_of(job).alive):
             alive = partitioned(job, early, ends=number == len(early_ones)).alive

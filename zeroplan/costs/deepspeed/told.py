@@ -12,9 +12,12 @@ class Shift(NamedTuple):
     visits: int = 0
     tensors: int = 0
     modules: int = 0
+    more: tuple[int, ...] = ()
+    """What the layer left behind, which is there besides; of what, the event says. Empty for nothing."""
 
     def times(self, count: int) -> Shift:
-        return Shift(count * self.visits, count * self.tensors, count * self.modules)
+        more = tuple([count * each for each in self.more]) if self.more else ()
+        return Shift(count * self.visits, count * self.tensors, count * self.modules, more)
 
 
 STILL = Shift()
@@ -66,6 +69,14 @@ def kinds(parts: Iterable[Part[T]]) -> Iterator[T]:
     """Those that come again are here once: for what does not depend on the layer."""
     for event, _times in counted(parts):
         yield event
+
+
+def extremes(parts: Iterable[Part[T]]) -> Iterator[T]:
+    """Those among which a largest is: as they come the first time, and the last where more is there each time."""
+    for part in parts:
+        yield from part.events
+        if part.by.more:
+            yield from part.copy(part.times - 1)
 
 
 class Telling(Generic[T]):
