@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from zeroplan.costs.deepspeed.course import Course
+from zeroplan.costs.deepspeed.decisions import Decisions
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.repeating import Repeats
 from zeroplan.costs.deepspeed.reuse import Distances
@@ -30,7 +31,7 @@ class Coordinator(Storages):
         super().__init__(sizes, settings)
         self.visits, self.trace, self.own, self.whole = course.passes.visits, course.trace, course.own, course.whole
         self.last_user, self.never_left = course.last_user, course.never_left
-        self.released: dict[tuple[int, int], frozenset[int]] = {}
+        self.released = Decisions()
         self.bucket = Threshold(settings.prefetch_bucket_size)
         self.live = Threshold(settings.max_live_parameters)
         self.reach = Threshold(settings.max_reuse_distance)
@@ -178,7 +179,7 @@ class Coordinator(Storages):
                 continue
             if not self.is_near(distances.to_next_use(index, self.step)):
                 found.append(index)
-        self.released[mark] = released = frozenset(found)
+        self.released.taken[mark] = released = frozenset(found)
         return released
 
     def is_near(self, distance: int | None) -> bool:

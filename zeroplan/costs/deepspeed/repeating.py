@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.costs.deepspeed.alike_layers import Stretch, apart, is_all_its_own
+from zeroplan.costs.deepspeed.decisions import Run, Stride
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.specs.model import Visit
@@ -143,19 +144,15 @@ class Repeats:
         Decisions that were taken in an earlier micro-step are remembered; of new ones the last tells: in forward,
         distances only shrink.
         """
-        of = self.of
-        steps, shift = now.step - before.step, now.layer.tensor - before.layer.tensor
-        modules = now.layer.module - before.layer.module
+        of, stride = self.of, _stride(before, now)
         for visit, step in self._exits(before, now):
-            released, distances = of.released[visit.module, step], of.distances(visit)
+            distances = of.distances(visit)
             for index in visit.tensors:
-                later = index + count * shift, step + count * steps
+                later = index + count * stride.tensors, step + count * stride.steps
                 if of.is_near(distances.to_next_use(*later)) != of.is_near(distances.to_next_use(index, step)):
                     return False
-            for layer in range(1, count + 1) if self.remembers else ():
-                known = of.released.get((visit.module + layer * modules, step + layer * steps))
-                if known is not None and known != {index + layer * shift for index in released}:
-                    return False
+            if self.remembers and not of.released.are_alike((visit.module, step), stride, count):
+                return False
         return True
 
     def _grows_alike(self, before: Reached, now: Reached, number: int, count: int) -> int:
@@ -216,10 +213,11 @@ class Repeats:
 
     def _remember(self, before: Stretch, now: Stretch, count: int) -> None:
         """What the layers that are not replayed release."""
-        of, shift = self.of, now.layer.tensor - before.layer.tensor
-        modules = now.layer.module - before.layer.module
-        for visit, step in self._exits(before, now):
-            released = of.released[visit.module, step]
-            for layer in range(1, count + 1):
-                mark = visit.module + layer * modules, step + layer * (now.step - before.step)
-                of.released.setdefault(mark, frozenset(index + layer * shift for index in released))
+        of, marks = self.of, [(visit.module, step) for visit, step in self._exits(before, now)]
+        decided = {mark: of.released[mark] for mark in marks}
+        of.released.runs.append(Run(now.layer.module, _stride(before, now), count, decided))
+
+
+def _stride(one: Stretch, other: Stretch) -> Stride:
+    by = apart(one, other)
+    return Stride(by.modules, other.step - one.step, by.tensors)
