@@ -179,7 +179,8 @@ class Coordinator(Storages):
                 continue
             if not self.is_near(distances.to_next_use(index, self.step)):
                 found.append(index)
-        self.released.taken[mark] = released = frozenset(found)
+        released = frozenset(found)
+        self.released.take(mark, released)
         return released
 
     def is_near(self, distance: int | None) -> bool:

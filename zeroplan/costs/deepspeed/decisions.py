@@ -53,6 +53,17 @@ class Decisions:
     def __init__(self) -> None:
         self.taken: dict[Mark, Released] = {}
         self.runs: list[Run] = []
+        self.reached = -1
+        """The last step at which anything was decided."""
+
+    def take(self, mark: Mark, released: Released) -> None:
+        self.taken[mark] = released
+        self.reached = max(self.reached, mark[1])
+
+    def take_alike(self, run: Run) -> None:
+        """Those of layers that are not replayed."""
+        self.runs.append(run)
+        self.reached = max([self.reached, *(run.stride.place(mark, run.layers)[1] for mark in run.decided)])
 
     def get(self, mark: Mark) -> Released | None:
         """None: none was taken there."""
@@ -71,6 +82,8 @@ class Decisions:
 
     def are_alike(self, mark: Mark, stride: Stride, count: int) -> bool:
         """Whether none of so many layers after this one, which has decided, has decided otherwise than it."""
+        if stride.place(mark, 1)[1] > self.reached:
+            return True
         released, known = self[mark], range(0)
         for run in self.runs:
             if run.stride == stride and (base := run.base(mark)) is not None:

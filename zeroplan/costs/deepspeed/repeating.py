@@ -215,7 +215,7 @@ class Repeats:
         """What the layers that are not replayed release."""
         of, marks = self.of, [(visit.module, step) for visit, step in self._exits(before, now)]
         decided = {mark: of.released[mark] for mark in marks}
-        of.released.runs.append(Run(now.layer.module, _stride(before, now), count, decided))
+        of.released.take_alike(Run(now.layer.module, _stride(before, now), count, decided))
 
 
 def _stride(one: Stretch, other: Stretch) -> Stride:

@@ -134,19 +134,24 @@ class Storages:
     def consume(self, waited: set[int]) -> None:
         """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for."""
         before, leave = self.held, waited - self.views if self.views else waited
+        reached: list[set[int]] = []
         ended: list[tuple[int, int]] = []
         for at, (members, elements) in enumerate(self.buffers):
-            if members & waited:
+            if not members.isdisjoint(waited):
                 held = self.held
                 self.buffers[at] = members, elements + self.unpack(members & self.flying)
                 ended.append((self.held - held, elements if members <= leave else 0))
+                reached.append(members)
         most = fewest = self.held + self.copied
         if len(ended) > 1 and not self.settings.low:
             fewest = before + self.copied + _fewest_at_once(ended)
         self.waiting = Waiting(most, fewest)
         self.available |= waited
         self.flying -= waited
-        self.leave_buffers(leave)
+        for members in reached:
+            members.difference_update(leave)
+        if not all(reached):
+            self.leave_buffers(leave)
 
     def unpack(self, tensors: set[int]) -> int:
         """Out of their common buffer, once; what travelled smaller is joined, converted, and goes first.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.clock import COMPUTE, term
-from zeroplan.costs.deepspeed.visits import backward_visits
+from zeroplan.costs.deepspeed.visits import passes_of
 from zeroplan.costs.timing.computing import Computing, Pass
 from zeroplan.formulas import roofline
 from zeroplan.specs.cluster import Figure
@@ -29,7 +29,7 @@ def hooks(job: Job, software: Software) -> Hooks:
     """Each module is a visit that enters it and one that leaves it."""
     if job.strategy.stage < 3 or software.hook is None:
         return Hooks()
-    passes = job.execution.forward, backward_visits(job)
+    passes = passes_of(job).visits
     return Hooks(*(roofline.hooks(len(visits) / 2, software.hook.value) for visits in passes))
 
 
