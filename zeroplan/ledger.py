@@ -203,6 +203,11 @@ class Transfer(NamedTuple):
     def name(self) -> str:
         return self.collective
 
+    @property
+    def title(self) -> str:
+        """Which of the collectives of that name."""
+        return f"{self.collective}, {self.when.replace('_', '-')}, {self.dtype}"
+
     def times(self, grad_accum: int) -> int:
         """How often it comes in an optimizer step."""
         return grad_accum if self.when == "micro_step" else 1

@@ -18,10 +18,10 @@ Rule = Callable[..., float]
 PEAK, NEEDED, FREE = "peak", "needed", "free"
 TOKENS = "tokens/s per GPU"
 FROM, TO = "interval, from", "interval, to"
-MEMORY = {PEAK: (), NEEDED: (), FREE: ("headroom",)}
+MEMORY = {PEAK: (), NEEDED: ("gpu memory",), FREE: ("headroom",)}
 CLOCK = {
     TOKENS: ("tokens/s", "tokens per second"), MFU: ("utilisation",), MFU_CAUSAL: ("mfu", "utilisation"),
-    HFU: ("utilisation",), FROM: ("interval",), TO: ("interval",),
+    HFU: ("utilisation",), FROM: ("interval", "from"), TO: ("interval", "to"),
 }  # fmt: skip
 """Names, and other words for them; those of the clock need a card."""
 

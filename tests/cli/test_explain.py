@@ -140,3 +140,45 @@ def test_what_needs_a_card_says_so(zeroplan, word):
     ran = zeroplan("explain", word)
     assert (ran.code, ran.out) == (2, "")
     assert "no card" in ran.err
+
+
+ROWS = ["sum", "held between steps", "+ gradients and buffers", "host memory per node", "sent per GPU", "step"]
+BESIDE_SUMS = ["peak", "needed", "free", "activations", "CUDA context", "NCCL buffers", "reserved by PyTorch", "nvidia-smi", "from", "to", "compute", "communication", "optimizer", "tokens/s per GPU", "MFU", "HFU"]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [*ROWS, *BESIDE_SUMS, "NVMe per node", "offload"])
+def test_every_row_of_the_tables_is_explained(zeroplan, row):
+    asked = ["--params", "7B", "--gpus", "8", "--gpu", "a100-80gb", "--stage", "3", "--offload-optimizer", "nvme"]
+    ran = zeroplan("explain", row, *asked)
+    assert (ran.code, ran.err) == (0, "")
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_sum_is_its_parts_and_each_part_is_explained(zeroplan, row):
+    asked = ["--params", "1B", "--gpus", "4", "--gpu", "a100-80gb"]
+    found = zeroplan("explain", row, *asked, "--json").json["sums"]
+    assert [one["stage"] for one in found] == [0, 1, 2, 3]
+    for one in found:
+        assert sum(part["value"] for part in one["parts"]) == pytest.approx(one["value"], rel=1e-12)
+    for name in {part["name"] for one in found for part in one["parts"]}:
+        assert zeroplan("explain", name, *asked).code == 0
+
+
+def test_the_papers_sum_of_7b_is_sixteen_bytes_a_parameter(zeroplan):
+    """16·7e9 = 112 GB at stage 0; at stage 3 an eighth of it."""
+    found = zeroplan("explain", "sum", "--params", "7B", "--gpus", "8", "--json").json["sums"]
+    assert [one["value"] for one in found][::3] == [112 * 10**9, 14 * 10**9]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (["NVMe per node"], "--offload-optimizer nvme"),
+        (["nvidia-smi", "--backend", "cpu"], "--backend cpu"),
+        (["step"], "--gpu"),
+    ],
+)
+def test_a_row_that_is_not_there_says_why(zeroplan, asked, said):
+    ran = zeroplan("explain", *asked, "--params", "1B", "--gpus", "2")
+    assert ran.code == 2
+    assert said in ran.err

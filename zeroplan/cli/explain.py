@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from zeroplan import quantities
+from zeroplan import quantities, sums
 from zeroplan.cli.headroom import refuse_headroom
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import Request, read_request
@@ -19,13 +19,17 @@ from zeroplan.deepspeed.key_cost import costs
 from zeroplan.deepspeed.keys import KEYS, key
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.errors import ContradictionError, UnknownNameError
+from zeroplan.fit import PLACES
 from zeroplan.ledger import Detail, Line, Transfer
+from zeroplan.levels import Level, shown_by
 from zeroplan.specs.job import Job
 
 ACTIVATIONS = "activations"
 """The term that is explained beside two papers' forms."""
-STEP = "step time"
+STEPS = (sums.STEP, *sums.OTHERS[sums.STEP])
 """All terms of the clock; each has a name of its own too."""
+LEVELS = {"reserved by PyTorch": ("reserved",), "nvidia-smi": ("used on the card",)}
+"""Beyond what is allocated; and other words for them."""
 
 
 def run(options: Options, term: str, *, json: bool) -> int:
@@ -40,22 +44,25 @@ def run(options: Options, term: str, *, json: bool) -> int:
         lines = []  # the closed form of families that are not written out: another number for what is counted here
     costed = {known.path: costs(highest, known) for known in keys}
     step = step_time(highest, ledger(highest)).terms if is_timed(highest) else ()
-    terms = [entry for entry in step if wanted in (STEP, *_parts(entry))]
-    summed = _summed(request, wanted)
-    if not summed and not step and (wanted == STEP or quantities.named(wanted)):
+    terms = [entry for entry in step if wanted in (*STEPS, *_parts(entry))]
+    summed, added, seen = _summed(request, wanted), _added(request, wanted), _levels(request, wanted)
+    if not summed and not step and (wanted in STEPS or quantities.named(wanted)):
         raise ContradictionError(
             "no card: memory to fill and the seconds of a step are a card's; write --gpu h100-80gb or --gpu-mem 80"
         )
-    if not any((lines, keys, terms, summed, wanted == ACTIVATIONS)):
+    if not any((lines, keys, terms, summed, added, seen, wanted == ACTIVATIONS)):
+        if nothing := _nothing_there(wanted):
+            raise nothing
         known = {name for _job, entry in entries for name in _names(entry)} | {k.name for k in KEYS.values()}
-        known |= {STEP, *(n for e in step for n in _parts(e)), *quantities.MEMORY, *quantities.CLOCK}
+        known |= {*(n for e in step for n in _parts(e)), *quantities.MEMORY, *quantities.CLOCK, *sums.OTHERS, *LEVELS}
         raise UnknownNameError("line, formula or key", term, known)
     if json:
-        from zeroplan.report import explain_quantities, machine
+        from zeroplan.report import explain_quantities, explain_sums, machine
         from zeroplan.report.explain import machine_form
 
         found = machine_form(lines, keys, costed)
         found["quantities"] = explain_quantities.machine_form(summed)
+        found["sums"], found["levels"] = explain_sums.machine_form(added), explain_sums.levels_form(seen)
         found["terms"] = [machine.term_object(entry) for entry in terms]
         if wanted == ACTIVATIONS:
             from zeroplan.report.activations import machine_form as activations_form
@@ -63,16 +70,19 @@ def run(options: Options, term: str, *, json: bool) -> int:
             found["activations"] = activations_form(highest)
         typer.echo(machine.dumps({"command": "explain", "term": term, **found}))
     else:
-        from zeroplan.report import console, explain_quantities, explain_step
+        from zeroplan.report import console, explain_quantities, explain_step, explain_sums
         from zeroplan.report.explain import screen
 
-        parts = [*explain_quantities.screen(summed), *screen(lines, keys, costed, highest)]
+        parts = [
+            *explain_quantities.screen(summed), *explain_sums.screen(added),
+            *explain_sums.levels_screen(_level_named(wanted), seen), *screen(lines, keys, costed, highest),
+        ]  # fmt: skip
         if wanted == ACTIVATIONS:
             from zeroplan.report.activations import screen as activations_screen
 
             parts = [*activations_screen(highest), *parts]
         parts += explain_step.screen(highest, terms)
-        if any((wanted == ACTIVATIONS, lines, terms, summed, *costed.values())):
+        if any((wanted == ACTIVATIONS, lines, terms, summed, added, seen, *costed.values())):
             parts += console.assumptions(request.assumed)
         console.show(*parts)
     return 0
@@ -83,6 +93,39 @@ def _summed(request: Request, wanted: str) -> list[tuple[Job, quantities.Quantit
     names = quantities.named(wanted)
     jobs = request.jobs() if names else []
     return [(job, found) for job in jobs for found in quantities.quantities(job, ledger(job)) if found.name in names]
+
+
+def _added(request: Request, wanted: str) -> list[tuple[Job, sums.Sum]]:
+    """The sum of that name, of each job."""
+    name = sums.named(wanted)
+    jobs = request.jobs() if name else []
+    return [(job, found) for job in jobs for found in _sums(job) if found.name == name]
+
+
+def _sums(job: Job) -> list[sums.Sum]:
+    counted, paper = (ledger(job, accounting) for accounting in ACCOUNTINGS)
+    return list(sums.sums(job, counted, paper, step_time(job, counted) if is_timed(job) else None))
+
+
+def _level_named(wanted: str) -> str:
+    return next((name for name, others in LEVELS.items() if wanted in (_plain(name), *others)), "")
+
+
+def _levels(request: Request, wanted: str) -> list[tuple[Job, Level]]:
+    """What that instrument shows, of each job; none on the CPU backend."""
+    name = _level_named(wanted)
+    jobs = request.jobs() if name else []
+    at = [*LEVELS].index(name) + 1 if name else 0
+    return [(job, level) for job in jobs for level in shown_by(job, ledger(job))[at : at + 1]]
+
+
+def _nothing_there(wanted: str) -> ContradictionError | None:
+    """For a row that this job's tables do not have."""
+    if sums.named(wanted) == PLACES["nvme"]:
+        return ContradictionError("nothing of this job is on NVMe; write --offload-optimizer nvme")
+    if _level_named(wanted):
+        return ContradictionError("the CPU backend has no card; leave out --backend cpu")
+    return ContradictionError("this job has none of it") if sums.named(wanted) else None
 
 
 def named(job: Job) -> list[Line | Transfer]:
@@ -114,8 +157,10 @@ def _parts(entry: Term) -> tuple[str, ...]:
 
 
 def _plain(text: str) -> str:
-    return " ".join(text.lower().replace("_", " ").replace("-", " ").split())
+    """As rows of tables are named, in lower case; a + before them only says that they are added."""
+    return " ".join(text.lower().removeprefix("+").replace("_", " ").replace("-", " ").split())
 
 
 def _names(entry: Line | Transfer) -> tuple[str, ...]:
-    return _plain(entry.name), _plain(entry.rule.__name__)
+    of_call = [_plain(entry.title)] if isinstance(entry, Transfer) else []
+    return _plain(entry.name), _plain(entry.rule.__name__), *of_call
