@@ -152,10 +152,11 @@ def _leanest_first(rejected: Rejected) -> tuple[bool, float]:
 
 
 def per_gpu(job: Job, settled: dict[str, Any]) -> int:
-    """Sequences one GPU sees per step."""
-    if "micro_batch" in settled:
-        return int(settled["micro_batch"]) * int(settled.get("grad_accum", 1))
+    """Sequences one GPU sees per step: as asked, or as many micro-steps as come nearest to the usual batch."""
     total = job.workload.global_batch or usual_batch(job)
+    if "micro_batch" in settled:
+        micro = int(settled["micro_batch"])
+        return micro * int(settled.get("grad_accum", max(1, round(total / (micro * job.ranks)))))
     return max(total // job.ranks, int(settled.get("grad_accum", 1)))
 
 

@@ -123,6 +123,25 @@ def test_a_global_batch_leaves_the_micro_batch_open(zeroplan):
     assert asked["micro_batch"] > 1
 
 
+@pytest.mark.parametrize(("size", "micro_steps"), [(4, 8), (3, 11), (512, 1)])
+def test_a_micro_batch_alone_is_accumulated_to_the_usual_batch(zeroplan, size, micro_steps):
+    """256 sequences on 8 GPUs are 32 a GPU: 8 × 4, 11 × 3 (33, the nearest), and no less than one micro-step."""
+    words = ("recommend", "--params", "10M", "--gpus", "8", "--seq", "64", "--gpu-mem", "80", "--micro-batch", str(size))
+    ran = zeroplan(*words, "--json").json
+    strategy = ran["plan"]["strategy"]
+    assert (strategy["micro_batch"], strategy["grad_accum"]) == (size, micro_steps)
+    assert f"{8 * size * micro_steps} sequences a step (--global-batch)" in ran["assumed"]
+
+
+def test_a_config_without_accumulation_has_one_micro_step(zeroplan, tmp_path):
+    """DeepSpeed 0.19.8 runtime/config.py:_set_batch_related_parameters; "auto" is the Trainer's to fill."""
+    config, small = tmp_path / "ds.json", ("--params", "10M", "--gpus", "8", "--seq", "64", "--gpu-mem", "80")
+    for stated, micro_steps in (({}, 1), ({"gradient_accumulation_steps": "auto"}, 8)):
+        config.write_text(json.dumps({"train_micro_batch_size_per_gpu": 4, **stated}))
+        strategy = zeroplan("recommend", "--config", str(config), *small, "--json").json["plan"]["strategy"]
+        assert strategy["grad_accum"] == micro_steps
+
+
 def test_muon_at_stage_3_is_written_as_deepspeed_takes_it(zeroplan):
     """runtime/zero/stage3.py: "Muon and reduce scatter cannot be used together"."""
     words = ("recommend", "--params", "1B", "--gpu-mem", "80", "--optimizer", "muon", "--stage", "3", "-o", "-")

@@ -9,11 +9,11 @@ from zeroplan.cli.cards import named
 from zeroplan.cli.fewest import AUTO
 from zeroplan.cli.options import Options
 from zeroplan.cli.progress import part, tell
-from zeroplan.cli.recommend import read
+from zeroplan.cli.recommend import read, usual_sequences
 from zeroplan.cli.request import Request
 from zeroplan.errors import ContradictionError
 from zeroplan.largest import Largest, largest
-from zeroplan.plan import OFFLOADS, usual_batch
+from zeroplan.plan import OFFLOADS
 from zeroplan.results.largest import LargestModels
 from zeroplan.specs.job import Job
 from zeroplan.units import count
@@ -74,6 +74,4 @@ def _assumed(request: Request) -> tuple[str, ...]:
         if "--model" not in text and ("--checkpointing" not in text or "checkpointing" in request.settled)
     ]  # fmt: skip
     said.append("llama-shaped models as --params makes them")
-    if request.workload.global_batch is None and "micro_batch" not in request.settled:
-        said.append(f"{usual_batch(request.job())} sequences a step (--global-batch)")
-    return tuple(said)
+    return (*said, *usual_sequences(request, request.job()))

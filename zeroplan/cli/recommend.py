@@ -16,7 +16,7 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
-from zeroplan.plan import Plan, Rejected, label, plan, usual_batch, with_flash
+from zeroplan.plan import Plan, Rejected, label, per_gpu, plan, with_flash
 from zeroplan.results.recommend import Recommendation
 from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest
@@ -156,9 +156,14 @@ def assumed_of(request: Request, job: Job) -> tuple[str, ...]:
     """What nobody stated of a plan: checkpointing and attention are chosen."""
     chosen = [flag(name) for name in ("checkpointing", "attention") if name not in request.settled]
     assumed = [text for text in request.assumed if not any(f"({name})" in text for name in chosen)]
-    if job.workload.global_batch is None and "micro_batch" not in request.settled:
-        assumed.append(f"{usual_batch(job)} sequences a step (--global-batch)")
-    return tuple(assumed)
+    return (*assumed, *usual_sequences(request, job))
+
+
+def usual_sequences(request: Request, job: Job) -> list[str]:
+    """How many a step has where nobody stated it."""
+    if job.workload.global_batch or {"micro_batch", "grad_accum"} <= request.settled.keys():
+        return []
+    return [f"{per_gpu(job, request.settled) * job.ranks} sequences a step (--global-batch)"]
 
 
 def check_timed(job: Job, goal: Goal) -> None:

@@ -143,6 +143,8 @@ def read_request(
     check_offload(settled)
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
     open_sizes = batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
+    if given is not None and "micro_batch" in settled and "gradient_accumulation_steps" not in given:
+        settled.setdefault("grad_accum", 1)  # as DeepSpeed takes it
     seq = read_seq(options, model, assumed)
     choose_attention(settled, model, assumed)
     check_operators(settled, model, cluster.gpu)
