@@ -241,3 +241,15 @@ def test_a_total_that_is_no_multiple_gets_the_nearest_that_is(zeroplan, tmp_path
     assert 'write: "train_batch_size": 1024\n' in ran.out
     path.write_text('{"train_batch_size": 1e400, "bf16": {"enabled": true}}')
     assert "a batch that can be trained" in zeroplan("check", str(path), "--gpus", "8").out
+
+
+@pytest.mark.parametrize("more", [(), ("--fix",), ("--format", "json")])
+def test_a_models_config_is_none_of_deepspeeds(zeroplan, tmp_path, more):
+    """Its keys are not to be moved or deleted."""
+    path = tmp_path / "config.json"
+    path.write_text('{"model_type": "llama", "hidden_size": 4096, "vocab_size": 32000}')
+    before = path.read_text()
+    ran = zeroplan("check", str(path), *more)
+    assert (ran.code, ran.out) == (2, "")
+    assert "found a model's config.json, expected a ds_config.json" in ran.err
+    assert path.read_text() == before

@@ -25,5 +25,5 @@ def test_a_stated_sequence_is_taken_even_beyond_the_positions(zeroplan):
     found = zeroplan("estimate", "--model", "gpt2", "--gpus", "8", "--stage", "2", "--seq", "2048", "--json").json
     assert found["workload"]["seq"] == 2048
     assert [said for said in found["assumed"] if "sequence" in said] == [
-        "sequence 2048 is beyond the model's 1024 positions"
+        "sequence 2048 is beyond the model's 1024 positions, which it has learned: as it is, its training stops there"
     ]

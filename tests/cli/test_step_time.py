@@ -124,7 +124,7 @@ def test_each_row_says_its_strategy_and_what_it_assumes(zeroplan):
     assert rows[1]["strategy"] == alone["strategy"]
     assert rows[1]["assumed"] == alone["assumed"]
     screen = " ".join(zeroplan("compare", *job, "--seq", "512,2048").out.split())
-    common, some = rows[0]["assumed"], "for some rows: sequence 2048 is beyond the model's 1024 positions"
+    common, some = rows[0]["assumed"], "for some rows: sequence 2048 is beyond the model's 1024 positions, which it has learned: as it is, its training stops there"
     assert screen.endswith("assumed: " + "; ".join([*common, some]))
 
 

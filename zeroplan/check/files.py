@@ -15,6 +15,7 @@ from zeroplan.check.launch import FILE, SECTION, Launch, as_yaml, field_of, inli
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
+from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError
 
 Beside = Callable[[str], tuple[str, str] | None]
@@ -47,10 +48,12 @@ def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Mad
 
 
 def check_json(name: str, text: str, setting: Setting, made: Made, launch: Launch | None = None) -> list[Finding]:
+    """Raises `SpecError` for a model's config.json."""
     try:
         document = read_json(name, text)
     except NotReadableError:
         return check_text(name, text, setting)
+    refuse_models(document.config, name)
     return check(document, made(document, setting, launch))
 
 

@@ -46,8 +46,15 @@ def read_seq(options: Options, model: Model, assumed: list[str]) -> int:
         why = f", all of the model's positions, under the usual {DEFAULT_SEQ}" if seq < DEFAULT_SEQ else ""
         assumed.append(f"sequence {seq}{why} (--seq)")
     elif positions and seq > positions:
-        assumed.append(f"sequence {seq} is beyond the model's {positions} positions")
+        stops = ", which it has learned: as it is, its training stops there" if _learns_positions(model) else ""
+        assumed.append(f"sequence {seq} is beyond the model's {positions} positions{stops}")
     return seq
+
+
+def _learns_positions(model: Model) -> bool:
+    """Each position has a row of a table (GPT-2, OPT, BERT); rotary ones and ALiBi go on beyond."""
+    tables = ("wpe.weight", "position_embeddings.weight", "embed_positions.weight")
+    return any(tensor.name.endswith(tables) for tensor in model.tensors)
 
 
 def number(text: str | None, typed: str, example: str = "8") -> int | None:

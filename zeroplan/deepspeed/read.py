@@ -86,8 +86,8 @@ class Stated(NamedTuple):
     micro-batch of the total over the ranks (runtime/config.py:_set_batch_related_parameters)."""
 
 
-def _refuse_models(config: dict[str, Any], place: str) -> None:
-    """A model's config.json has none of DeepSpeed's sections."""
+def refuse_models(config: dict[str, Any], place: str) -> None:
+    """A model's config.json has none of DeepSpeed's sections. Raises `SpecError`."""
     if isinstance(config.get("model_type"), str) and not any(key.partition(".")[0] in config for key in KEYS):
         raise SpecError(place, "a model's config.json", "a ds_config.json", f"--model {place}")
 
@@ -95,7 +95,7 @@ def _refuse_models(config: dict[str, Any], place: str) -> None:
 def read_config(config: dict[str, Any], place: str) -> Stated:
     """The strategy that a ds_config.json states. Raises `ZeroplanError` for what DeepSpeed would refuse."""
     notes: list[str] = []
-    _refuse_models(config, place)
+    refuse_models(config, place)
     refuse_removed(config, place)
     config = canonical(config, place)
     _check_keys(config, place)
