@@ -128,3 +128,12 @@ def test_cycles_are_those_that_reach_farthest():
     """A layer of its own; then a, b, b three times; then c five times, which is longer than once more a, b, b."""
     makes = [*"x", *"abb" * 3, *"c" * 5, "y"]
     assert [tuple(each) for each in cycles(makes)] == [(0, 1, 1), (1, 3, 3), (10, 1, 5), (15, 1, 1)]
+
+
+def test_weights_of_which_autograd_keeps_views_are_told_of_all_layers():
+    """Mixtral-8x7B's experts, 8 × (2 × 14336 + 14336) × 4096 elements a layer, stay from forward until backward."""
+    steady = fetch.micro_steps(job("mixtral-8x7b", gpus=64, stage=3, checkpointing="none", max_reuse_distance=0)).steady
+    forward, backward = ([part for part in each if part.times > 1] for each in (steady.forward, steady.backward))
+    experts = 8 * 3 * 14336 * 4096
+    assert [part.by.more for part in (*forward, *backward)] == [(experts,), (-experts,)]
+    assert forward[0].times > 20

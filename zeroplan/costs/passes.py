@@ -188,6 +188,7 @@ def with_gradients(
                 if left := found.in_leaves.intersection(event.visit.tensors):
                     last = min([kept[index] for index in left])
         end = by.times(times - 1)
+        elements += sum(end.more)
         reached = max([reached, *(stretch_of(moved(event.at, end), one, reached) for event in events)])
     return most
 

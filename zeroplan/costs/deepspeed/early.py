@@ -9,7 +9,7 @@ from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import decides_gathers, early_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import persistent_elements
-from zeroplan.costs.deepspeed.told import Part, kinds
+from zeroplan.costs.deepspeed.told import Part, extremes
 from zeroplan.specs.job import Job
 
 More = dict[int, tuple[int, int]]
@@ -54,7 +54,7 @@ def surely_needs_more(job: Job) -> int | None:
     if len(others) != 1:
         return None
     both = micro_steps(job).later, early[others[0]]
-    steady, found = (max(event.most for event in kinds(one.backward)) for one in both)
+    steady, found = (max(event.most for event in extremes(one.backward)) for one in both)
     return others[0] if found > steady + persistent_elements(job) else None
 
 
@@ -77,10 +77,11 @@ def _beyond(steady: More, early: More) -> More:
 
 
 def _by_visit(parts: Sequence[Part[Held]]) -> More:
-    """Elements at most and when gradients are ready, which are the same in all layers that a part stands for."""
+    """Elements at most and when gradients are ready."""
     found: More = {}
     for events, times, by in parts:
-        told = [(event.at, (event.most, event.ready)) for event in events]
+        told, grown = [(event.at, event.most, event.ready) for event in events], sum(by.more)
         for time in range(times):
-            found.update([(at + time * by.visits, elements) for at, elements in told])
+            more = time * grown
+            found.update([(at + time * by.visits, (most + more, ready + more)) for at, most, ready in told])
     return found

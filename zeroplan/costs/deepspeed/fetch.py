@@ -19,7 +19,7 @@ from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.thresholds import Holds
-from zeroplan.costs.deepspeed.told import kinds
+from zeroplan.costs.deepspeed.told import extremes, kinds
 from zeroplan.costs.deepspeed.visits import decides_visits, passes_of, visited
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
@@ -273,5 +273,5 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
         inside = now + own * ((len(tensors) > 1 or low) + settings.from_host)
         most = inside if inside > most else most
     most += sum(padded[index] for index in settings.viewed - settings.checkpointed)
-    phases = (max(event.most for event in kinds(phase)) for phase in (steady.forward, steady.backward))
+    phases = (max(event.most for event in extremes(phase)) for phase in (steady.forward, steady.backward))
     return not settings.second and most <= min(phases)

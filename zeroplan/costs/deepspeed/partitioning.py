@@ -20,7 +20,7 @@ from zeroplan.costs.deepspeed.quantizing import quantizes_gradients, reduced, se
 from zeroplan.costs.deepspeed.reduction import all_reduced
 from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
-from zeroplan.costs.deepspeed.told import Shift, Telling
+from zeroplan.costs.deepspeed.told import Shift, Telling, final
 from zeroplan.costs.deepspeed.visits import backward_visits
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
@@ -78,7 +78,7 @@ class Partitioning:
         if execution.leaves:
             self._check_leaves()
         self.queue = deque(self.order)
-        ready = micro_step.forward[-1].events[-1]
+        ready = final(micro_step.forward)
         self._gather(ready)
         alive.mark(START)
         to_come = 0 if gradients is None else len(self.queue) - gradients

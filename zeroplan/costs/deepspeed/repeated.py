@@ -34,7 +34,7 @@ class Repeated:
 
     def __init__(self, partitioning: Partitioning, part: Part[Held], *, follows: bool) -> None:
         self.of, self.part = partitioning, part
-        self.follows = follows and part.times > 1 and not partitioning.in_leaves
+        self.follows = follows and part.times > 1 and not (part.by.more or partitioning.in_leaves)
         self.left = part.times
         """Layers that are to come."""
         self.reached: Reached | None = None

@@ -2,6 +2,8 @@
 
 What it does next follows from its state, the visits and uses that come, and how far away a tensor's next use is. Where
 two layers of one make leave the same state behind, shifted by a layer, the next ones of that make are not replayed.
+Persistent parameters that come with a layer, and what autograd keeps of it, are no part of that: nothing depends on
+them but the live limit, so they only become more, or fewer, by as much with each layer.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ class Reached(NamedTuple):
     """None unless the summary is that of the stretch before."""
     persistent: set[int]
     """Those that are there: while they come with their layers, more after each."""
+    kept: dict[int, int]
+    """By autograd: in forward more after each layer, in backward fewer."""
     elements: int
     """Gathered; and counted against max_live_parameters."""
     counted: int
@@ -66,6 +70,8 @@ class Repeats:
         count = self._alike(number) if own else 0
         while count and not self.of.records and not self._releases_alike(before.stretch, now.stretch, count):
             count -= 1
+        if before.kept or now.kept:
+            count = self._keeps_alike(before, now, number, count)
         if count and len(now.persistent) < len(self.stay):
             count = self._grows_alike(before, now, number, count)
         if count:
@@ -77,14 +83,13 @@ class Repeats:
         of, stretch = self.of, self.stretches[number]
         ahead = 0 if of.records else len(of.trace) - len(of.queue) - self._uses_before(stretch.step)
         there = of.available & self.stay
-        grown = (of.held, of.count) if len(there) == len(self.stay) else (0, 0)
+        grown = (of.held, of.count) if len(there) == len(self.stay) and not of.kept else (0, 0)
         passing = len(of.available) - len(there)
         summary = (*grown, of.copied, ahead, passing, len(of.flying), stretch.layer.like)
         known = self.reached and self.reached.summary == summary and self.reached.stretch.again == stretch.again
-        known = known and not of.kept
         state = self._state(stretch) if known else None
         return Reached(
-            stretch, summary, state, there, of.held, of.count, len(of.gathers.open), len(held.open),
+            stretch, summary, state, there, dict(of.kept), of.held, of.count, len(of.gathers.open), len(held.open),
         )  # fmt: skip
 
     def _uses_before(self, step: int) -> int:
@@ -168,6 +173,14 @@ class Repeats:
                 break
         return of.live.grows(now.counted - before.counted, count)
 
+    def _keeps_alike(self, before: Reached, now: Reached, number: int, count: int) -> int:
+        """For how many layers, of so many, autograd keeps what it kept of this one as that began."""
+        own = _within(now.stretch, before.kept)
+        for layer, stretch in enumerate(self.stretches[number + 1 : number + 1 + count]):
+            if _within(stretch, now.kept) != own:
+                return layer
+        return count
+
     def _exits(self, before: Stretch, now: Stretch) -> Iterator[tuple[Visit, int]]:
         """Where tensors are released: the visit, and the coordinator's step."""
         step = before.step
@@ -194,11 +207,12 @@ class Repeats:
         of.buffers = [({index + by for index in members}, elements) for members, elements in of.buffers]
         of.joined_low = {index + by for index in of.joined_low}
         of.views = {index + by for index in of.views}
-        if of.records:
-            return
         self._come(now.persistent - before.persistent, alike.tensors, count)
+        self._keep(before.kept, now.kept, alike.tensors, count)
         of.held += count * grown
         of.count += count * (now.counted - before.counted)
+        if of.records:
+            return
         of.recent.update({index + by: used + count * steps for index, used in ahead})
         for _use in range(count * (self._uses_before(now.stretch.step) - self._uses_before(before.stretch.step))):
             of.queue.popleft()
@@ -211,6 +225,14 @@ class Repeats:
             of.available.update([index + layer * shift for index in persistent])
             of.storage.update({index + layer * shift: of.storage[index] for index in persistent if index in of.storage})
 
+    def _keep(self, before: dict[int, int], now: dict[int, int], shift: int, count: int) -> None:
+        """What autograd keeps after so many layers, as the last one changed it."""
+        kept = self.of.kept
+        for layer in range(1, count + 1) if before != now else ():
+            kept.update({index + layer * shift: now[index] for index in now.keys() - before.keys()})
+            for index in before.keys() - now.keys():
+                del kept[index + layer * shift]
+
     def _remember(self, before: Stretch, now: Stretch, count: int) -> None:
         """What the layers that are not replayed release."""
         of, marks = self.of, [(visit.module, step) for visit, step in self._exits(before, now)]
@@ -221,3 +243,9 @@ class Repeats:
 def _stride(one: Stretch, other: Stretch) -> Stride:
     by = apart(one, other)
     return Stride(by.modules, other.step - one.step, by.tensors)
+
+
+def _within(stretch: Stretch, kept: dict[int, int]) -> dict[int, int]:
+    """Of a layer's tensors, by their place in it."""
+    start, size = stretch.layer.tensor, stretch.layer.tensors
+    return {index - start: elements for index, elements in kept.items() if start <= index < start + size}

@@ -37,7 +37,7 @@ from zeroplan.costs.deepspeed.partitions import (
     sub_groups,
 )
 from zeroplan.costs.deepspeed.swapping import on_gpu
-from zeroplan.costs.deepspeed.told import Part, every, extremes, kinds
+from zeroplan.costs.deepspeed.told import Part, every, extremes, final
 from zeroplan.costs.deepspeed.working import MADE_BY_THE_STEP, Working
 from zeroplan.costs.passes import timeline_of, with_gathered, with_gradients
 from zeroplan.formulas import buffers, gathered, moments, muon, states
@@ -109,10 +109,10 @@ AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
 def working(job: Job) -> Working:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
     forwards = [found.forward for found in micro_steps(job).largest]
-    backward, last = backward_of(job).alive, forwards[-1][-1].events[-1]
+    backward, last = backward_of(job).alive, final(forwards[-1])
     left = (*_secondary(job), *backward.lines())
     return Working(
-        _at_most(job, kinds(chain(*forwards))), _gathered(job, last.elements, last.secondary),
+        _at_most(job, extremes(chain(*forwards))), _gathered(job, last.elements, last.secondary),
         backward.peak_lines(), (*step(job), *left), AWAY_IN_THE_STEP, left,
         (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
         forward_pass=_forward_pass(job, *forwards), backward_pass=Passed(backward),
@@ -149,7 +149,7 @@ def less_in_forward(job: Job) -> int:
     """
     if job.strategy.stage < 3:
         return 0
-    events = list(kinds(chain(*(found.forward for found in micro_steps(job).largest))))
+    events = list(extremes(chain(*(found.forward for found in micro_steps(job).largest))))
     most, fewest = max(event.most for event in events), max(event.most - event.less for event in events)
     return job.strategy.element_bytes * (most - fewest)
 

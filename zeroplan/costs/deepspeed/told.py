@@ -71,6 +71,11 @@ def kinds(parts: Iterable[Part[T]]) -> Iterator[T]:
         yield event
 
 
+def final(parts: Sequence[Part[T]]) -> T:
+    """The last event."""
+    return parts[-1].copy(parts[-1].times - 1)[-1]
+
+
 def extremes(parts: Iterable[Part[T]]) -> Iterator[T]:
     """Those among which a largest is: as they come the first time, and the last where more is there each time."""
     for part in parts:
