@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from zeroplan.arithmetic import ceil_div
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
 from zeroplan.search import (
@@ -25,7 +23,8 @@ from zeroplan.search.neighbours import words
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 from zeroplan.specs.strategy import FLASH
-from zeroplan.units import GB, GiB, gib, seconds
+from zeroplan.units import gib, seconds
+from zeroplan.ways_out import ways_out
 
 LEAST = 0.00005
 """Share of a step under which nothing is said to be slower or faster."""
@@ -37,7 +36,6 @@ WORTH_SAYING = 0.001
 OFFLOADS = ("offload_optimizer", "offload_param")
 USUAL_BATCH = 256
 """Sequences per step when no global batch is asked for."""
-LARGEST_TRIED = 4096
 """GPUs up to which a way out is looked for."""
 
 
@@ -99,7 +97,7 @@ def plan(
         failing = sorted(nearest(open_ones, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
         of_host = any("host" in candidate.fit.missing for candidate in failing)
-        ways = ways_out(job, settled, reserve=reserve, of_host=of_host) if rescue else ()
+        ways = _ways_out(job, settled, reserve, of_host=of_host) if rescue else ()
         return Plan(None, rejected, ways, found, objective)
     if not rescue:
         return Plan(found.best, (), (), found, objective)
@@ -206,92 +204,9 @@ def _parts(candidate: Candidate) -> dict[str, float]:
     }  # fmt: skip
 
 
-def ways_out(job: Job, settled: dict[str, Any], *, reserve: float, of_host: bool = False) -> tuple[WayOut, ...]:
-    """Single changes to what was asked, each tried, after which something fits; `of_host`: it may lack memory."""
-    ways: list[WayOut] = []
+def _ways_out(job: Job, settled: dict[str, Any], reserve: float, *, of_host: bool) -> tuple[WayOut, ...]:
+    def fitting(changed: Job, free: dict[str, Any]) -> Candidate | None:
+        return plan(changed, free, reserve=reserve, rescue=False, fine=False).chosen
 
-    def attempt(change: Change, changed: Job, free: dict[str, Any]) -> bool:
-        found = plan(changed, free, reserve=reserve, rescue=False, fine=False).chosen
-        if found:
-            said = change if isinstance(change, str) else change(found)
-            ways.append(WayOut(f"{said}: {label(found)}; needs {gib(found.fit.gpu.needed)}", found))
-        return found is not None
-
-    for name, text in _LOOSENED.items():
-        if settled.get(name) not in (None, "full") or (name in settled and settled[name] is None):
-            free = {key: value for key, value in settled.items() if key != name}
-            if name == "attention" and not job.model.has_sdpa and job.model.no_flash:
-                continue
-            other = job.at(attention="sdpa" if job.model.has_sdpa else "flash_attention_2")
-            attempt(text(settled[name]), other if name == "attention" else job, free)
-    if of_host:
-        _more_host(job, settled, attempt)
-    _shorter(job, settled, attempt)
-    _more_gpus(job, settled, attempt)
-    return tuple(ways)
-
-
-Change = str | Callable[[Candidate], str]
-"""What was changed, in words; some say what the plan that then fits needs."""
-Attempt = Callable[[Change, Job, dict[str, Any]], bool]
-MOST_HOST, MOST_NVME = 4 * 2**40, 16 * 10**12
-"""Bytes of a node up to which a way out is looked for."""
-
-
-_LOOSENED: dict[str, Callable[[Any], str]] = {
-    "checkpointing": lambda value: f"full checkpointing instead of {value} (--checkpointing full)",
-    "stage": lambda value: f"another stage than {value} (leave --stage out)",
-    "offload_optimizer": lambda _value: "the optimizer offloaded (leave --offload-optimizer out)",
-    "micro_batch": lambda value: f"a smaller micro-batch than {value} (leave --micro-batch out)",
-    "attention": lambda value: (
-        f"fused attention instead of {value} (--attention sdpa, or flash_attention_2 where it is not there)"
-    ),
-}
-
-
-def _more_host(job: Job, settled: dict[str, Any], attempt: Attempt) -> None:
-    """Memory of a node, doubled until something fits, then as much as that needs; or disks, where there are none."""
-
-    def memory(found: Candidate) -> str:
-        size = f"{ceil_div(found.fit.host.needed, GiB)}GiB"
-        return f"a host of {size.replace('G', ' G')} (--host-mem {size})"
-
-    def disks(found: Candidate) -> str:
-        size = f"{ceil_div(found.fit.nvme.needed, GB)}GB"
-        return f"NVMe of {size.replace('G', ' G')} a node (--nvme {size})"
-
-    size = job.cluster.host_memory or MOST_HOST
-    while size < MOST_HOST:
-        size *= 2
-        if attempt(memory, job._replace(cluster=job.cluster._replace(host_memory=size)), settled):
-            break
-    if not job.cluster.nvme:
-        attempt(disks, job._replace(cluster=job.cluster._replace(nvme=MOST_NVME)), settled)
-
-
-def _shorter(job: Job, settled: dict[str, Any], attempt: Attempt) -> None:
-    seq = job.workload.seq // 2
-    while seq >= 256:
-        if attempt(
-            f"a sequence of {seq} (--seq {seq})", job._replace(workload=job.workload._replace(seq=seq)), settled
-        ):
-            return
-        seq //= 2
-
-
-def _more_gpus(job: Job, settled: dict[str, Any], attempt: Attempt) -> None:
-    """The fewest GPUs of this kind: whole nodes, doubled until something fits, then halved back."""
-
-    def sized(nodes: int, per_node: int) -> Job:
-        return job._replace(cluster=job.cluster._replace(nodes=nodes, gpus_per_node=per_node))
-
-    per_node, nodes = job.cluster.gpus_per_node, job.cluster.nodes
-    counts = [(nodes, n) for n in (2, 4, 8) if n > per_node and nodes == 1]
-    width = max(per_node, 8) if nodes == 1 else per_node
-    while nodes * 2 * width <= LARGEST_TRIED:
-        nodes *= 2
-        counts.append((nodes, width))
-    for count, width_tried in counts:
-        text = f"{count * width_tried} GPUs (--gpus {count}x{width_tried})"
-        if attempt(text, sized(count, width_tried), settled):
-            return
+    found = ways_out(job, settled, fitting, of_host=of_host)
+    return tuple(WayOut(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}", one) for said, one in found)
