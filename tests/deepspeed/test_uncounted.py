@@ -11,7 +11,11 @@ NAMED = [
     ({"zero_optimization": {"stage": 3, "enable_sanity_checks": True}}, "zero_optimization.enable_sanity_checks"),
     ({"data_types": {"keep_in_fp32_modules": ["rotary_emb"]}}, "data_types.keep_in_fp32_modules"),
 ]
+ZENFLOW = {"stage": 2, "offload_optimizer": {"device": "cpu"}, "zenflow": {"update_interval": 1}}
+NAMED.append(({"zero_optimization": ZENFLOW, "optimizer": {"type": "Muon"}}, "zero_optimization.zenflow"))
+"""It runs (seed 7137 of the fresh draws under Muon): its step takes the step's number."""
 SILENT = [
+    {"zero_optimization": ZENFLOW, "optimizer": {"type": "AdamW"}},
     {"managed_gradient_accumulation": True},
     {"zero_optimization": {"stage": 2, "enable_sanity_checks": True}},
     {"zero_optimization": {"stage": 3, "enable_sanity_checks": False}},

@@ -42,7 +42,9 @@ def reduces_whole_buckets(c: Facts) -> bool:
 
 
 def has_another_optimizer(c: Facts) -> bool:
-    return on(c) and c.optimizer not in ("", "adam", "adamw")
+    """Adam's step, and Muon's, take the number of the step; the process of overlap_step knows Adam alone."""
+    known = ("", "adam", "adamw") if c(f"{SECTION}.overlap_step") else ("", "adam", "adamw", "muon")
+    return on(c) and c.optimizer not in known
 
 
 def has_other_parameters(c: Facts) -> bool:

@@ -16,13 +16,17 @@ def switched_on(facts: Facts) -> bool:
 
 
 def is_counted(facts: Facts) -> bool:
-    """Stages 1 and 2, with a stated interval.
+    """Stages 1 and 2, with a stated interval, under Adam: Muon's updates beside chosen columns move other amounts.
 
     With update_interval "auto" the gradients decide when the host updates, and DeepSpeed divides the loss by an
     accumulation of 0: it is nan from the first update on (runtime/engine.py:backward). Stage 3 cannot be measured
     without a GPU: it asks for "cuda" by name (runtime/zenflow/engine_stage3.py).
     """
-    return facts.stage in (1, 2) and isinstance(facts(f"{SECTION}.update_interval"), int)
+    return facts.stage in (1, 2) and _has_interval(facts) and facts.optimizer != "muon"
+
+
+def _has_interval(facts: Facts) -> bool:
+    return isinstance(facts(f"{SECTION}.update_interval"), int)
 
 
 def zenflow(facts: Facts) -> dict[str, ZenFlow]:
@@ -54,7 +58,7 @@ def notes(facts: Facts) -> list[str]:
         "zenflow: DeepSpeed 0.19.8 exchanges rows and columns of every matrix in initialize, so pretrained weights "
         "are lost (runtime/zero/stage_1_and_2.py:_update_model_bit16_weights)"
     ]
-    if not is_counted(facts):
+    if not _has_interval(facts):
         found.append(
             'zenflow: "update_interval": "auto" divides the loss by 0 and makes it nan (runtime/engine.py:3413), '
             "write a number"
