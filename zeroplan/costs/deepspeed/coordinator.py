@@ -31,7 +31,7 @@ class Coordinator(Storages):
         super().__init__(sizes, settings)
         self.visits, self.trace, self.own, self.whole = course.passes.visits, course.trace, course.own, course.whole
         self.last_user, self.never_left = course.last_user, course.never_left
-        self.released = Decisions()
+        self.decisions = Decisions()
         self.bucket = Threshold(settings.prefetch_bucket_size)
         self.live = Threshold(settings.max_live_parameters)
         self.reach = Threshold(settings.max_reuse_distance)
@@ -171,7 +171,7 @@ class Coordinator(Storages):
         if self.records:
             return frozenset(visit.tensors)
         mark = (visit.module, self.step)
-        if (known := self.released.get(mark)) is not None:
+        if (known := self.decisions.get(mark)) is not None:
             return known
         distances, found = self.distances(visit), []
         for index in visit.tensors:
@@ -180,7 +180,7 @@ class Coordinator(Storages):
             if not self.is_near(distances.to_next_use(index, self.step)):
                 found.append(index)
         released = frozenset(found)
-        self.released.take(mark, released)
+        self.decisions.take(mark, released)
         return released
 
     def is_near(self, distance: int | None) -> bool:

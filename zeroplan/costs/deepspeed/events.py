@@ -48,7 +48,7 @@ class Held(NamedTuple):
         """As `Told`."""
         elements, secondary, most, ready, (enters, module, tensors, backward), at, less = self
         visit = Visit(enters, module + by.modules, tuple([index + by.tensors for index in tensors]), backward)
-        more = sum(by.more)  # persistent parameters, which came with their layer
+        more = sum(by.more)  # persistent parameters that came with their layer, or what autograd keeps of it
         return Held(elements + more, secondary, most + more, ready + more, visit, at + by.visits, less)
 
 

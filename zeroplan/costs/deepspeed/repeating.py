@@ -156,7 +156,7 @@ class Repeats:
                 later = index + count * stride.tensors, step + count * stride.steps
                 if of.is_near(distances.to_next_use(*later)) != of.is_near(distances.to_next_use(index, step)):
                     return False
-            if self.remembers and not of.released.are_alike((visit.module, step), stride, count):
+            if self.remembers and not of.decisions.are_alike((visit.module, step), stride, count):
                 return False
         return True
 
@@ -236,8 +236,8 @@ class Repeats:
     def _remember(self, before: Stretch, now: Stretch, count: int) -> None:
         """What the layers that are not replayed release."""
         of, marks = self.of, [(visit.module, step) for visit, step in self._exits(before, now)]
-        decided = {mark: of.released[mark] for mark in marks}
-        of.released.take_alike(Run(now.layer.module, _stride(before, now), count, decided))
+        decided = {mark: of.decisions[mark] for mark in marks}
+        of.decisions.take_alike(Run(now.layer.module, _stride(before, now), count, decided))
 
 
 def _stride(one: Stretch, other: Stretch) -> Stride:
