@@ -143,6 +143,11 @@ class Tier(NamedTuple):
     def phases(self) -> list[str]:
         return [*PHASES, *(phase for phase in FIRST if any(moment.phase == phase for moment in self.moments))]
 
+    def beside(self, moment: Moment) -> list[Line]:
+        """Of a moment's lines those that do not stay between steps."""
+        resident = {id(entry) for entry in self.resident}
+        return [entry for entry in moment.lines if id(entry) not in resident]
+
     def lines(self) -> list[tuple[Line, list[str]]]:
         """Each line once, with the phases it counts in: summed over a phase they give its peak."""
         phases: dict[int, tuple[Line, list[str]]] = {}

@@ -14,6 +14,9 @@ from zeroplan.ledger import Ledger, total
 from zeroplan.specs.job import Job
 from zeroplan.units import GiB, gib
 
+RESERVED, USED, USED_ON_OTHERS = "reserved by PyTorch", "nvidia-smi", "used on the card"
+"""What tables call the levels beyond the counted one; the last on cards that are not NVIDIA's."""
+
 
 class Range(NamedTuple):
     """What a number is likely to be, and the least and most that was seen."""
@@ -26,7 +29,7 @@ class Range(NamedTuple):
     reason: str
 
 
-RESERVED = Range(
+OVER_ALLOCATED = Range(
     1.06, 1.00, 1.25, "published",
     "the peak × 1.00 to 1.25, likely 1.06: torch 2 keeps freed blocks; reserved over allocated in published runs of "
     "torchtitan, ml-engineering and FlagPerf. Two runs of 2021 reached 1.31",
@@ -56,7 +59,7 @@ class Level(NamedTuple):
 def levels(job: Job, ledger: Ledger) -> tuple[Level, Level, Level]:
     """torch.cuda.max_memory_allocated, max_memory_reserved, and what nvidia-smi shows."""
     peak = total(ledger.gpu.peak.lines)
-    factor, beside = RESERVED, beside_reserved(job)
+    factor, beside = OVER_ALLOCATED, beside_reserved(job)
     counted, left = _counted(job, ledger), left_by_initialize(job, peak)
     with_cached = peak + left
     reason = factor.reason + f". Flattening the model as built leaves {gib(left)} cached beside it" * (left > 0)

@@ -130,10 +130,10 @@ def quantities(job: Job, ledger: Ledger) -> list[Quantity]:
 
 def _memory(job: Job, ledger: Ledger) -> Iterator[Quantity]:
     moment, verdict = ledger.gpu.peak, fit(job, ledger)
-    resident = {id(entry) for entry in ledger.gpu.resident}
-    held = total(entry for entry in moment.lines if id(entry) in resident)
-    kept = total(entry for entry in moment.lines if id(entry) not in resident and is_activation(entry))
-    most, outside = total(moment.lines), [entry.bytes for entry in verdict.outside]
+    beside, most = ledger.gpu.beside(moment), total(moment.lines)
+    held = most - total(beside)
+    kept = total(entry for entry in beside if is_activation(entry))
+    outside = [entry.bytes for entry in verdict.outside]
     evidence = levels(job, ledger)[0].evidence
     where = f"in {moment.phase.replace('_', ' ')}, {moment.place}"
     yield Quantity(

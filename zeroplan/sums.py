@@ -42,8 +42,7 @@ def named(wanted: str) -> str | None:
 def sums(job: Job, ledger: Ledger, paper: Ledger, time: StepTime | None) -> Iterator[Sum]:
     """Those that there are; `time`: None where no card is named."""
     tier, counted = ledger.gpu, levels(job, ledger)[0].evidence
-    resident = {id(entry) for entry in tier.resident}
-    beside = (entry for entry in tier.peak.lines if id(entry) not in resident and not is_activation(entry))
+    beside = (entry for entry in tier.beside(tier.peak) if not is_activation(entry))
     yield Sum(SUM, "GB", "model states of one GPU by the ZeRO paper", _bytes(paper.gpu.resident), "paper")
     meaning = "what a GPU has allocated from one optimizer step to the next"
     yield Sum(HELD, "GiB", meaning, _bytes(tier.resident), counted)

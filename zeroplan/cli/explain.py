@@ -21,15 +21,15 @@ from zeroplan.deepspeed.keys.key import Key
 from zeroplan.errors import ContradictionError, UnknownNameError
 from zeroplan.fit import PLACES
 from zeroplan.ledger import Detail, Line, Transfer
-from zeroplan.levels import Level, shown_by
+from zeroplan.levels import RESERVED, USED, USED_ON_OTHERS, Level, shown_by
 from zeroplan.specs.job import Job
 
 ACTIVATIONS = "activations"
 """The term that is explained beside two papers' forms."""
 STEPS = (sums.STEP, *sums.OTHERS[sums.STEP])
 """All terms of the clock; each has a name of its own too."""
-LEVELS = {"reserved by PyTorch": ("reserved",), "nvidia-smi": ("used on the card",)}
-"""Beyond what is allocated; and other words for them."""
+LEVELS = {RESERVED: ("reserved",), USED: (USED_ON_OTHERS,)}
+"""Beyond what is allocated, as `levels` counts them; and other words for them."""
 
 
 def run(options: Options, term: str, *, json: bool) -> int:
@@ -115,8 +115,8 @@ def _levels(request: Request, wanted: str) -> list[tuple[Job, Level]]:
     """What that instrument shows, of each job; none on the CPU backend."""
     name = _level_named(wanted)
     jobs = request.jobs() if name else []
-    at = [*LEVELS].index(name) + 1 if name else 0
-    return [(job, level) for job in jobs for level in shown_by(job, ledger(job))[at : at + 1]]
+    found = ((job, dict(zip(LEVELS, shown_by(job, ledger(job))[1:], strict=False))) for job in jobs)
+    return [(job, shown[name]) for job, shown in found if shown]
 
 
 def _nothing_there(wanted: str) -> ContradictionError | None:

@@ -13,7 +13,7 @@ from zeroplan.clock import Speed
 from zeroplan.costs.passes import timeline_of
 from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, Line, is_activation, total
-from zeroplan.levels import shown_by
+from zeroplan.levels import RESERVED, USED, USED_ON_OTHERS, shown_by
 from zeroplan.report import speed as step
 from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER, TRANSFORMERS
@@ -175,8 +175,9 @@ def _need_table(estimates: list[Estimate]) -> Table:
     grid = table(["", *map(_name, estimates)])
     grid.add_row("held between steps", *(gib(total(e.real.gpu.resident)) for e in estimates))
     rows = [("+ gradients and buffers", "buffers"), ("+ activations", "activations")]
+    beside = [e.real.gpu.beside(e.real.gpu.peak) for e in estimates]
     for label, kind in rows:
-        grid.add_row(label, *(gib(sum(x.bytes for x in _beside(e) if _kind(x) == kind)) for e in estimates))
+        grid.add_row(label, *(gib(sum(x.bytes for x in lines if _kind(x) == kind)) for lines in beside))
     grid.add_row("peak", *(gib(total(e.real.gpu.peak.lines)) for e in estimates), style="bold")
     grid.add_row("  in", *(e.real.gpu.peak.phase.replace("_", " ") for e in estimates), style="dim")
     for index, entry in enumerate(estimates[0].fit.outside):
@@ -197,8 +198,8 @@ def _add_levels(grid: Table, estimates: list[Estimate]) -> None:
     found = [shown_by(e.job, e.real) for e in estimates]
     if not all(found):
         return
-    used = "nvidia-smi" if estimates[0].job.cluster.maker == NVIDIA else "used on the card"
-    for index, label in ((1, "reserved by PyTorch"), (2, used)):
+    used = USED if estimates[0].job.cluster.maker == NVIDIA else USED_ON_OTHERS
+    for index, label in ((1, RESERVED), (2, used)):
         grid.add_row(label, *(between(each[index].low, each[index].high) for each in found), style="dim")
 
 
@@ -232,12 +233,6 @@ def _verdict(estimate: Estimate) -> Text:
     if headroom < 0:
         return Text(f"-{gib(-headroom)}", style="red")
     return Text(f"+{gib(headroom)}", style="green")
-
-
-def _beside(estimate: Estimate) -> list[Line]:
-    """Lines at the peak that are not held between steps."""
-    held = {id(entry) for entry in estimate.real.gpu.resident}
-    return [entry for entry in estimate.real.gpu.peak.lines if id(entry) not in held]
 
 
 def _kind(entry: Line) -> str:

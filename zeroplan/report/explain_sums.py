@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from zeroplan.levels import Level
+from zeroplan.levels import RESERVED, USED, Level
 from zeroplan.report.console import heading, table
 from zeroplan.report.estimate import gpus, title
 from zeroplan.specs.job import Job
@@ -17,8 +17,8 @@ from zeroplan.units import gb, gib, seconds
 
 SHOWN = {"GiB": gib, "GB": gb, "s": seconds}
 LEVELS = {
-    "reserved by PyTorch": "torch.cuda.max_memory_reserved: blocks that PyTorch has taken of the card, in use or not",
-    "nvidia-smi": "what is used of the card at the peak, by whomever",
+    RESERVED: "torch.cuda.max_memory_reserved: blocks that PyTorch has taken of the card, in use or not",
+    USED: "what is used of the card at the peak, by whomever",
 }
 """What the levels beyond the counted one are called in tables, and what they are."""
 

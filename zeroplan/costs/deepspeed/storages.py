@@ -151,7 +151,7 @@ class Storages:
         for members in reached:
             members.difference_update(leave)
         if not all(reached):
-            self.leave_buffers(leave)
+            self.free_empty_buffers()
 
     def unpack(self, tensors: set[int]) -> int:
         """Out of their common buffer, once; what travelled smaller is joined, converted, and goes first.
@@ -188,10 +188,13 @@ class Storages:
 
     def leave_buffers(self, tensors: set[int]) -> None:
         """A receive buffer goes with the last tensor that needs it."""
-        for members, elements in self.buffers:
+        for members, _elements in self.buffers:
             members.difference_update(tensors)
-            if not members:
-                self.held -= elements
+        self.free_empty_buffers()
+
+    def free_empty_buffers(self) -> None:
+        """Those that no tensor needs any more."""
+        self.held -= sum([elements for members, elements in self.buffers if not members])
         self.buffers = [(members, elements) for members, elements in self.buffers if members]
 
     def keep(self, index: int) -> None:
