@@ -19,7 +19,7 @@ class Constant(NamedTuple):
 
 
 RESERVED = Constant(
-    *levels.RESERVED[:3], "reserved / max allocated", "fitted",
+    *levels.OVER_ALLOCATED[:3], "reserved / max allocated", "fitted",
     "torch 2: torchtitan, ml-engineering and FlagPerf rows over their predicted max allocated; 1.05 to 1.08 do as well",
 )  # fmt: skip
 RESERVED_COMPILED = Constant(
