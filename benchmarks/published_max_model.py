@@ -74,7 +74,7 @@ def compare(rows: Sequence[Row]) -> Iterator[Compared]:
     for row in rows:
         key = tuple(row.asked.items())
         if row.asked and key not in found:
-            sizes = zeroplan.recommend(max_params=True, **row.asked).sizes.values()  # type: ignore[arg-type]
+            sizes = zeroplan.recommend(max_params=True, **row.asked).sizes.values()
             found[key] = max((size.parameters for size in sizes if size), default=0)
         if row.asked:
             yield Compared(row, found[key])

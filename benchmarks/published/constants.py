@@ -31,7 +31,8 @@ RESERVED_2021 = Constant(
     "torch 1: rows that give both, bigscience logs of 2021: 1.08 (ZeRO-3), 1.13 to 1.24 (Megatron-LM), 1.15 (3D)",
 )  # fmt: skip
 OUTSIDE = Constant(
-    *(size / GiB for size in levels.BESIDE_RESERVED[:3]), "GiB outside the allocator, several GPUs a node", "fitted",
+    levels.BESIDE_RESERVED.likely / GiB, levels.BESIDE_RESERVED.low / GiB, levels.BESIDE_RESERVED.high / GiB,
+    "GiB outside the allocator, several GPUs a node", "fitted",
     "FlagPerf and ms-swift rows on 8 x A100 or A800: context, NCCL and libraries, and in part unused reserved blocks",
 )  # fmt: skip
 OUTSIDE_V100 = Constant(

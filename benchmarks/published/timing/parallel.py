@@ -10,11 +10,16 @@ from typing import NamedTuple
 from benchmarks.published.rows import Row
 from benchmarks.published.timing.jobs import Timed
 from zeroplan.clock import COMMUNICATION, COMPUTE, OPTIMIZER, StepTime, Term, term
-from zeroplan.costs.timing.computing import BACKWARD_ATTENTION, BACKWARD_ELEMENTS, BACKWARD_PRODUCTS, BACKWARD_SCORES
+from zeroplan.costs.timing.computing import (
+    BACKWARD_ATTENTION,
+    BACKWARD_ELEMENTS,
+    BACKWARD_PRODUCTS,
+    BACKWARD_SCORES,
+    shares_again,
+)
 from zeroplan.costs.timing.hooks import hooks
 from zeroplan.costs.timing.network import call
 from zeroplan.costs.timing.rates import Rates, rates
-from zeroplan.costs.timing.speed import shares_again
 from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE
 from zeroplan.costs.timing.work import Matrix, matrices, work
 from zeroplan.formulas import overlap, roofline, volume
