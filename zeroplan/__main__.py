@@ -36,6 +36,7 @@ def main() -> None:
     except OSError as error:
         code = _fail(f"standard output: {(error.strerror or str(error)).lower()}", BAD_INPUT)
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    gc.freeze()  # what is alive is not gone through once more for cycles: that took a sixth of a command's time
     sys.exit(code or 0)
 
 
