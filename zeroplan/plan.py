@@ -36,7 +36,6 @@ WORTH_SAYING = 0.001
 OFFLOADS = ("offload_optimizer", "offload_param")
 USUAL_BATCH = 256
 """Sequences per step when no global batch is asked for."""
-"""GPUs up to which a way out is looked for."""
 
 
 class Rejected(NamedTuple):

@@ -21,13 +21,14 @@ from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.read import ZERO_FIELDS, read_config
-from zeroplan.deepspeed.write import TARGETS, ds_config, dumps
+from zeroplan.deepspeed.write import ds_config, dumps
 from zeroplan.emit.accelerate import accelerate_yaml
 from zeroplan.emit.trainer import arguments_file, training_arguments
 from zeroplan.plan import plan
 from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import Offload, Strategy
+from zeroplan.specs.target import TARGETS
 
 SEED = 20261121
 DRAWS = 60

@@ -9,11 +9,12 @@ import re
 import pytest
 
 from tests.emit.plans import candidate
-from zeroplan.deepspeed.write import TARGETS, ds_config, dumps
+from zeroplan.deepspeed.write import ds_config, dumps
 from zeroplan.emit.folder import plan_files, write_plan
 from zeroplan.emit.launch import Launch
 from zeroplan.emit.readme import PURPOSES, readme
 from zeroplan.errors import SpecError
+from zeroplan.specs.target import TARGETS
 from zeroplan.units import gib
 
 SMALL = ("recommend", "--model", "smollm2-135m", "--gpus", "2", "--gpu-mem", "24", "--stage", "2", "--micro-batch", "4",

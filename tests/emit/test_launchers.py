@@ -14,8 +14,8 @@ import yaml
 
 from tests.emit.plans import GPUS, STRATEGIES, candidate
 from zeroplan.catalog.hostfile import read_hostfile
-from zeroplan.deepspeed.write import TARGETS
 from zeroplan.emit.folder import plan_files
+from zeroplan.specs.target import TARGETS
 
 CASES = [(name, gpus, target) for name in STRATEGIES for gpus in GPUS.values() for target in TARGETS]
 SCRIPTS = ("deepspeed.sh", "torchrun.sh", "accelerate.sh", "slurm.sbatch")

@@ -88,7 +88,7 @@ def executes(root: Module, model_type: str) -> Executes:
     return order
 
 
-KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 4, 12
+KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 16, 12
 
 
 class ModelTimelines:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.cli.options import Options
-from zeroplan.deepspeed.write import TARGETS
 from zeroplan.errors import ContradictionError, QuantityError, shown
 from zeroplan.results.recommend import Recommendation
+from zeroplan.specs.target import TARGETS
 
 
 class Output(NamedTuple):

@@ -18,7 +18,6 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMIZERS
 from zeroplan.specs.strategy import Strategy
 
-TARGETS = ("hf", "deepspeed", "accelerate", "lightning")
 LEARNING_RATE = 1e-5
 """A placeholder: the learning rate is the user's to choose."""
 BY_ACCELERATE = (

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from zeroplan.clock import Speed
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
-from zeroplan.deepspeed.write import ds_config
 from zeroplan.errors import ContradictionError
 from zeroplan.plan import Plan, Rejected, label
 from zeroplan.results.outcome import Outcome, outcome
@@ -106,6 +105,8 @@ class Recommendation(Result):
 
     def ds_config(self, target: str | None = None) -> dict[str, Any]:
         """The plan's ds_config.json, for `target` as --for has them. Raises `ContradictionError` when nothing fits."""
+        from zeroplan.deepspeed.write import ds_config
+
         return ds_config(self._chosen().job, target or self.target, self.given)
 
     def _chosen(self) -> Candidate:

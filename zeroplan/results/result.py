@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,6 +26,8 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """The same as `--json`: bytes are integers, times are seconds."""
+        import json
+
         from zeroplan.report import machine
 
         found: dict[str, Any] = json.loads(machine.dumps(self.content()))
