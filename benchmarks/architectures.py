@@ -6,13 +6,12 @@ python benchmarks/architectures.py [--runs 15]   exits with 1 when one is over i
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from time import perf_counter
-
-import yaml
 
 from zeroplan.architectures.execution import execution
 from zeroplan.architectures.read import build_module, read_config
@@ -38,7 +37,7 @@ def main() -> int:
     runs = parser.parse_args().runs
     kept = True
     for (name, part), bound in BOUNDS.items():
-        config = read_config(yaml.safe_load((PRESETS / f"{name}.yaml").read_text())["config"], name)
+        config = read_config(json.loads((PRESETS / f"{name}.json").read_text())["config"], name)
         build = partial(build_module, *config)
         seconds = best(runs, build if part == "tensors" else partial(execution, build()))
         kept = kept and seconds < bound

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from zeroplan.architectures.config import Config
@@ -47,7 +46,7 @@ def shapes(module: Module) -> Shapes:
 
 @cache
 def preset(name: str) -> dict[str, Any]:
-    config: dict[str, Any] = yaml.safe_load((ROOT / "presets" / "models" / f"{name}.yaml").read_text())["config"]
+    config: dict[str, Any] = json.loads((ROOT / "presets" / "models" / f"{name}.json").read_text())["config"]
     return config
 
 

@@ -63,7 +63,7 @@ def test_a_stated_figure_that_was_not_measured_is_nominal(node):
 
 
 def test_presets_take_the_same_share_as_before():
-    """0.8 of 2039 GB/s and of 31 GB/s, as presets/gpus/a100-80gb.yaml has them."""
+    """0.8 of 2039 GB/s and of 31 GB/s, as presets/gpus/a100-80gb.json has them."""
     cluster = hardware.cluster("dgx-a100")
     assert rates_of(cluster).memory.value == pytest.approx(0.8 * 2039e9)
     assert rates.host_link(cluster).value == pytest.approx(0.8 * 31e9)
@@ -142,8 +142,9 @@ def test_a_malformed_file_is_one_line(zeroplan, node, text, found, expected):
 
 @pytest.mark.parametrize("name", presets.names("cluster"))
 def test_every_preset_is_within_the_bounds_of_a_file(node, name):
-    text = (presets.PRESETS / "clusters" / f"{name}.yaml").read_text()
-    assert hardware.cluster(node(text)).gpu == hardware.cluster(name).gpu
+    text = (presets.PRESETS / "clusters" / f"{name}.json").read_text()
+    for file in ("node.json", "node.yaml"):  # JSON is YAML
+        assert hardware.cluster(node(text, file)).gpu == hardware.cluster(name).gpu
 
 
 def test_what_an_alias_repeats_is_no_second_time(node):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from typing import Any
 
 import pytest
-import yaml
 from pydantic import TypeAdapter
 
 from tests.conftest import REFERENCES
@@ -27,7 +27,7 @@ NAMED_CLUSTERS = ["dgx-1", "dgx-a100", "dgx-h100", "p3.16xlarge", "p4d", "p4de",
 
 
 def content(kind: str, name: str) -> dict[str, Any]:
-    return yaml.safe_load((presets.PRESETS / presets.KINDS[kind] / f"{name}.yaml").read_text())
+    return json.loads((presets.PRESETS / presets.KINDS[kind] / f"{name}.json").read_text())
 
 
 def figures(node: object, path: str = "") -> list[tuple[str, dict[str, Any]]]:

@@ -736,12 +736,10 @@ def every_model():
 
 def check_presets(folder, table):
     """Build every preset; return a list of what is wrong."""
-    import yaml
-
     wrong = []
     with open(table, newline="") as file:
         rows = {row["preset"]: row for row in csv.DictReader(file)}
-    presets = {path.stem: yaml.safe_load(path.read_text()) for path in sorted(folder.glob("*.yaml"))}
+    presets = {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
     wrong += [f"{name}: no preset" for name in rows if name not in presets]
     wrong += [f"{name}: not in {table.name}" for name in presets if name not in rows]
     owner = {name: name for name in presets}

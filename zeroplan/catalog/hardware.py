@@ -45,7 +45,7 @@ def gpu(name: str) -> Gpu:
 
 def gpu_of_class(gigabytes: int) -> Gpu:
     """The card that a bare `--gpu-mem N` stands for. Raises `QuantityError` when no card has that number on it."""
-    found = presets.having("GPU", f"memory_class: {gigabytes}", "class_default: true")
+    found = presets.having("GPU", memory_class=gigabytes, class_default=True)
     if not found:
         raise QuantityError(
             f"--gpu-mem: found {gigabytes}, expected the size of a known card ({', '.join(map(str, classes()))}) "
@@ -56,11 +56,11 @@ def gpu_of_class(gigabytes: int) -> Gpu:
 
 def classes() -> list[int]:
     """The memory sizes in GB that a bare number may name."""
-    return sorted({gpu(name).memory_class for name in presets.having("GPU", "class_default: true")})
+    return sorted({gpu(name).memory_class for name in presets.having("GPU", class_default=True)})
 
 
 def cluster(name: str) -> Cluster:
-    """One node: a preset by name or alias, or a YAML file. Raises `UnknownNameError`, and for a file `SpecError`."""
+    """One node: a preset by name or alias, or a file. Raises `UnknownNameError`, and for a file `SpecError`."""
     if node_file.is_file(name):
         found, content = name, node_file.read_node(name)
     else:

@@ -1,4 +1,4 @@
-"""A node of the user's own, in a YAML file of the form of `presets/clusters/`: `--cluster node.yaml`."""
+"""A node of the user's own, in a YAML or JSON file of the form of `presets/clusters/`: `--cluster node.yaml`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FIGURES = (
     "host_memory", "cpu_cores", "nvme", "intra_node", "inter_node", "all_reduce", "effective_inter_node", "nvme_read",
     "nvme_write", "host_adam", "hop", "crossing", *CARD,
 )  # fmt: skip
-WORDS = ("title", "aliases", "gpu", "gpus_per_node", "observations")
+WORDS = ("title", "note", "aliases", "gpu", "gpus_per_node", "observations")
 """`observations`: what was measured beside the figures, for people."""
 SAYS = ("value", "source", "date", "evidence")
 LARGEST_NODE = 10_000
@@ -32,6 +32,10 @@ a slipped unit."""
 
 def is_file(name: str) -> bool:
     """Whether a name of a cluster is that of a file."""
+    return is_yaml(name) or name.strip().lower().endswith(".json")
+
+
+def is_yaml(name: str) -> bool:
     return name.strip().lower().endswith((".yaml", ".yml"))
 
 

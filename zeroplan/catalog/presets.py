@@ -1,7 +1,8 @@
-"""The shipped presets: one YAML file each, found by file name or alias, parsed only when asked for."""
+"""The shipped presets: one JSON file each, found by file name or alias."""
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ KINDS = {"model": "models", "GPU": "gpus", "cluster": "clusters"}
 @cache
 def names(kind: str) -> tuple[str, ...]:
     """File names of one kind, sorted."""
-    return tuple(sorted(path.stem for path in (PRESETS / KINDS[kind]).glob("*.yaml")))
+    return tuple(sorted(path.stem for path in (PRESETS / KINDS[kind]).glob("*.json")))
 
 
 def load(kind: str, name: str, way_out: str = "") -> tuple[str, dict[str, Any]]:
@@ -28,30 +29,19 @@ def load(kind: str, name: str, way_out: str = "") -> tuple[str, dict[str, Any]]:
     wanted = name.strip().lower()
     if wanted in names(kind):
         return wanted, _parsed(kind, wanted)
-    for candidate in names(kind):
-        if wanted and wanted in _text(kind, candidate).lower():
-            content = _parsed(kind, candidate)
-            if wanted in (str(alias).lower() for alias in content.get("aliases", ())):
-                return candidate, content
+    for candidate in names(kind) if wanted else ():
+        content = _parsed(kind, candidate)
+        if wanted in (str(alias).lower() for alias in content.get("aliases", ())):
+            return candidate, content
     raise UnknownNameError(kind, name, names(kind), way_out)
 
 
-def having(kind: str, *entries: str) -> list[str]:
-    """Names of the presets whose text holds all these lines: a search without parsing them."""
-    return [
-        name for name in names(kind)
-        if all(f"\n{entry}\n" in f"\n{_text(kind, name)}\n" or f"\n{entry} " in _text(kind, name) for entry in entries)
-    ]  # fmt: skip
+def having(kind: str, **fields: Any) -> list[str]:
+    """Names of the presets that state all these fields."""
+    return [name for name in names(kind) if fields.items() <= _parsed(kind, name).items()]
 
 
-def _text(kind: str, name: str) -> str:
-    return (PRESETS / KINDS[kind] / f"{name}.yaml").read_text(encoding="utf-8")
-
-
+@cache
 def _parsed(kind: str, name: str) -> dict[str, Any]:
-    import yaml  # 20 ms, and not every run needs a preset
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    content = yaml.load(_text(kind, name), Loader=loader)  # noqa: S506  (it is the safe loader)
-    assert isinstance(content, dict), name
+    content: dict[str, Any] = json.loads((PRESETS / KINDS[kind] / f"{name}.json").read_text(encoding="utf-8"))
     return content

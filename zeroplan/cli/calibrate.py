@@ -10,7 +10,7 @@ from zeroplan.calibrate import node
 from zeroplan.calibrate.found import Findings
 from zeroplan.calibrate.host import machine
 from zeroplan.calibrate.measure import measure, rank
-from zeroplan.catalog.node_file import is_file
+from zeroplan.catalog.node_file import is_yaml
 from zeroplan.errors import SpecError, shown
 
 
@@ -40,7 +40,7 @@ def run(*, output: str | None, disk: str, quick: bool, force: bool, json: bool) 
 def _check(output: str, *, force: bool) -> None:
     """Before minutes are spent."""
     place = f"-o {shown(output)}"
-    if not is_file(output):
+    if not is_yaml(output):
         raise SpecError(place, "another ending", "a file that --cluster will take for one", "-o node.yaml")
     if os.path.lexists(output) and not force:
         raise SpecError(place, "something already there", "a new name", "--force to replace it")
