@@ -18,6 +18,8 @@ from zeroplan.errors import SpecError, shown
 LARGEST = 200_000
 """Letters of a file. The largest Accelerate config seen has 3,000."""
 DEEPEST = 50
+TOO_DEEP = "maximum nesting depth"
+"""In libyaml's words, since PyYAML 6.0.4: it looks ahead, and stops at 1,000 before the first is read."""
 MOST = 20_000
 """Values, those counted again that an alias repeats."""
 STANDARD = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
@@ -33,12 +35,18 @@ def read_yaml(name: str, text: str, expected: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        raise SpecError(place, f"text that is not YAML ({error.problem or error.context})", expected) from error
+        why = error.problem or error.context or ""
+        found = _deep() if TOO_DEEP in why else f"text that is not YAML ({why})"
+        raise SpecError(place, found, expected) from error
     except yaml.YAMLError as error:
         raise SpecError(name, f"text that is not YAML ({' '.join(str(error).split())[:80]})", expected) from error
     if root.members is None:
         raise SpecError(name, "no keys", expected)
     return Document(name, text, root)
+
+
+def _deep() -> str:
+    return f"over {DEEPEST} lists or mappings inside one another"
 
 
 class _Tree:
@@ -68,7 +76,7 @@ class _Tree:
 
     def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
         if depth > DEEPEST:
-            raise self._error(event, f"over {DEEPEST} lists or mappings inside one another", self.expected)
+            raise self._error(event, _deep(), self.expected)
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self.anchors:
                 raise self._error(event, f"the alias {shown(event.anchor)} of nothing before it", self.expected)
