@@ -117,7 +117,7 @@ class ModelTimelines:
             laid = self.laid(asked, leaves)
         except NotImplementedError:
             return None
-        return laid.saved, max(laid.forward.levels[0]), max(laid.backward.levels[0])
+        return laid.saved, laid.forward.fullest, laid.backward.fullest
 
     def alive(
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,

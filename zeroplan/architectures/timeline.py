@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from zeroplan.architectures.alike import cycles, first_parameter, layers_of
-from zeroplan.architectures.module import Module, tree
+from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
 from zeroplan.specs.model import Alike, Execution, Pass, Timeline, Visit
@@ -35,28 +35,43 @@ class Block(NamedTuple):
     """Where these start."""
 
 
+class Numbered(NamedTuple):
+    """Numbers of modules and of tensors, by identity."""
+
+    places: dict[int, int]
+    around: dict[int, tuple[int, ...]]
+    """Of a module the places of all around it and its own: a ModuleList has none, nor what lies in a leaf."""
+    tensors: dict[int, int]
+    first_tensor: list[int]
+    """Of each layer."""
+
+
+@lru_cache(maxsize=KEPT_TREES)
+def numbered(root: Module, modules: tuple[str, ...]) -> Numbered:
+    """`modules`: paths of those that run, in order."""
+    found = Numbered({}, {}, {}, [])
+    places = {path: place for place, path in enumerate(modules)}
+    around: dict[str, tuple[int, ...]] = {"": ()}
+    for path, module in tree(root):
+        place = found.places[id(module)] = places.get(path, OUTSIDE)
+        outer = around[path.rpartition(".")[0]]
+        found.around[id(module)] = around[path] = outer if place == OUTSIDE else (*outer, place)
+        for parameter in module.parameters.values() if module.parameters else ():
+            found.tensors.setdefault(id(parameter), len(found.tensors))
+    found.first_tensor.extend(found.tensors[first_parameter(layer)] for layer in layers_of(root))
+    return found
+
+
 class Structure:
     """Where modules and tensors are; of each layer its first module and tensor, and the layer that runs for it."""
 
     def __init__(self, root: Module, execution: Execution, layers: list[tuple[int, int]]) -> None:
         """`layers`: as `representatives` has them."""
-        places = {path: place for place, path in enumerate(execution.modules)}
         self.root, self.execution, self.layers = root, execution, layers
-        self.places: dict[int, int] = {}
-        self.around: dict[int, tuple[int, ...]] = {}
-        """Of a module the places of all around it and its own: a ModuleList has none, nor what lies in a leaf."""
-        self.tensors: dict[int, int] = {}
-        around: dict[str, tuple[int, ...]] = {"": ()}
-        for path, module in tree(root):
-            place = self.places[id(module)] = places.get(path, OUTSIDE)
-            outer = around[path.rpartition(".")[0]]
-            self.around[id(module)] = around[path] = outer if place == OUTSIDE else (*outer, place)
-            for parameter in module.parameters.values() if module.parameters else ():
-                self.tensors.setdefault(id(parameter), len(self.tensors))
+        self.places, self.around, self.tensors, self.first_tensor = numbered(root, execution.modules)
         self.numbers = {key: number for number, (key, _chosen) in enumerate(self.layers)}
         self.stands_for = [self.numbers[chosen] for _key, chosen in self.layers]
         self.first_module = [self.places[key] for key, _chosen in self.layers]
-        self.first_tensor = [self.tensors[first_parameter(layer)] for layer in layers_of(root)]
 
     @cached_property
     def paths(self) -> dict[int, str]:
@@ -160,6 +175,19 @@ class _Laying:
                 most[block.start] = now[block.start]  # what was before it is the last layer's
         now[-1] -= self.dropped
         return most, now
+
+    @cached_property
+    def fullest(self) -> int:
+        """The largest of `levels`, without writing them out: a layer's beats are looked at where they ran."""
+        most: dict[int, int] = {}
+        for block in self.blocks:
+            if block.ran not in most and block.ran < block.ran_end:
+                beats = self.beats[block.ran : block.ran_end]
+                enters = not self.is_backward and block.layer != OUTSIDE
+                first = beats[0].now if enters else beats[0].most  # what was before it is the last layer's
+                most[block.ran] = max([first, *(beat.most for beat in beats[1:])])
+        return max(most[block.ran] + self._offset(number) for number, block in enumerate(self.blocks)
+                   if block.ran < block.ran_end)  # fmt: skip
 
     def level(self, at: int) -> tuple[int, int]:
         """Of one stretch, without working out the others."""

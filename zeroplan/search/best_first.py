@@ -1,8 +1,10 @@
 """The fastest strategy that fits, found by bounds: what could be fastest is looked at first.
 
-A choice waits under the seconds that it takes at least. When it comes up, it is left out if it cannot fit, and else
-gives way to its numbers, each under its own seconds; the first of these that fits is the fastest of all, for whatever
-still waits takes as long at least. Of equally fast ones the simplest comes first.
+What computes alike waits together, under the seconds that computing takes. When it comes up, it is left out if the
+model alone has no room, and else each of its choices waits under the seconds that it takes at least. A choice that
+comes up is left out if it cannot fit, and else gives way to its numbers, each under its own seconds; the first of these
+that fits is the fastest of all, for whatever still waits takes as long at least. Of equally fast ones the simplest
+comes first.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from zeroplan.search.candidate import Candidate, timed
 from zeroplan.search.room import UNSAID, gathers
 from zeroplan.search.space import BYTELESS, Branch, Root, Space, timeless
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import STAGES
 
-COMPUTING, ROUGH, BOUND, GATHERED, EXACT = range(5)
-"""What a waiting entry's seconds are: of computing alone, of all without products that run again, with them, with
-gathers as stage 3's coordinator issues them, and as they are."""
+ALIKE, COMPUTING, ROUGH, BOUND, GATHERED, EXACT = range(6)
+"""What a waiting entry's seconds are: of computing alone, for all that compute alike or for one of them; of all without
+products that run again, with them, with gathers as stage 3's coordinator issues them, and as they are."""
 REDUCE = "reduce_bucket_size"
 AGAIN = ("none", "full", "selective")
 
@@ -73,6 +76,8 @@ class Search:
         self.waiting: list[Waiting] = []
         self.turn = count()
         self.timed = 0
+        self.alike: dict[int, list[Root]] = {}
+        """Of entries that stand for several choices, by their turn."""
         self.gathered: dict[Hashable, tuple[tuple[Any, ...], MicroSteps]] = {}
         """Of strategies that gather alike, whatever their thresholds, the simplicity of the simplest looked at."""
         self.reduces: dict[Hashable, bool] = {}
@@ -83,34 +88,65 @@ class Search:
         heappush(self.waiting, entry)
 
     def start(self, roots: Iterable[Root]) -> None:
-        """All that waits at first."""
+        """All that waits at first: together what computes alike."""
+        alike: dict[Hashable, list[Root]] = {}
         for branch, size in roots:
-            job = self.space.sized(branch, size).at(**branch.usual(branch.numbers))
-            self.push(self.bounds.computing_alone(job), COMPUTING, job, branch, branch.open)
+            choice = branch.choice
+            alike.setdefault((choice["stage"] == STAGES[-1], choice["checkpointing"], choice["attention"], size),
+                             []).append((branch, size))  # fmt: skip
+        for together in alike.values():
+            self._wait_together(together, self.bounds.computing_alone(self._usual(*together[0]), traced=False))
+
+    def _usual(self, branch: Branch, size: int) -> Job:
+        return self.space.sized(branch, size).at(**branch.usual(branch.numbers))
+
+    def _wait_together(self, alike: list[Root], seconds: float) -> None:
+        """Before all that is as fast and waits alone: the simplest of that may be among them."""
+        branch, size = alike[0]
+        entry = Waiting(seconds, (), ALIKE, next(self.turn), self._usual(branch, size), branch, branch.open)
+        self.alike[entry.turn] = alike
+        heappush(self.waiting, entry)
+
+    def _part(self, entry: Waiting) -> None:
+        """Each choice waits alone, once what runs again is among the seconds, if the card has room for the model."""
+        alike = self.alike.pop(entry.turn)
+        seconds = self.bounds.computing_alone(entry.job)
+        if seconds > entry.seconds:
+            self._wait_together(alike, seconds)
+        elif self.bounds.may_run(entry.job):
+            for branch, size in alike:
+                self.push(seconds, COMPUTING, self._usual(branch, size), branch, branch.open)
 
     def next(self, within: float = inf) -> Candidate | None:
         """The fastest of what waits that fits, which waits no more; None when nothing does `within` so many seconds."""
         while self.waiting and self.waiting[0].seconds <= within:
             entry = heappop(self.waiting)
-            if entry.kind == EXACT:
-                found = self._fitting(entry.job)
-                self._divide(entry)
-                if found:
-                    return found
-            elif entry.kind < BOUND:
-                if entry.kind == COMPUTING or self._may_fit(entry):
-                    least = self._least(entry.job, entry.branch, entry.open, traced=entry.kind == ROUGH)
-                    self.push(max(entry.seconds, least), entry.kind + 1, *entry[-3:])
-            elif entry.kind == BOUND and entry.open[:1] == (REDUCE,) and gathers(entry.job):
-                self._gather(entry)
-            elif entry.kind == GATHERED:
-                if self.bounds.may_gather(entry.job.at(**entry.branch.leanest(entry.open))):
-                    self._settle(entry)
-            elif set(entry.open) <= timeless(entry.job.strategy):
-                self._time(entry)
-            else:
-                self._settle(entry)
+            if entry.kind != EXACT:
+                self._give_way(entry)
+                continue
+            found = self._fitting(entry.job)
+            self._divide(entry)
+            if found:
+                return found
         return None
+
+    def _give_way(self, entry: Waiting) -> None:
+        """To what is known more closely, or to what it leaves open; to nothing where that cannot fit."""
+        if entry.kind == ALIKE:
+            self._part(entry)
+        elif entry.kind < BOUND:
+            if entry.kind == COMPUTING or self._may_fit(entry):
+                least = self._least(entry.job, entry.branch, entry.open, traced=entry.kind == ROUGH)
+                self.push(max(entry.seconds, least), entry.kind + 1, *entry[-3:])
+        elif entry.kind == BOUND and entry.open[:1] == (REDUCE,) and gathers(entry.job):
+            self._gather(entry)
+        elif entry.kind == GATHERED:
+            if self.bounds.may_gather(entry.job.at(**entry.branch.leanest(entry.open))):
+                self._settle(entry)
+        elif set(entry.open) <= timeless(entry.job.strategy):
+            self._time(entry)
+        else:
+            self._settle(entry)
 
     def _least(self, job: Job, branch: Branch, still_open: tuple[str, ...], *, traced: bool = True) -> float:
         loosest = (job.at(**chosen) for chosen in branch.loosest_ones(still_open))

@@ -78,9 +78,9 @@ class Bounds(Room):
             beside = self._beside(job, waited(job, software_of(job), found if traced else at_most(found)), room)
         return (passes + least.after + beside) * (1 - ROUNDED)
 
-    def computing_alone(self, job: Job) -> float:
-        """The same without traffic, the update and copies; not `traced`."""
-        found = self._computing(job, traced=False)
+    def computing_alone(self, job: Job, *, traced: bool = True) -> float:
+        """The same without traffic, the update and copies."""
+        found = self._computing(job, traced=traced)
         return job.strategy.micro_steps * (found.forward.seconds + found.backward.seconds) * (1 - ROUNDED)
 
     def with_gathers(self, loose: Job, lean: Job) -> float:

@@ -47,6 +47,12 @@ class Room:
         alone = self._alone(job)  # first: most that does not fit is told by it, and it walks along no events
         return (alone is None or self.has_room(job, gpu_with(job, alone))) and self.has_room(job, self.peak(job))
 
+    def may_run(self, job: Job) -> bool:
+        """Whether the card could hold the model's own forward and backward alone, for all that run it alike."""
+        ends = [end for end in (job.cluster.capacity, self.most) if end is not None]
+        alone = self._alone(job)
+        return alone is None or not ends or max(alone) <= min(ends)
+
     def may_keep(self, job: Job) -> bool:
         """Whether the card has room, when forward ends, for all that is gathered then in any case."""
         if not gathers(job) or (room := self.room_for_gathered(job)) is None:

@@ -54,12 +54,13 @@ def computing(job: Job, software: Software, *, traced: bool = True) -> Computing
 def shares_again(job: Job) -> Again:
     """What checkpointing runs again: products and attention as the model's trace says, else whole layers.
 
-    The shares are the same for any micro-batch.
+    The shares are the same for any micro-batch, and with stage 3's own linear function.
     """
     whole = layers_again(job)
     if job.strategy.recomputing.attention:
         return Again(0.0, 1.0)
-    found = (job.model.timeline.again(asked(job)._replace(batch=LEAST_ALIKE)) if whole else None) or Again(whole, whole)
+    like = asked(job)._replace(batch=LEAST_ALIKE, zero_linear=False)
+    found = (job.model.timeline.again(like) if whole else None) or Again(whole, whole)
     return found._replace(attention=0.0) if job.strategy.recomputing.keeps_products else found
 
 
