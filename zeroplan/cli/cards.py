@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from zeroplan.cli.fewest import AUTO, counted, fewest_gpus, larger
+from zeroplan.cli.fewest import counted, fewest_gpus, larger
 from zeroplan.cli.goal import NOTHING, Goal, card_named, check_cards
-from zeroplan.cli.options import Options, flag
+from zeroplan.cli.options import Options
 from zeroplan.cli.progress import part
 from zeroplan.cli.recommend import planned, read
-from zeroplan.cli.several import lists, with_values
-from zeroplan.errors import ContradictionError, QuantityError
+from zeroplan.cli.several import AUTO, with_values
+from zeroplan.errors import ContradictionError
 from zeroplan.results.cards import Card, Cards
 from zeroplan.sizing import Fewest, lack, leanest
-
-CARDS = ("gpu", "gpu_mem", "cluster")
-"""Options that may hold several cards."""
-INSTEAD = {"gpus": "write --gpus auto for the fewest, or zeroplan compare --gpus 8,64"}
-MOST = 32
-"""Cards in one table."""
-
-
-def named(options: Options) -> dict[str, list[str]]:
-    """The option that names several cards, with their names; empty where one is asked of."""
-    several = lists(options, CARDS, "recommend", INSTEAD)
-    if len(several) > 1:
-        first, second = list(several)[:2]
-        raise ContradictionError(f"{flag(first)} and {flag(second)} both name several cards; keep one")
-    for names in several.values():
-        if len(names) > MOST:
-            raise QuantityError(f"recommend: found {len(names)} cards, expected at most {MOST}; write fewer")
-    return several
 
 
 def asked(options: Options, several: dict[str, list[str]], goal: Goal = NOTHING) -> Cards:

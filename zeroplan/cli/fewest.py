@@ -11,14 +11,13 @@ from zeroplan.cli.progress import tell
 from zeroplan.cli.recommend import check_timed, read
 from zeroplan.cli.request import Request
 from zeroplan.cli.request_cluster import USUAL_NODE
-from zeroplan.cli.several import with_values
+from zeroplan.cli.several import AUTO, with_values
 from zeroplan.errors import ContradictionError
 from zeroplan.plan import plan
 from zeroplan.sizing import Fewest, fewest
 from zeroplan.specs.job import Job
 from zeroplan.training import least_seconds, run_of
 
-AUTO = "auto"
 MOST = 4096
 """GPUs that are tried."""
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from zeroplan.architectures.infer import infer
-from zeroplan.cli.cards import named
-from zeroplan.cli.fewest import AUTO
 from zeroplan.cli.options import Options
 from zeroplan.cli.progress import part, tell
 from zeroplan.cli.recommend import read, usual_sequences
 from zeroplan.cli.request import Request
+from zeroplan.cli.several import AUTO, cards_named
 from zeroplan.errors import ContradictionError
 from zeroplan.largest import Largest, largest
 from zeroplan.plan import OFFLOADS
@@ -25,7 +24,7 @@ def asked(options: Options) -> LargestModels:
     """The largest size of each row: no offload, CPU, NVMe where the cluster has any."""
     if options.params is not None or options.model is not None:
         raise ContradictionError("--max-params looks for the size; leave out --params and --model")
-    if named(options) or options.gpus == AUTO:
+    if cards_named(options) or options.gpus == AUTO:
         raise ContradictionError("--max-params asks of one cluster; write one card and --gpus 8 or --gpus 4x8")
     request = read(options)
     found: dict[str, Largest | None] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from zeroplan.cli.goal import NOTHING, Goal, card_named
 from zeroplan.cli.headroom import kept_free
@@ -12,6 +13,7 @@ from zeroplan.cli.progress import tell, watched
 from zeroplan.cli.request import Request, check_offload, read_request
 from zeroplan.cli.request_operators import check_operators, choose_attention
 from zeroplan.cli.screen import show
+from zeroplan.cli.several import AUTO, cards_named
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.errors import ContradictionError
@@ -19,13 +21,16 @@ from zeroplan.ledger import Detail
 from zeroplan.plan import Plan, Rejected, label, per_gpu, plan, with_flash
 from zeroplan.results.recommend import Recommendation
 from zeroplan.search import Candidate
-from zeroplan.sizing import Fewest
 from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, FEWEST_GPUS, LEAST_MEMORY, PARETO
 from zeroplan.specs.strategy import FLASH
-from zeroplan.training import run_of
-from zeroplan.why import Why, Wish, why
+from zeroplan.specs.training import Wanted
+
+if TYPE_CHECKING:
+    from zeroplan.sizing import Fewest
+    from zeroplan.training import Run
+    from zeroplan.why import Why, Wish
 
 
 def run(
@@ -65,34 +70,44 @@ def asked(
     options: Options, *, lines: bool = True, alternatives: Sequence[str] = (), goal: Goal = NOTHING
 ) -> Recommendation:
     """What these options ask for: one plan, or one for each card. `alternatives`: names as behind --why."""
-    from zeroplan.cli import cards, fewest, front
-    from zeroplan.cli.why import wishes
-
-    found_wishes = wishes(alternatives)
+    found_wishes = _wishes(alternatives)
     if goal.objective == FEWEST_GPUS:
-        options, goal = fewest.as_few_as_are_enough(options), goal._replace(objective=FASTEST)
-    several, counts = cards.named(options), options.gpus == fewest.AUTO
+        from zeroplan.cli.fewest import as_few_as_are_enough
+
+        options, goal = as_few_as_are_enough(options), goal._replace(objective=FASTEST)
+    several, counts = cards_named(options), options.gpus == AUTO
     if options.config == "-" and (several or counts):
         raise ContradictionError("--config - can be read once, and each card or number of GPUs reads it; name a file")
     _check_objective(goal, several=bool(several), counts=counts, alternatives=bool(alternatives))
-    if several:
-        return cards.asked(options, several, goal)
-    if counts and goal.cheapest:
-        return cards.cheapest_number(options, goal)
-    found = fewest.fewest_gpus(options, goal) if counts else None
+    if several or (counts and goal.cheapest):
+        from zeroplan.cli import cards
+
+        return cards.asked(options, several, goal) if several else cards.cheapest_number(options, goal)
+    found = None
+    if counts:
+        from zeroplan.cli.fewest import counted, fewest_gpus
+
+        found = fewest_gpus(options, goal)
+        options = counted(options, found)
     if goal.objective == PARETO and (found is None or found.gpus is not None):
-        row_by_row = front.asked(fewest.counted(options, found) if found else options, goal, found)
+        from zeroplan.cli import front
+
+        row_by_row = front.asked(options, goal, found)
         if row_by_row:
             return row_by_row
-    if found is None:
-        answer = planned(options, lines=lines, wishes=found_wishes, goal=goal)
-        if answer.run and not answer.run.in_time:
-            answer.in_time = _in_time(options, goal)
-        return answer
-    return planned(
-        fewest.counted(options, found), lines=lines, rescue=found.gpus is not None, fewest=found, wishes=found_wishes,
-        goal=goal,
-    )  # fmt: skip
+    rescue = found is None or found.gpus is not None
+    answer = planned(options, lines=lines, rescue=rescue, fewest=found, wishes=found_wishes, goal=goal)
+    if found is None and answer.run and not answer.run.in_time:
+        answer.in_time = _in_time(options, goal)
+    return answer
+
+
+def _wishes(alternatives: Sequence[str]) -> list[Wish]:
+    if not alternatives:
+        return []
+    from zeroplan.cli.why import wishes
+
+    return wishes(alternatives)
 
 
 def _check_objective(goal: Goal, *, several: bool, counts: bool, alternatives: bool) -> None:
@@ -127,7 +142,7 @@ def planned(
     check_timed(job, goal)
     tell(f"searching strategies for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
     found = plan(job, request.settled, reserve=request.reserve, rescue=rescue, objective=goal.objective)
-    run = run_of(found.chosen, wanted) if found.chosen and goal.asked else None
+    run = _run(found.chosen, wanted) if found.chosen and goal.asked else None
     if fewest and fewest.lack and not found.chosen:
         nearest = fewest.lack.candidate
         found = found._replace(rejected=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
@@ -141,6 +156,12 @@ def planned(
         job, found, assumed, request.given, fewest, why=alternatives, headroom=request.headroom, run=run,
         flash=flash,
     )  # fmt: skip
+
+
+def _run(chosen: Candidate, wanted: Wanted) -> Run:
+    from zeroplan.training import run_of
+
+    return run_of(chosen, wanted)
 
 
 def _with_flash(request: Request, chosen: Candidate) -> Rejected | None:
@@ -187,6 +208,8 @@ def _in_time(options: Options, goal: Goal) -> Fewest | None:
 
 
 def _why(request: Request, job: Job, wish: Wish, found: Plan) -> Why:
+    from zeroplan.why import Why, why
+
     tell(f"why not {wish.name}")
     try:
         settled = wish.settled(request.settled)

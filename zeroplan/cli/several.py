@@ -1,4 +1,4 @@
-"""Options that hold several values, separated by commas, where a command takes them."""
+"""Options that hold several values, separated by commas, where a command takes them, or a number to be found."""
 
 from __future__ import annotations
 
@@ -6,7 +6,26 @@ import os
 from collections.abc import Mapping, Sequence
 
 from zeroplan.cli.options import Options, flag
-from zeroplan.errors import QuantityError
+from zeroplan.errors import ContradictionError, QuantityError
+
+AUTO = "auto"
+CARDS = ("gpu", "gpu_mem", "cluster")
+"""Options of `recommend` that may hold several cards."""
+INSTEAD = {"gpus": f"write --gpus {AUTO} for the fewest, or zeroplan compare --gpus 8,64"}
+MOST_CARDS = 32
+"""In one table."""
+
+
+def cards_named(options: Options) -> dict[str, list[str]]:
+    """The option that names several cards, with their names; empty where one is asked of."""
+    several = lists(options, CARDS, "recommend", INSTEAD)
+    if len(several) > 1:
+        first, second = list(several)[:2]
+        raise ContradictionError(f"{flag(first)} and {flag(second)} both name several cards; keep one")
+    for names in several.values():
+        if len(names) > MOST_CARDS:
+            raise QuantityError(f"recommend: found {len(names)} cards, expected at most {MOST_CARDS}; write fewer")
+    return several
 
 
 def lists(options: Options, takes: Sequence[str], command: str, instead: Mapping[str, str]) -> dict[str, list[str]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from zeroplan.deepspeed.names import canonical
-from zeroplan.deepspeed.values import AUTO
 from zeroplan.specs.checkpointing import Recomputing
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
@@ -47,7 +45,7 @@ def training_arguments(job: Job, given: dict[str, Any] | None = None) -> dict[st
         arguments["use_liger_kernel"] = True
     if strategy.kernels == "liger-loss":
         arguments["liger_kernel_config"] = dict.fromkeys(("rope", "rms_norm", "swiglu", "geglu"), False)
-    return arguments | _repeated(canonical(given or {}))
+    return arguments | (_repeated(given) if given else {})
 
 
 def checkpointing_words(recomputing: Recomputing) -> dict[str, Any]:
@@ -71,6 +69,10 @@ def words(arguments: dict[str, Any]) -> list[str]:
 
 def _repeated(given: dict[str, Any]) -> dict[str, Any]:
     """What a config states of the optimizer and the scheduler, as TrainingArguments names it."""
+    from zeroplan.deepspeed.names import canonical  # the table of all keys: only a given config needs it
+    from zeroplan.deepspeed.values import AUTO
+
+    given = canonical(given)
     arguments: dict[str, Any] = {}
     for section, names in NAMES.items():
         params = (given.get(section) or {}).get("params") or {}

@@ -12,9 +12,9 @@ from zeroplan.autograd.polynomial import terms
 from zeroplan.costs.closed_forms import Compared, closed_forms, compared, counted, peaks
 from zeroplan.ledger import Line, provenance
 from zeroplan.report.console import heading, table
-from zeroplan.report.estimate import title, trust
 from zeroplan.report.letters import valued
 from zeroplan.report.machine import unphased
+from zeroplan.report.subject import title, trust
 from zeroplan.sources import SOURCES
 from zeroplan.specs.account import AtWork, Kept, Saved
 from zeroplan.specs.job import Job

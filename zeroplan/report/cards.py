@@ -13,9 +13,9 @@ from zeroplan.costs.timing.speed import speed_of
 from zeroplan.plan import label
 from zeroplan.report import training
 from zeroplan.report.console import assumptions, table
-from zeroplan.report.estimate import gpus, title
 from zeroplan.report.sizing import fewest, lacking
 from zeroplan.report.speed import UNMEASURED
+from zeroplan.report.subject import gpus, title
 from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.job import Job

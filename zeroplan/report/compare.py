@@ -11,8 +11,8 @@ from rich.text import Text
 from zeroplan.clock import COMMUNICATION, OFFLOAD, Speed
 from zeroplan.fit import Fit
 from zeroplan.report.console import assumptions, console, heading, table
-from zeroplan.report.estimate import gpus, title
 from zeroplan.report.speed import UNMEASURED
+from zeroplan.report.subject import gpus, title
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds

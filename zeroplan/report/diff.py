@@ -13,7 +13,7 @@ from zeroplan.deepspeed.difference import Difference
 from zeroplan.deepspeed.effect import Change, Comparison, Counted, Effect
 from zeroplan.deepspeed.idle import NOT_COUNTED
 from zeroplan.report.console import assumptions, console, heading, table
-from zeroplan.report.estimate import gpus, title, trust
+from zeroplan.report.subject import gpus, title, trust
 from zeroplan.units import gb, gib, seconds
 
 SAME_SPEED = 0.0005

@@ -13,8 +13,8 @@ from zeroplan.deepspeed.key_cost import UNCOUNTED, Row, differ
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.ledger import Ledger, Line, Transfer, less_activations, provenance, total
 from zeroplan.report.console import heading, table
-from zeroplan.report.estimate import gpus, title
 from zeroplan.report.letters import letters_in
+from zeroplan.report.subject import gpus, title
 from zeroplan.sources import DEEPSPEED, SOURCES
 from zeroplan.specs.job import Job
 from zeroplan.symbols import BY_LETTER, SYMBOLS, Symbol

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from zeroplan.quantities import Quantity
 from zeroplan.report.console import heading, table
-from zeroplan.report.estimate import gpus, title
+from zeroplan.report.subject import gpus, title
 from zeroplan.sources import SOURCES
 from zeroplan.specs.job import Job
 from zeroplan.symbols import SYMBOLS

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from zeroplan.clock import Term
 from zeroplan.report.console import heading, table
-from zeroplan.report.estimate import gpus, title
+from zeroplan.report.subject import gpus, title
 from zeroplan.sources import SOURCES
 from zeroplan.specs.job import Job
 from zeroplan.symbols import SYMBOLS

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from zeroplan.levels import RESERVED, USED, Level
 from zeroplan.report.console import heading, table
-from zeroplan.report.estimate import gpus, title
+from zeroplan.report.subject import gpus, title
 from zeroplan.specs.job import Job
 from zeroplan.sums import Sum
 from zeroplan.units import gb, gib, seconds

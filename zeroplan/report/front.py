@@ -10,8 +10,8 @@ from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.plan import label
 from zeroplan.report.console import assumptions, table
-from zeroplan.report.estimate import gpus, title, trust
 from zeroplan.report.speed import trust as step_trust
+from zeroplan.report.subject import gpus, title, trust
 from zeroplan.search import Candidate, Front
 from zeroplan.units import GiB, count, gib, seconds
 

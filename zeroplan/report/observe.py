@@ -12,7 +12,7 @@ from rich.text import Text
 from zeroplan.observe.beside import SUM, Observed
 from zeroplan.observe.log import Log
 from zeroplan.report.console import assumptions, console, heading, table
-from zeroplan.report.estimate import title
+from zeroplan.report.subject import title
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
 

@@ -18,7 +18,7 @@ from zeroplan.plan import OFFLOADS, Plan, Rejected, label
 from zeroplan.report import speed as step
 from zeroplan.report import training
 from zeroplan.report.console import assumptions, heading, table
-from zeroplan.report.estimate import gpus, title, trust
+from zeroplan.report.subject import gpus, title, trust
 from zeroplan.search import Candidate
 from zeroplan.search.neighbours import words
 from zeroplan.specs.job import Job

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from zeroplan.ledger import Checked
 from zeroplan.report.console import heading, table
-from zeroplan.report.estimate import title
+from zeroplan.report.subject import title
 from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.job import Job
 

@@ -17,16 +17,16 @@ from zeroplan.plan import Plan, Rejected, label
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
 from zeroplan.search import Candidate
-from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
-from zeroplan.training import Run
-from zeroplan.why import Row, Why
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from zeroplan.report.rendered import Screen
+    from zeroplan.sizing import Fewest, Lack
+    from zeroplan.training import Run
+    from zeroplan.why import Row, Why
 
 
 class Alternative(NamedTuple):

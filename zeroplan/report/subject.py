@@ -1,0 +1,67 @@
+"""What a report is about, in words: the model, the GPUs, and how far its numbers hold."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER, TRANSFORMERS
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import Model
+from zeroplan.units import count
+
+COMPARED = (
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS}: what a GPU and the host hold "
+    "between steps, traffic, and activations; peaks within 1 %. No run on a GPU yet: what kernels take for themselves "
+    "is not in it, and what PyTorch reserves and nvidia-smi shows are ranges of others' runs."
+)
+COMPARED_IN_PART = (
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED}: what a GPU and the host hold between steps, and traffic; peaks "
+    "less activations within 1 %. Compared with no run yet: activations and logits, which are closed forms."
+)
+"""For a family whose forward is not written out."""
+COMPARED_BUT_LIGER = (
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED}, transformers {TRANSFORMERS} and liger-kernel {LIGER}'s Python, "
+    "its kernels without effect: what a GPU and the host hold between steps, traffic, and activations; peaks within 1 "
+    "%. Liger itself ran in none, for it needs a GPU: what kernels take for themselves and the allocator's fragments "
+    "are not in it."
+)
+
+COMPARED_BUT_AUTOCAST = (
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS} with CUDA's lists of autocast: "
+    "what a GPU and the host hold between steps, traffic, and activations; peaks within 1 %. No run on a GPU yet: what "
+    "kernels take for themselves is not in it."
+)
+COMPARED_BUT_FLASH = (
+    f"Equal to recorded runs of DeepSpeed {DEEPSPEED}, transformers {TRANSFORMERS} and flash-attn {FLASH_ATTN}'s "
+    "Python: what a GPU and the host hold between steps, traffic, and activations; peaks within 1 %. flash-attn's "
+    "kernels ran in none, for they need a GPU: what they make for themselves is as its source says, and the "
+    "allocator's fragments are not in it."
+)
+
+
+def title(model: Model) -> str:
+    """The model as a sentence names it."""
+    return model.name if model.inferred else f"{model.name} ({count(model.parameters)} parameters)"
+
+
+def gpus(job: Job) -> str:
+    """How many, as a sentence says it."""
+    return f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
+
+
+def trust(job: Job, *, whole: bool = True) -> list[RenderableType]:
+    """How far the numbers hold: what runs have confirmed, and what of the config is not in them."""
+    found: list[RenderableType] = [Text(_compared(job) if whole else COMPARED_IN_PART, style="dim")]
+    if left_out := job.strategy.not_counted:
+        text = f"Not counted, and DeepSpeed then holds or moves other amounts: {', '.join(left_out)}."
+        found.append(Text(text, style="yellow"))
+    return found
+
+
+def _compared(job: Job) -> str:
+    if job.strategy.autocast:
+        return COMPARED_BUT_AUTOCAST
+    if job.strategy.flash:
+        return COMPARED_BUT_FLASH
+    return COMPARED if job.strategy.kernels == "transformers" else COMPARED_BUT_LIGER
