@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from zeroplan.costs.outside import outside
 from zeroplan.ledger import Ledger, Line, total
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.units import gib
 

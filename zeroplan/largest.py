@@ -10,9 +10,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from zeroplan.plan import per_gpu, plan
+from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate, nearest, space
 from zeroplan.sizing import Lack, lack, leanest
 from zeroplan.specs.job import Job

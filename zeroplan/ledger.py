@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import cache
-from typing import NamedTuple
 
+from zeroplan.record import NamedTuple
 from zeroplan.sources import SOURCES
 from zeroplan.symbols import SYMBOLS
 

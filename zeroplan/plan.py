@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
+from zeroplan.record import NamedTuple
 from zeroplan.search import (
     Candidate,
     Found,

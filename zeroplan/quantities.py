@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
 
 from zeroplan.clock import HFU, MFU, MFU_CAUSAL, Speed, weakest
 from zeroplan.costs.timing.rates import is_timed, multiplied_in
@@ -11,6 +10,7 @@ from zeroplan.costs.timing.speed import active_parameters, speed
 from zeroplan.fit import fit
 from zeroplan.ledger import Ledger, Provenance, is_activation, provenance, total, worked_out
 from zeroplan.levels import levels
+from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import Figure
 from zeroplan.specs.job import Job
 

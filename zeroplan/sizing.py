@@ -9,10 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from zeroplan.errors import ContradictionError
 from zeroplan.plan import per_gpu, plan
+from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate, nearest, space
 from zeroplan.specs.job import Job
 

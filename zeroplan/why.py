@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Ledger
 from zeroplan.plan import RECOMPUTATION, per_gpu
+from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate, fastest, least_memory, nearest, space
 from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job

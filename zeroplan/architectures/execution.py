@@ -9,9 +9,10 @@ use of its parameter has run backward.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from zeroplan.architectures.alike import first_parameter, layers_of, makes
-from zeroplan.architectures.module import Module, tree
+from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.architectures.walk import Walk
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import Execution, LayerPlace
@@ -26,18 +27,28 @@ def execution(
     kernels: str = "transformers", recomputing: Recomputing = PLAIN,
 ) -> Execution:  # fmt: skip
     """`leaves`: paths of the modules fetched as a whole. `eager`, `flash`: with that attention."""
+    walk, found = walked(root, leaves, eager, flash, kernels)
+    which = recomputing if recomputing.every else EVERY_LAYER
+    return found._replace(
+        recomputing=OnDemand(lambda: tuple(walk.recomputing(which))), layers=tuple(layers(root, walk, recomputing))
+    )
+
+
+@lru_cache(maxsize=2 * KEPT_TREES)
+def walked(root: Module, leaves: frozenset[str], eager: bool, flash: bool, kernels: str) -> tuple[Walk, Execution]:
+    """One walk, and what follows from it whatever runs again."""
     walk = Walk(root, leaves, eager=eager, flash=flash, kernels=kernels)
     whole = frozenset(place for path, place in walk.places.items() if path in leaves)
-    return Execution(
+    return walk, Execution(
         modules=tuple(walk.places),
         forward=OnDemand(lambda: tuple(walk.steps.every())),
         backward=OnDemand(lambda: tuple(walk.backward())),
-        recomputing=OnDemand(lambda: tuple(walk.recomputing(recomputing if recomputing.every else EVERY_LAYER))),
+        recomputing=(),
         gradients=ready(walk.uses),
         gradients_stage_3=ready(walk.uses_stage3()),
         leaves=whole,
         subtrees=subtrees(root, walk) if whole else (),
-        layers=tuple(layers(root, walk, recomputing)),
+        layers=(),
     )
 
 

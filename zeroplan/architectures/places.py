@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from zeroplan.architectures.timeline import OUTSIDE, Laid, Structure
 from zeroplan.autograd.memory import ENTER, READY, Beat
+from zeroplan.record import NamedTuple
 
 
 class Ran(NamedTuple):

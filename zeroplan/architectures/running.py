@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from zeroplan.architectures.alike import checkpointed_layers, input_embedding
 from zeroplan.autograd.autocast import autocasting
@@ -11,6 +11,7 @@ from zeroplan.autograd.emptied import Emptying
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
+from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import PLAIN, ActivationCheckpointing, Recomputing
 from zeroplan.specs.model import Asked
 

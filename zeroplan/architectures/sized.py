@@ -8,11 +8,11 @@ order.
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
 
 from zeroplan.architectures.trace import Trace, kept
 from zeroplan.autograd.log import BEAT, FREED, KEPT, MADE, Log
 from zeroplan.autograd.memory import Beat
+from zeroplan.record import NamedTuple
 from zeroplan.specs.model import LEAST_ALIKE, Asked
 
 MANY = 1 << 60

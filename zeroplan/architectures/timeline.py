@@ -9,12 +9,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate, groupby
-from typing import NamedTuple
 
 from zeroplan.architectures.alike import cycles, first_parameter, layers_of
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
+from zeroplan.record import NamedTuple
 from zeroplan.specs.model import Alike, Execution, Pass, Timeline, Visit
 from zeroplan.specs.on_demand import OnDemand
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from zeroplan.architectures.alike import representatives
 from zeroplan.architectures.module import Module
@@ -18,6 +17,7 @@ from zeroplan.architectures.running import forward as forward_of
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import FREED, MADE, Log
 from zeroplan.autograd.memory import ENTER, LEAVE, Beat
+from zeroplan.record import NamedTuple
 
 
 class Trace(NamedTuple):

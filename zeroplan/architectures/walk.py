@@ -6,11 +6,11 @@ Autograd runs operators in the reverse order of forward, so backward visits modu
 from __future__ import annotations
 
 from itertools import count
-from typing import NamedTuple
 
 from zeroplan.architectures.alike import layers_of, makes
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.visits import LayerVisits, Visits
+from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.model import Visit
 

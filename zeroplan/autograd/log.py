@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
+
+from zeroplan.record import NamedTuple
 
 FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
 MADE, KEPT, FREED, BEAT = range(4)

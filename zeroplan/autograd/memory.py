@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from zeroplan.autograd.log import BEAT, FORWARD, Log
+from zeroplan.record import NamedTuple
 
 if TYPE_CHECKING:
     from zeroplan.autograd.checkpoint import Frame

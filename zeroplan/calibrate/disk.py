@@ -9,7 +9,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+
+from zeroplan.record import NamedTuple
 
 THREADS, BLOCK = 8, 8 << 20
 """Blocks in flight, and bytes of each; DeepSpeed's aio has 8 of 1 MiB by default (queue_depth, block_size)."""

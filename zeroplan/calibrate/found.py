@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import NamedTuple
+
+from zeroplan.record import NamedTuple
 
 
 class Found(NamedTuple):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
 
 from zeroplan.check.edit import applied, overlap
 from zeroplan.check.finding import ERROR, Edit, Finding
 from zeroplan.errors import ZeroplanError
+from zeroplan.record import NamedTuple
 
 LETTERS = 500_000
 """That are read in all while one file is mended, in about a second; the longest file is tried once."""

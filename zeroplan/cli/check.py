@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import typer
 
@@ -22,6 +21,7 @@ from zeroplan.cli import check_fix
 from zeroplan.cli.check_setting import Known, read_known, setting_of
 from zeroplan.cli.options import Options
 from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.record import NamedTuple
 
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
 STANDARD_INPUT = "standard input"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import typer
 
 from zeroplan.check.finding import Finding
 from zeroplan.deepspeed.files import write_all
+from zeroplan.record import NamedTuple
 
 MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 """How a file begins that says it is UTF-8: it is read without, and written with it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.document import Document
@@ -15,6 +15,7 @@ from zeroplan.check.setting import READERS, Setting, guessed
 from zeroplan.check.subject import Subject
 from zeroplan.cli.options import Options
 from zeroplan.errors import QuantityError, SpecError, ZeroplanError, shown
+from zeroplan.record import NamedTuple
 
 if TYPE_CHECKING:  # what reads a model takes longer to import than a file to check
     from zeroplan.cli.request import Request

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from zeroplan.cli.options import Options
 from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.record import NamedTuple
 from zeroplan.results.recommend import Recommendation
 from zeroplan.specs.target import TARGETS
 

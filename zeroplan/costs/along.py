@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from zeroplan.costs.deepspeed.alive import END, START
 from zeroplan.costs.deepspeed.told import Part, moved
 from zeroplan.specs.model import Pass
 
-
-class Met(NamedTuple):
-    """An event, the stretch that was reached before it, and the one at whose end it falls, which may be the same."""
-
-    event: Any
-    """Of those that come again, as it comes the first time."""
-    at: int
-    to: int
+Met = tuple[Any, int, int]
+"""An event, the stretch that was reached before it, and the one at whose end it falls, which may be the same. Of those
+that come again, the event as it comes the first time."""
 
 
 def stretch_of(key: int, activations: Pass, at: int) -> int:
@@ -46,8 +41,11 @@ def along(parts: Sequence[Part[Any]], activations: Pass, key: Callable[[Any], in
             by, here = part.by.times(number), -1
             for event, first in zip(part.events, keys, strict=True):
                 to = stretch_of(moved(first, by) if number else first, activations, at)
-                yield Met(event, at, to)
-                at, here = max(at, to), max(here, to)
+                yield event, at, to
+                if to > at:  # noqa: PLR1730  (the call takes as long as all else here)
+                    at = to
+                if to > here:  # noqa: PLR1730
+                    here = to
 
 
 FEW = 6

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from zeroplan.costs.along import stretch_of
 from zeroplan.costs.deepspeed.alive import Passed
@@ -12,6 +11,7 @@ from zeroplan.costs.ledger import STAGES, ledger, uncollected
 from zeroplan.costs.passes import asked, passes, timeline_of
 from zeroplan.formulas.moments import token_ids
 from zeroplan.ledger import Detail, Line, Moment, is_activation, total
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Pass
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from zeroplan.costs.passes import asked
+from zeroplan.record import NamedTuple
 from zeroplan.specs.account import Flops
 from zeroplan.specs.job import Job
 

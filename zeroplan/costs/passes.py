@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
-from typing import NamedTuple
 
 from zeroplan.autograd.equation import equation
 from zeroplan.autograd.polynomial import Polynomial
@@ -19,6 +18,7 @@ from zeroplan.costs.deepspeed.told import Part, moved
 from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import LEAST_ALIKE, Asked, Pass, Timeline
 
@@ -54,6 +54,13 @@ def alone_at_least(job: Job) -> tuple[int, int] | None:
     return _growing(job, _alone)
 
 
+def saved_at_least(job: Job) -> tuple[int, int] | None:
+    """Bytes that forward leaves for backward: as many with stage 3's own linear function as with torch's. Not under
+    autocast, where that keeps what came as it came.
+    """
+    return None if job.strategy.autocast else _growing(job, _saved)
+
+
 def _growing(job: Job, of: Callable[[Job, Asked], tuple[int, int] | None]) -> tuple[int, int] | None:
     """Each moment's bytes grow in proportion with the micro-batch, so the fullest moment's grow no slower the larger it
     is: from three sequences on, what one more added to two is added for each.
@@ -71,6 +78,11 @@ def _growing(job: Job, of: Callable[[Job, Asked], tuple[int, int] | None]) -> tu
 def _alone(job: Job, wanted: Asked) -> tuple[int, int] | None:
     found = job.model.timeline.alone(wanted, job.leaves)
     return found and found[1:]
+
+
+def _saved(job: Job, wanted: Asked) -> tuple[int, int] | None:
+    found = job.model.timeline.alone(wanted._replace(zero_linear=False), job.leaves)
+    return found and (found[0], found[0])
 
 
 def _fullest(job: Job, wanted: Asked) -> tuple[int, int] | None:
@@ -200,7 +212,7 @@ def asked(job: Job) -> Asked:
         batch=strategy.micro_batch, seq=job.workload.seq, width=strategy.element_bytes,
         half=strategy.dtype == "float16", attention=strategy.attention,
         kernel="cpu" if strategy.backend == "cpu" else "cuda", recomputing=strategy.recomputing,
-        zero_linear=strategy.stage == 3 and strategy.memory_efficient_linear, kernels=strategy.kernels,
+        zero_linear=strategy.runs_zero_linear, kernels=strategy.kernels,
         low=2 if strategy.autocast else 0,
     )  # fmt: skip
 
@@ -240,20 +252,21 @@ def passes(entries: Sequence[Part[Entry]]) -> Iterator[Sequence[Part[Entry]]]:
 def _together(entries: Sequence[Part[Entry]], activations: Pass) -> Together:
     most, now = activations.most, activations.now
     before = entries[0].events[0]
-    best, largest = Together(0, (), 0, 0), 0
+    best: tuple[tuple[int, ...], int, int] = (), 0, 0
+    largest, there = 0, before.now
     for entry, at, to in along(entries, activations, ENTRY_KEY):
         if to > at:
             stretch = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
-            if stretch + before.now > largest:
-                largest = stretch + before.now
-                best = Together(largest, before.at_end, stretch, most.index(stretch, at + 1))
-        reached = max(at, to)
+            if stretch + there > largest:
+                largest = stretch + there
+                best = before.at_end, stretch, most.index(stretch, at + 1)
+        reached = to if to > at else at
         beside = now[reached] if reached >= 0 else activations.start
-        if entry.most + beside > largest:
-            largest = entry.most + beside
-            best = Together(largest, entry.at_most, beside, reached)
-        before = entry
-    return best
+        before, (_key, at_most, _kinds, there, _at_end) = entry, entry
+        if at_most + beside > largest:
+            largest = at_most + beside
+            best = entry.at_most, beside, reached
+    return Together(largest, *best)
 
 
 def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:

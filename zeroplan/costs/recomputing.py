@@ -26,7 +26,7 @@ def check(job: Job) -> None:
             "(RuntimeError: Tensor cached during selective activation checkpoint has been mutated); "
             "write --checkpointing full"
         )
-    if kind == PRODUCTS and job.strategy.stage == 3 and job.strategy.memory_efficient_linear and _has_biases(job):
+    if kind == PRODUCTS and job.strategy.runs_zero_linear and _has_biases(job):
         raise ContradictionError(
             f"--checkpointing: found {PRODUCTS} at stage 3 for {job.model.family}, whose linear layers have biases: "
             "DeepSpeed's own function adds them in place to a product that is kept, what runs again has them twice, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.costs.ledger import ledger
@@ -10,6 +10,7 @@ from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.read import read_config
 from zeroplan.errors import ZeroplanError
 from zeroplan.ledger import PHASES, Ledger, less_activations, total
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 CPU = {"device": "cpu"}

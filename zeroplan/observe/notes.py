@@ -36,7 +36,7 @@ def notes(log: Log, predicted: Predicted, steps: int | None) -> Iterator[str]:
         yield "comms_logger waits for every collective, so none is hidden behind work: time a run without it."
     if log.summaries:
         yield _covered(log, steps)
-    if job.strategy.stage == 3 and job.strategy.memory_efficient_linear and ("profile", "fwd MACs per GPU") in series:
+    if job.strategy.runs_zero_linear and ("profile", "fwd MACs per GPU") in series:
         yield "At stage 3 the flops profiler counts the products of nn.Linear twice (memory_efficient_linear)."
     if ("host", "used") in series:
         yield "Of a node's memory the log has everything: the system, Python and its libraries, page cache left out."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -11,6 +10,7 @@ from rich.text import Text
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.plan import label
+from zeroplan.record import NamedTuple
 from zeroplan.report import training
 from zeroplan.report.console import assumptions, table
 from zeroplan.report.sizing import fewest, lacking

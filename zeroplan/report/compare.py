@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.clock import COMMUNICATION, OFFLOAD, Speed
 from zeroplan.fit import Fit
+from zeroplan.record import NamedTuple
 from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.report.speed import UNMEASURED
 from zeroplan.report.subject import gpus, title

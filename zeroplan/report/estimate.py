@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -14,6 +13,7 @@ from zeroplan.costs.passes import timeline_of
 from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, Line, is_activation, total
 from zeroplan.levels import RESERVED, USED, USED_ON_OTHERS, shown_by
+from zeroplan.record import NamedTuple
 from zeroplan.report import speed as step
 from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.report.subject import gpus, title, trust

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from io import StringIO
-from typing import NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from zeroplan.record import NamedTuple
 from zeroplan.report.console import console
 
 BLOCK = '<pre style="white-space:pre;overflow-x:auto;line-height:normal">{code}</pre>'

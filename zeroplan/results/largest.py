@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from zeroplan.largest import Largest
+from zeroplan.record import NamedTuple
 from zeroplan.results.outcome import Outcome
 from zeroplan.results.recommend import entry, lack_object, numbers
 from zeroplan.results.result import Result

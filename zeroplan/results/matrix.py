@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from zeroplan.record import NamedTuple
 from zeroplan.results.outcome import Outcome
 from zeroplan.results.result import Result
 from zeroplan.specs.cluster import Cluster

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from functools import cached_property
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from zeroplan.clock import Speed
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.errors import ContradictionError
 from zeroplan.plan import Plan, Rejected, label
+from zeroplan.record import NamedTuple
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
 from zeroplan.search import Candidate

@@ -13,11 +13,12 @@ from collections.abc import Hashable, Iterable
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any
 
 from zeroplan.costs.deepspeed.fetch import MicroSteps, micro_steps
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
+from zeroplan.record import NamedTuple
 from zeroplan.search.bounds import Bounds
 from zeroplan.search.candidate import Candidate, timed
 from zeroplan.search.room import UNSAID, gathers
@@ -109,8 +110,8 @@ class Search:
 
     def _part(self, entry: Waiting) -> None:
         """Each choice waits alone, once what runs again is among the seconds, if the card has room for the model."""
-        alike = self.alike.pop(entry.turn)
-        seconds = self.bounds.computing_alone(entry.job)
+        alike, like = self.alike.pop(entry.turn), entry.job.at(memory_efficient_linear=False)
+        seconds = self.bounds.computing_alone(like)  # at stage 3 as much runs again, or more
         if seconds > entry.seconds:
             self._wait_together(alike, seconds)
         elif self.bounds.may_run(entry.job):

@@ -102,7 +102,7 @@ class Bounds(Room):
     def _computing(self, job: Job, *, traced: bool = True) -> Computing:
         """Of one micro-step: offload and buckets do not change it."""
         s = job.strategy
-        key = (s.stage == 3, s.micro_batch, s.checkpointing, s.attention, traced)
+        key = (traced and s.runs_zero_linear, s.micro_batch, s.checkpointing, s.attention, traced)
         if key not in self.computing:
             self.computing[key] = computing(job, software_of(job), traced=traced)
         return self.computing[key]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from zeroplan.clock import StepTime
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.room import with_room
@@ -12,6 +10,7 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing import step_time
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger, Tier
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 

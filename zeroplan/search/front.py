@@ -6,9 +6,8 @@ that all the same, and what waits is still as fast at most.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from zeroplan.costs.ledger import uncollected
+from zeroplan.record import NamedTuple
 from zeroplan.search import best_first, leanest_first
 from zeroplan.search.bounds import Bounds
 from zeroplan.search.candidate import Candidate

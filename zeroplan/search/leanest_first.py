@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
 from itertools import count, pairwise
-from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.fetch import MicroSteps, micro_steps
 from zeroplan.costs.ledger import uncollected, whole_gradients
 from zeroplan.costs.outside import outside
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
+from zeroplan.record import NamedTuple
 from zeroplan.search.best_first import Found, fastest
 from zeroplan.search.bounds import Bounds
 from zeroplan.search.numbers import PERSISTENCE

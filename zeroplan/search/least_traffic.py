@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.keeping import kept_at_most
@@ -16,6 +15,7 @@ from zeroplan.costs.timing.network import latency
 from zeroplan.costs.timing.rates import link, rates
 from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE
 from zeroplan.formulas import network, overlap, roofline
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 Numbers = dict[str, tuple[Any, ...]]

@@ -13,7 +13,14 @@ from zeroplan.costs.deepspeed.keeping import kept_at_least
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes
 from zeroplan.costs.deepspeed.stage_3 import first_backward_at_least
 from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, init_at_least, step_at_least
-from zeroplan.costs.passes import alone_at_least, asked, beside_kept, decides_activations, least_activations
+from zeroplan.costs.passes import (
+    alone_at_least,
+    asked,
+    beside_kept,
+    decides_activations,
+    least_activations,
+    saved_at_least,
+)
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import TierFit, gpu_fit
 from zeroplan.ledger import total
@@ -48,9 +55,12 @@ class Room:
         return (alone is None or self.has_room(job, gpu_with(job, alone))) and self.has_room(job, self.peak(job))
 
     def may_run(self, job: Job) -> bool:
-        """Whether the card could hold the model's own forward and backward alone, for all that run it alike."""
+        """Whether the card could hold the model's own forward and backward alone, for all that run it alike.
+
+        At stage 3 what is kept between them, which the trace of the other stages tells too.
+        """
         ends = [end for end in (job.cluster.capacity, self.most) if end is not None]
-        alone = self._alone(job)
+        alone = saved_at_least(job) if job.strategy.runs_zero_linear else self._alone(job)
         return alone is None or not ends or max(alone) <= min(ends)
 
     def may_keep(self, job: Job) -> bool:

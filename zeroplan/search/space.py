@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 from zeroplan.costs import recomputing
 from zeroplan.costs.deepspeed import muon
 from zeroplan.costs.deepspeed.partitions import below_ratio, secondary_ranks
 from zeroplan.errors import ContradictionError
+from zeroplan.record import NamedTuple
 from zeroplan.search.numbers import PERSISTENCE, SUB_GROUP, Numbers, numbers
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE

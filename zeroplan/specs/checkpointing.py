@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 from re import fullmatch
-from typing import NamedTuple
+
+from zeroplan.record import NamedTuple
 
 KINDS = ("none", "selective", "full", "every-2", "full-reentrant", "deepspeed", "selective-products")
 """What `--checkpointing` takes; every-2 stands for every-K, and each of those may be reentrant."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
+from zeroplan.record import NamedTuple
 from zeroplan.specs.account import Again, AtWork, Flops, Saved
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import Figure
 
 FITTED = "fit over published training throughput; benchmarks/published_throughput.py prints what it leaves over"

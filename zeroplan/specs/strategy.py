@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
 
+from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import DEEPSPEED, ActivationCheckpointing, Recomputing, recomputing
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 from zeroplan.specs.zenflow import ZenFlow
@@ -167,6 +167,11 @@ class Strategy(NamedTuple):
             return found
         away = self.activation_checkpointing.on_host and self.backend != "cpu"
         return found._replace(inputs=self.activation_checkpointing._replace(on_host=away))
+
+    @property
+    def runs_zero_linear(self) -> bool:
+        """Products run in stage 3's own linear function (runtime/zero/linear.py)."""
+        return self.stage == 3 and self.memory_efficient_linear
 
     @property
     def flash(self) -> bool:

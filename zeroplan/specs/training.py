@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from zeroplan.record import NamedTuple
 
 
 class Price(NamedTuple):

@@ -10,9 +10,10 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from zeroplan.deepspeed.facts import Facts
+from zeroplan.record import NamedTuple
 from zeroplan.verify import cases
 
 ZERO, PARAMS = "zero_optimization", "optimizer.params"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from zeroplan.architectures.alike import cycles
 from zeroplan.costs.deepspeed.told import Shift
+from zeroplan.record import NamedTuple
 from zeroplan.specs.model import LayerPlace, Visit
 
 

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from operator import add
-from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.told import Shift, Telling, moved
 from zeroplan.ledger import Line, Rule, line
+from zeroplan.record import NamedTuple
 
 Kind = tuple[Rule, str]
 """The formula that says what these elements are, and their dtype."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from itertools import zip_longest
-from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.alive import END
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
@@ -17,6 +16,7 @@ from zeroplan.costs.deepspeed.quantizing import Call, quantizes_gradients, reduc
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
 from zeroplan.costs.deepspeed.told import Part, Shift, Telling, every
 from zeroplan.costs.deepspeed.visits import decides_visits, visited
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Visit
 from zeroplan.specs.strategy import Strategy

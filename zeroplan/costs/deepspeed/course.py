@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.alike_layers import Passes
 from zeroplan.costs.deepspeed.reuse import Distances
+from zeroplan.record import NamedTuple
 from zeroplan.specs.model import Visit
 
 

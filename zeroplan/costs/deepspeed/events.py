@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from zeroplan.costs.deepspeed.told import Part, Shift
+from zeroplan.record import NamedTuple
 from zeroplan.specs.model import Visit
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from itertools import product
-from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.course import Course, course
@@ -22,6 +21,7 @@ from zeroplan.costs.deepspeed.thresholds import Holds
 from zeroplan.costs.deepspeed.told import extremes, kinds
 from zeroplan.costs.deepspeed.visits import decides_visits, passes_of, visited
 from zeroplan.errors import ContradictionError
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Tensor
 from zeroplan.specs.strategy import Strategy

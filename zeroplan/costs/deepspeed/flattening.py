@@ -133,8 +133,8 @@ def _flatten_on_host(job: Job, alive: Alive, layout: Group) -> None:
 def _flatten(job: Job, alive: Alive, order: tuple[int, ...], flat: int) -> None:
     """A group's tensors are copied into one, of which they become views."""
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
-    elements = sum(sizes[index] for index in order)
-    transposed = sum(sizes[index] for index in order if transposes(job, index))
+    elements = sum(map(sizes.__getitem__, order))
+    transposed = sum(sizes[index] for index in order if transposes(job, index)) if job.strategy.selective else 0
     beside = (zenflow.transposed_matrices, dtype, transposed), (moments.zeros_to_flatten, dtype, flat - elements)
     with alive.while_needed(*beside):
         alive.make(moments.flat_parameters, dtype, flat)

@@ -7,7 +7,6 @@ orthogonalizes every matrix. Sizes are elements.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
@@ -20,6 +19,7 @@ from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.orthogonalizing import working
 from zeroplan.costs.deepspeed.partitions import sub_group_members
 from zeroplan.formulas import gathered, muon
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 LARGEST = 64 * 1024**2

@@ -7,12 +7,12 @@ partition_parameters.py. Sizes are elements.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.layout import decides_groups, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.once import no_part, once
 from zeroplan.errors import ContradictionError
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 

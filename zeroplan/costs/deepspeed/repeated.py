@@ -5,12 +5,13 @@ layer, those that follow leave it too, and are not replayed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.told import Part, Shift
 from zeroplan.formulas import gathered
+from zeroplan.record import NamedTuple
 
 if TYPE_CHECKING:
     from zeroplan.costs.deepspeed.partitioning import Partitioning

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from zeroplan.costs.deepspeed.alike_layers import Stretch, apart, is_all_its_own
 from zeroplan.costs.deepspeed.decisions import Run, Stride
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.told import Telling
+from zeroplan.record import NamedTuple
 from zeroplan.specs.model import Visit
 
 if TYPE_CHECKING:

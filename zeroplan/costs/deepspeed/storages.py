@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
-from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.events import Gather
@@ -16,6 +15,7 @@ from zeroplan.costs.deepspeed.quantizing import scales
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
 from zeroplan.costs.deepspeed.told import Telling
+from zeroplan.record import NamedTuple
 from zeroplan.specs.model import Visit
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from zeroplan.costs.activations import Activations
 from zeroplan.costs.deepspeed.alive import Passed, as_lines
 from zeroplan.costs.passes import at_work, timeline_of, together
 from zeroplan.formulas import moments
 from zeroplan.ledger import Detail, Line, Moment, Tier, line
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Pass
 

@@ -8,7 +8,6 @@ each rank chooses among the columns that lie whole in its piece. Vectors are cho
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.layout import decides_layout, flat_groups
 from zeroplan.costs.deepspeed.once import once
@@ -16,6 +15,7 @@ from zeroplan.costs.deepspeed.quantizing import Call
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states, zenflow
 from zeroplan.ledger import Line, Rule, line
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Tensor
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from zeroplan.clock import COMPUTE, Term, term
 from zeroplan.costs.passes import asked
 from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.work import Work, work
 from zeroplan.formulas import roofline
+from zeroplan.record import NamedTuple
 from zeroplan.specs.account import Again
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import LEAST_ALIKE
@@ -54,13 +53,13 @@ def computing(job: Job, software: Software, *, traced: bool = True) -> Computing
 def shares_again(job: Job) -> Again:
     """What checkpointing runs again: products and attention as the model's trace says, else whole layers.
 
-    The shares are the same for any micro-batch, and with stage 3's own linear function.
+    The shares are the same for any micro-batch. Stage 3's own linear function keeps its operands once it has run, so at
+    least as much runs again with it as with torch's.
     """
     whole = layers_again(job)
     if job.strategy.recomputing.attention:
         return Again(0.0, 1.0)
-    like = asked(job)._replace(batch=LEAST_ALIKE, zero_linear=False)
-    found = (job.model.timeline.again(like) if whole else None) or Again(whole, whole)
+    found = (job.model.timeline.again(asked(job)._replace(batch=LEAST_ALIKE)) if whole else None) or Again(whole, whole)
     return found._replace(attention=0.0) if job.strategy.recomputing.keeps_products else found
 
 

@@ -13,7 +13,6 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, groupby, zip_longest
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.events import Gather, Held
@@ -23,6 +22,7 @@ from zeroplan.costs.deepspeed.told import Part, every
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
 from zeroplan.costs.timing.work import multiplied_with
+from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -77,10 +77,15 @@ def _orders(job: Job) -> list[Order]:
     ]
 
 
-@once(decides_visits)
 def done_before(job: Job) -> tuple[list[float], list[float]]:
     """`progress` of forward and of backward."""
-    return progress(job, visited(job, 0)), progress(job, visited(job, 1))
+    return progress(job, visited(job, 0)), done_in_backward(job)
+
+
+@once(decides_visits)
+def done_in_backward(job: Job) -> list[float]:
+    """`progress` of it."""
+    return progress(job, visited(job, 1))
 
 
 def progress(job: Job, visits: Sequence[Part[Held]]) -> list[float]:
@@ -167,7 +172,7 @@ def _reading(job: Job) -> list[int]:
 @once(decides_reductions)
 def _flushes(job: Job) -> list[Placed]:
     """Buckets that are full before a visit."""
-    flushes, reading, (_forward, done) = reductions(job).flushes, _reading(job), done_before(job)
+    flushes, reading, done = reductions(job).flushes, _reading(job), done_in_backward(job)
     whole = sum(each.elements for each in flushes)
     full: dict[int, int] = {}
     for flush in flushes:
@@ -183,12 +188,11 @@ def _flushes(job: Job) -> list[Placed]:
 @once(decides_visits)
 def _ready(job: Job) -> dict[int, float]:
     """How far backward's work has come when a tensor's gradient is there; of a tied one the last."""
-    found: dict[int, float] = {}
-    _forward, done = done_before(job)
-    for at, visit in enumerate(backward_visits(job)):
-        if visit.enters and visit.backward:
-            found.update(dict.fromkeys(visit.tensors, done[at + 1]))
-    return found
+    done = done_in_backward(job)
+    return {
+        index: done[at] for at, (enters, _module, tensors, late) in enumerate(backward_visits(job), 1)
+        if enters and late for index in tensors
+    }  # fmt: skip
 
 
 def _reductions(job: Job) -> Iterator[Event]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import Cluster, Figure, Gpu
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import judged

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 from zeroplan.clock import COMMUNICATION, Term, term
 from zeroplan.costs.deepspeed.traffic import BACKWARD, FORWARD
@@ -16,6 +15,7 @@ from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.replay import waiting
 from zeroplan.formulas import network, overlap, roofline
 from zeroplan.ledger import Ledger
+from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import Figure
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import Software
