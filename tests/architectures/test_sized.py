@@ -11,7 +11,7 @@ from tests.architectures import draws
 from zeroplan.architectures import alike
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
-from zeroplan.architectures.registry import FAMILIES
+from zeroplan.architectures.registry import FAMILIES, LIGER_FAMILIES
 from zeroplan.architectures.running import Run, run_of
 from zeroplan.architectures.sized import MANY, is_even, sized_of
 from zeroplan.architectures.trace import traced
@@ -98,6 +98,30 @@ def test_layers_checkpointed_elsewhere(family: str, monkeypatch: pytest.MonkeyPa
             patched.setattr(alike, "SHARED", ())
             direct = shown(again, wanted)
         assert shared == direct, wanted
+        compared += 1
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_stage_3s_own_linear_function(family: str):
+    """It keeps as many bytes from forward to backward as torch's, unless under autocast, and runs no less again."""
+    rng = random.Random(f"linear {family}")
+    compared = 0
+    while compared < PER_FAMILY:
+        model = drawn(family, rng)
+        wanted = asked(rng)._replace(zero_linear=False, attention=rng.choice(["eager", "sdpa", "flash_attention_2"]))
+        if model is None:
+            continue
+        kernels = ["transformers", "transformers", "liger", "liger-loss"] if family in LIGER_FAMILIES else ["transformers"]
+        wanted = wanted._replace(kernels=rng.choice(kernels))
+        own = wanted._replace(zero_linear=True)
+        torchs, of_stage_3 = (model.timeline.alone(each) for each in (wanted, own))
+        if torchs is None or of_stage_3 is None:
+            compared += 1  # not written out
+            continue
+        assert wanted.low or torchs[0] == of_stage_3[0], wanted
+        less, more = (model.timeline.again(each) for each in (wanted, own))
+        if less is not None and more is not None:
+            assert all(one <= other for one, other in zip(less, more, strict=True)), wanted
         compared += 1
 
 

@@ -38,7 +38,7 @@ WIDTHS: tuple[dict[str, Any], ...] = (
 """What weights and gradients are kept, gathered and reduced in."""
 OF = (
     Bounds.outside_passes, Bounds.peak, Bounds.may_fit, Bounds.may_keep, Bounds.may_reduce, Bounds.seconds,
-    Bounds.computing_alone,
+    Bounds.computing_alone, Bounds.may_run,
 )  # fmt: skip
 LEAST = (held_at_least, init_at_least, step_at_least, gpu_at_least)
 
@@ -65,7 +65,11 @@ def test_a_drawn_strategy_against_its_bounds(seed):
         still = branch.open[settled:]
         loose = [drawn.at(**chosen) for chosen in branch.loosest_ones(still)]
         rough, bound = (min(bounds.seconds(one, traced=traced) for one in loose) for traced in (False, True))
-        assert bounds.computing_alone(drawn) <= rough <= bound * (1 + 1e-12) <= step * (1 + 2e-12), still
+        plain = drawn.at(memory_efficient_linear=False)
+        untraced = bounds.computing_alone(drawn, traced=False)
+        assert untraced <= rough
+        assert untraced <= bounds.computing_alone(plain) <= bounds.computing_alone(drawn) <= bound
+        assert rough <= bound * (1 + 1e-12) <= step * (1 + 2e-12), still
         lean = drawn.at(**branch.leanest(still))
         assert max(least(lean) for least in LEAST) <= needed, still
         assert total(host.tier(lean).peak.lines) <= total(counted.host.peak.lines)
@@ -76,6 +80,7 @@ def test_a_drawn_strategy_against_its_bounds(seed):
         assert first_backward_at_least(drawn.at(**branch.leanest(branch.open[-2:]))) <= needed
     assert beside_buckets(drawn) <= needed
     exact = card_of(drawn, needed)
+    assert Bounds(0.0).may_run(exact)
     assert Bounds(0.0).may_fit(exact)
     assert Bounds(0.0).may_keep(exact)
     assert Bounds(0.0).may_gather(exact)

@@ -132,6 +132,9 @@ class Reduction:
         """
         apart = frozenset[int]() if self.strategy.selective else self.fp32  # ZenFlow joins them all the same
         found: list[Slice] = []
+        last: Slice | None = None
+        filled = 0
+        """Of the last one, the elements that have joined it."""
         for index in bucket:
             number = self.group_of[index]
             group = self.groups[number]
@@ -139,12 +142,13 @@ class Reduction:
             shared = tuple(owner for owner, _elements in pieces) if group.muon and len(pieces) > 1 else ()
             for owner, elements in pieces:
                 added = owner == self.rank and number in apart
-                last = found[-1] if found and not added else None
-                if last is not None and last.owner == owner and not last.added and last.shared == shared:
-                    found[-1] = last._replace(elements=last.elements + elements)
-                else:
-                    found.append(Slice(owner, elements, added, shared))
-        return found
+                if last and not added and last.owner == owner and not last.added and last.shared == shared:
+                    filled += elements
+                    continue
+                if last:
+                    found.append(last._replace(elements=filled))
+                last, filled = Slice(owner, elements, added, shared), elements
+        return [*found, last._replace(elements=filled)] if last else found
 
 
 @once(whatever_runs_again)

@@ -205,6 +205,6 @@ def _reductions(job: Job) -> Iterator[Event]:
         full.append((1.0 if last else ready.get(following[1].tensors[0], 1.0), bucket.elements / filled))
     for number, (share, size) in enumerate(sorted(full)):
         arrived = max(arrived, share)
-        yield Event(REDUCE, arrived, size, number)
+        yield EVENT((REDUCE, arrived, size, number))
         if number:
-            yield Event(FOR_REDUCTION, arrived, 0.0, number - 1)
+            yield EVENT((FOR_REDUCTION, arrived, 0.0, number - 1))
