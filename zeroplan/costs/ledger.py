@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from zeroplan.costs import paper, recomputing
+from zeroplan.costs import recomputing
 from zeroplan.costs.activations import activations
 from zeroplan.costs.deepspeed import adagrad, converting, host, muon, stage_0, stage_3, stages_1_2
 from zeroplan.costs.deepspeed.copying import copies
@@ -94,6 +94,8 @@ def whole_gradients(job: Job) -> int:
 def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:
     recomputing.check(job)
     if accounting == "paper":
+        from zeroplan.costs import paper
+
         return paper.ledger(job)
     alive = activations(job)
     adagrad.check(job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -24,8 +24,10 @@ from zeroplan.search.neighbours import words
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import LEAST_MEMORY
 from zeroplan.specs.strategy import Strategy
-from zeroplan.training import Run
 from zeroplan.units import gb, gib, seconds
+
+if TYPE_CHECKING:
+    from zeroplan.training import Run
 
 MOST_ROWS = 12
 

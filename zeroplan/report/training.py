@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from zeroplan.sizing import Fewest
-from zeroplan.training import Run
+from typing import TYPE_CHECKING
+
 from zeroplan.units import count, duration, money
+
+if TYPE_CHECKING:
+    from zeroplan.sizing import Fewest
+    from zeroplan.training import Run
 
 
 def clause(run: Run) -> str:

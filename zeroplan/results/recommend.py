@@ -146,6 +146,8 @@ class Recommendation(Result):
         return Screen(answer, [*self._reasons(quiet=quiet), *shown])
 
     def _reasons(self, *, quiet: bool) -> list[RenderableType]:
+        if not self.why:
+            return []
         from zeroplan.report import why as report
 
         found: list[RenderableType] = []
