@@ -15,12 +15,12 @@ def main() -> None:
     gc.set_threshold(FEW_COLLECTIONS)
     import click
 
-    from zeroplan.cli.app import BAD_INPUT, only
+    from zeroplan.cli.app import BAD_INPUT, app
     from zeroplan.errors import ZeroplanError
 
     _usable_streams()
     try:
-        code = only(sys.argv[1] if sys.argv[1:] else "")(standalone_mode=False)
+        code = app(sys.argv[1] if sys.argv[1:] else "")(standalone_mode=False)
         sys.stdout.flush()
     except ZeroplanError as error:
         code = _fail(str(error), BAD_INPUT)

@@ -1,0 +1,26 @@
+"""The options of `zeroplan diff`."""
+
+# As in options.py: annotations stay objects, not strings.
+from typing import Annotated
+
+import typer
+
+from zeroplan.cli.options import Json, Options, Quiet, with_options
+
+
+@with_options
+def diff(
+    options: Options,
+    *,
+    first: Annotated[str, typer.Argument(metavar="A.json", help="A ds_config.json.", show_default=False)],
+    second: Annotated[str, typer.Argument(metavar="B.json", help="Another; - is standard input.", show_default=False)],
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Which differences between two ds_config.json (one may be -, standard input) matter for a --model on --gpus: what
+    each changes in bytes, calls and seconds by itself, and what all do together. Without a model: the keys that differ
+    in meaning, defaults filled in.
+    """
+    from zeroplan.cli.diff import run
+
+    raise typer.Exit(run(first, second, options, json=json, quiet=quiet))

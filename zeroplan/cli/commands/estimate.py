@@ -1,0 +1,33 @@
+"""The options of `zeroplan estimate`."""
+
+# As in options.py: annotations stay objects, not strings.
+from typing import Annotated
+
+import typer
+
+from zeroplan.cli.options import OUTPUT, Json, Options, Quiet, with_options
+
+Accounting = Annotated[
+    str,
+    typer.Option(
+        "--accounting", metavar="deepspeed|paper", rich_help_panel=OUTPUT,
+        help="Whose bytes --json holds (tables show both).",
+    ),
+]  # fmt: skip
+
+
+@with_options
+def estimate(
+    options: Options,
+    *,
+    timeline: Annotated[
+        bool, typer.Option("--timeline", help="Draw allocated bytes over a step.", rich_help_panel=OUTPUT)
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+    accounting: Accounting = "deepspeed",
+) -> None:
+    """Memory per GPU and traffic of a strategy, or of ZeRO 0-3 side by side."""
+    from zeroplan.cli.estimate import run
+
+    raise typer.Exit(run(options, json=json, quiet=quiet, accounting=accounting, timeline=timeline))

@@ -1,0 +1,31 @@
+"""The options of `zeroplan explain`."""
+
+# As in options.py: annotations stay objects, not strings.
+from typing import Annotated
+
+import typer
+
+from zeroplan.cli.options import Json, Options, with_options
+
+
+@with_options
+def explain(
+    options: Options,
+    *,
+    term: Annotated[
+        str, typer.Argument(
+            help="A line, formula, ds_config key or rule of check; MFU, needed, ...; activations.", show_default=False
+        )
+    ],
+    json: Json = False,
+) -> None:
+    """Formula, symbols with their values, source and assumptions of any number; or a ds_config key."""
+    if term.upper().startswith("ZP"):
+        from zeroplan.cli.check import explain as told
+
+        code = told(term, json=json)
+        if code is not None:
+            raise typer.Exit(code)
+    from zeroplan.cli.explain import run
+
+    raise typer.Exit(run(options, term, json=json))

@@ -1,0 +1,26 @@
+"""The options of `zeroplan observe`."""
+
+# As in options.py: annotations stay objects, not strings.
+from typing import Annotated
+
+import typer
+
+from zeroplan.cli.options import Json, Options, Quiet, with_options
+
+
+@with_options
+def observe(
+    options: Options,
+    *,
+    log: Annotated[str, typer.Argument(metavar="LOG", help="What the run has printed.", show_default=False)],
+    steps: Annotated[
+        str | None,
+        typer.Option("--steps", metavar="N", help="Optimizer steps that the log covers, where it does not say."),
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """What DeepSpeed's own log lines say of a run, beside what was predicted for it."""
+    from zeroplan.cli.observe import run
+
+    raise typer.Exit(run(options, log, steps=steps, json=json, quiet=quiet))
