@@ -151,7 +151,8 @@ class Search:
 
     def _least(self, job: Job, branch: Branch, still_open: tuple[str, ...], *, traced: bool = True) -> float:
         loosest = (job.at(**chosen) for chosen in branch.loosest_ones(still_open))
-        return min(self.bounds.seconds(one, traced=traced) for one in loosest)
+        bucketed = REDUCE not in still_open
+        return min(self.bounds.seconds(one, traced=traced, bucketed=bucketed) for one in loosest)
 
     def _may_fit(self, entry: Waiting) -> bool:
         return self.bounds.may_fit(entry.job.at(**entry.branch.leanest(entry.open)))

@@ -22,7 +22,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Ledger, Tier
 from zeroplan.search.candidate import Candidate, evaluate
 from zeroplan.search.least_copies import least_copied, own_elements
-from zeroplan.search.least_traffic import Traffic, gathered_again, least_traffic
+from zeroplan.search.least_traffic import Traffic, gathered_again, last_share, least_traffic
 from zeroplan.search.room import Room
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -45,12 +45,14 @@ class Bounds(Room):
         """In full."""
 
     def seconds(
-        self, job: Job, *, traced: bool = True, gathered: Gathers | None = None, beside: float | None = None
+        self, job: Job, *, traced: bool = True, bucketed: bool = False, gathered: Gathers | None = None,
+        beside: float | None = None,
     ) -> float:  # fmt: skip
         """Computing and the update as they are, traffic hidden as well as it can be, copies as few as there can be.
 
-        Not `traced`: without matrix products that run again, which only a trace of the model counts. `gathered`: as
-        stage 3's coordinator does, and `beside` what that copies and the update; None: at least.
+        Not `traced`: without matrix products that run again, which only a trace of the model counts. `bucketed`: the
+        job's own buckets are meant, not only larger ones. `gathered`: as stage 3's coordinator does, and `beside` what
+        that copies and the update; None: at least.
         """
         strategy, found = job.strategy, self._computing(job, traced=traced)
         micro_steps = strategy.micro_steps
@@ -60,6 +62,8 @@ class Bounds(Room):
         if strategy.stage and strategy.overlaps:
             software = software_of(job)
             shown = (software.shown_at_stage_3 if strategy.stage == 3 else software.shown).value
+            if bucketed and strategy.stage < 3 and software.in_order:
+                least = least.reducing_last(last_share(job))
         reductions = micro_steps if strategy.stage == 3 or strategy.reduces_every_micro_step else 1
         forward, backward = found.forward.seconds, found.backward.seconds
         first, later = least.first.shows(forward, shown), least.forward.shows(forward, shown)

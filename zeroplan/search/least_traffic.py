@@ -10,6 +10,7 @@ from zeroplan.costs.deepspeed.keeping import kept_at_most
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
+from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.deepspeed.visits import decides_visits
 from zeroplan.costs.timing.network import latency
 from zeroplan.costs.timing.rates import link, rates
@@ -48,6 +49,11 @@ class Traffic(NamedTuple):
     after: float = 0.0
     reduced: Beside = Beside()
     """Of the backward's what stage 3 reduces."""
+
+    def reducing_last(self, share: float) -> Traffic:
+        """With so much of what backward reduces in the last bucket, which is reduced when backward is over."""
+        back = self.backward
+        return self._replace(backward=back._replace(alone=max(back.alone, share * back.seconds)))
 
     def gathering(self, seconds: float, slowed: float) -> Beside:
         """The backward with gathers that take so long, and so much of the card's memory."""
@@ -89,6 +95,12 @@ def least_traffic(job: Job, room: int | None = None) -> Traffic:
         sum(count * least_seconds(job, "all_gather", wide * size, 1) for size, count in found.stay.items()),
         reductions,
     )
+
+
+def last_share(job: Job) -> float:
+    """Of the elements that stages 1 and 2 reduce, those in the last bucket."""
+    found = [bucket.elements for _dtype, bucket in reduced(job)] if job.ranks > 1 else []
+    return found[-1] / sum(found) if found else 0.0
 
 
 def least_gathered(job: Job, elements: int, width: float, *, within_node: bool) -> Beside:
