@@ -17,7 +17,7 @@ from zeroplan.architectures.sized import MANY, is_even, sized_of
 from zeroplan.architectures.trace import traced
 from zeroplan.errors import ZeroplanError
 from zeroplan.specs.checkpointing import recomputing
-from zeroplan.specs.model import Asked, Model
+from zeroplan.specs.model import Asked, Model, Pass
 
 PER_FAMILY = 6
 KINDS = (
@@ -128,15 +128,20 @@ def test_stage_3s_own_linear_function(family: str):
 def shown(model: Model, wanted: Asked) -> list[object]:
     """All that a job is told, and what is alive at a few moments, by kind."""
     timeline = model.timeline
-    found: list[object] = [timeline(wanted), timeline.alone(wanted), timeline.again(wanted)]
-    if found[0] is None:
+    laid = timeline(wanted)
+    if laid is None:
         return []
+    found: list[object] = [laid.saved, *map(written, laid[:2]), timeline.alone(wanted), timeline.again(wanted)]
     for backward in (False, True):
         alive = partial(timeline.alive, wanted, backward=backward)
         found.append(timeline.peak(wanted, backward=backward))
-        one = timeline(wanted)
-        assert one is not None
-        levels = (one.backward if backward else one.forward).most
+        levels = (laid.backward if backward else laid.forward).most
         at = levels.index(max(levels))
         found += [alive(at=at, size=levels[at]), timeline.places(wanted, backward=backward)]
     return [*found, timeline.flops(wanted), timeline.saved(wanted)]
+
+
+def written(one: Pass) -> list[object]:
+    """Over all layers; the fullest stretch is found without that."""
+    assert one.fullest == (max(one.most), one.most.index(max(one.most)))
+    return [one.most, one.now, one.visits, one.ready, one.start, one.alike]

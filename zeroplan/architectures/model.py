@@ -117,7 +117,7 @@ class ModelTimelines:
             laid = self.laid(asked, leaves)
         except NotImplementedError:
             return None
-        return laid.saved, laid.forward.fullest, laid.backward.fullest
+        return laid.saved, laid.forward.fullest[0], laid.backward.fullest[0]
 
     def alive(
         self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
@@ -136,9 +136,8 @@ class ModelTimelines:
             laid = self.laid(asked, DEFAULT_LEAVES)
         except NotImplementedError:
             return None
-        most, _now = (laid.backward if backward else laid.forward).levels
-        size = max(most)
-        return self.alive(asked, backward=backward, at=most.index(size), size=size, named=True)
+        size, at = (laid.backward if backward else laid.forward).fullest
+        return self.alive(asked, backward=backward, at=at, size=size, named=True)
 
     def flops(self, asked: Asked, *, causal: bool = False) -> Flops | None:
         if asked.kernels != "transformers" or asked.flash:

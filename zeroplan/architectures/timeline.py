@@ -16,7 +16,6 @@ from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
 from zeroplan.record import NamedTuple
 from zeroplan.specs.model import Alike, Execution, Pass, Timeline, Visit
-from zeroplan.specs.on_demand import OnDemand
 
 Beats = dict[int, list[int]]
 """Of each module those of its calls, in order."""
@@ -111,8 +110,8 @@ def timeline(laid: Laid, *, recomputes: bool) -> Timeline:
     execution, forward, backward = laid.structure.execution, laid.forward, laid.backward
     visits = execution.recomputing if recomputes else execution.backward
     return Timeline(
-        forward.laid(execution.forward, 0),
-        backward.laid(visits, laid.saved),
+        Pass(forward, execution.forward, 0),
+        Pass(backward, visits, laid.saved),
         laid.saved,
     )
 
@@ -177,17 +176,22 @@ class _Laying:
         return most, now
 
     @cached_property
-    def fullest(self) -> int:
-        """The largest of `levels`, without writing them out: a layer's beats are looked at where they ran."""
-        most: dict[int, int] = {}
-        for block in self.blocks:
-            if block.ran not in most and block.ran < block.ran_end:
-                beats = self.beats[block.ran : block.ran_end]
-                enters = not self.is_backward and block.layer != OUTSIDE
-                first = beats[0].now if enters else beats[0].most  # what was before it is the last layer's
-                most[block.ran] = max([first, *(beat.most for beat in beats[1:])])
-        return max(most[block.ran] + self._offset(number) for number, block in enumerate(self.blocks)
-                   if block.ran < block.ran_end)  # fmt: skip
+    def fullest(self) -> tuple[int, int]:
+        """Without writing out `levels`: a layer's beats are looked at where they ran."""
+        ran: dict[int, tuple[int, int]] = {}
+        best, at = -1, 0
+        for number, block in enumerate(self.blocks):
+            if block.ran == block.ran_end:
+                continue
+            if block.ran not in ran:
+                most = [beat.most for beat in self.beats[block.ran : block.ran_end]]
+                if not self.is_backward and block.layer != OUTSIDE:
+                    most[0] = self.beats[block.ran].now  # what was before it is the last layer's
+                ran[block.ran] = max(most), most.index(max(most))
+            size, place = ran[block.ran]
+            if size + self._offset(number) > best:
+                best, at = size + self._offset(number), block.start + place
+        return best, at
 
     def level(self, at: int) -> tuple[int, int]:
         """Of one stretch, without working out the others."""
@@ -204,23 +208,19 @@ class _Laying:
             return self.offsets[layer]
         return 0 if late == self.is_backward else self.end
 
-    def laid(self, visits: Sequence[Visit], begins: int) -> Pass:
-        """The pass over all layers."""
-        falls = OnDemand(lambda: self._visits(visits))
-        return Pass(*self.levels, falls, self._ready(), begins, tuple(self._alike()))
-
-    def _alike(self) -> Iterator[Alike]:
+    def alike(self) -> tuple[Alike, ...]:
         """Layers that stand for those of one make after the other, again and again."""
         blocks = self.blocks[1:-1]
-        for start, period, times in cycles([block.ran for block in blocks]):
-            if times > 1:
-                yield Alike(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
+        return tuple([
+            Alike(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
+            for start, period, times in cycles([block.ran for block in blocks]) if times > 1
+        ])
 
     @cached_property
     def block_of(self) -> dict[int, Block]:
         return {block.layer: block for block in self.blocks if block.layer != OUTSIDE}
 
-    def _visits(self, visits: Sequence[Visit]) -> list[int]:
+    def falls(self, visits: Sequence[Visit]) -> list[int]:
         """Where each visit falls: matched outside and in layers that ran, shifted in the others."""
         layer_of, stands_for = self.structure.layer_of, self.structure.stands_for
         found: list[int] = []
@@ -289,7 +289,7 @@ class _Laying:
                 start = at  # gradients that get ready on the way belong to what follows
         return first, last
 
-    def _ready(self) -> dict[int, int]:
+    def ready(self) -> dict[int, int]:
         """Where each tensor's gradient is."""
         structure = self.structure
         tensors, firsts, stands_for = structure.tensors, structure.first_tensor, structure.stands_for

@@ -115,7 +115,7 @@ def _beside_kept(job: Job, wanted: Asked) -> int | None:
     found = job.model.timeline(wanted, job.leaves)
     if found is None:
         return None
-    one, width, fullest = found.backward, job.strategy.element_bytes, max(found.backward.most)
+    one, width, fullest = found.backward, job.strategy.element_bytes, found.backward.fullest[0]
     most, released, reached = found.saved, 0, -1
     for at, elements in _first_reads(job):
         if (here := one.visits[at]) > reached:
@@ -233,8 +233,8 @@ class Together(NamedTuple):
 
 def together(entries: Sequence[Part[Entry]], activations: Pass) -> Together:
     """The largest moment of passes: at a stretch's most with what DeepSpeed has meanwhile, or at one of its events."""
-    most = max(activations.most)
-    best = Together(most, (), most, activations.most.index(most))
+    most, at = activations.fullest
+    best = Together(most, (), most, at)
     for one in passes(entries):
         found = _together(one, activations)
         if found.bytes > best.bytes:

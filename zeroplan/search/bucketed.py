@@ -28,8 +28,8 @@ def beside_buckets(job: Job) -> int:
     own = [] if at is None else [buffers + max([backward.now[at], *backward.most[at + 1 :]])]
     if strategy.stage == 1:
         kept = buffers + width * sum(map(tensor_sizes(job).__getitem__, job.execution.gradients))
-        own += [kept + max(found.forward.most)] * (strategy.micro_steps > 1)
-        own += [kept + max(backward.most)] * (strategy.micro_steps > 2)
+        own += [kept + found.forward.fullest[0]] * (strategy.micro_steps > 1)
+        own += [kept + backward.fullest[0]] * (strategy.micro_steps > 2)
     return held_at_least(job) + max(own, default=0)
 
 

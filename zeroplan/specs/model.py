@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Protocol
 
 from zeroplan.record import NamedTuple
@@ -76,19 +77,61 @@ class Alike(NamedTuple):
     layers: int
 
 
-class Pass(NamedTuple):
-    """Forward or backward as a list of stretches."""
+class Stretches(Protocol):
+    """Forward or backward of a model as stretches, each answer worked out when somebody asks."""
 
-    most: list[int]
-    """Bytes of activations alive in each stretch at most, and at its end; the gradient that ends one aside."""
-    now: list[int]
-    visits: Sequence[int]
-    """Of each visit of `Execution.forward`, `.backward` or `.recomputing` the stretch at whose end it falls."""
-    ready: dict[int, int]
-    """Of each tensor the stretch that its gradient ends."""
-    start: int
-    """Bytes alive before the first."""
-    alike: tuple[Alike, ...] = ()
+    @property
+    def levels(self) -> tuple[list[int], list[int]]:
+        """Bytes of activations alive in each stretch at most, and at its end; the gradient that ends one aside."""
+
+    @property
+    def fullest(self) -> tuple[int, int]:
+        """The most of them, and the first stretch that has so many."""
+
+    def falls(self, visits: Sequence[Visit]) -> list[int]:
+        """The stretch at whose end each visit falls."""
+
+    def ready(self) -> dict[int, int]:
+        """Of each tensor the stretch that its gradient ends."""
+
+    def alike(self) -> tuple[Alike, ...]: ...
+
+
+class Pass:
+    """Forward or backward as a list of stretches; each of its answers is worked out once, when it is asked for."""
+
+    def __init__(self, stretches: Stretches, visits: Sequence[Visit], start: int) -> None:
+        self.stretches, self.visited, self.start = stretches, visits, start
+        """`start`: bytes alive before the first."""
+
+    @property
+    def fullest(self) -> tuple[int, int]:
+        """As `Stretches` has it."""
+        return self.stretches.fullest
+
+    @cached_property
+    def most(self) -> list[int]:
+        """Bytes of activations alive in each stretch at most."""
+        return self.stretches.levels[0]
+
+    @cached_property
+    def now(self) -> list[int]:
+        """And at its end; the gradient that ends one aside."""
+        return self.stretches.levels[1]
+
+    @cached_property
+    def visits(self) -> list[int]:
+        """Of each visit of `Execution.forward`, `.backward` or `.recomputing` the stretch at whose end it falls."""
+        return self.stretches.falls(self.visited)
+
+    @cached_property
+    def ready(self) -> dict[int, int]:
+        """Of each tensor the stretch that its gradient ends."""
+        return self.stretches.ready()
+
+    @cached_property
+    def alike(self) -> tuple[Alike, ...]:
+        return self.stretches.alike()
 
 
 class Timeline(NamedTuple):
