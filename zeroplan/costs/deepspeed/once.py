@@ -23,26 +23,42 @@ def whole(strategy: Strategy) -> Hashable:
     return strategy._replace(micro_batch=1, grad_accum=min(strategy.grad_accum, most))
 
 
-def whatever_runs_again(strategy: Strategy) -> Hashable:
-    """Below stage 3 checkpointing changes no gradient and nothing that is sent."""
-    return whole(strategy._replace(checkpointing="none", activation_checkpointing=ActivationCheckpointing()))
+def whatever_runs(strategy: Strategy) -> Hashable:
+    """Below stage 3 nothing but the order of gradients depends on the model's operators and on what runs again."""
+    plain = strategy._replace(
+        checkpointing="none", activation_checkpointing=ActivationCheckpointing(), attention="sdpa",
+        kernels="transformers",
+    )  # fmt: skip
+    return whole(plain)
 
 
 def no_part(_strategy: Strategy) -> Hashable:
     return None
 
 
+def nothing(_job: Job) -> Hashable:
+    return None
+
+
+def gradients(job: Job) -> Hashable:
+    """In the order in which they are ready."""
+    return job.execution.gradients
+
+
 def once(
-    decides: Callable[[Strategy], Hashable], most_kept: int = MOST_KEPT
+    decides: Callable[[Strategy], Hashable], most_kept: int = MOST_KEPT, *, order: Callable[[Job], Hashable] = nothing
 ) -> Callable[[Callable[[Job], T]], Callable[[Job], T]]:
-    """Remember a count of a job by model, ranks, nodes and what `decides` picks of the strategy: all that it reads."""
+    """Remember a count of a job by model, ranks, nodes and what `decides` picks of the strategy: all that it reads.
+
+    `order`: what of the model's order of execution it reads, where `decides` does not settle that.
+    """
 
     def decorate(count: Callable[[Job], T]) -> Callable[[Job], T]:
         known: dict[Hashable, T] = {}
 
         @wraps(count)
         def looked_up(job: Job) -> T:
-            key = (job.model, job.ranks, job.cluster.nodes, job.rank, decides(job.strategy))
+            key = (job.model, job.ranks, job.cluster.nodes, job.rank, decides(job.strategy), order(job))
             if key not in known:
                 if len(known) >= most_kept:
                     known.clear()

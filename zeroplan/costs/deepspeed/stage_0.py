@@ -11,7 +11,7 @@ from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, numbers, state_bytes, state_dtype, temporaries
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.muon import by_adam
-from zeroplan.costs.deepspeed.once import once, whatever_runs_again
+from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs
 from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
 from zeroplan.costs.deepspeed.reduction import engine_runs
 from zeroplan.costs.deepspeed.working import Working
@@ -39,7 +39,7 @@ def _optimizer(job: Job) -> list[Line]:
     return lines
 
 
-@once(whatever_runs_again)
+@once(whatever_runs, order=gradients)
 def working(job: Job) -> Working:
     strategy, alive = job.strategy, Alive()
     gradients = born(job, alive, strategy.dtype)

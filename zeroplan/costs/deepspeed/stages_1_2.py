@@ -14,7 +14,7 @@ from zeroplan.costs.deepspeed.held import (
     state_dtype,
 )
 from zeroplan.costs.deepspeed.layout import flat_groups
-from zeroplan.costs.deepspeed.once import once, whatever_runs_again
+from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs
 from zeroplan.costs.deepspeed.orthogonalizing import gradient_dtype, own_elements
 from zeroplan.costs.deepspeed.reducing import Reducing
 from zeroplan.costs.deepspeed.updating import update
@@ -42,7 +42,7 @@ def held(job: Job) -> list[Line]:
     return [*lines, *built_states(job), *model_buffers(job), *numbers(job, {"float32": int(on_gpu)})]
 
 
-@once(whatever_runs_again)
+@once(whatever_runs, order=gradients)
 def working(job: Job) -> Working:
     """The micro-steps and the step, from the replay: the first, one between, and the last, which the step follows."""
     if job.strategy.runs_bf16_optimizer:

@@ -10,7 +10,7 @@ from zeroplan.costs.deepspeed.events import Gather, MicroStep
 from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
-from zeroplan.costs.deepspeed.once import once, whatever_runs_again, whole
+from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs, whole
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantizing import Call
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
@@ -70,7 +70,7 @@ def _engine_runs(sizes: list[int]) -> list[int]:
     return [sum(part.elements for part in run) for run in engine_runs(sizes)]
 
 
-@once(whatever_runs_again)
+@once(whatever_runs, order=gradients)
 def _stages_1_2(job: Job) -> list[Transfer]:
     strategy, groups = job.strategy, flat_groups(job)
     if strategy.runs_bf16_optimizer:
@@ -113,7 +113,7 @@ def _of_muon(job: Job) -> list[Transfer]:
     return _moved(job, STEP, "all_gather", job.strategy.communication, gathering.sent(job))
 
 
-@once(whatever_runs_again)
+@once(whatever_runs, order=gradients)
 def reduced(job: Job) -> list[tuple[str, Bucket]]:
     """Buckets of gradients at stages 1 and 2, those of one dtype after those of another."""
     sent, sizes, limit = communication_dtypes(job), tensor_sizes(job), job.strategy.reduce_bucket_size
