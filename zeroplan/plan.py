@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
-from zeroplan.search import (
-    Candidate,
-    Found,
-    Front,
-    Space,
-    evaluate,
-    fastest,
-    front,
-    least_memory,
-    nearest,
-    neighbours,
-    space,
-)
+from zeroplan.search import Candidate, Found, Space, evaluate, fastest, nearest, neighbours, space
 from zeroplan.search.neighbours import words
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 from zeroplan.specs.strategy import FLASH
 from zeroplan.units import gib, seconds
-from zeroplan.ways_out import ways_out
+
+if TYPE_CHECKING:
+    from zeroplan.search.front import Front
 
 LEAST = 0.00005
 """Share of a step under which nothing is said to be slower or faster."""
@@ -92,7 +82,7 @@ def plan(
     """
     lean = objective == LEAST_MEMORY
     open_ones = _open(job, settled, fine=fine and not lean)
-    found = (least_memory if lean else fastest)(open_ones, reserve)
+    found = _leanest(open_ones, reserve) if lean else fastest(open_ones, reserve)
     if found.best is None:
         failing = sorted(nearest(open_ones, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
@@ -126,8 +116,16 @@ def with_flash(chosen: Candidate, reserve: float) -> Rejected | None:
 
 def front_of(job: Job, settled: dict[str, Any], *, reserve: float, apart: float) -> Front:
     """Plans of which none is both faster and leaner; see `front`. Settled fields are kept."""
+    from zeroplan.search.front import front
+
     first = fastest(_open(job, settled, fine=True), reserve).best
     return front(_open(job, settled, fine=False), reserve, apart, first)
+
+
+def _leanest(open_ones: Space, reserve: float) -> Found:
+    from zeroplan.search.leanest_first import least_memory
+
+    return least_memory(open_ones, reserve)
 
 
 def _open(job: Job, settled: dict[str, Any], *, fine: bool) -> Space:
@@ -205,6 +203,8 @@ def _parts(candidate: Candidate) -> dict[str, float]:
 
 
 def _ways_out(job: Job, settled: dict[str, Any], reserve: float, *, of_host: bool) -> tuple[WayOut, ...]:
+    from zeroplan.ways_out import ways_out
+
     def fitting(changed: Job, free: dict[str, Any]) -> Candidate | None:
         return plan(changed, free, reserve=reserve, rescue=False, fine=False).chosen
 

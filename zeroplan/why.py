@@ -10,7 +10,8 @@ from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Ledger
 from zeroplan.plan import RECOMPUTATION, per_gpu
 from zeroplan.record import NamedTuple
-from zeroplan.search import Candidate, fastest, least_memory, nearest, space
+from zeroplan.search import Candidate, fastest, nearest, space
+from zeroplan.search.leanest_first import least_memory
 from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY

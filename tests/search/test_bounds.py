@@ -10,6 +10,7 @@ import pytest
 from tests.jobs import job
 from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.stage_3 import first_backward_at_least
+from zeroplan.costs.deepspeed.traffic import reduced, reduced_last
 from zeroplan.costs.ledger import (
     gathering_at_least,
     gpu_at_least,
@@ -120,3 +121,12 @@ def test_activations_grow_no_slower_than_two_more_sequences_say(name, checkpoint
     three, two = (one.at(micro_batch=size) for size in (3, 2))
     more = gpu_at_least(three) - gpu_at_least(two)
     assert gpu_at_least(three) + 5 * more <= gpu_at_least(one) <= total(ledger(one).gpu.peak.lines)
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.parametrize("width", WIDTHS, ids=str)
+def test_the_last_bucket_is_told_without_the_others(stage, width):
+    for name in MODELS:
+        for limit in (1, 12_345, 10**6, 5 * 10**8, 10**10):
+            one = job(name, gpus=8, stage=stage).at(reduce_bucket_size=limit, **width)
+            assert reduced_last(one) == reduced(one)[-1][1].elements

@@ -6,8 +6,9 @@ import pytest
 
 from tests.search.test_best_first import enumerated
 from tests.search.test_least_memory import limited
-from zeroplan.search import fastest, least_memory
+from zeroplan.search import fastest
 from zeroplan.search.front import AS_FAST, front
+from zeroplan.search.leanest_first import least_memory
 
 
 def by_hand(found, reserve, apart):

@@ -11,8 +11,9 @@ from tests.search.test_best_first import drawn, enumerated
 from zeroplan.costs.ledger import ledger
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
-from zeroplan.search import fastest, least_memory, space
+from zeroplan.search import fastest, space
 from zeroplan.search.bounds import Bounds
+from zeroplan.search.leanest_first import least_memory
 from zeroplan.search.space import Space
 from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB

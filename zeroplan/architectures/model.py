@@ -13,7 +13,6 @@ from zeroplan.architectures.alike import ran_as, representatives
 from zeroplan.architectures.alive import alive_at
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import EVERY_LAYER, execution
-from zeroplan.architectures.kept import saved, with_named_batch, with_names
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module, tree
 from zeroplan.architectures.places import places
@@ -62,11 +61,17 @@ def model_of(
             ("built" if b.cast_by_init else BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))
             for path, b in root.named_buffers()
         ),
-        timeline=ModelTimelines(root, order, lambda: with_names(config, build)),
+        timeline=ModelTimelines(root, order, lambda: _with_names(config, build)),
         source=source, config=dict(content or {}), has_sdpa=config.has_sdpa, no_flash=config.no_flash,
         own_attention=config.own_attention, changes_products=config.changes_products,
         tied=tuple(p.elements for _path, p in root.named_parameters() for _use in range(uses[id(p)] - 1)),
     )  # fmt: skip
+
+
+def _with_names(config: Config, build: Callable[[Any], Module]) -> tuple[Module, dict[str, int]]:
+    from zeroplan.architectures.kept import with_names  # sizes get names where equations are asked for
+
+    return with_names(config, build)
 
 
 def executes(root: Module, model_type: str) -> Executes:
@@ -181,6 +186,8 @@ class ModelTimelines:
         return tuple(found[chosen] for _layer, chosen in self.layers(asked.recomputing))
 
     def saved(self, asked: Asked) -> Saved | None:
+        from zeroplan.architectures.kept import saved
+
         try:
             return saved(*self.names(), asked)
         except NotImplementedError:
@@ -204,6 +211,8 @@ class ModelTimelines:
 
     def _named(self, asked: Asked, leaves: LeafModules) -> Laid:
         """Of a tree whose sizes have names."""
+        from zeroplan.architectures.kept import with_named_batch
+
         root, _sizes = self.names()
         order = self._order(leaves, *_how(asked))
         layers = representatives(root, asked.recomputing)

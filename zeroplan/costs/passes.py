@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
 
-from zeroplan.autograd.equation import equation
-from zeroplan.autograd.polynomial import Polynomial
 from zeroplan.costs.along import along, stretch_of
 from zeroplan.costs.deepspeed.alive import START, Entry
 from zeroplan.costs.deepspeed.backward import Gradients
@@ -285,4 +283,9 @@ def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tup
 
 
 def _equation(size: int) -> str:
-    return equation(size) if isinstance(size, Polynomial) else ""
+    """Of a size that remembers how it came about."""
+    if type(size) is int:
+        return ""
+    from zeroplan.autograd.equation import equation
+
+    return equation(size)

@@ -12,7 +12,8 @@ from zeroplan.plan import label
 from zeroplan.report.console import assumptions, table
 from zeroplan.report.speed import trust as step_trust
 from zeroplan.report.subject import gpus, title, trust
-from zeroplan.search import Candidate, Front
+from zeroplan.search import Candidate
+from zeroplan.search.front import Front
 from zeroplan.units import GiB, count, gib, seconds
 
 WHOLE = 0.095

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan.plan import Plan
 from zeroplan.results.recommend import Recommendation, entry, fewest_object, numbers
-from zeroplan.search import Candidate, Found, Front
+from zeroplan.search import Candidate, Found
+from zeroplan.search.front import Front
 from zeroplan.sizing import Fewest
 from zeroplan.specs.headroom import Headroom
 

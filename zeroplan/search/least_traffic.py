@@ -10,7 +10,7 @@ from zeroplan.costs.deepspeed.keeping import kept_at_most
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
-from zeroplan.costs.deepspeed.traffic import reduced
+from zeroplan.costs.deepspeed.traffic import reduced_last
 from zeroplan.costs.deepspeed.visits import decides_visits
 from zeroplan.costs.timing.network import latency
 from zeroplan.costs.timing.rates import link, rates
@@ -99,8 +99,9 @@ def least_traffic(job: Job, room: int | None = None) -> Traffic:
 
 def last_share(job: Job) -> float:
     """Of the elements that stages 1 and 2 reduce, those in the last bucket."""
-    found = [bucket.elements for _dtype, bucket in reduced(job)] if job.ranks > 1 else []
-    return found[-1] / sum(found) if found else 0.0
+    if job.ranks == 1:
+        return 0.0
+    return reduced_last(job) / sum(map(tensor_sizes(job).__getitem__, job.execution.gradients))
 
 
 def least_gathered(job: Job, elements: int, width: float, *, within_node: bool) -> Beside:

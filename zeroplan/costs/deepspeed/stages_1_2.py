@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed import bf16_optimizer, gather_buffers, muon_offload, selecting, zenflow
+from zeroplan.costs.deepspeed import bf16_optimizer, gather_buffers, muon_offload, zenflow
 from zeroplan.costs.deepspeed.alive import Passed
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
@@ -48,6 +48,8 @@ def working(job: Job) -> Working:
     if job.strategy.runs_bf16_optimizer:
         return bf16_optimizer.working(job)
     if job.strategy.selective:
+        from zeroplan.costs.deepspeed import selecting
+
         return selecting.working(job, job.strategy.selective)
     reducing = Reducing(job)
     alive, accumulated = reducing.alive, reducing.alive.lines()

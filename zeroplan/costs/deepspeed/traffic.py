@@ -13,7 +13,7 @@ from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_
 from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs, whole
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantizing import Call
-from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
+from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, last_elements, reduction
 from zeroplan.costs.deepspeed.told import Part, counted
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
@@ -122,6 +122,13 @@ def reduced(job: Job) -> list[tuple[str, Bucket]]:
         for dtype in bucket_dtypes(job)
         for bucket in buckets((index for index in gradient_order(job) if sent[index] == dtype), sizes, limit)
     ]
+
+
+def reduced_last(job: Job) -> int:
+    """Elements of the last of them."""
+    sent, dtype = communication_dtypes(job), bucket_dtypes(job)[-1]
+    order = [index for index in gradient_order(job) if sent[index] == dtype]
+    return last_elements(order, tensor_sizes(job), job.strategy.reduce_bucket_size)
 
 
 def gradient_order(job: Job) -> Sequence[int]:
