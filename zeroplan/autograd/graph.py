@@ -76,14 +76,22 @@ def operator(
     `backward` gets the gradient (a list for several results), then what was saved, then `numbers`, then which
     inputs need a gradient, and gives a gradient for each input.
     """
-    memory = next(x.memory for x in inputs if x is not None)
-    if not memory.records or all(x is None or x.node is None for x in inputs):
+    edges: list[tuple[Node, int] | None] = []
+    memory: Memory | None = None
+    needed = False
+    for x in inputs:  # thousands of times in a run: a loop, where a few comprehensions would say it
+        if x is None or x.node is None:
+            edges.append(None)
+        else:
+            edges.append((x.node, x.output))
+            needed, memory = True, x.memory
+    if not needed or memory is None or not memory.records:
         return None
     memory.sequence += 1
     node = Node(name, memory.sequence, memory.scope, memory.layer)
-    node.edges = tuple((x.node, x.output) if x is not None and x.node is not None else None for x in inputs)
-    node.backward, node.numbers = backward, numbers
-    keep(node, *saved)
+    node.edges, node.backward, node.numbers = tuple(edges), backward, numbers
+    if saved:
+        keep(node, *saved)
     return node
 
 

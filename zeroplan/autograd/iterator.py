@@ -9,11 +9,15 @@ from zeroplan.autograd.tensor import Tensor, empty
 def iterated(operands: tuple[Tensor, ...], width: int) -> Tensor:
     """A new tensor of the operands' common shape, laid out in the order of their strides."""
     first = operands[0]
-    shape = first.shape
-    if all(x.shape == shape and x.strides == first.strides for x in operands) and is_dense(shape, first.strides):
-        return empty(first.memory, shape, width, first.strides)
+    shape, strides = first.shape, first.strides
+    for x in operands:  # a loop, where `all` would say it: it runs thousands of times
+        if x.shape != shape or x.strides != strides:
+            break
+    else:
+        if is_dense(shape, strides):
+            return empty(first.memory, shape, width, strides)
     shape = broadcast(tuple(x.shape for x in operands))
     if all(x.contiguous for x in operands):
         return empty(first.memory, shape, width)
-    strides = [broadcast_strides(x.shape, x.strides, shape) for x in operands]
-    return empty(first.memory, shape, width, dense_strides(shape, *strides))
+    seen = [broadcast_strides(x.shape, x.strides, shape) for x in operands]
+    return empty(first.memory, shape, width, dense_strides(shape, *seen))

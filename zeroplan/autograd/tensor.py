@@ -21,8 +21,9 @@ class Storage:
     def __init__(self, memory: Memory, size: int) -> None:
         self.memory, self.bytes, self.number = memory, size, memory.made
         memory.made += 1
-        memory.live += size
-        memory.most = max(memory.most, memory.live)
+        memory.live = live = memory.live + size
+        if live > memory.most:  # noqa: PLR1730  (thousands of times in a run)
+            memory.most = live
         memory.log.append((MADE, self.number, size, memory.phase, memory.layer))
 
     def __del__(self) -> None:
