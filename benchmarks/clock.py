@@ -18,8 +18,7 @@ from time import perf_counter
 from zeroplan.catalog import hardware
 from zeroplan.catalog.models import from_preset
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing import step_time
-from zeroplan.costs.timing.step import software_of
+from zeroplan.costs.timing.step import software_of, step_time
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Offload, Strategy, Workload
 

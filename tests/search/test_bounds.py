@@ -20,7 +20,7 @@ from zeroplan.costs.ledger import (
     step_at_least,
 )
 from zeroplan.costs.outside import outside
-from zeroplan.costs.timing import step_time
+from zeroplan.costs.timing.step import step_time
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
 from zeroplan.search.bounds import Bounds

@@ -47,7 +47,7 @@ class Planned:
 def counted(job: Job, reserve: float) -> Candidate:
     """As it stands in the config: a search would choose NVMe buffers that nobody stated."""
     from zeroplan.costs.ledger import ledger
-    from zeroplan.costs.timing import step_time
+    from zeroplan.costs.timing.step import step_time
     from zeroplan.fit import fit
     from zeroplan.ledger import Detail
     from zeroplan.search import Candidate

@@ -5,11 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.clock import Speed
-from zeroplan.costs.course import course
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
-from zeroplan.costs.timing.speed import speed
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger
@@ -19,6 +16,7 @@ from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 
 if TYPE_CHECKING:
+    from zeroplan.clock import Speed
     from zeroplan.report import estimate as report
     from zeroplan.report.rendered import Screen
 
@@ -69,6 +67,7 @@ class Estimate(Result):
         estimates = self._estimates
         parts = [] if quiet else report.details(estimates, self.assumed)
         if self._timeline:
+            from zeroplan.costs.course import course
             from zeroplan.costs.passes import timeline_of
             from zeroplan.report.timeline import timeline
 
@@ -83,6 +82,8 @@ class Estimate(Result):
         parts = zip(self._jobs, self._ledgers, self._fits, self._speeds, strict=True)
         objects = [machine.strategy_object(*part) for part in parts]
         if self._timeline:
+            from zeroplan.costs.course import course
+
             objects[0]["timeline"] = machine.timeline(course(self._jobs[0]))
         body = objects[0] if self._one else {"stages": objects}
         kept = machine.kept_free(self.headroom, self._jobs[0].cluster.capacity)
@@ -106,8 +107,11 @@ class Estimate(Result):
 
     @cached_property
     def _speeds(self) -> list[Speed | None]:
-        timed = is_timed(self._jobs[0]) and self.accounting != "paper"
-        return [speed(job, counted) if timed else None for job, counted in zip(self._jobs, self._ledgers, strict=True)]
+        if not is_timed(self._jobs[0]) or self.accounting == "paper":
+            return [None] * len(self._jobs)
+        from zeroplan.costs.timing.speed import speed
+
+        return [speed(job, counted) for job, counted in zip(self._jobs, self._ledgers, strict=True)]
 
     @cached_property
     def _estimates(self) -> list[report.Estimate]:

@@ -7,7 +7,7 @@ from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing import step_time
+from zeroplan.costs.timing.step import step_time
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger, Tier
 from zeroplan.record import NamedTuple

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from benchmarks.published.timing.measures import ComparedStep
-from zeroplan.costs.timing import step_time
+from zeroplan.costs.timing.step import step_time
 from zeroplan.specs.cluster import Figure, Gpu
 
 GRIDS: dict[str, tuple[float, ...]] = {

@@ -12,7 +12,7 @@ from benchmarks.published.timing.clusters import cluster_of, with_early_flash
 from zeroplan.clock import StepTime
 from zeroplan.costs.deepspeed.traffic import BACKWARD, FORWARD
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing import step_time
+from zeroplan.costs.timing.step import step_time
 from zeroplan.errors import ZeroplanError
 from zeroplan.formulas import volume
 from zeroplan.ledger import Ledger, Tier, Transfer

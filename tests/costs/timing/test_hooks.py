@@ -14,9 +14,8 @@ from zeroplan.architectures.read import read_config
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing import step_time
 from zeroplan.costs.timing.hooks import hooks
-from zeroplan.costs.timing.step import software_of
+from zeroplan.costs.timing.step import software_of, step_time
 from zeroplan.specs.software import HOOK, LIGER, TRANSFORMERS
 
 RUNS = {(run["model"], run["layers"], run["zero"]): run

@@ -12,10 +12,10 @@ from zeroplan.catalog.models import from_preset
 from zeroplan.clock import GROUPS, StepTime
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.passes import asked
-from zeroplan.costs.timing import step_time
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.speed import HARDWARE, MODEL, speed
 from zeroplan.costs.timing.spread import interval
+from zeroplan.costs.timing.step import step_time
 from zeroplan.costs.timing.work import pairs, work
 from zeroplan.formulas import roofline
 from zeroplan.specs.cluster import Cluster, Figure

@@ -1,5 +1,1 @@
 """How long a step takes: work on the GPU, traffic that shows, what the host and the disk do, the update."""
-
-from zeroplan.costs.timing.step import step_time
-
-__all__ = ["step_time"]
