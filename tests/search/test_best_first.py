@@ -13,7 +13,7 @@ from zeroplan.search.space import Numbers, Space
 from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB
 
-MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "gpt2", "opt-1.3b")
+MODELS: tuple[str, ...] = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "gpt2", "opt-1.3b")
 OPEN = 4
 """Numbers that stay open in a drawn branch, with two values each."""
 
