@@ -25,7 +25,8 @@ from tests.architectures.draws import Draw, draw
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.read import accepted_architectures, build_module, read_config
 from zeroplan.errors import ZeroplanError
-from zeroplan.specs.model import Execution, LeafModules, Visit
+from zeroplan.specs.execution import Execution, Visit
+from zeroplan.specs.model import LeafModules
 
 transformers.logging.set_verbosity_error()
 torch.set_num_threads(1)  # threads cost more than these sizes take

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zeroplan.specs.model import Execution, LeafModules, Visit
+from zeroplan.specs.execution import Execution, Visit
+from zeroplan.specs.model import LeafModules
 
 REFERENCE = Path(__file__).with_name("execution_reference.json")
 STEPS = ("forward", "backward", "recomputing")

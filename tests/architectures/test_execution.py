@@ -16,7 +16,8 @@ from zeroplan.architectures.module import Module
 from zeroplan.architectures.read import build_module, read_config
 from zeroplan.architectures.registry import FAMILIES
 from zeroplan.specs.checkpointing import Recomputing
-from zeroplan.specs.model import Execution, LeafModules, Visit
+from zeroplan.specs.execution import Execution, Visit
+from zeroplan.specs.model import LeafModules
 
 ROWS = execution_reference.read()
 TINY = {"hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 6, "vocab_size": 10, "num_hidden_layers": 1}

@@ -17,7 +17,8 @@ from zeroplan.architectures.execution import execution
 from zeroplan.architectures.leaves import class_name, leaf_paths
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.registry import FAMILIES
-from zeroplan.specs.model import Execution, LeafModules
+from zeroplan.specs.execution import Execution
+from zeroplan.specs.model import LeafModules
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("deepspeed")

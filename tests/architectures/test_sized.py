@@ -17,7 +17,8 @@ from zeroplan.architectures.sized import MANY, is_even, sized_of
 from zeroplan.architectures.trace import traced
 from zeroplan.errors import ZeroplanError
 from zeroplan.specs.checkpointing import recomputing
-from zeroplan.specs.model import Asked, Model, Pass
+from zeroplan.specs.execution import Pass
+from zeroplan.specs.model import Asked, Model
 
 PER_FAMILY = 6
 KINDS = (

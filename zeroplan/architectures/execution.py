@@ -15,7 +15,7 @@ from zeroplan.architectures.alike import first_parameter, layers_of, makes
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.architectures.walk import Walk
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
-from zeroplan.specs.model import Execution, LayerPlace
+from zeroplan.specs.execution import Execution, LayerPlace
 from zeroplan.specs.on_demand import OnDemand
 
 NO_LEAVES: frozenset[str] = frozenset()

@@ -20,21 +20,14 @@ from zeroplan.architectures.registry import family
 from zeroplan.architectures.running import run_of
 from zeroplan.architectures.shape import shape_of
 from zeroplan.architectures.sized import MANY, Sized, is_even, sized_of
-from zeroplan.architectures.timeline import Laid, Structure, timeline
+from zeroplan.architectures.structure import Structure
+from zeroplan.architectures.timeline import Laid, timeline
 from zeroplan.architectures.trace import Trace, traced
 from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
 from zeroplan.specs.account import Again, AtWork, Flops, Saved
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
-from zeroplan.specs.model import (
-    DEFAULT_LEAVES,
-    Asked,
-    Executes,
-    Execution,
-    LeafModules,
-    Model,
-    Tensor,
-    Timeline,
-)
+from zeroplan.specs.execution import Execution, Timeline
+from zeroplan.specs.model import DEFAULT_LEAVES, Asked, Executes, LeafModules, Model, Tensor
 
 BUFFER_DTYPES = {"embed_scale": "training", "e_score_correction_bias": "kept"}
 """Buffers without a dtype of their own; see `Model.buffers`."""

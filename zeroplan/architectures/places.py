@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.architectures.timeline import OUTSIDE, Laid, Structure
+from zeroplan.architectures.structure import OUTSIDE, Structure
+from zeroplan.architectures.timeline import Laid
 from zeroplan.autograd.memory import ENTER, READY, Beat
 from zeroplan.record import NamedTuple
 

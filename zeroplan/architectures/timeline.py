@@ -7,20 +7,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import accumulate, groupby
 
-from zeroplan.architectures.alike import cycles, first_parameter, layers_of
-from zeroplan.architectures.module import KEPT_TREES, Module, tree
+from zeroplan.architectures.alike import cycles
+from zeroplan.architectures.structure import OUTSIDE, Structure
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
 from zeroplan.record import NamedTuple
-from zeroplan.specs.model import Alike, Execution, Pass, Timeline, Visit
+from zeroplan.specs.execution import Alike, Pass, Timeline, Visit
 
 Beats = dict[int, list[int]]
 """Of each module those of its calls, in order."""
-OUTSIDE = -1
-"""In place of a layer's number: before the layers or after them."""
 
 
 class Block(NamedTuple):
@@ -32,64 +30,6 @@ class Block(NamedTuple):
     ran_end: int
     start: int
     """Where these start."""
-
-
-class Numbered(NamedTuple):
-    """Numbers of modules and of tensors, by identity."""
-
-    places: dict[int, int]
-    around: dict[int, tuple[int, ...]]
-    """Of a module the places of all around it and its own: a ModuleList has none, nor what lies in a leaf."""
-    tensors: dict[int, int]
-    first_tensor: list[int]
-    """Of each layer."""
-
-
-@lru_cache(maxsize=KEPT_TREES)
-def numbered(root: Module, modules: tuple[str, ...]) -> Numbered:
-    """`modules`: paths of those that run, in order."""
-    found = Numbered({}, {}, {}, [])
-    places = {path: place for place, path in enumerate(modules)}
-    around: dict[str, tuple[int, ...]] = {"": ()}
-    for path, module in tree(root):
-        place = found.places[id(module)] = places.get(path, OUTSIDE)
-        outer = around[path.rpartition(".")[0]]
-        found.around[id(module)] = around[path] = outer if place == OUTSIDE else (*outer, place)
-        for parameter in module.parameters.values() if module.parameters else ():
-            found.tensors.setdefault(id(parameter), len(found.tensors))
-    found.first_tensor.extend(found.tensors[first_parameter(layer)] for layer in layers_of(root))
-    return found
-
-
-class Structure:
-    """Where modules and tensors are; of each layer its first module and tensor, and the layer that runs for it."""
-
-    def __init__(self, root: Module, execution: Execution, layers: list[tuple[int, int]]) -> None:
-        """`layers`: as `representatives` has them."""
-        self.root, self.execution, self.layers = root, execution, layers
-        self.places, self.around, self.tensors, self.first_tensor = numbered(root, execution.modules)
-        self.numbers = {key: number for number, (key, _chosen) in enumerate(self.layers)}
-        self.stands_for = [self.numbers[chosen] for _key, chosen in self.layers]
-        self.first_module = [self.places[key] for key, _chosen in self.layers]
-
-    @cached_property
-    def paths(self) -> dict[int, str]:
-        """Of each module, by identity."""
-        return {id(module): path for path, module in tree(self.root)}
-
-    @cached_property
-    def layer_of(self) -> list[int]:
-        """The layer that each module lies in: modules are numbered in the order of forward."""
-        found = [OUTSIDE] * len(self.execution.modules)
-        inside = OUTSIDE
-        starts = {place: number for number, place in enumerate(self.first_module)}
-        for enters, module, _tensors, _backward in self.execution.forward:
-            if module in starts:
-                inside = starts[module] if enters else OUTSIDE
-                found[module] = starts[module]
-            elif inside != OUTSIDE:
-                found[module] = inside
-        return found
 
 
 class Laid:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from zeroplan.specs.model import Visit
+from zeroplan.specs.execution import Visit
 
 VISIT = partial(tuple.__new__, Visit)
 """A visit of its four fields, without the work that a call by name does."""

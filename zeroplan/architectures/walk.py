@@ -12,7 +12,7 @@ from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.visits import LayerVisits, Visits
 from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
-from zeroplan.specs.model import Visit
+from zeroplan.specs.execution import Visit
 
 Moment = tuple[int, int]
 """How far forward has come: the lengths of `Walk.steps` and `Walk.undo`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from zeroplan.costs.deepspeed.alive import END, START
 from zeroplan.costs.deepspeed.told import Part, moved
-from zeroplan.specs.model import Pass
+from zeroplan.specs.execution import Pass
 
 Met = tuple[Any, int, int]
 """An event, the stretch that was reached before it, and the one at whose end it falls, which may be the same. Of those

@@ -12,8 +12,8 @@ from zeroplan.costs.passes import asked, passes, timeline_of
 from zeroplan.formulas.moments import token_ids
 from zeroplan.ledger import Detail, Line, Moment, is_activation, total
 from zeroplan.record import NamedTuple
+from zeroplan.specs.execution import Pass
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Pass
 
 
 class Instant(NamedTuple):

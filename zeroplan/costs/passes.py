@@ -17,8 +17,9 @@ from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, vis
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.record import NamedTuple
+from zeroplan.specs.execution import Pass, Timeline
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import LEAST_ALIKE, Asked, Pass, Timeline
+from zeroplan.specs.model import LEAST_ALIKE, Asked
 
 
 def timeline_of(job: Job) -> Timeline | None:

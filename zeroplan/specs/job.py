@@ -7,7 +7,8 @@ from typing import Any
 
 from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import Cluster
-from zeroplan.specs.model import Execution, LeafModules, Model
+from zeroplan.specs.execution import Execution
+from zeroplan.specs.model import LeafModules, Model
 from zeroplan.specs.strategy import Strategy, Workload
 
 NO_LEAVES = LeafModules(classes=())

@@ -8,7 +8,7 @@ from itertools import pairwise
 from zeroplan.architectures.alike import cycles
 from zeroplan.costs.deepspeed.told import Shift
 from zeroplan.record import NamedTuple
-from zeroplan.specs.model import LayerPlace, Visit
+from zeroplan.specs.execution import LayerPlace, Visit
 
 
 class Stretch(NamedTuple):

@@ -17,8 +17,8 @@ from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
 from zeroplan.costs.deepspeed.told import Part, Shift, Telling, every
 from zeroplan.costs.deepspeed.visits import decides_visits, visited
 from zeroplan.record import NamedTuple
+from zeroplan.specs.execution import Visit
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Visit
 from zeroplan.specs.strategy import Strategy
 
 

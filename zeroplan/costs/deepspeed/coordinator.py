@@ -19,7 +19,7 @@ from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.storages import NOTHING, Storages
 from zeroplan.costs.deepspeed.thresholds import Holds, Span, Threshold
 from zeroplan.costs.deepspeed.told import Telling
-from zeroplan.specs.model import Visit
+from zeroplan.specs.execution import Visit
 
 NEVER = -10_000_000_000
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from zeroplan.costs.deepspeed.alike_layers import Passes
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.record import NamedTuple
-from zeroplan.specs.model import Visit
+from zeroplan.specs.execution import Visit
 
 
 class Course(NamedTuple):

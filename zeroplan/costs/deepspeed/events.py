@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed.told import Part, Shift
 from zeroplan.record import NamedTuple
-from zeroplan.specs.model import Visit
+from zeroplan.specs.execution import Visit
 
 
 class Gather(NamedTuple):

@@ -24,8 +24,8 @@ from zeroplan.costs.deepspeed.told import Shift, Telling, final
 from zeroplan.costs.deepspeed.visits import backward_visits
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
+from zeroplan.specs.execution import Visit
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Visit
 
 NORM_CHUNK = 250_000_000
 """Elements of which the norm is taken at once (runtime/zero/stage3.py:_constant_buffered_norm2)."""

@@ -17,7 +17,7 @@ from zeroplan.costs.deepspeed.decisions import Run, Stride
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.record import NamedTuple
-from zeroplan.specs.model import Visit
+from zeroplan.specs.execution import Visit
 
 if TYPE_CHECKING:
     from zeroplan.costs.deepspeed.coordinator import Coordinator

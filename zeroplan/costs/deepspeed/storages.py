@@ -16,7 +16,7 @@ from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
 from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.record import NamedTuple
-from zeroplan.specs.model import Visit
+from zeroplan.specs.execution import Visit
 
 
 class Waiting(NamedTuple):

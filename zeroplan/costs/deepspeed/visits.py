@@ -8,8 +8,8 @@ from zeroplan.costs.deepspeed.alike_layers import Passes, alike, stretches
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.told import STILL, Part, Shift
+from zeroplan.specs.execution import Visit
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Visit
 from zeroplan.specs.strategy import Strategy
 
 

@@ -8,8 +8,8 @@ from zeroplan.costs.passes import at_work, timeline_of, together
 from zeroplan.formulas import moments
 from zeroplan.ledger import Detail, Line, Moment, Tier, line
 from zeroplan.record import NamedTuple
+from zeroplan.specs.execution import Pass
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Pass
 
 
 class Working(NamedTuple):

@@ -1,0 +1,129 @@
+"""The order in which a step runs a model, and what its operators have alive meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Protocol
+
+from zeroplan.record import NamedTuple
+
+
+class Visit(NamedTuple):
+    """A module is entered or left, in the order in which DeepSpeed's hooks see it."""
+
+    enters: bool
+    module: int
+    tensors: tuple[int, ...]
+    """Indices into the model's tensors: the module's own, none for many, all below it for a leaf."""
+    backward: bool
+    """Under backward; False for what a checkpointed layer runs again inside it."""
+
+
+class LayerPlace(NamedTuple):
+    """A layer that checkpointing knows."""
+
+    module: int
+    """Its number among the modules visited."""
+    tensor: int
+    """Its first tensor, and how many it has."""
+    tensors: int
+    like: int
+    """The number of its make: layers of one make run the same modules, on tensors of the same shapes."""
+
+
+class Execution(NamedTuple):
+    """The order of one training step: modules entered and left, and gradients becoming ready."""
+
+    modules: tuple[str, ...]
+    """Paths of the modules visited, in the order in which forward first calls them; "" is the root."""
+    forward: Sequence[Visit]
+    backward: Sequence[Visit]
+    recomputing: Sequence[Visit]
+    """Backward with layers checkpointed, all unless others are asked for: their forward runs again inside it."""
+    gradients: tuple[int, ...]
+    """Tensors in the order in which their gradients become ready; those that get none are not here."""
+    gradients_stage_3: tuple[int, ...]
+    """The same at stage 3, whose own linear function gives weights before biases."""
+    leaves: frozenset[int]
+    """Modules visited as a whole."""
+    subtrees: tuple[tuple[int, ...], ...]
+    """Of each module all tensors below it, where there are leaves: releasing one, DeepSpeed counts them."""
+    layers: tuple[LayerPlace, ...] = ()
+    """Those that are visited, in order."""
+
+
+class Alike(NamedTuple):
+    """Layers of a pass, one after the other, in which the same stretches come, each with as many bytes more or less."""
+
+    start: int
+    """Number of the first one's first stretch."""
+    stretches: int
+    """Of each."""
+    layers: int
+
+
+class Stretches(Protocol):
+    """Forward or backward of a model as stretches, each answer worked out when somebody asks."""
+
+    @property
+    def levels(self) -> tuple[list[int], list[int]]:
+        """Bytes of activations alive in each stretch at most, and at its end; the gradient that ends one aside."""
+
+    @property
+    def fullest(self) -> tuple[int, int]:
+        """The most of them, and the first stretch that has so many."""
+
+    def falls(self, visits: Sequence[Visit]) -> list[int]:
+        """The stretch at whose end each visit falls."""
+
+    def ready(self) -> dict[int, int]:
+        """Of each tensor the stretch that its gradient ends."""
+
+    def alike(self) -> tuple[Alike, ...]: ...
+
+
+class Pass:
+    """Forward or backward as a list of stretches; each of its answers is worked out once, when it is asked for."""
+
+    def __init__(self, stretches: Stretches, visits: Sequence[Visit], start: int) -> None:
+        self.stretches, self.visited, self.start = stretches, visits, start
+        """`start`: bytes alive before the first."""
+
+    @property
+    def fullest(self) -> tuple[int, int]:
+        """As `Stretches` has it."""
+        return self.stretches.fullest
+
+    @cached_property
+    def most(self) -> list[int]:
+        """Bytes of activations alive in each stretch at most."""
+        return self.stretches.levels[0]
+
+    @cached_property
+    def now(self) -> list[int]:
+        """And at its end; the gradient that ends one aside."""
+        return self.stretches.levels[1]
+
+    @cached_property
+    def visits(self) -> list[int]:
+        """Of each visit of `Execution.forward`, `.backward` or `.recomputing` the stretch at whose end it falls."""
+        return self.stretches.falls(self.visited)
+
+    @cached_property
+    def ready(self) -> dict[int, int]:
+        """Of each tensor the stretch that its gradient ends."""
+        return self.stretches.ready()
+
+    @cached_property
+    def alike(self) -> tuple[Alike, ...]:
+        return self.stretches.alike()
+
+
+class Timeline(NamedTuple):
+    """What the model's own operators have alive over one micro-step, without parameters and their gradients."""
+
+    forward: Pass
+    backward: Pass
+    saved: int
+    """When forward has returned and only the loss is held."""
