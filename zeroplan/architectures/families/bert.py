@@ -38,11 +38,9 @@ from zeroplan.errors import SpecError
 @dataclass(kw_only=True)
 class BertConfig(Config):
     aliases: ClassVar[dict[str, tuple[str, ...]]] = {
-        "residual_dropout": ("hidden_dropout_prob",),
-        "attention_dropout": ("attention_probs_dropout_prob",),
-    }
+        "residual_dropout": ("hidden_dropout_prob",), "attention_dropout": ("attention_probs_dropout_prob",),
+    }  # fmt: skip
     divides_heads: ClassVar[bool] = True
-
     vocab_size: int = 30522
     hidden_size: int = 768
     intermediate_size: int = 3072
@@ -65,8 +63,7 @@ class BertConfig(Config):
     def check_heads(self, place: str) -> None:
         super().check_heads(place)
         if self.add_cross_attention and not self.is_decoder:
-            found = "add_cross_attention without is_decoder"
-            raise SpecError(place, found, "a decoder (transformers refuses it too)", "is_decoder: true")
+            raise SpecError(place, "add_cross_attention without is_decoder", "a decoder", "is_decoder: true")
 
 
 class Embeddings(Module):
