@@ -65,6 +65,21 @@ def test_what_typing_refuses(wrong):
             eval(wrong, {"found": found})
 
 
+@pytest.mark.parametrize("wrong", [
+    "class A(NamedTuple):\n    x: int = 0\n    y: int", "class A(NamedTuple, dict):\n    x: int",
+])  # fmt: skip
+def test_classes_that_typing_refuses(wrong):
+    for base in (record.NamedTuple, typing.NamedTuple):
+        with pytest.raises(TypeError):
+            exec(wrong, {"NamedTuple": base, "__name__": __name__})
+
+
+def test_annotations_that_are_not_text_are_missed_aloud():
+    """Python 3.14 keeps them elsewhere, unless a module has them as text."""
+    with pytest.raises(TypeError, match="no fields"):
+        exec("class A(NamedTuple):\n    pass", {"NamedTuple": record.NamedTuple, "__name__": __name__})
+
+
 def test_copies_and_subclasses():
     assert pickle.loads(pickle.dumps(OURS("a", (1,)))) == OURS("a", (1,))
 

@@ -49,11 +49,19 @@ def run() -> None:
     try:
         main()
     except SystemExit as ended:
-        if atexit._ncallbacks() or sys.gettrace() or sys.getprofile():
+        if atexit._ncallbacks() or _watched():
             raise
-        with suppress(OSError):
-            sys.stderr.flush()  # `main` has flushed the other
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
         os._exit(ended.code if isinstance(ended.code, int) else 1)
+
+
+def _watched() -> bool:
+    """By a debugger, a profiler or coverage, in any of the ways that Python has for them."""
+    tools = getattr(sys, "monitoring", None)  # since 3.12
+    monitored = tools is not None and any(tools.get_tool(number) for number in range(6))
+    return bool(monitored or sys.gettrace() or sys.getprofile() or sys.flags.interactive)
 
 
 def _usable_streams() -> None:

@@ -147,6 +147,23 @@ def test_every_preset_is_within_the_bounds_of_a_file(node, name):
         assert hardware.cluster(node(text, file)).gpu == hardware.cluster(name).gpu
 
 
+def test_json_with_tabs(node):
+    """Which YAML does not take."""
+    assert hardware.cluster(node('{\n\t"gpu": "a100-80gb",\n\t"gpus_per_node": 2\n}\n', "node.json")).gpus_per_node == 2
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ('{"gpus_per_node": 8,}', "node.json:1:21: found text that is not JSON"), ("", "an empty file"), ("[8]", "expected a node"),
+    ('{"gpus_per_node": 8, "gpus_per_node": 4}', "'gpus_per_node' twice"),
+    ('{\n"gpus_per_node": 8,\n"hop": {"value": "1e9 s", "source": "s", "date": "2026-11-24", "evidence": "measured"}}',
+     "node.json, line 3, hop: found '1e9 s'"),
+])  # fmt: skip
+def test_json_that_is_refused(zeroplan, node, text, found):
+    ran = zeroplan("estimate", "--params", "7B", "--cluster", node(text, "node.json"))
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert found in ran.err
+
+
 def test_what_an_alias_repeats_is_no_second_time(node):
     text = f"gpus_per_node: 8\nintra_node: &link {FIGURE.format('20 GB/s')}\ninter_node: *link\n"
     assert hardware.cluster(node(text)).inter_node.value == 20e9

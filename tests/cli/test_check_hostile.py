@@ -23,7 +23,7 @@ import os, resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
 from zeroplan.__main__ import main
 if os.environ.get("AS_NOBODY"):
-    import zeroplan.cli.check_command, zeroplan.cli.check, zeroplan.report.check, zeroplan.check.yaml_reader
+    import zeroplan.cli.commands.check, zeroplan.cli.check, zeroplan.report.check, zeroplan.check.yaml_reader
     os.setuid(65534)
 sys.argv[0] = "zeroplan"
 try:

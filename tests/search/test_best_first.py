@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,10 @@ from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB
 
 MODELS: tuple[str, ...] = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "gpt2", "opt-1.3b")
+WAYS: tuple[dict[str, Any], ...] = (
+    {}, {}, {}, {"reduce_scatter": False}, {"precision": "fp16", "autocast": "bf16"}, {"precision": "fp32", "autocast": "bf16"},
+)  # fmt: skip
+"""To reduce otherwise, or in two dtypes."""
 OPEN = 4
 """Numbers that stay open in a drawn branch, with two values each."""
 
@@ -36,7 +41,9 @@ def drawn(seed: int) -> Space:
         draw.choice(MODELS), gpus=draw.choice([1, 2, 8, 16]), seq=draw.choice([256, 1024]), stage=0,
         capacity=draw.randint(6, 90) * GiB, precision=draw.choice(["bf16", "bf16", "fp32"]),
     )  # fmt: skip
-    one = one._replace(cluster=one.cluster._replace(nvme=8 * 10**12))
+    one = one.at(**random.Random(f"ways {seed}").choice(WAYS))._replace(
+        cluster=one.cluster._replace(nvme=8 * 10**12)
+    )
     on_nvme = {"stage": 3, "offload_param": Offload("nvme")}
     whole = space(one, draw.choice([{}, {"stage": 3}, {"stage": 3}, on_nvme]), draw.choice([1, 2, 4]))
     branches = draw.sample(whole.branches, min(len(whole.branches), draw.choice([2, 4])))

@@ -27,7 +27,7 @@ def execution(
     kernels: str = "transformers", recomputing: Recomputing = PLAIN,
 ) -> Execution:  # fmt: skip
     """`leaves`: paths of the modules fetched as a whole. `eager`, `flash`: with that attention."""
-    walk, found = walked(root, leaves, eager, flash, kernels)
+    walk, found = walk_once(root, leaves, eager, flash, kernels)
     which = recomputing if recomputing.every else EVERY_LAYER
     return found._replace(
         recomputing=OnDemand(lambda: tuple(walk.recomputing(which))), layers=tuple(layers(root, walk, recomputing))
@@ -35,8 +35,8 @@ def execution(
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
-def walked(root: Module, leaves: frozenset[str], eager: bool, flash: bool, kernels: str) -> tuple[Walk, Execution]:
-    """One walk, and what follows from it whatever runs again."""
+def walk_once(root: Module, leaves: frozenset[str], eager: bool, flash: bool, kernels: str) -> tuple[Walk, Execution]:
+    """One walk, and what follows from it whatever runs again; that, and the layers, are left empty here."""
     walk = Walk(root, leaves, eager=eager, flash=flash, kernels=kernels)
     whole = frozenset(place for path, place in walk.places.items() if path in leaves)
     return walk, Execution(

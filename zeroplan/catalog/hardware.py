@@ -64,7 +64,7 @@ def cluster(name: str) -> Cluster:
     if node_file.is_file(name):
         found, content = name, node_file.read_node(name)
     else:
-        hint = "`zeroplan clusters` lists them; or write the name of a file, node.yaml"
+        hint = "`zeroplan clusters` lists them; or write the name of a file, node.yaml or node.json"
         found, content = presets.load("cluster", name, hint)
     card = _stated(gpu(content["gpu"]), found, content) if "gpu" in content else None
     sizes = {key: int(_size(content[key], f"{found}.{key}").value) for key in ("host_memory", "nvme") if key in content}

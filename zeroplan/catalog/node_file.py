@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zeroplan.catalog.files import read_text
+from zeroplan.catalog.files import read_object, read_text
 from zeroplan.clock import STRENGTH
 from zeroplan.errors import SpecError, nearest, shown
 
@@ -36,6 +36,7 @@ def is_file(name: str) -> bool:
 
 
 def is_yaml(name: str) -> bool:
+    """By its ending."""
     return name.strip().lower().endswith((".yaml", ".yml"))
 
 
@@ -63,6 +64,9 @@ def check_bounds(path: str, key: str, value: float, written: Any) -> None:
 
 
 def _line_of(path: str, key: str) -> int:
+    if not is_yaml(path):
+        written = enumerate(read_text(path, EXPECTED).splitlines(), 1)
+        return next((number for number, line in written if f'"{key}"' in line), 1)
     import yaml
 
     root: Any = yaml.compose(read_text(path, EXPECTED), Loader=yaml.SafeLoader)
@@ -93,6 +97,8 @@ def _check_once(path: str, root: Any) -> None:
 
 
 def _parsed(path: str) -> Any:
+    if not is_yaml(path):
+        return read_object(path, EXPECTED, unique=True)
     import yaml
 
     text = read_text(path, EXPECTED)

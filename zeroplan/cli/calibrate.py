@@ -41,7 +41,7 @@ def _check(output: str, *, force: bool) -> None:
     """Before minutes are spent."""
     place = f"-o {shown(output)}"
     if not is_yaml(output):
-        raise SpecError(place, "another ending", "a file that --cluster will take for one", "-o node.yaml")
+        raise SpecError(place, "another ending", "a YAML file, which --cluster will read", "-o node.yaml")
     if os.path.lexists(output) and not force:
         raise SpecError(place, "something already there", "a new name", "--force to replace it")
 

@@ -99,7 +99,7 @@ class Options:
     cluster: Annotated[
         Text,
         _option("--cluster", CLUSTER, "Node preset (see `zeroplan clusters`), or a file of `zeroplan calibrate`.",
-                "NAME|FILE.yaml"),
+                "NAME|FILE"),
     ] = None  # fmt: skip
     hostfile: Annotated[Text, _option("--hostfile", CLUSTER, "Hosts in DeepSpeed's format.", "FILE")] = None
 

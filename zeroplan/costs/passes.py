@@ -261,9 +261,9 @@ def _together(entries: Sequence[Part[Entry]], activations: Pass) -> Together:
                 best = before.at_end, stretch, most.index(stretch, at + 1)
         reached = to if to > at else at
         beside = now[reached] if reached >= 0 else activations.start
-        before, (_key, at_most, _kinds, there, _at_end) = entry, entry
-        if at_most + beside > largest:
-            largest = at_most + beside
+        before, (_key, here, _at_most, there, _at_end) = entry, entry
+        if here + beside > largest:
+            largest = here + beside
             best = entry.at_most, beside, reached
     return Together(largest, *best)
 

@@ -104,7 +104,7 @@ class Bounds(Room):
         return self.seconds(job, gathered=gathered, beside=beside)
 
     def _computing(self, job: Job, *, traced: bool = True) -> Computing:
-        """Of one micro-step: offload and buckets do not change it."""
+        """Of one micro-step: offload and buckets do not change it, nor the linear function what is not traced."""
         s = job.strategy
         key = (traced and s.runs_zero_linear, s.micro_batch, s.checkpointing, s.attention, traced)
         if key not in self.computing:

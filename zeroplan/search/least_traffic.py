@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.keeping import kept_at_most
-from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
 from zeroplan.costs.deepspeed.traffic import reduced_last
@@ -18,7 +18,7 @@ from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE
 from zeroplan.formulas import network, overlap, roofline
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
-from zeroplan.specs.strategy import Strategy
+from zeroplan.specs.strategy import STAGES, Strategy
 
 ROUNDED = 16
 """Bytes that rounding down takes off one collective at most: of each kind of call less than one."""
@@ -73,7 +73,7 @@ def least_traffic(job: Job, room: int | None = None) -> Traffic:
     trained, last = sum([sizes[index] for index in job.execution.gradients]), sizes[job.execution.gradients[-1]]
     wide, (weights, gradients) = strategy.element_bytes, least_widths(strategy)
     whole = "all_reduce" if strategy.use_multi_rank_bucket_allreduce else "reduce"
-    kind = ("reduce_scatter" if strategy.scatters else "all_reduce") if strategy.stage == 3 else whole
+    kind = ("reduce_scatter" if strategy.scatters else "reduce") if strategy.stage == 3 else whole
     buckets = least_buckets([sizes[index] for index in job.execution.gradients], strategy.reduce_bucket_size)
     reduced = least_seconds(job, kind, gradients * trained, buckets)
     if strategy.stage == 0 or strategy.runs_bf16_optimizer:
@@ -121,7 +121,11 @@ def gathered_again(job: Job, room: int | None) -> int:
 
 
 def least_seconds(job: Job, collective: str, size: float, calls: float, *, within_node: bool = False) -> float:
-    """Of so many bytes in so many calls, all alike; one at least, where there is anything to send."""
+    """Of so many bytes in so many calls; one at least, where there is anything to send.
+
+    Where all are of one kind they are timed by their mean size, so they are alike. Of several kinds each has its own
+    mean: the roots of their sizes add up to no less than that of all in one call.
+    """
     if size <= 0:
         return 0.0
     ranks, quantizes = job.ranks, job.strategy.quantized_gradients or job.strategy.quantized_weights
@@ -129,10 +133,18 @@ def least_seconds(job: Job, collective: str, size: float, calls: float, *, withi
     if quantizes or within_node:  # some of it stays within the node
         return wire / max(link(job.cluster, count, "all_reduce").value for count in (ranks, job.cluster.gpus_per_node))
     calls, inside = max(1.0, calls), min(ranks, job.cluster.gpus_per_node)
-    return calls * network.piped(
-        wire / calls, link(job.cluster, ranks, collective).value, latency(job.cluster, collective, ranks),
-        latency(job.cluster, collective, inside),
+    together = calls if _of_several_kinds(job) else 1.0
+    return (calls / together) * network.piped(
+        wire * together / calls, link(job.cluster, ranks, collective).value,
+        together * latency(job.cluster, collective, ranks), latency(job.cluster, collective, inside),
     )  # fmt: skip
+
+
+def _of_several_kinds(job: Job) -> bool:
+    """Whether what one pass sends may travel in several dtypes, or some of it to all ranks and some to one."""
+    strategy = job.strategy
+    to_one = strategy.optimizer == "muon" or (strategy.stage == STAGES[-1] and not strategy.scatters)
+    return bool(strategy.low) or to_one or len(bucket_dtypes(job)) > 1
 
 
 def least_buckets(sizes: Sequence[int], bucket: int) -> float:

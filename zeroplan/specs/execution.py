@@ -80,15 +80,18 @@ class Stretches(Protocol):
     def ready(self) -> dict[int, int]:
         """Of each tensor the stretch that its gradient ends."""
 
-    def alike(self) -> tuple[Alike, ...]: ...
+    def alike(self) -> tuple[Alike, ...]:
+        """Layers in which the same stretches come."""
 
 
 class Pass:
-    """Forward or backward as a list of stretches; each of its answers is worked out once, when it is asked for."""
+    """Forward or backward as a list of stretches; each of its answers is worked out once, when it is asked for.
+
+    `start`: bytes alive before the first.
+    """
 
     def __init__(self, stretches: Stretches, visits: Sequence[Visit], start: int) -> None:
         self.stretches, self.visited, self.start = stretches, visits, start
-        """`start`: bytes alive before the first."""
 
     @property
     def fullest(self) -> tuple[int, int]:

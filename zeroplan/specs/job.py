@@ -12,7 +12,7 @@ from zeroplan.specs.model import LeafModules, Model
 from zeroplan.specs.strategy import Strategy, Workload
 
 NO_LEAVES = LeafModules(classes=())
-PLACES = {name: place for place, name in enumerate(Strategy._fields)}
+FIELDS = {name: place for place, name in enumerate(Strategy._fields)}
 
 
 class Job(NamedTuple):
@@ -48,10 +48,13 @@ class Job(NamedTuple):
         )
 
     def at(self, **changes: Any) -> Job:
-        """The same job under a changed strategy. A search asks for thousands: fields are put in their places."""
+        """The same job under a changed strategy. A search asks for thousands: fields are put in their places.
+
+        Raises `KeyError` for what is no field of a strategy.
+        """
         fields = list(self.strategy)
         for name, value in changes.items():
-            fields[PLACES[name]] = value
+            fields[FIELDS[name]] = value
         return JOB((self.model, self.cluster, self.workload, tuple.__new__(Strategy, fields), self.rank))
 
 
