@@ -16,7 +16,7 @@ from zeroplan.units import GiB
 
 MODELS: tuple[str, ...] = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "gpt2", "opt-1.3b")
 WAYS: tuple[dict[str, Any], ...] = (
-    {}, {}, {}, {"reduce_scatter": False}, {"precision": "fp16", "autocast": "bf16"}, {"precision": "fp32", "autocast": "bf16"},
+    {}, {}, {}, {"reduce_scatter": False}, {"precision": "fp32", "autocast": "bf16"},
 )  # fmt: skip
 """To reduce otherwise, or in two dtypes."""
 OPEN = 4

@@ -34,7 +34,7 @@ from zeroplan.units import GiB
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "opt-1.3b", "gemma-2-2b", "falcon-7b", "bert-base")
 WIDTHS: tuple[dict[str, Any], ...] = (
     {}, {"precision": "fp16"}, {"precision": "fp32"}, {"precision": "fp32", "autocast": "bf16"},
-    {"precision": "fp16", "autocast": "bf16"}, {"communication_dtype": "fp32"}, {"grad_accum_dtype": "fp32"},
+    {"communication_dtype": "fp32"}, {"grad_accum_dtype": "fp32"},
     {"reduce_scatter": False},
 )  # fmt: skip
 """What weights and gradients are kept, gathered and reduced in, and whether to one rank each."""
