@@ -48,7 +48,7 @@ def main() -> int:
                 holds(seed)
             except AssertionError as error:
                 differ += 1
-                print(f"seed {seed}, {what}: {str(error).splitlines()[0]}", flush=True)
+                print(f"seed {seed}, {what}: {next(iter(str(error).splitlines()), 'differs')}", flush=True)
     print(f"{compared['fastest']} spaces for the fastest and {compared['leanest']} for the leanest: {differ} differ")
     return 1 if differ else 0
 

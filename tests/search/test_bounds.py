@@ -29,6 +29,7 @@ from zeroplan.search.candidate import timed
 from zeroplan.search.room import gathers
 from zeroplan.search.space import space
 from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "opt-1.3b", "gemma-2-2b", "falcon-7b", "bert-base")
@@ -131,3 +132,12 @@ def test_the_last_bucket_is_told_without_the_others(stage, width):
         for limit in (1, 12_345, 10**6, 5 * 10**8, 10**10):
             one = job(name, gpus=8, stage=stage).at(reduce_bucket_size=limit, **width)
             assert reduced_last(one) == reduced(one)[-1][1].elements
+
+
+def test_disks_that_are_too_small_are_seen_before_anything_is_timed():
+    """Master weights and moments alone are 12 bytes a parameter."""
+    one = job("llama-3.2-1b", stage=3, offload_optimizer=Offload("nvme"), offload_param=Offload("nvme"))
+    needed = total(host.nvme(one).peak.lines)
+    assert needed >= 12 * one.model.parameters
+    for disks, fits in ((needed, True), (needed - 1, False)):
+        assert Bounds(0.0).may_fit(one._replace(cluster=one.cluster._replace(nvme=disks))) is fits

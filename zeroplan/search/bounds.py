@@ -91,8 +91,10 @@ class Bounds(Room):
         """The same with gathers as stage 3's coordinator issues them, and what they copy; of reductions what there is
         at least. `loose` moves least of the open buckets, `lean` has the smallest.
         """
-        found = self._computing(loose)
-        counted = Ledger("deepspeed", Tier(), traffic=traffic(loose), copies=copies(loose))
+        found, sends = self._computing(loose), loose
+        if not loose.strategy.scatters:  # a bucket's buffer is all-reduced, gradients in their own storage to one rank
+            sends = loose.at(contiguous_gradients=False)
+        counted = Ledger("deepspeed", Tier(), traffic=traffic(sends), copies=copies(loose))
         beside = [*update(loose), *host_terms(lean, counted, waited(loose, software_of(loose), found))]
         gathered = of_gathers(loose, counted, found, software_of(loose))
         self.gathers[loose.strategy] = gathered, sum(entry.seconds for entry in beside)

@@ -117,7 +117,7 @@ class Room:
         return least
 
     def outside_passes(self, job: Job) -> tuple[int, bool]:
-        """Bytes of a GPU at most, or fewer, activations left out; whether the host has room.
+        """Bytes of a GPU at most, or fewer, activations left out; whether the host and its disks have room.
 
         The micro-batch does not change them; what is added up on the host is there where anything is accumulated.
         """
@@ -129,7 +129,8 @@ class Room:
         if key not in self.held:
             least = max(held_at_least(job), init_at_least(job), step_at_least(job))
             in_host = TierFit(total(host.tier(job).peak.lines), job.cluster.host_memory)
-            self.held[key] = least, in_host.fits is not False
+            on_disks = TierFit(total(host.nvme(job).peak.lines), job.cluster.nvme)
+            self.held[key] = least, in_host.fits is not False and on_disks.fits is not False
         return self.held[key]
 
     def gathering(self, job: Job) -> int:
