@@ -49,11 +49,12 @@ class Fit(NamedTuple):
 
     @property
     def shortage(self) -> str:
-        """Why it does not fit, in one clause; empty when nothing is short."""
-        for key, missing in self.missing.items():
-            where = "" if key == "gpu" else f" of {PLACES[key]}"
-            return f"needs {gib(getattr(self, key).needed)}{where}, {gib(missing)} too many"
-        return ""
+        """Why it does not fit, of all that is short; empty when nothing is."""
+        short = [
+            f"{gib(getattr(self, key).needed)}{'' if key == 'gpu' else f' of {PLACES[key]}'}, {gib(missing)} too many"
+            for key, missing in self.missing.items()
+        ]
+        return f"needs {', and '.join(short)}" if short else ""
 
 
 def fit(job: Job, ledger: Ledger, *, reserve: float = 0.0) -> Fit:

@@ -81,8 +81,10 @@ def _assumed(requests: list[Request]) -> tuple[str, ...]:
     common = [text for text in every if all(text in row for row in said)]
     some = "; ".join(text for text in every if text not in common)
     inferred = "shapes inferred from the counts (zeroplan estimate --params 7B shows one; --model is exact)"
+    size = f"micro-batch {requests[0].job().strategy.micro_batch} (--micro-batch)"
+    batch = [size] if all("micro_batch" not in each.settled for each in requests) else []
     return (
-        *common, *([inferred] if any(each.model.inferred for each in requests) else []),
+        *common, *batch, *([inferred] if any(each.model.inferred for each in requests) else []),
         *([f"for some rows: {some}"] if some else []),
     )  # fmt: skip
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from zeroplan.cli.options import Options
-from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.results.recommend import Recommendation
-from zeroplan.specs.target import TARGETS
+from zeroplan.specs.target import known_target
 
 
 class Output(NamedTuple):
@@ -23,9 +23,7 @@ class Output(NamedTuple):
             raise ContradictionError("--json and -o - both want standard output; keep one")
         if self.file is not None and self.folder is not None:
             raise ContradictionError("-o writes the config and --dir all files; keep one")
-        if self.target not in TARGETS:
-            expected = f"{', '.join(TARGETS[:-1])} or {TARGETS[-1]}"
-            raise QuantityError(f"--for: found {shown(self.target)}, expected {expected}; write --for hf")
+        known_target(self.target)
         if self.target == "accelerate" and self.file == "-":
             raise ContradictionError("--for accelerate writes two files; write -o accelerate.yaml, or --dir plan")
 

@@ -50,6 +50,8 @@ def write_folder(folder: str, texts: dict[str, str], *, force: bool) -> None:
     place = f"--dir {shown(folder)}"
     if not folder.strip():
         raise SpecError(place, "no folder name", "a folder to write into", "--dir plan")
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise SpecError(place, "a file", "a folder, or a new name", "--dir plan")
     made = [path for path in (Path(folder), *Path(folder).parents) if not os.path.lexists(path)]
     try:
         with _told(place):

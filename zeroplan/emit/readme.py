@@ -31,6 +31,9 @@ PURPOSES = {
 }
 
 
+WRITTEN_WITH_A_PATH = {"hf": "training_arguments.json", "accelerate": "accelerate.yaml"}
+
+
 def readme(
     chosen: Candidate, launch: Launch, target: str, names: list[str], assumed: tuple[str, ...] = (),
     given: dict[str, Any] | None = None,
@@ -59,6 +62,11 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
     """What the files cannot do by themselves."""
     strategy = job.strategy
     lines = [f'Sequences of {job.workload.seq} tokens; `attn_implementation="{strategy.attention}"`.']
+    if target in WRITTEN_WITH_A_PATH:
+        name = WRITTEN_WITH_A_PATH[target]
+        lines.append(f"`{name}` names ds_config.json as seen from where zeroplan ran; change that where you start it.")
+    if target == "lightning":
+        lines.append("`from lightning_trainer import trainer` in the script, with this folder on `PYTHONPATH`.")
     if target != "hf":
         lines.append(f"The training DataLoader has `batch_size={strategy.micro_batch}`.")
     if strategy.checkpointing != "none" and (target != "hf" or not strategy.recomputing.every):
@@ -118,7 +126,9 @@ def _numbers(chosen: Candidate) -> list[tuple[str, str]]:
     steps = f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {job.ranks} GPUs"
     sequences = strategy.micro_batch * strategy.micro_steps * job.ranks
     low, high = seconds(found.interval.low), seconds(found.interval.high)
+    gpu = job.cluster.gpu
     rows = [
+        *([("GPU", gpu.title)] if gpu else []),
         ("nodes × GPUs", f"{job.cluster.nodes} × {job.cluster.gpus_per_node}"),
         ("batch", f"{steps} = {sequences} sequences of {job.workload.seq} tokens a step"),
         ("precision", strategy.precision),

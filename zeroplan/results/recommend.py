@@ -20,6 +20,7 @@ from zeroplan.results.result import Result
 from zeroplan.search import Candidate
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
+from zeroplan.specs.target import known_target
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -105,10 +106,13 @@ class Recommendation(Result):
         return self.found.chosen is not None and (self.run is None or self.run.in_time)
 
     def ds_config(self, target: str | None = None) -> dict[str, Any]:
-        """The plan's ds_config.json, for `target` as --for has them. Raises `ContradictionError` when nothing fits."""
+        """The plan's ds_config.json, for `target` as --for has them.
+
+        Raises `ContradictionError` when nothing fits, `QuantityError` for another target.
+        """
         from zeroplan.deepspeed.write import ds_config
 
-        return ds_config(self._chosen().job, target or self.target, self.given)
+        return ds_config(self._chosen().job, known_target(target or self.target), self.given)
 
     def _chosen(self) -> Candidate:
         if self.found.chosen is None or not self.fits:
@@ -122,7 +126,8 @@ class Recommendation(Result):
         """
         from zeroplan.emit.folder import write_alone
 
-        write_alone(self._chosen().job, target or self.target, os.fspath(path), given=self.given, force=force)
+        to = known_target(target or self.target)
+        write_alone(self._chosen().job, to, os.fspath(path), given=self.given, force=force)
 
     def screen(self, *, quiet: bool = False) -> Screen:
         from zeroplan.report import recommend as report

@@ -65,7 +65,7 @@ def check(
 ) -> None:
     """What DeepSpeed refuses in a ds_config.json, ignores or does otherwise, and the line that mends it.
 
-    With --model, --gpus and a card also whether it fits. Options left out are taken from [tool.zeroplan] of the
+    With --model, --gpus and a card also whether it fits. Options left out are taken from tool.zeroplan in the
     nearest pyproject.toml: select, ignore, fail-on, for, deepspeed, gpus. Exit code 0: nothing found; 1: findings; 2:
     bad use.
     """
