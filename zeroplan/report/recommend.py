@@ -105,7 +105,7 @@ def _plan_table(chosen: Candidate, run: Run | None) -> Table:
     ]  # fmt: skip
     for key in ("host", "nvme"):
         tier: TierFit = getattr(chosen.fit, key)
-        if tier.needed and (tier.capacity is not None or strategy.offload_optimizer):
+        if tier.needed:
             rows.append((PLACES[key], f"{gib(tier.needed)}, {_room(tier)}"))
     rows.append(("sent per GPU", f"{gb(chosen.ledger.sent(strategy.micro_steps))} a step"))
     rows += [*_step(chosen), *(training.rows(run) if run else [])]
