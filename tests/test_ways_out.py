@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.jobs import job
+from zeroplan.catalog import hardware
 from zeroplan.ways_out import ways_out
 
 
@@ -28,12 +29,22 @@ def test_the_longest_sequence_that_fits_is_named(most, said):
     assert sum(one.workload.seq < 5000 for one, _free in tried) <= 4
 
 
-@pytest.mark.parametrize(("least", "said"), [(9, "16 GPUs (--gpus 2x8)"), (100, "128 GPUs (--gpus 16x8)"), (4096, "4096 GPUs (--gpus 512x8)")])  # fmt: skip
-def test_the_fewest_nodes_that_fit_are_named(least, said):
-    """16 to 4096 GPUs are nine counts."""
+@pytest.mark.parametrize(("least", "said", "tries"), [
+    (9, "16 GPUs (--gpus 2x8)", 5), (100, "104 GPUs (--gpus 13x8)", 5 + 3), (4096, "4096 GPUs (--gpus 512x8)", 5 + 8),
+])  # fmt: skip
+def test_the_fewest_nodes_that_fit_are_named(least, said, tries):
+    """16 to 4096 GPUs are nine counts of nodes, doubled; then halves of those between two of them."""
     ways, tried = asked(lambda one, _free: one.ranks >= least)
     assert ways == [said]
-    assert sum(one.ranks > 8 for one, _free in tried) <= 5
+    assert sum(one.ranks > 8 for one, _free in tried) <= tries
+
+
+def test_the_smallest_card_that_does_it_is_named():
+    cards = hardware.larger(job("llama-3.1-8b", capacity=24 * 10**9).cluster, "bf16")
+    assert [card.memory_class for card in cards] == sorted(card.memory_class for card in cards)
+    one = job("llama-3.1-8b", gpus=8, capacity=10**9)
+    ways = ways_out(one, {}, lambda one, _free: one if (one.cluster.capacity or 0) > 70 * 10**9 else None, cards=cards)
+    assert [said.rpartition("(")[2] for said, _found in ways] == ["--gpu a100-80gb)"]
 
 
 def test_where_nothing_fits_the_last_of_each_kind_is_tried_alone():

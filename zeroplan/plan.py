@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.clock import COMPUTE
@@ -9,6 +10,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate, Found, Space, evaluate, fastest, nearest, neighbours, space
 from zeroplan.search.neighbours import words
+from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 from zeroplan.specs.strategy import FLASH
@@ -72,11 +74,11 @@ def usual_batch(job: Job) -> int:
 
 def plan(
     job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = True, objective: str = FASTEST,
-    fine: bool = True,
+    fine: bool = True, cards: Callable[[], Sequence[Gpu]] = tuple,
 ) -> Plan:  # fmt: skip
     """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Settled fields are kept.
 
-    Not `fine`: among fewer values of buckets and thresholds.
+    Not `fine`: among fewer values of buckets and thresholds. `cards`: larger ones, to try where nothing fits.
 
     `LEAST_MEMORY` as the objective: that which needs fewest bytes of a GPU; of equally lean ones the fastest.
     """
@@ -87,7 +89,7 @@ def plan(
         failing = sorted(nearest(open_ones, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
         of_host = any("host" in candidate.fit.missing for candidate in failing)
-        ways = _ways_out(job, settled, reserve, of_host=of_host) if rescue else ()
+        ways = _ways_out(job, settled, reserve, cards(), of_host=of_host) if rescue else ()
         return Plan(None, rejected, ways, found, objective)
     if not rescue:
         return Plan(found.best, (), (), found, objective)
@@ -202,11 +204,22 @@ def _parts(candidate: Candidate) -> dict[str, float]:
     }  # fmt: skip
 
 
-def _ways_out(job: Job, settled: dict[str, Any], reserve: float, *, of_host: bool) -> tuple[WayOut, ...]:
+def _ways_out(
+    job: Job, settled: dict[str, Any], reserve: float, cards: Sequence[Gpu], *, of_host: bool
+) -> tuple[WayOut, ...]:
+    """The one that trains most tokens a second on each GPU first."""
     from zeroplan.ways_out import ways_out
 
     def fitting(changed: Job, free: dict[str, Any]) -> Candidate | None:
         return plan(changed, free, reserve=reserve, rescue=False, fine=False).chosen
 
-    found = ways_out(job, settled, fitting, of_host=of_host)
-    return tuple(WayOut(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}", one) for said, one in found)
+    found = sorted(ways_out(job, settled, fitting, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
+    return tuple(
+        WayOut(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}, {_rate(one):,.0f} tokens/s per GPU", one)
+        for said, one in found
+    )
+
+
+def _rate(candidate: Candidate) -> float:
+    """Tokens a second on each GPU."""
+    return candidate.throughput * candidate.job.workload.seq / candidate.job.ranks

@@ -8,6 +8,7 @@ from typing import Any
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.search import Candidate
+from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
 from zeroplan.units import GB, GiB
 
@@ -23,33 +24,67 @@ MOST_HOST, MOST_NVME = 4 * 2**40, 16 * 10**12
 """Bytes of a node up to which a way out is looked for."""
 
 
-def ways_out(job: Job, settled: dict[str, Any], fitting: Fitting, *, of_host: bool = False) -> Iterator[Way]:
-    """Those there are, each tried; `of_host`: it may lack memory."""
+def ways_out(
+    job: Job, settled: dict[str, Any], fitting: Fitting, *, of_host: bool = False, cards: Sequence[Gpu] = ()
+) -> Iterator[Way]:
+    """Those there are, each tried; `of_host`: it may lack memory. `cards`: larger ones, the smallest first."""
     yield from _loosened(job, settled, fitting)
     if of_host:
         yield from _more_host(job, settled, fitting)
     yield from _first([(f"a sequence of {one.workload.seq} (--seq {one.workload.seq})", one) for one in _shorter(job)],
                       settled, fitting)  # fmt: skip
-    within, beyond = ([(_named(one), one) for one in found] for found in _more_gpus(job))
-    for said, changed in within:
-        if found := fitting(changed, settled):
-            yield said, found
+    larger = [(f"{card.title} (--gpu {card.name})", _with_card(job, card)) for card in cards]
+    yield from _first(larger, settled, fitting)
+    yield from _fewest(job, settled, fitting)
+
+
+def _fewest(job: Job, settled: dict[str, Any], fitting: Fitting) -> Iterator[Way]:
+    """GPUs of this kind: more of one node, or nodes, doubled, and then counted out where no batch was asked for."""
+    within, beyond = _more_gpus(job)
+    for one in within:
+        if found := fitting(one, settled):
+            yield _named(one), found
             return
-    yield from _first(beyond, settled, fitting)
+    at = _first_of(beyond, settled, fitting, {})
+    if at is None:
+        return
+    known, upper = at[1], beyond[at[0]]
+    lower = beyond[at[0] - 1].cluster.nodes if at[0] else max(1, job.cluster.nodes)
+    between = [upper._replace(cluster=upper.cluster._replace(nodes=nodes))
+               for nodes in range(lower + 1, upper.cluster.nodes + 1)]  # fmt: skip
+    if job.workload.global_batch is not None:
+        between = [upper]
+    found_at = _first_of(between, settled, fitting, {len(between) - 1: known})
+    assert found_at is not None
+    yield _named(between[found_at[0]]), found_at[1]
 
 
 def _first(tries: Sequence[tuple[str, Job]], settled: dict[str, Any], fitting: Fitting) -> Iterator[Way]:
+    if found := _first_of([one for _said, one in tries], settled, fitting, {}):
+        yield tries[found[0]][0], found[1]
+
+
+def _first_of(
+    tries: Sequence[Job], settled: dict[str, Any], fitting: Fitting, known: dict[int, Candidate]
+) -> tuple[int, Candidate] | None:
     """The first that fits, of jobs of which each fits where the one before does: the last tells whether any does."""
-    found: dict[int, Candidate | None] = {}
+    found: dict[int, Candidate | None] = {**known}
 
     def fits(at: int) -> bool:
-        found[at] = fitting(tries[at][1], settled)
+        if at not in found:
+            found[at] = fitting(tries[at], settled)
         return found[at] is not None
 
-    if tries and fits(last := len(tries) - 1):
-        at = bisect_left(range(last), True, key=fits)
-        if best := found[at]:
-            yield tries[at][0], best
+    if not tries or not fits(last := len(tries) - 1):
+        return None
+    at = bisect_left(range(last), True, key=fits)
+    best = found[at]
+    return (at, best) if best else None
+
+
+def _with_card(job: Job, card: Gpu) -> Job:
+    """On as many of another card, with the same links."""
+    return job._replace(cluster=job.cluster._replace(gpu=card, capacity=int(card.memory.value)))
 
 
 LOOSENED: dict[str, Callable[[Any], str]] = {

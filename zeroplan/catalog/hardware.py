@@ -7,7 +7,7 @@ from typing import Any
 
 from zeroplan.catalog import node_file, presets
 from zeroplan.errors import QuantityError, shown
-from zeroplan.specs.cluster import Cluster, Figure, Gpu
+from zeroplan.specs.cluster import NVIDIA, Cluster, Figure, Gpu
 from zeroplan.units import read_bytes, read_rate
 
 LINKS = ("intra_node", "inter_node", "all_reduce", "effective_inter_node", "nvme_read", "nvme_write")
@@ -52,6 +52,14 @@ def gpu_of_class(gigabytes: int) -> Gpu:
             f"or a size with its unit; write {gigabytes}GB or {gigabytes}GiB"
         )
     return gpu(found[0])._replace(stands_for_class=True)
+
+
+def larger(cluster: Cluster, precision: str) -> list[Gpu]:
+    """Cards of the same maker with more memory that compute in this precision: one of each size, the smallest first."""
+    maker, least = cluster.gpu.maker if cluster.gpu else NVIDIA, cluster.capacity or 0
+    found = [gpu(name) for name in presets.having("GPU", class_default=True)]
+    fitting = [card for card in found if card.maker == maker and card.memory.value > least and precision in card.peak]
+    return sorted(fitting, key=lambda card: card.memory.value)
 
 
 def classes() -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from zeroplan.catalog.hardware import larger
 from zeroplan.cli.goal import NOTHING, Goal, card_named
 from zeroplan.cli.headroom import kept_free
 from zeroplan.cli.options import Options, flag
@@ -141,7 +142,10 @@ def planned(
     job, wanted = request.job(), goal.at(card_named(options))
     check_timed(job, goal)
     tell(f"searching strategies for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
-    found = plan(job, request.settled, reserve=request.reserve, rescue=rescue, objective=goal.objective)
+    found = plan(
+        job, request.settled, reserve=request.reserve, rescue=rescue, objective=goal.objective,
+        cards=lambda: larger(job.cluster, job.strategy.precision),
+    )  # fmt: skip
     run = _run(found.chosen, wanted) if found.chosen and goal.asked else None
     if fewest and fewest.lack and not found.chosen:
         nearest = fewest.lack.candidate
