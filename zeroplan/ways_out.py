@@ -45,41 +45,36 @@ def _fewest(job: Job, settled: dict[str, Any], fitting: Fitting) -> Iterator[Way
         if found := fitting(one, settled):
             yield _named(one), found
             return
-    at = _first_of(beyond, settled, fitting, {})
-    if at is None:
+    if not beyond or (last := fitting(beyond[-1], settled)) is None:
         return
-    known, upper = at[1], beyond[at[0]]
-    lower = beyond[at[0] - 1].cluster.nodes if at[0] else max(1, job.cluster.nodes)
-    between = [upper._replace(cluster=upper.cluster._replace(nodes=nodes))
-               for nodes in range(lower + 1, upper.cluster.nodes + 1)]  # fmt: skip
-    if job.workload.global_batch is not None:
-        between = [upper]
-    found_at = _first_of(between, settled, fitting, {len(between) - 1: known})
-    assert found_at is not None
-    yield _named(between[found_at[0]]), found_at[1]
+    at, found = _first_of(beyond, last, settled, fitting)
+    if job.workload.global_batch is None:
+        upper, lower = beyond[at].cluster, beyond[at - 1].cluster.nodes if at else job.cluster.nodes
+        beyond = [job._replace(cluster=upper._replace(nodes=nodes)) for nodes in range(lower + 1, upper.nodes + 1)]
+        at, found = _first_of(beyond, found, settled, fitting)
+    yield _named(beyond[at]), found
 
 
 def _first(tries: Sequence[tuple[str, Job]], settled: dict[str, Any], fitting: Fitting) -> Iterator[Way]:
-    if found := _first_of([one for _said, one in tries], settled, fitting, {}):
-        yield tries[found[0]][0], found[1]
+    jobs = [one for _said, one in tries]
+    if jobs and (last := fitting(jobs[-1], settled)):
+        at, found = _first_of(jobs, last, settled, fitting)
+        yield tries[at][0], found
 
 
 def _first_of(
-    tries: Sequence[Job], settled: dict[str, Any], fitting: Fitting, known: dict[int, Candidate]
-) -> tuple[int, Candidate] | None:
-    """The first that fits, of jobs of which each fits where the one before does: the last tells whether any does."""
-    found: dict[int, Candidate | None] = {**known}
+    tries: Sequence[Job], last: Candidate, settled: dict[str, Any], fitting: Fitting
+) -> tuple[int, Candidate]:
+    """The first that fits, of jobs of which each fits where the one before does; `last`: the plan of the last."""
+    found = {len(tries) - 1: last}
 
     def fits(at: int) -> bool:
-        if at not in found:
-            found[at] = fitting(tries[at], settled)
-        return found[at] is not None
+        if plan := fitting(tries[at], settled):
+            found[at] = plan
+        return at in found
 
-    if not tries or not fits(last := len(tries) - 1):
-        return None
-    at = bisect_left(range(last), True, key=fits)
-    best = found[at]
-    return (at, best) if best else None
+    at = bisect_left(range(len(tries) - 1), True, key=fits)
+    return at, found[at]
 
 
 def _with_card(job: Job, card: Gpu) -> Job:

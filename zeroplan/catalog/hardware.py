@@ -57,14 +57,18 @@ def gpu_of_class(gigabytes: int) -> Gpu:
 def larger(cluster: Cluster, precision: str) -> list[Gpu]:
     """Cards of the same maker with more memory that compute in this precision: one of each size, the smallest first."""
     maker, least = cluster.gpu.maker if cluster.gpu else NVIDIA, cluster.capacity or 0
-    found = [gpu(name) for name in presets.having("GPU", class_default=True)]
-    fitting = [card for card in found if card.maker == maker and card.memory.value > least and precision in card.peak]
-    return sorted(fitting, key=lambda card: card.memory.value)
+    found = (card for card in _one_of_each_size() if card.maker == maker and precision in card.peak)
+    return sorted((card for card in found if card.memory.value > least), key=lambda card: card.memory.value)
 
 
 def classes() -> list[int]:
     """The memory sizes in GB that a bare number may name."""
-    return sorted({gpu(name).memory_class for name in presets.having("GPU", class_default=True)})
+    return sorted({card.memory_class for card in _one_of_each_size()})
+
+
+def _one_of_each_size() -> list[Gpu]:
+    """The cards that a bare number stands for."""
+    return [gpu(name) for name in presets.having("GPU", class_default=True)]
 
 
 def cluster(name: str) -> Cluster:

@@ -51,7 +51,7 @@ def details(
         parts += [heading(others), _others(plan)]
         parts += [_searched(plan), *([_flash(flash)] if flash else []), ""]
     if plan.ways_out:
-        parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), ""]
+        parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), _predicted(), ""]
     if plan.chosen and target == "hf":
         arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job, given).items())
         parts += [Text(f'TrainingArguments({arguments}, deepspeed="ds_config.json")'), ""]
@@ -61,6 +61,11 @@ def details(
         hint = "Write the config: add -o ds_config.json (--for deepspeed for every value), or all with --dir plan."
         parts.append(Text(f"Written: {written}." if written else hint))
     return parts + assumptions(assumed)
+
+
+def _predicted() -> Text:
+    """How far the speeds of ways out hold."""
+    return Text("Speeds are predicted, another card's with this one's links; no step was measured.", style="dim")
 
 
 def answer(job: Job, plan: Plan, run: Run | None = None) -> Text:

@@ -96,15 +96,16 @@ class Search:
             alike.setdefault((choice["stage"] == STAGES[-1], choice["checkpointing"], choice["attention"], size),
                              []).append((branch, size))  # fmt: skip
         for together in alike.values():
-            self._wait_together(together, self.bounds.computing_alone(self._usual(*together[0]), traced=False))
+            job = self._usual(*together[0])
+            self._wait_together(together, job, self.bounds.computing_alone(job, traced=False))
 
     def _usual(self, branch: Branch, size: int) -> Job:
         return self.space.sized(branch, size).at(**branch.usual(branch.numbers))
 
-    def _wait_together(self, alike: list[Root], seconds: float) -> None:
-        """Before all that is as fast and waits alone: the simplest of that may be among them."""
-        branch, size = alike[0]
-        entry = Waiting(seconds, (), ALIKE, next(self.turn), self._usual(branch, size), branch, branch.open)
+    def _wait_together(self, alike: list[Root], job: Job, seconds: float) -> None:
+        """Before all that is as fast and waits alone: the simplest of that may be among them. `job`: of the first."""
+        branch, _size = alike[0]
+        entry = Waiting(seconds, (), ALIKE, next(self.turn), job, branch, branch.open)
         self.alike[entry.turn] = alike
         heappush(self.waiting, entry)
 
@@ -113,7 +114,7 @@ class Search:
         alike, like = self.alike.pop(entry.turn), entry.job.at(memory_efficient_linear=False)
         seconds = self.bounds.computing_alone(like)  # at stage 3 as much runs again, or more
         if seconds > entry.seconds:
-            self._wait_together(alike, seconds)
+            self._wait_together(alike, entry.job, seconds)
         elif self.bounds.may_run(entry.job):
             for branch, size in alike:
                 self.push(seconds, COMPUTING, self._usual(branch, size), branch, branch.open)

@@ -32,11 +32,7 @@ def whatever_runs(strategy: Strategy) -> Hashable:
     return whole(plain)
 
 
-def no_part(_strategy: Strategy) -> Hashable:
-    return None
-
-
-def nothing(_job: Job) -> Hashable:
+def no_part(_read: object) -> Hashable:
     return None
 
 
@@ -46,7 +42,7 @@ def gradients(job: Job) -> Hashable:
 
 
 def once(
-    decides: Callable[[Strategy], Hashable], most_kept: int = MOST_KEPT, *, order: Callable[[Job], Hashable] = nothing
+    decides: Callable[[Strategy], Hashable], most_kept: int = MOST_KEPT, *, order: Callable[[Job], Hashable] = no_part
 ) -> Callable[[Callable[[Job], T]], Callable[[Job], T]]:
     """Remember a count of a job by model, ranks, nodes and what `decides` picks of the strategy: all that it reads.
 
