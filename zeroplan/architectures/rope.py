@@ -29,7 +29,7 @@ SCALES_LENGTH = frozenset({"llama3", "yarn", "longrope"})
 READS_HEAD_DIM = frozenset({"dynamic", "yarn", "longrope"})
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class RotaryConfig(Config):
     """A config with rotary positions; `rope_scaling` is the former name of `rope_parameters` and wins."""
 

@@ -27,8 +27,10 @@ from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import contiguous, reshaped
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, eq=False, repr=False)
 class LlamaConfig(RotaryConfig):
+    """config.json of model_type llama."""
+
     divides_heads: ClassVar[bool] = True
 
     vocab_size: int = 32000
