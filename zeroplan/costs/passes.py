@@ -12,7 +12,7 @@ from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import decides_persistence, own_bytes, persistent_tensors
-from zeroplan.costs.deepspeed.told import Part, moved
+from zeroplan.costs.deepspeed.told import Part, extremes, moved
 from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
@@ -235,8 +235,8 @@ def together(entries: Sequence[Part[Entry]], activations: Pass) -> Together:
     most, at = activations.fullest
     best = Together(most, (), most, at)
     for one in passes(entries):
-        found = _together(one, activations)
-        if found.bytes > best.bytes:
+        at_most = most + max([entry.most for entry in extremes(one)])
+        if at_most > best.bytes and (found := _together(one, activations, at_most)).bytes > best.bytes:
             best = found
     return best
 
@@ -248,7 +248,8 @@ def passes(entries: Sequence[Part[Entry]]) -> Iterator[Sequence[Part[Entry]]]:
         yield entries[start:end]
 
 
-def _together(entries: Sequence[Part[Entry]], activations: Pass) -> Together:
+def _together(entries: Sequence[Part[Entry]], activations: Pass, at_most: int) -> Together:
+    """`at_most`: bytes that no moment is above, so that the first with as many is the largest."""
     most, now = activations.most, activations.now
     before = entries[0].events[0]
     best: tuple[tuple[int, ...], int, int] = (), 0, 0
@@ -261,10 +262,12 @@ def _together(entries: Sequence[Part[Entry]], activations: Pass) -> Together:
                 best = before.at_end, stretch, most.index(stretch, at + 1)
         reached = to if to > at else at
         beside = now[reached] if reached >= 0 else activations.start
-        before, (_key, here, _at_most, there, _at_end) = entry, entry
+        before, (_key, here, _elements, there, _at_end) = entry, entry
         if here + beside > largest:
             largest = here + beside
             best = entry.at_most, beside, reached
+        if largest == at_most:
+            break
     return Together(largest, *best)
 
 
