@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.job import Job
@@ -12,6 +12,7 @@ from zeroplan.specs.strategy import Strategy
 
 T = TypeVar("T")
 MOST_KEPT = 256
+UNKNOWN: Any = object()
 
 
 def whole(strategy: Strategy) -> Hashable:
@@ -55,11 +56,12 @@ def once(
         @wraps(count)
         def looked_up(job: Job) -> T:
             key = (job.model, job.ranks, job.cluster.nodes, job.rank, decides(job.strategy), order(job))
-            if key not in known:
+            found = known.get(key, UNKNOWN)  # one look: a strategy's sixty fields are hashed in each
+            if found is UNKNOWN:
                 if len(known) >= most_kept:
                     known.clear()
-                known[key] = count(job)
-            return known[key]
+                found = known[key] = count(job)
+            return found
 
         return looked_up
 
