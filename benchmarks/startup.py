@@ -35,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=21)
     runs = parser.parse_args().runs
-    compileall.compile_dir(str(Path(zeroplan.__file__).parent), quiet=1)
+    compileall.compile_dir(str(Path(zeroplan.__file__).parent), quiet=1, force=True)
     bare = [sys.executable, "-c", "pass"]
     failed = 0
     for arguments, bound in BOUNDS.items():
