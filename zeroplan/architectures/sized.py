@@ -86,7 +86,8 @@ def _levels(events: tuple[tuple[int, int, int], ...], batch: int) -> list[tuple[
         size = own + each * batch
         if what == MADE:
             live += size
-            most = max(most, live)
+            if live > most:  # noqa: PLR1730  (thousands of times for each batch)
+                most = live
         elif what == FREED:
             live -= size
         else:

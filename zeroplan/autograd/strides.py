@@ -12,10 +12,11 @@ SEEN = 1024
 
 def row_major(shape: Sizes) -> Sizes:
     """Strides of a contiguous tensor."""
-    strides = [1] * len(shape)
-    for at in range(len(shape) - 2, -1, -1):
-        strides[at] = strides[at + 1] * (shape[at + 1] or 1)
-    return tuple(strides)
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size or 1
+    return tuple(strides[::-1])
 
 
 @lru_cache(maxsize=SEEN)
