@@ -20,12 +20,13 @@ else:
 
         __slots__ = ()
         _fields = ()
-        _field_defaults = {}
+        _field_defaults = {}  # noqa: RUF012
 
         def __new__(cls, *values, **named):
-            """The first one."""
+            """The first one: compiled from names that Python has parsed already."""
             fields = ", ".join(cls._fields)
-            made = eval(f"lambda _cls, {fields}: _new(_cls, ({fields},))", {"_new": tuple.__new__, "__builtins__": {}})
+            names = {"_new": tuple.__new__, "__builtins__": {}}
+            made = eval(f"lambda _cls, {fields}: _new(_cls, ({fields},))", names)  # noqa: S307
             made.__defaults__ = tuple(cls._field_defaults.values())
             made.__name__, made.__qualname__ = "__new__", f"{cls.__qualname__}.__new__"
             cls.__new__ = staticmethod(made)

@@ -7,7 +7,6 @@ from functools import partial
 
 from zeroplan.architectures.running import BOOL, LONG, MULTIPROCESSORS, Run
 from zeroplan.arithmetic import round_up
-from zeroplan.autograd import liger
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.autocast import autocasting, lowered_all
 from zeroplan.autograd.checkpoint import checkpointed_part
@@ -59,7 +58,11 @@ def positioned(
     run: Run, q: Tensor, k: Tensor, rope: Rope, by_transformers: Callable[[Tensor, Tensor, Rope], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor]:
     """Queries and keys with their positions in them: by Liger's kernel, or as the family writes it."""
-    return liger.rotary(q, k, *rope) if run.liger else by_transformers(q, k, rope)
+    if run.liger:
+        from zeroplan.autograd import liger
+
+        return liger.rotary(q, k, *rope)
+    return by_transformers(q, k, rope)
 
 
 def turned(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.running import Run
-from zeroplan.autograd import liger
 from zeroplan.autograd.elementwise import scaled, tanh
 from zeroplan.autograd.losses import causal_loss
 from zeroplan.autograd.tensor import Tensor
@@ -19,6 +18,8 @@ def next_token_loss(
     """
     x = body(run, ids)
     if run.fuses_loss:
+        from zeroplan.autograd import liger
+
         return liger.causal_loss(x, run.parameter(head.parameters["weight"]), ids, budget=budget)
     logits: Tensor = head(run, x)
     if softcap:

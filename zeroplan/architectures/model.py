@@ -42,10 +42,8 @@ def model_of(
     owners = [(module, id(p)) for _path, module in tree(root) for p in module.parameters.values()]
     viewed = {parameter for module, parameter in owners if module.saves_views}
     linear = {parameter for module, parameter in owners if module.transformers_class == Linear.transformers_class}
-    uses = Counter(id(p) for _path, module in tree(root) for p in module.parameters.values())
-    tensors = tuple(
-        Tensor(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in root.named_parameters()
-    )
+    uses, named = Counter(parameter for _module, parameter in owners), list(root.named_parameters())
+    tensors = tuple([Tensor(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in named])
     order = executes(root, model_type)
     return Model(
         name=name, family=model_type, tensors=tensors, parameters=sum(t.elements for t in tensors),
@@ -57,7 +55,7 @@ def model_of(
         timeline=ModelTimelines(root, order, lambda: _with_names(config, build)),
         source=source, config=dict(content or {}), has_sdpa=config.has_sdpa, no_flash=config.no_flash,
         own_attention=config.own_attention, changes_products=config.changes_products,
-        tied=tuple(p.elements for _path, p in root.named_parameters() for _use in range(uses[id(p)] - 1)),
+        tied=tuple(p.elements for _path, p in named for _use in range(uses[id(p)] - 1)),
     )  # fmt: skip
 
 

@@ -18,7 +18,6 @@ from zeroplan.autograd.checkpoint import checkpointed
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.graph import opened
 from zeroplan.autograd.products import embedded, linear, matrix_product
-from zeroplan.autograd.reentrant import reentrant
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import viewed
 
@@ -200,13 +199,15 @@ class GradientCheckpointingLayer(Module):
     def checkpointed(self, run: Any, x: Tensor, *rest: Any) -> Any:
         """Forward through torch.utils.checkpoint, in the one way or the other."""
         forward = partial(under, run, run.autocast, self.forward, run)
-        if run.recomputing.reentrant and self.mask_by_position:
+        if not run.recomputing.reentrant:
+            return checkpointed(run, forward, x, *rest, keeps_products=run.recomputing.keeps_products)
+        from zeroplan.autograd.reentrant import reentrant
+
+        if self.mask_by_position:
             shared, mask = rest[0]._replace(mask=None), rest[0].mask
             given = partial(_with_mask, forward, shared)
             return reentrant(run, given, x, beside=(mask,), emptying=run.emptying)
-        if run.recomputing.reentrant:
-            return reentrant(run, forward, x, *rest, emptying=run.emptying)
-        return checkpointed(run, forward, x, *rest, keeps_products=run.recomputing.keeps_products)
+        return reentrant(run, forward, x, *rest, emptying=run.emptying)
 
 
 def _with_mask(forward: Callable[..., Any], shared: Any, x: Tensor, mask: Tensor | None) -> Any:

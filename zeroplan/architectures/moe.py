@@ -13,7 +13,6 @@ from zeroplan.autograd.elementwise import multiply, shifted, to
 from zeroplan.autograd.grouped import grouped_product
 from zeroplan.autograd.indexing import in_order, picked, top
 from zeroplan.autograd.inplace import divided_in_place
-from zeroplan.autograd.liger import experts as fused_experts
 from zeroplan.autograd.products import linear
 from zeroplan.autograd.reductions import softmax, total
 from zeroplan.autograd.tensor import Tensor, empty
@@ -106,8 +105,10 @@ class Experts(Module):
 
     def forward(self, run: Run, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
         if run.liger and self.liger_patches:
+            from zeroplan.autograd import liger
+
             places = empty(run, chosen.shape, INT)
-            return fused_experts(
+            return liger.experts(
                 x, run.parameter(self.gate_up_proj), run.parameter(self.down_proj), places, scores
             )
         return self.written_out(run, x, chosen, scores)

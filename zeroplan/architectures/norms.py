@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from zeroplan.architectures.module import FLOAT, Parameter, Unary
-from zeroplan.autograd import liger
 from zeroplan.autograd.elementwise import multiply, power, reciprocal_root, shifted, to
-from zeroplan.autograd.norms import layer_norm
 from zeroplan.autograd.reductions import mean
 from zeroplan.autograd.tensor import Tensor
 
@@ -29,6 +27,8 @@ class RMSNorm(Unary):
 
     def forward(self, run: Run, x: Tensor) -> Tensor:
         if run.liger and self.liger_patches:
+            from zeroplan.autograd import liger
+
             weight = run.parameter(self.weight)
             return liger.rms_norm(x, weight, in_place=self.liger_in_place, programs=run.programs)
         return self.written_out(run, x)
@@ -84,5 +84,7 @@ class LayerNorm(Unary):
                 self.bias = Parameter(width)
 
     def forward(self, run: Run, x: Tensor) -> Tensor:
+        from zeroplan.autograd.norms import layer_norm
+
         parts = [run.parameter(p) for p in self.parameters.values()]
         return layer_norm(x, *parts, on_cpu=run.on_cpu)

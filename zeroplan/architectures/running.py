@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan.architectures.alike import checkpointed_layers, input_embedding
 from zeroplan.autograd.autocast import autocasting
-from zeroplan.autograd.emptied import Emptying
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
@@ -17,6 +16,7 @@ from zeroplan.specs.model import Asked
 
 if TYPE_CHECKING:
     from zeroplan.architectures.module import Module
+    from zeroplan.autograd.emptied import Emptying
 
 BOOL, FLOAT, LONG = 1, 4, 8
 MULTIPROCESSORS = 132
@@ -129,6 +129,8 @@ def emptying_of(how: ActivationCheckpointing) -> Emptying | None:
     """None where inputs stay as they are."""
     if not how.empties:
         return None
+    from zeroplan.autograd.emptied import Emptying
+
     buffers = how.number or 0 if how.contiguous else 0
     return Emptying(partitions=how.partitions, on_host=how.on_host, buffers=buffers)
 

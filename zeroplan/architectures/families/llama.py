@@ -22,7 +22,6 @@ from zeroplan.architectures.norms import RMSNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add, multiply
-from zeroplan.autograd.liger import gated
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import contiguous, reshaped
 
@@ -112,6 +111,8 @@ class GatedMLP(Module):
 
     def forward(self, run: Run, x: Tensor) -> Tensor:
         if run.liger:
+            from zeroplan.autograd.liger import gated
+
             return self.down_proj(run, gated(self.gate_proj(run, x), self.up_proj(run, x)))
         return self.down_proj(run, multiply(self.act_fn(run, self.gate_proj(run, x)), self.up_proj(run, x)))
 

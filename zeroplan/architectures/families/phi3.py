@@ -11,7 +11,6 @@ from zeroplan.architectures.module import Activation, Dropout, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig, Settings
 from zeroplan.architectures.running import Run, Shared
 from zeroplan.autograd.elementwise import add, multiply
-from zeroplan.autograd.liger import gated
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import chunked, contiguous, reshaped, sliced
 from zeroplan.errors import SpecError, shown
@@ -116,6 +115,8 @@ class FusedMLP(Module):
         up = self.gate_up_proj(run, x)
         gate, up = chunked(up, 2, -1)
         if run.liger:
+            from zeroplan.autograd.liger import gated
+
             return self.down_proj(run, gated(gate, up))
         up = multiply(up, self.activation_fn(run, gate))
         return self.down_proj(run, up)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from zeroplan.costs.deepspeed import checkpoints, cpu, overlapping, zenflow
+from zeroplan.costs.deepspeed import checkpoints, cpu, zenflow
 from zeroplan.costs.deepspeed.flattening import flattened_on_host
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import Piece, flat_groups, fp32_groups, group_members, own_pieces, tensor_sizes
@@ -107,6 +107,8 @@ def stages_1_2(job: Job) -> Iterator[Block]:
     shares = [layout.partition for layout in flat_groups(job)]
     dtype, master, states = strategy.dtype, strategy.master, host_state_dtype(job)
     if strategy.overlaps_update:
+        from zeroplan.costs.deepspeed import overlapping
+
         yield from overlapping.shared(job)
     else:
         yield Block("master weights", master, _bytes(shares, master), pin)

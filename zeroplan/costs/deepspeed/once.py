@@ -56,7 +56,7 @@ def once(
         @wraps(count)
         def looked_up(job: Job) -> T:
             key = (job.model, job.ranks, job.cluster.nodes, job.rank, decides(job.strategy), order(job))
-            found = known.get(key, UNKNOWN)  # one look: a strategy's sixty fields are hashed in each
+            found: T = known.get(key, UNKNOWN)  # one look: a strategy's sixty fields are hashed in each
             if found is UNKNOWN:
                 if len(known) >= most_kept:
                     known.clear()

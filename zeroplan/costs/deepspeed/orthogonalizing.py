@@ -10,7 +10,6 @@ from collections.abc import Iterable
 from zeroplan.costs.deepspeed.alive import Alive, Copy
 from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.newton_schulz import workspace
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.formulas import moments, muon
 from zeroplan.specs.job import Job
@@ -58,6 +57,8 @@ def orthogonalize(job: Job, alive: Alive, members: Iterable[int]) -> None:
 
 def working(job: Job, index: int, dtype: str) -> Copy:
     """What `muon_update` makes for a while, the update that it gives back included."""
+    from zeroplan.costs.deepspeed.newton_schulz import workspace
+
     size = workspace(job.model.tensors[index].shape, dtype, job.strategy.ns_method)
     return muon.orthogonalizing, "uint8", size
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed import bf16_optimizer, gather_buffers, muon_offload, zenflow
+from zeroplan.costs.deepspeed import gather_buffers, muon_offload, zenflow
 from zeroplan.costs.deepspeed.alive import Passed
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
@@ -46,6 +46,8 @@ def held(job: Job) -> list[Line]:
 def working(job: Job) -> Working:
     """The micro-steps and the step, from the replay: the first, one between, and the last, which the step follows."""
     if job.strategy.runs_bf16_optimizer:
+        from zeroplan.costs.deepspeed import bf16_optimizer
+
         return bf16_optimizer.working(job)
     if job.strategy.selective:
         from zeroplan.costs.deepspeed import selecting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from zeroplan.costs.deepspeed import exchanging, gathering, muon_offload, quantizing, zenflow
+from zeroplan.costs.deepspeed import gathering, muon_offload, quantizing, zenflow
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
 from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
@@ -98,6 +98,8 @@ def _bf16_optimizer(job: Job, groups: list[Group]) -> list[Transfer]:
 
     Of an all-to-all a rank's own part is counted: what it sends to all others.
     """
+    from zeroplan.costs.deepspeed import exchanging
+
     calls = _engine_runs([layout.flat for layout in groups])
     return [
         *_moved(job, STEP, "all_reduce", job.strategy.communication, calls),

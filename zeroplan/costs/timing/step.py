@@ -7,7 +7,6 @@ from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes, state_dtype
 from zeroplan.costs.timing.beside import host_terms, updated_by_cpus
 from zeroplan.costs.timing.computing import computing
 from zeroplan.costs.timing.hooks import waited
-from zeroplan.costs.timing.muon import muon_terms
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.traffic import communication
 from zeroplan.formulas import roofline
@@ -28,7 +27,15 @@ def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> Ste
         for entry in (*found.forward.terms, *found.backward.terms)
     )
     traffic = (*forward, *backward, *after)
-    return StepTime((*work, *traffic, *host_terms(job, ledger, found), *muon_terms(job), *update(job)))
+    return StepTime((*work, *traffic, *host_terms(job, ledger, found), *_of_muon(job), *update(job)))
+
+
+def _of_muon(job: Job) -> list[Term]:
+    if job.strategy.optimizer != "muon":
+        return []
+    from zeroplan.costs.timing.muon import muon_terms
+
+    return muon_terms(job)
 
 
 def software_of(job: Job) -> Software:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from zeroplan.clock import COMMUNICATION, Term, term
 from zeroplan.costs.deepspeed.traffic import BACKWARD, FORWARD
-from zeroplan.costs.timing.alone import alone
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.network import call
 from zeroplan.costs.timing.order import Event, Order, order
@@ -93,6 +92,8 @@ class Gathers(NamedTuple):
 
 def of_gathers(job: Job, ledger: Ledger, found: Computing, software: Software) -> Gathers:
     """As `communication` has them, without reductions."""
+    from zeroplan.costs.timing.alone import alone
+
     sent = [entry for entry in phases(job, ledger.traffic) if entry.gathers]
     seconds, sending = {FORWARD: 0.0, BACKWARD: 0.0}, []
     for phase, here, times, work, events in besides(job, sent, found, software, alone):
