@@ -12,7 +12,7 @@ from typing import Any
 from zeroplan.architectures.alike import ran_as, representatives
 from zeroplan.architectures.alive import alive_at
 from zeroplan.architectures.config import Config
-from zeroplan.architectures.execution import EVERY_LAYER, execution
+from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, execution
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module, tree
 from zeroplan.architectures.places import places
@@ -79,7 +79,10 @@ def executes(root: Module, model_type: str) -> Executes:
     ) -> Execution:  # fmt: skip
         if recomputing == EVERY_LAYER:
             recomputing = PLAIN  # whose `recomputing` is that of every layer
-        return found(leaf_paths(root, model_type, leaves), eager, flash, kernels, recomputing)
+        paths = leaf_paths(root, model_type, leaves)
+        by_eager, by_flash = attention_orders(root)
+        eager, flash = eager and (by_eager or bool(paths)), flash and by_flash
+        return found(paths, eager, flash, kernels, recomputing)
 
     return order
 

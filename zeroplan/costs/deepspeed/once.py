@@ -42,6 +42,21 @@ def gradients(job: Job) -> Hashable:
     return job.execution.gradients
 
 
+class Itself:
+    """An object as part of a key: equal to itself alone, and kept, so that no other takes its place."""
+
+    __slots__ = ("it",)
+
+    def __init__(self, it: object) -> None:
+        self.it = it
+
+    def __hash__(self) -> int:
+        return id(self.it)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Itself) and self.it is other.it
+
+
 def once(
     decides: Callable[[Strategy], Hashable], most_kept: int = MOST_KEPT, *, order: Callable[[Job], Hashable] = no_part
 ) -> Callable[[Callable[[Job], T]], Callable[[Job], T]]:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 from zeroplan.costs.deepspeed.alike_layers import Passes, alike, stretches
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.deepspeed.once import Itself, once
 from zeroplan.costs.deepspeed.told import STILL, Part, Shift
 from zeroplan.specs.execution import Visit
 from zeroplan.specs.job import Job
@@ -26,7 +26,18 @@ def backward_visits(job: Job) -> Sequence[Visit]:
     return job.execution.recomputing if job.strategy.recomputing.every else job.execution.backward
 
 
-@once(decides_visits)
+def execution(job: Job) -> Hashable:
+    """Of what `decides_visits` tells apart, much runs in one order: where attention enters no module, every kind of it
+    does.
+    """
+    return Itself(job.execution)
+
+
+once_an_execution = once(lambda strategy: strategy.recomputing.every > 0, order=execution)
+"""Remembers what is read of the visits alone."""
+
+
+@once_an_execution
 def passes_of(job: Job) -> Passes:
     visits = job.execution.forward, backward_visits(job)
     return Passes(visits, tuple(stretches(visits, job.execution.layers)) if job.execution.layers else ())

@@ -20,7 +20,7 @@ from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_step
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.told import Part, every
 from zeroplan.costs.deepspeed.traffic import reduced
-from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
+from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, once_an_execution, visited
 from zeroplan.costs.timing.work import multiplied_with
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -82,7 +82,7 @@ def done_before(job: Job) -> tuple[list[float], list[float]]:
     return progress(job, visited(job, 0)), done_in_backward(job)
 
 
-@once(decides_visits)
+@once_an_execution
 def done_in_backward(job: Job) -> list[float]:
     """`progress` of it."""
     return progress(job, visited(job, 1))
@@ -185,7 +185,7 @@ def _flushes(job: Job) -> list[Placed]:
     ]
 
 
-@once(decides_visits)
+@once_an_execution
 def _ready(job: Job) -> dict[int, float]:
     """How far backward's work has come when a tensor's gradient is there; of a tied one the last."""
     done = done_in_backward(job)
