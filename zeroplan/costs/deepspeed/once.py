@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.job import Job
@@ -42,12 +42,12 @@ def gradients(job: Job) -> Hashable:
     return job.execution.gradients
 
 
-class Itself:
+class Itself(Generic[T]):
     """An object as part of a key: equal to itself alone, and kept, so that no other takes its place."""
 
     __slots__ = ("it",)
 
-    def __init__(self, it: object) -> None:
+    def __init__(self, it: T) -> None:
         self.it = it
 
     def __hash__(self) -> int:

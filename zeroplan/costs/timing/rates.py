@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
+from zeroplan.costs.deepspeed.once import MOST_KEPT, Itself
 from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import Cluster, Figure, Gpu
 from zeroplan.specs.job import Job
@@ -40,7 +43,12 @@ class Rates(NamedTuple):
 
 def rates(job: Job) -> Rates:
     """Of the job's card in the precision that products run in, with the attention that runs."""
-    gpu, precision = job.cluster.gpu, multiplied_in(job)
+    return _rates(Itself(job.cluster.gpu), multiplied_in(job), job.strategy.attention)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _rates(card: Itself[Gpu | None], precision: str, kernel: str) -> Rates:
+    gpu = card.it
     if gpu is None:
         return Rates(NO_CARD, _less(NO_CARD, ATTENTION_SHARE, "flash attention"), NO_MEMORY, START)
     memory = NO_MEMORY
@@ -49,7 +57,7 @@ def rates(job: Job) -> Rates:
     products = _products(gpu, precision)
     attention = _less(products, ATTENTION_SHARE, "of the matmul rate")
     if precision != "fp32":
-        attention = _attention(gpu, job.strategy.attention, _products(gpu, "fp16"))
+        attention = _attention(gpu, kernel, _products(gpu, "fp16"))
     return Rates(products, attention, memory, START)
 
 
