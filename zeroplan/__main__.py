@@ -31,7 +31,8 @@ def main() -> None:
     except click.ClickException as error:
         suggested = "Did you mean" in error.message  # by typer; click 8.4 says it once more
         said = error.message if suggested else error.format_message()
-        code = _fail(f"{said} Write zeroplan -h for what there is.", BAD_INPUT)
+        stop = "" if said.endswith((".", "?", "?)")) else "."
+        code = _fail(f"{said}{stop} Write zeroplan -h for what there is.", BAD_INPUT)
     except BrokenPipeError:  # the reader has enough
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
         code = 0

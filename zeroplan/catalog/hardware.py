@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
 from zeroplan.catalog import node_file, presets
-from zeroplan.errors import QuantityError, shown
+from zeroplan.errors import QuantityError, SpecError, shown
 from zeroplan.specs.cluster import NVIDIA, Cluster, Figure, Gpu
 from zeroplan.units import read_bytes, read_rate
 
@@ -75,6 +76,8 @@ def cluster(name: str) -> Cluster:
     """One node: a preset by name or alias, or a file. Raises `UnknownNameError`, and for a file `SpecError`."""
     if node_file.is_file(name):
         found, content = name, node_file.read_node(name)
+    elif os.path.isdir(name) and os.sep in name:
+        raise SpecError(f"--cluster {shown(name)}", "a folder", node_file.EXPECTED, "the name of a file in it")
     else:
         hint = "`zeroplan clusters` lists them; or write the name of a file, node.yaml or node.json"
         found, content = presets.load("cluster", name, hint)

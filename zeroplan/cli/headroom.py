@@ -30,7 +30,7 @@ def read_headroom(text: str | None, cluster: Cluster) -> Headroom | None:
 
 def _typed(text: str) -> Headroom:
     """`10%`, a share such as `0.1`, or bytes with their unit."""
-    if re.search(r"[A-Za-z]$", text):
+    if re.match(r"\.?[0-9].*[A-Za-z]$", text):
         return Headroom(bytes=read_bytes(text, "--headroom", EXAMPLE))
     match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{0,9})?|\.[0-9]{1,9})( ?%)?", text)
     share = float(match[1]) / (100 if match[2] else 1) if match else 1.0

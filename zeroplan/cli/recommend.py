@@ -113,7 +113,7 @@ def _wishes(alternatives: Sequence[str]) -> list[Wish]:
 
 def _check_objective(goal: Goal, *, several: bool, counts: bool, alternatives: bool) -> None:
     if several and goal.objective in (LEAST_MEMORY, PARETO):
-        raise ContradictionError(f"--objective {goal.objective}: found several cards, expected one; write --gpu-mem 80")
+        raise ContradictionError(f"--objective {goal.objective}: found several cards, expected one; write one of them")
     if alternatives and goal.objective == PARETO:
         raise ContradictionError("--why asks about one plan and --objective pareto makes several; leave one out")
     if alternatives and (several or (counts and goal.cheapest)):

@@ -58,10 +58,11 @@ def _counted(options: Options, cluster: Cluster, assumed: list[str], default: in
 
 
 def _nodes(text: str, cluster: Cluster, assumed: list[str]) -> Cluster:
-    match = re.fullmatch(r"([0-9]{1,7})(?:x([0-9]{1,7}))?", text)
+    match = re.fullmatch(r"([0-9]{1,18})(?:x([0-9]{1,18}))?", text)
     numbers = [int(part) for part in match.groups() if part] if match else []
     if not numbers or 0 in numbers:
-        raise QuantityError(f"--gpus: found {shown(text)}, expected GPUs or nodes x GPUs; write --gpus 8 or --gpus 4x8")
+        expected = "GPUs or nodes x GPUs, at least 1" if numbers else "GPUs or nodes x GPUs"
+        raise QuantityError(f"--gpus: found {shown(text)}, expected {expected}; write --gpus 8 or --gpus 4x8")
     if len(numbers) == 2:
         return cluster._replace(nodes=numbers[0], gpus_per_node=numbers[1])
     if numbers[0] > LARGEST_CLUSTER:

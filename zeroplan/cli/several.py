@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from zeroplan.cli.options import Options, flag
-from zeroplan.errors import ContradictionError, QuantityError
+from zeroplan.errors import ContradictionError, QuantityError, shown
 
 AUTO = "auto"
 CARDS = ("gpu", "gpu_mem", "cluster")
@@ -36,7 +36,13 @@ def lists(options: Options, takes: Sequence[str], command: str, instead: Mapping
     several = [name for name in Options.__annotations__ if "," in (getattr(options, name) or "")]
     for name in several:
         _check_varies(name, getattr(options, name), takes, command, instead)
-    return {name: getattr(options, name).split(",") for name in takes if name in several}
+    found = {name: getattr(options, name).split(",") for name in takes if name in several}
+    for name, values in found.items():
+        if not all(value.strip() for value in values):
+            text = ",".join(value for value in values if value.strip()) or "ONE,ANOTHER"
+            typed = shown(getattr(options, name))
+            raise QuantityError(f"{flag(name)}: found {typed}, expected something beside each comma; write {flag(name)} {text}")
+    return found
 
 
 def with_values(options: Options, changed: Mapping[str, str | None]) -> Options:

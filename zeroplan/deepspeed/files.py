@@ -131,6 +131,8 @@ def _check(path: str, place: str, *, force: bool) -> None:
     with _told(place):
         if os.path.isdir(path):
             raise SpecError(place, "a folder", "a file name", f"-o {path}/ds_config.json")
+        if not os.path.exists(folder := os.path.dirname(path) or "."):
+            raise SpecError(place, f"no folder {shown(folder)}", "one that is there", "another, or make it first")
         if os.path.lexists(path) and not force:
             raise SpecError(place, "something already there", "a new name", "--force to replace it")
         if os.path.exists(path) and not os.path.isfile(path):

@@ -56,6 +56,25 @@ def table(columns: list[str]) -> Table:
 def show(answer: Text, *parts: RenderableType, errors: bool = False) -> None:
     """Print the answer as one line, then the rest to the console's width."""
     out = console(errors=errors)
+    if out.is_terminal:
+        printed(out, answer, *parts)
+        return
+    with out.capture() as captured:
+        printed(out, answer, *parts)
+    try:
+        out.file.write(trimmed(captured.get()))
+        out.file.flush()
+    except BrokenPipeError:
+        out.on_broken_pipe()
+
+
+def printed(out: Console, answer: Text, *parts: RenderableType) -> None:
+    """As `show`, to this console."""
     out.print(answer, soft_wrap=True)
     for part in parts:
         out.print(part)
+
+
+def trimmed(text: str) -> str:
+    """Without the blanks that fill a table's last column."""
+    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())

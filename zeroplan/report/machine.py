@@ -1,7 +1,8 @@
 """`--json`: one documented shape for every command. Bytes are integers, times are seconds.
 
 estimate, and each element of recommend's `plan` and `rejected`:
-  model {name, family, parameters, source, inferred}; cluster {nodes, gpus_per_node, gpus, gpu}; workload; strategy;
+  model {name, family, parameters, source, inferred}; cluster {nodes, gpus_per_node, gpus, gpu};
+  workload {seq, global_batch (sequences of a step; null: nobody asked for a number)}; strategy;
   not_counted[] (what no number here has in it); accounting; memory.{gpu,host,nvme} = {lines[], resident, phases,
   peak}; memory.gpu.letters = {letter: {value, unit, meaning}}, those of lines whose formula is in the model's own sizes
   (one stage asked); memory.gpu.outside[] (the CUDA context and NCCL's buffers, not in the peak); memory.gpu.levels =

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from zeroplan.record import NamedTuple
-from zeroplan.report.console import console
+from zeroplan.report.console import console, printed, trimmed
 
 BLOCK = '<pre style="white-space:pre;overflow-x:auto;line-height:normal">{code}</pre>'
 
@@ -22,7 +22,7 @@ class Screen(NamedTuple):
 
 def text(screen: Screen) -> str:
     """As the command prints it, without colour; as wide as the terminal."""
-    return _printed(screen).export_text().rstrip("\n")
+    return trimmed(_printed(screen).export_text()).rstrip("\n")
 
 
 def html(screen: Screen) -> str:
@@ -35,7 +35,5 @@ def _printed(screen: Screen) -> Console:
         file=StringIO(), record=True, width=console().width, highlight=False, emoji=False, markup=False,
         force_jupyter=False, force_terminal=False,
     )  # fmt: skip
-    out.print(screen.answer, soft_wrap=True)
-    for part in screen.parts:
-        out.print(part)
+    printed(out, screen.answer, *screen.parts)
     return out
