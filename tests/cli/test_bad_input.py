@@ -525,7 +525,7 @@ def test_hostfile_and_gpus(zeroplan):
         ("/dev/null", "already there", "--force"),
         ("folder", "a folder", "folder/ds_config.json"),
         (".", "a folder", "./ds_config.json"),
-        ("missing/ds.json", "no such file", ""),
+        ("missing/ds.json", "found no folder 'missing'", ""),
         ("mine.json/ds.json", "not a directory", ""),
         ("x" * 300 + ".json", "too long", ""),
         ("n" * 250, "too long", ""),

@@ -88,7 +88,7 @@ def test_nothing_is_cut_or_too_wide(zeroplan, monkeypatch, columns):
         (("--format", "html"), "--format: found 'html', expected text, markdown, csv; write --format markdown"),
         (("--json", "--format", "csv"), "--json and --format csv both say what is printed; keep one"),
         (("--gpus", "8,16"), "matrix: found several values behind --gpus, expected them behind any of --params, --model"),
-        (("--params", "7B,", "--gpus", "8"), "--params: found '', expected a count"),
+        (("--params", "7B,", "--gpus", "8"), "--params: found '7B,', expected something on both sides of each comma; write --params 7B"),
         (("--params", "7B", "--model", "gpt2,gpt2-xl"), "--params and --model both name"),
     ],
 )

@@ -172,7 +172,7 @@ def test_a_written_plan_says_where_and_who_turns_checkpointing_on(zeroplan, tmp_
     words = ("--params", "70B", "--gpus", "64x8", "--gpu-mem", "80", "--seq", "8192")
     text = zeroplan("recommend", *words, "--checkpointing", "full", "-o", str(config), "--for", "deepspeed").out
     assert "model.gradient_checkpointing_enable()" in text
-    assert f"Written: {config}." in "".join(text.splitlines())
+    assert f"Written:{config}." in "".join(text.split())  # a long name is cut
     checked = zeroplan("estimate", *words, "--config", str(config), "--checkpointing", "full")
     assert checked.code == 0
 

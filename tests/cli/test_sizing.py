@@ -159,7 +159,7 @@ def test_offload_makes_it_larger(zeroplan):
         (("--gpus", "8,16", "--gpu-mem", "80"), "write --gpus auto for the fewest, or zeroplan compare --gpus 8,64"),
         (("--gpu", "l4,t4", "--cluster", "dgx-1,dgx-2"), "--gpu and --cluster both name several cards; keep one"),
         (("--gpu", "l4,l5"), "unknown GPU 'l5'"),
-        (("--gpu-mem", "24,"), "--gpu-mem: found ''"),
+        (("--gpu-mem", "24,"), "--gpu-mem: found '24,'"),
         (("--gpus", "auto", "--gpu-mem", "80", "--config", "-"), "--config - can be read once"),
     ],
     ids=" ".join,

@@ -89,7 +89,7 @@ def test_nothing_fits_is_exit_code_1(zeroplan):
         (("--gpus", "8", *CARD), "nothing to compare"),
         (("--gpus", "8,64"), "no card"),
         (("--gpus", "8,x", *CARD), "--gpus: found 'x'"),
-        (("--gpus", "8,,64", *CARD), "--gpus: found ''"),
+        (("--gpus", "8,,64", *CARD), "--gpus: found '8,,64', expected something on both sides of each comma; write --gpus 8,64"),
         (("--gpus", "8,0", *CARD), "--gpus: found '0'"),
         (("--stage", "1,4", "--gpus", "8", *CARD), "--stage: found '4'"),
         (("--gpu", "a100-80gb,h1000", "--gpus", "8"), "h1000"),

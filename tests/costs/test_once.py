@@ -82,7 +82,8 @@ def remembered():
     found = {}
     for module in pkgutil.walk_packages(zeroplan.costs.__path__, "zeroplan.costs."):
         for name, count in vars(import_module(module.name)).items():
-            if inspect.isfunction(count) and "decides" in (known := inspect.getclosurevars(count).nonlocals):
+            known = inspect.getclosurevars(count).nonlocals if inspect.isfunction(count) else {}
+            if {"decides", "count"} <= known.keys():
                 found[f"{count.__module__}.{name}"] = known["count"], partial(key, known["decides"], known["order"])
     return found
 

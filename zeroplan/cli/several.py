@@ -39,9 +39,9 @@ def lists(options: Options, takes: Sequence[str], command: str, instead: Mapping
     found = {name: getattr(options, name).split(",") for name in takes if name in several}
     for name, values in found.items():
         if not all(value.strip() for value in values):
-            text = ",".join(value for value in values if value.strip()) or "ONE,ANOTHER"
-            typed = shown(getattr(options, name))
-            raise QuantityError(f"{flag(name)}: found {typed}, expected something beside each comma; write {flag(name)} {text}")
+            named = ",".join(value for value in values if value.strip()) or "ONE,ANOTHER"
+            typed, expected = shown(getattr(options, name)), "something on both sides of each comma"
+            raise QuantityError(f"{flag(name)}: found {typed}, expected {expected}; write {flag(name)} {named}")
     return found
 
 
