@@ -77,4 +77,4 @@ def printed(out: Console, answer: Text, *parts: RenderableType) -> None:
 
 def trimmed(text: str) -> str:
     """Without the blanks that fill a table's last column."""
-    return "".join(f"{line.rstrip()}\n" for line in text.splitlines())
+    return "\n".join(line.rstrip() for line in text.split("\n"))
