@@ -32,6 +32,14 @@ PURPOSES = {
 
 
 WRITTEN_WITH_A_PATH = {"hf": "training_arguments.json", "accelerate": "accelerate.yaml"}
+APPENDED = {
+    "hf": "The launchers append `--deepspeed` and what must agree with it: `HfArgumentParser(TrainingArguments)` reads "
+    "them.",
+    "deepspeed": "The launchers append `--deepspeed --deepspeed_config`, and DeepSpeed's own `--local_rank` too: "
+    "`deepspeed.add_config_arguments(parser)` and `parser.add_argument(\"--local_rank\", type=int)` take them.",
+}
+"""What the script must read of its command line (DeepSpeed 0.19.8, deepspeed/__init__.py and launcher/launch.py;
+transformers 5.23.0's TrainingArguments has local_rank)."""
 
 
 def readme(
@@ -62,6 +70,8 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
     """What the files cannot do by themselves."""
     strategy = job.strategy
     lines = [f'Sequences of {job.workload.seq} tokens; `attn_implementation="{strategy.attention}"`.']
+    if target in APPENDED:
+        lines.append(APPENDED[target])
     if target in WRITTEN_WITH_A_PATH:
         name = WRITTEN_WITH_A_PATH[target]
         lines.append(f"`{name}` names ds_config.json as seen from where zeroplan ran; change that where you start it.")
@@ -79,11 +89,7 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
         lines.append("Liger's kernels are applied to the model before DeepSpeed takes it.")
     if strategy.kernels == "liger-loss" and target == "hf":
         lines.append("`liger_kernel_config` cannot be given on a command line: read `training_arguments.json`.")
-    if strategy.stage == 3:
-        lines += _leaves(job)
-    if strategy.stage == 3 and target == "lightning":
-        lines.append("The model is made in `configure_model`, so that stage 3 shares it out from the start.")
-    return lines
+    return lines + (_at_stage_3(job, target) if strategy.stage == 3 else [])
 
 
 def _optimizer(job: Job, target: str) -> list[str]:
@@ -99,6 +105,13 @@ def _optimizer(job: Job, target: str) -> list[str]:
         "placeholder, put in your own.",
     }
     return [told[target]]
+
+
+def _at_stage_3(job: Job, target: str) -> list[str]:
+    lines = _leaves(job)
+    if target == "lightning":
+        lines.append("The model is made in `configure_model`, so that stage 3 shares it out from the start.")
+    return lines
 
 
 def _leaves(job: Job) -> list[str]:
