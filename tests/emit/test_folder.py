@@ -53,6 +53,18 @@ def test_the_readme_names_each_file_and_the_plan_s_numbers(target):
         assert "every_n_layers=2" in text
 
 
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_readme_names_the_flags_that_launchers_append(target):
+    """But Accelerate's and Lightning's, which append none."""
+    texts = plan_files(PLAN, target, "plan")
+    script = texts["README.md"].partition("## In the training script")[2]
+    appended = [re.findall(r"(--\w+)", line.partition('"$@"')[2]) for line in texts["torchrun.sh"].splitlines()
+                if '"$@"' in line] if "torchrun.sh" in texts else []  # fmt: skip
+    flags = {flag for found in appended for flag in found if "deepspeed" in flag}
+    assert flags == {flag for flag in ("--deepspeed", "--deepspeed_config") if re.search(rf"{flag}\b", script)}
+    assert ("--local_rank" in script) == (target == "deepspeed")
+
+
 def test_the_readme_has_the_line_for_leaf_modules():
     """The class that transformers gives the block of experts (models/qwen3_moe/modeling_qwen3_moe.py)."""
     experts = candidate("stage 3 with decay", 32, "qwen3-30b-a3b")
