@@ -111,7 +111,7 @@ def test_a_file_is_replaced_only_when_asked(zeroplan, quick):
     [
         (("-o", "node.json"), ("'node.json'", "-o node.yaml")),
         (("-o", ""), ("-o node.yaml",)),
-        (("-o", "absent/node.yaml"), ("absent/node.yaml", "no such file")),
+        (("-o", "absent/node.yaml"), ("absent/node.yaml", "found no folder 'absent'")),
         (("--disk", "absent"), ("--disk absent", "no such file")),
         (("--disk", "file"), ("--disk file", "not a directory")),
     ],
