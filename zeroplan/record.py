@@ -19,8 +19,6 @@ else:
         """What all records share; of their fields and defaults each class knows its own."""
 
         __slots__ = ()
-        _fields = ()
-        _field_defaults = {}  # noqa: RUF012
 
         def __new__(cls, *values, **named):
             """The first one: compiled from names that Python has parsed already."""

@@ -55,13 +55,13 @@ def read_bytes(text: str, what: str = "--gpu-mem", example: str = "80GB or 79.2G
     match = _QUANTITY.fullmatch(text[:LONGEST])
     unit = match[2] if match else ""
     factor = _byte_factor(unit)
-    nothing = match is not None and _exact(match[1]) == 0
-    if match is None or (factor is None and not nothing):
+    number = _exact(match[1]) if match else None
+    if number is None or (factor is None and number):  # zero needs no unit to be wrong
         hint = " (case matters: Gb is bits, GB and GiB are bytes)" if unit.lower().endswith("b") else ""
         raise QuantityError(
             f"{what}: found {shown(text)}{hint}, expected a size with its unit, GB or GiB; write {what} {example}"
         )
-    value = int(_exact(match[1]) * (factor or 0))
+    value = int(number * (factor or 0))
     if not 0 < value < 2**63:
         raise QuantityError(
             f"{what}: found {shown(text)}, expected more than zero and under 8 EiB; write {what} {example}"

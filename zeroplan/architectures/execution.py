@@ -54,10 +54,7 @@ def walk_once(root: Module, leaves: frozenset[str], eager: bool, flash: bool, ke
 
 @lru_cache(maxsize=2 * KEPT_TREES)
 def attention_orders(root: Module) -> tuple[bool, bool]:
-    """Whether eager attention, and whether the flash-attention package, runs modules in an order of its own.
-
-    A leaf module's own hooks fire for eager attention's weights too.
-    """
+    """Whether eager attention, and whether the flash-attention package, runs modules in an order of its own."""
     modules = [module for _path, module in tree(root)]
     return any(module.eager_order for module in modules), any(module.flash_order for module in modules)
 

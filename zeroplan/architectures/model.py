@@ -81,8 +81,8 @@ def executes(root: Module, model_type: str) -> Executes:
             recomputing = PLAIN  # whose `recomputing` is that of every layer
         paths = leaf_paths(root, model_type, leaves)
         by_eager, by_flash = attention_orders(root)
-        eager, flash = eager and (by_eager or bool(paths)), flash and by_flash
-        return found(paths, eager, flash, kernels, recomputing)
+        eager = eager and (by_eager or bool(paths))  # a leaf's hooks fire for eager attention's weights too
+        return found(paths, eager, flash and by_flash, kernels, recomputing)
 
     return order
 

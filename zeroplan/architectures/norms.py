@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from zeroplan.architectures.module import FLOAT, Parameter, Unary
 from zeroplan.autograd.elementwise import multiply, power, reciprocal_root, shifted, to
+from zeroplan.autograd.norms import layer_norm
 from zeroplan.autograd.reductions import mean
 from zeroplan.autograd.tensor import Tensor
 
@@ -84,7 +85,5 @@ class LayerNorm(Unary):
                 self.bias = Parameter(width)
 
     def forward(self, run: Run, x: Tensor) -> Tensor:
-        from zeroplan.autograd.norms import layer_norm
-
         parts = [run.parameter(p) for p in self.parameters.values()]
         return layer_norm(x, *parts, on_cpu=run.on_cpu)

@@ -142,8 +142,8 @@ def result(node: Node | None, made: Tensor, *, keeps: bool = False) -> Tensor:
 def results(node: Node | None, made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Several results of one operator."""
     if node is not None:
-        node.shapes = tuple([each.shape for each in made])
-        node.widths = tuple([each.width for each in made])
+        node.shapes = tuple(each.shape for each in made)
+        node.widths = tuple(each.width for each in made)
         for at, each in enumerate(made):
             each.node, each.output = node, at
     return made

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import typer
 
 from zeroplan.calibrate import node
@@ -12,6 +10,8 @@ from zeroplan.calibrate.host import machine
 from zeroplan.calibrate.measure import measure, rank
 from zeroplan.catalog.node_file import is_yaml
 from zeroplan.errors import SpecError, shown
+
+USUAL = "node.yaml"
 
 
 def run(*, output: str | None, disk: str, quick: bool, force: bool, json: bool) -> int:
@@ -39,11 +39,12 @@ def run(*, output: str | None, disk: str, quick: bool, force: bool, json: bool) 
 
 def _check(output: str, *, force: bool) -> None:
     """Before minutes are spent."""
-    place = f"-o {shown(output)}"
+    from zeroplan.deepspeed.files import check_output
+
     if not is_yaml(output):
-        raise SpecError(place, "another ending", "a YAML file, which --cluster will read", "-o node.yaml")
-    if os.path.lexists(output) and not force:
-        raise SpecError(place, "something already there", "a new name", "--force to replace it")
+        expected = "a YAML file, which --cluster will read"
+        raise SpecError(f"-o {shown(output)}", "another ending", expected, f"-o {USUAL}")
+    check_output(output, force=force, usual=USUAL)
 
 
 def _object(found: Findings, output: str | None) -> dict[str, object]:

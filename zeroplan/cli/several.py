@@ -36,13 +36,17 @@ def lists(options: Options, takes: Sequence[str], command: str, instead: Mapping
     several = [name for name in Options.__annotations__ if "," in (getattr(options, name) or "")]
     for name in several:
         _check_varies(name, getattr(options, name), takes, command, instead)
-    found = {name: getattr(options, name).split(",") for name in takes if name in several}
-    for name, values in found.items():
-        if not all(value.strip() for value in values):
-            named = ",".join(value for value in values if value.strip()) or "ONE,ANOTHER"
-            typed, expected = shown(getattr(options, name)), "something on both sides of each comma"
-            raise QuantityError(f"{flag(name)}: found {typed}, expected {expected}; write {flag(name)} {named}")
-    return found
+    return {name: _parts(flag(name), getattr(options, name)) for name in takes if name in several}
+
+
+def _parts(option: str, text: str) -> list[str]:
+    parts = text.split(",")
+    named = [part for part in parts if part.strip()]
+    if named != parts:
+        expected = "something on both sides of each comma"
+        write = f"{option} {','.join(named) or 'ONE,ANOTHER'}"
+        raise QuantityError(f"{option}: found {shown(text)}, expected {expected}; write {write}")
+    return parts
 
 
 def with_values(options: Options, changed: Mapping[str, str | None]) -> Options:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 from zeroplan.errors import SpecError, shown
 
+USUAL = "ds_config.json"
+
 
 def write_whole(path: str, text: str, *, force: bool) -> None:
     """Write `text` to `path` ('-' is standard output). Raises `SpecError` when something is there and not `force`."""
@@ -23,6 +25,11 @@ def write_whole(path: str, text: str, *, force: bool) -> None:
 
 def _as_output(path: str) -> str:
     return f"-o {shown(path)}"
+
+
+def check_output(path: str, *, force: bool, usual: str = USUAL) -> None:
+    """Before a text for `-o path` is made. Raises `SpecError`. `usual`: what such a file is called."""
+    _check(path, _as_output(path), force=force, usual=usual)
 
 
 def write_all(texts: dict[str, str], *, force: bool, named: Callable[[str], str] = _as_output) -> None:
@@ -125,12 +132,12 @@ def _place(files: list[tuple[str, Staged]], *, force: bool) -> None:
         raise
 
 
-def _check(path: str, place: str, *, force: bool) -> None:
+def _check(path: str, place: str, *, force: bool, usual: str = USUAL) -> None:
     if not path.strip() or path.endswith("/"):
-        raise SpecError(place, "no file name", "a file to write", "-o ds_config.json")
+        raise SpecError(place, "no file name", "a file to write", f"-o {usual}")
     with _told(place):
         if os.path.isdir(path):
-            raise SpecError(place, "a folder", "a file name", f"-o {path}/ds_config.json")
+            raise SpecError(place, "a folder", "a file name", f"-o {path}/{usual}")
         if not os.path.exists(folder := os.path.dirname(path) or "."):
             raise SpecError(place, f"no folder {shown(folder)}", "one that is there", "another, or make it first")
         if os.path.lexists(path) and not force:

@@ -31,15 +31,22 @@ PURPOSES = {
 }
 
 
-WRITTEN_WITH_A_PATH = {"hf": "training_arguments.json", "accelerate": "accelerate.yaml"}
-APPENDED = {
-    "hf": "The launchers append `--deepspeed` and what must agree with it: `HfArgumentParser(TrainingArguments)` reads "
-    "them.",
-    "deepspeed": "The launchers append `--deepspeed --deepspeed_config`, and DeepSpeed's own `--local_rank` too: "
-    "`deepspeed.add_config_arguments(parser)` and `parser.add_argument(\"--local_rank\", type=int)` take them.",
+PATH_INSIDE = "`{}` names ds_config.json as seen from where zeroplan ran; change that where you start it."
+AT_START = {
+    "hf": [
+        "The launchers append `--deepspeed` and what must agree with it: `HfArgumentParser(TrainingArguments)` reads "
+        "them.",
+        PATH_INSIDE.format("training_arguments.json"),
+    ],
+    "deepspeed": [
+        "The launchers append `--deepspeed --deepspeed_config`, and DeepSpeed's own `--local_rank` too: "
+        "`deepspeed.add_config_arguments(parser)` and `parser.add_argument(\"--local_rank\", type=int)` take them.",
+    ],
+    "accelerate": [PATH_INSIDE.format("accelerate.yaml")],
+    "lightning": ["`from lightning_trainer import trainer` in the script, with this folder on `PYTHONPATH`."],
 }
-"""What the script must read of its command line (DeepSpeed 0.19.8, deepspeed/__init__.py and launcher/launch.py;
-transformers 5.23.0's TrainingArguments has local_rank)."""
+"""How the script gets the plan, by --for (DeepSpeed 0.19.8, deepspeed/__init__.py and launcher/launch.py; transformers
+5.23.0's TrainingArguments has local_rank)."""
 
 
 def readme(
@@ -70,13 +77,7 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
     """What the files cannot do by themselves."""
     strategy = job.strategy
     lines = [f'Sequences of {job.workload.seq} tokens; `attn_implementation="{strategy.attention}"`.']
-    if target in APPENDED:
-        lines.append(APPENDED[target])
-    if target in WRITTEN_WITH_A_PATH:
-        name = WRITTEN_WITH_A_PATH[target]
-        lines.append(f"`{name}` names ds_config.json as seen from where zeroplan ran; change that where you start it.")
-    if target == "lightning":
-        lines.append("`from lightning_trainer import trainer` in the script, with this folder on `PYTHONPATH`.")
+    lines += AT_START[target]
     if target != "hf":
         lines.append(f"The training DataLoader has `batch_size={strategy.micro_batch}`.")
     if strategy.checkpointing != "none" and (target != "hf" or not strategy.recomputing.every):

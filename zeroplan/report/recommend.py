@@ -10,11 +10,13 @@ from rich.text import Text
 
 from zeroplan.clock import GROUPS
 from zeroplan.costs.timing.speed import speed_of
+from zeroplan.emit.checkpointing import in_the_script
 from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import OFFLOADS, Plan, Rejected, label
 from zeroplan.report import speed as step
+from zeroplan.report import training
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.subject import gpus, title, trust
 from zeroplan.search import Candidate
@@ -73,20 +75,14 @@ def answer(job: Job, plan: Plan, run: Run | None = None) -> Text:
         return Text(f"{what}: nothing fits. Nearest: {label(nearest.candidate)} {nearest.reason}.", style="bold red")
     fit = plan.chosen.fit.gpu
     room = f" of {gib(fit.capacity)}" if fit.capacity is not None else ""
-    took = ""
-    if run:
-        from zeroplan.report import training
-
-        if not run.in_time:
-            return Text(f"{what}: {training.missed(run)} ({label(plan.chosen)}).", style="bold red")
-        took = f" {training.clause(run)}"
+    if run and not run.in_time:
+        return Text(f"{what}: {training.missed(run)} ({label(plan.chosen)}).", style="bold red")
+    took = f" {training.clause(run)}" if run else ""
     return Text(f"{what}: {label(plan.chosen)}. {gib(fit.needed)}{room} per GPU.{took}", style="bold green")
 
 
 def _checkpointing(kind: str) -> str:
     """ds_config.json has no key that turns checkpointing on; a plan that needs it says who does."""
-    from zeroplan.emit.checkpointing import in_the_script
-
     return (
         f"The config has no key for checkpointing: turn it on in the training script ({in_the_script(kind)}), "
         f"and check the config with --checkpointing {kind}."
@@ -117,11 +113,7 @@ def _plan_table(chosen: Candidate, run: Run | None) -> Table:
         if tier.needed:
             rows.append((PLACES[key], f"{gib(tier.needed)}, {_room(tier)}"))
     rows.append(("sent per GPU", f"{gb(chosen.ledger.sent(strategy.micro_steps))} a step"))
-    rows += _step(chosen)
-    if run:
-        from zeroplan.report import training
-
-        rows += training.rows(run)
+    rows += [*_step(chosen), *(training.rows(run) if run else [])]
     for name, value in rows:
         grid.add_row(name, value)
     return grid

@@ -11,7 +11,7 @@ from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
 from zeroplan.costs.deepspeed.traffic import reduced_last
-from zeroplan.costs.deepspeed.visits import decides_visits
+from zeroplan.costs.deepspeed.visits import decides_visits, once_an_execution
 from zeroplan.costs.timing.network import latency
 from zeroplan.costs.timing.rates import link, rates
 from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE
@@ -208,7 +208,7 @@ def least_slowed(job: Job, collective: str, size: float, *, within_node: bool = 
     return roofline.streamed(MEMORY_PER_BYTE * wire, rates(job).memory.value)
 
 
-@once(decides_visits)
+@once_an_execution
 def most_of_a_module(job: Job) -> int:
     """Elements that one visit reads."""
     sizes = tensor_sizes(job)

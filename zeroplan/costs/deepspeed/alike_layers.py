@@ -85,9 +85,5 @@ def stretches(passes: Sequence[Sequence[Visit]], layers: Sequence[LayerPlace]) -
 
 def joined(turns: Sequence[Stretch], like: int) -> Stretch:
     """Layers that lie one after the other as one, numbered as its make."""
-    layers, (again, end, _layer, step) = [each.layer for each in turns], turns[-1]
-    first = layers[0]
-    for layer in layers[1:]:
-        tensors = first.tensors + layer.tensors
-        first = LayerPlace(min(first.module, layer.module), min(first.tensor, layer.tensor), tensors, like)
-    return Stretch(again, end, LayerPlace(first.module, first.tensor, first.tensors, like), step)
+    modules, tensors, counts, _likes = zip(*[each.layer for each in turns], strict=True)
+    return turns[-1]._replace(layer=LayerPlace(min(modules), min(tensors), sum(counts), like))

@@ -19,7 +19,7 @@ from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.thresholds import Holds
 from zeroplan.costs.deepspeed.told import extremes, kinds
-from zeroplan.costs.deepspeed.visits import decides_visits, passes_of, visited
+from zeroplan.costs.deepspeed.visits import decides_visits, once_an_execution, passes_of, visited
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -248,7 +248,7 @@ def _coordinator(job: Job, settings: Settings) -> Coordinator:
     return Coordinator(tensor_sizes(job), settings, course_of(job))
 
 
-@once(decides_visits)
+@once_an_execution
 def course_of(job: Job) -> Course:
     """The model's, as this job runs it."""
     order = job.execution

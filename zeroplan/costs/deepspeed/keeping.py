@@ -15,7 +15,7 @@ from zeroplan.costs.deepspeed.fetch import course_of
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
-from zeroplan.costs.deepspeed.visits import decides_visits
+from zeroplan.costs.deepspeed.visits import decides_visits, once_an_execution
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -57,7 +57,7 @@ def _first_reads(job: Job) -> FirstReads:
     return FirstReads([*accumulate((sizes[index] for index in order), initial=0)], [-1, *reversed([*nearest])])
 
 
-@once(decides_visits)
+@once_an_execution
 def _distances(job: Job) -> dict[int, int]:
     """Of each tensor that is used again, how far that is from where forward releases it."""
     course, leaves = course_of(job), job.execution.leaves

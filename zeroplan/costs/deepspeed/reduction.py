@@ -155,7 +155,7 @@ class Reduction:
                     filled += elements
                     continue
                 if last:
-                    found.append(Slice(last.owner, filled, last.added, last.shared))
+                    found.append(last._replace(elements=filled))
                 last, filled = Slice(owner, elements, added, shared), elements
         return [*found, last._replace(elements=filled)] if last else found
 

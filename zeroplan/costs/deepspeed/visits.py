@@ -26,15 +26,9 @@ def backward_visits(job: Job) -> Sequence[Visit]:
     return job.execution.recomputing if job.strategy.recomputing.every else job.execution.backward
 
 
-def execution(job: Job) -> Hashable:
-    """Of what `decides_visits` tells apart, much runs in one order: where attention enters no module, every kind of it
-    does.
-    """
-    return Itself(job.execution)
-
-
-once_an_execution = once(lambda strategy: strategy.recomputing.every > 0, order=execution)
-"""Remembers what is read of the visits alone."""
+once_an_execution = once(lambda strategy: strategy.recomputing.every > 0, order=lambda job: Itself(job.execution))
+"""Remembers what is read of the visits alone. Of what `decides_visits` tells apart much runs in one order: all kinds of
+attention do that enter no module of their own."""
 
 
 @once_an_execution

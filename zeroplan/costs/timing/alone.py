@@ -13,7 +13,7 @@ from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.told import Part
-from zeroplan.costs.deepspeed.visits import decides_visits
+from zeroplan.costs.deepspeed.visits import once_an_execution
 from zeroplan.costs.timing.order import EVENT, FOR_GATHER, GATHER, Event, Order, done_before, read_at
 from zeroplan.specs.job import Job
 
@@ -35,7 +35,7 @@ def _alone(job: Job) -> list[Order]:
     ]
 
 
-@once(decides_visits)
+@once_an_execution
 def _places(job: Job) -> list[dict[int, list[int]]]:
     """The visits that read each tensor, in forward and in backward."""
     found: list[dict[int, list[int]]] = []

@@ -23,9 +23,7 @@ PRECISIONS = {"float16": "fp16", "bfloat16": "bf16"}
 
 
 def muon_terms(job: Job) -> list[Term]:
-    """Nothing under another optimizer."""
-    if not matrices(job):
-        return []
+    """Where there are matrices."""
     found = _slowest(job)
     rate, memory = products_in(job, PRECISIONS[COMPUTED[job.strategy.ns_method]]), rates(job).memory
     return [

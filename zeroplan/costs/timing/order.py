@@ -20,7 +20,7 @@ from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_step
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.told import Part, every
 from zeroplan.costs.deepspeed.traffic import reduced
-from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, once_an_execution, visited
+from zeroplan.costs.deepspeed.visits import backward_visits, once_an_execution, visited
 from zeroplan.costs.timing.work import multiplied_with
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -134,7 +134,7 @@ def _gathers(job: Job) -> list[tuple[tuple[Event, ...], list[Placed]]]:
     return found
 
 
-@once(decides_visits)
+@once_an_execution
 def read_at(job: Job) -> list[dict[int, tuple[int, ...]]]:
     """The tensors of each visit that enters a module with some, in forward and in backward."""
     return [
@@ -163,7 +163,7 @@ def _gathered(
                 yield (at, 2), EVENT((FOR_GATHER, done[at], 0.0, max(waits)))
 
 
-@once(decides_visits)
+@once_an_execution
 def _reading(job: Job) -> list[int]:
     """Backward's visits that read something: others have no work."""
     return [at for at, visit in enumerate(backward_visits(job)) if visit.tensors]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from zeroplan.clock import OPTIMIZER, StepTime, Term, term
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes, state_dtype
+from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.timing.beside import host_terms, updated_by_cpus
 from zeroplan.costs.timing.computing import computing
 from zeroplan.costs.timing.hooks import waited
@@ -31,7 +32,8 @@ def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> Ste
 
 
 def _of_muon(job: Job) -> list[Term]:
-    if job.strategy.optimizer != "muon":
+    """Nothing under another optimizer."""
+    if not matrices(job):
         return []
     from zeroplan.costs.timing.muon import muon_terms
 
