@@ -27,6 +27,7 @@ from zeroplan.errors import ContradictionError, SpecError, UnknownNameError, sho
 from zeroplan.record import NamedTuple
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 from zeroplan.specs.strategy import Offload
+from zeroplan.specs.unplanned import Unplanned
 
 __all__ = ["AUTO", "Stated", "autos", "canonical", "read_config", "trainer_fills"]
 
@@ -85,6 +86,8 @@ class Stated(NamedTuple):
     total_alone: bool = False
     """Of the three batch keys only train_batch_size is there: DeepSpeed then takes an accumulation of 1 and a
     micro-batch of the total over the ranks (runtime/config.py:_set_batch_related_parameters)."""
+    unplanned: tuple[Unplanned, ...] = ()
+    """What it switches on that is not planned."""
 
 
 def refuse_models(config: dict[str, Any], place: str) -> None:

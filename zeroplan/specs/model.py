@@ -8,6 +8,7 @@ from zeroplan.record import NamedTuple
 from zeroplan.specs.account import Again, AtWork, Flops, Saved
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
+from zeroplan.specs.unplanned import Unplanned
 
 
 class Tensor(NamedTuple):
@@ -193,6 +194,12 @@ class Model(NamedTuple):
     """Why transformers does not run it with the flash-attention package; empty where it does."""
     tied: tuple[int, ...] = ()
     """Elements of each parameter that a module makes for itself and loses when it is tied to another's."""
+    unplanned: tuple[Unplanned, ...] = ()
+    """What its config.json says that is not planned."""
+    assumed: tuple[str, ...] = ()
+    """Sizes that its config.json leaves out, as transformers' class defaults: `num_key_value_heads 32`."""
+    approximate: float = 0.0
+    """Share by which memory may be off, where the shape was read from a family that is not described."""
 
     def __hash__(self) -> int:
         """By identity: a search looks the same model up thousands of times."""
