@@ -7,6 +7,10 @@ import gc
 import os
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import click
 
 FEW_COLLECTIONS = 3_000_000
 """Objects between garbage collections: a command ends before its garbage matters, and start-up makes few cycles."""
@@ -28,11 +32,12 @@ def main() -> None:
         code = _fail(str(error), BAD_INPUT)
     except click.exceptions.Abort:
         code = _fail("interrupted", 130)
+    except click.NoSuchOption as error:
+        from zeroplan.cli.not_options import not_planned
+
+        code = _fail(not_planned(error.option_name) or _unknown(error), BAD_INPUT)
     except click.ClickException as error:
-        suggested = "Did you mean" in error.message  # by typer; click 8.4 says it once more
-        said = error.message if suggested else error.format_message()
-        stop = "" if said.endswith((".", "?", "?)")) else "."
-        code = _fail(f"{said}{stop} Write zeroplan -h for what there is.", BAD_INPUT)
+        code = _fail(_unknown(error), BAD_INPUT)
     except BrokenPipeError:  # the reader has enough
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
         code = 0
@@ -63,6 +68,13 @@ def _watched() -> bool:
     tools = getattr(sys, "monitoring", None)  # since 3.12
     monitored = tools is not None and any(tools.get_tool(number) for number in range(6))
     return bool(monitored or sys.gettrace() or sys.getprofile() or sys.flags.interactive)
+
+
+def _unknown(error: click.ClickException) -> str:
+    """What click says of a word that no command has."""
+    suggested = "Did you mean" in error.message  # by typer; click 8.4 says it once more
+    said = error.message if suggested else error.format_message()
+    return f"{said}{'' if said.endswith(('.', '?', '?)')) else '.'} Write zeroplan -h for what there is."
 
 
 def _usable_streams() -> None:

@@ -63,6 +63,7 @@ class Words(TypedDict, total=False):
     nvme: Number | None
     cluster: Paths | None
     hostfile: Path | None
+    accept: str | None
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -82,20 +83,22 @@ def _named(function: Command) -> Command:
 
 
 @_named
-def estimate(*, accounting: str = "deepspeed", timeline: bool = False, **options: Unpack[Words]) -> Estimate:
+def estimate(
+    *, accounting: str = "deepspeed", timeline: bool = False, partial: bool = False, **options: Unpack[Words]
+) -> Estimate:
     """Memory per GPU and traffic of a strategy, or of ZeRO 0-3 side by side; seconds where a card is named.
 
     >>> found = estimate(params="7B", gpus=8, gpu_mem=80)
     >>> [stage for stage, numbers in found.stages.items() if numbers.fits]
     [1, 2, 3]
-    >>> found.stages[0].headroom < 0  # bytes that are missing on each GPU
-    True
+    >>> found.stages[0].verdict, found.stages[0].headroom < 0  # bytes that are missing on each GPU
+    ('does_not_fit', True)
 
     Raises `ZeroplanError` for what cannot be meant.
     """
     from zeroplan.cli.estimate import asked
 
-    return asked(_options(options), accounting=accounting, timeline=timeline)
+    return asked(_options(options), accounting=accounting, timeline=timeline, partial=partial)
 
 
 @overload

@@ -4,7 +4,8 @@ ZeroplanError             anything a user can mend; the command line prints it a
 ├── QuantityError         a text that is not a quantity of the kind asked for
 ├── SpecError             a file or option whose content cannot be used (names file and place)
 ├── UnknownNameError      a preset, family, key or line that does not exist (suggests the nearest)
-└── ContradictionError    a request that contradicts itself
+├── ContradictionError    a request that contradicts itself
+└── UnplannedError        a part of the job that no number has in it; --partial gives what still holds
 """
 
 from __future__ import annotations
@@ -37,6 +38,10 @@ class UnknownNameError(ZeroplanError):
 
 
 class ContradictionError(ZeroplanError):
+    pass
+
+
+class UnplannedError(ZeroplanError):
     pass
 
 

@@ -1,29 +1,70 @@
-"""A ledger against a cluster: what is needed, what is there, and by how much it fits or fails."""
+"""A ledger against a cluster: what is needed, what is there, and one of three verdicts.
+
+`does_not_fit`: what is counted is more than there is. `tight`: it is not, but such runs have taken more than is there.
+`fits`: what such runs took at most is there too. The line between the last two follows from evidence, which
+benchmarks/verdicts.py sets out: runs that others published or reported, on either side of it.
+"""
 
 from __future__ import annotations
 
 from zeroplan.costs.outside import outside
-from zeroplan.ledger import Ledger, Line, total
+from zeroplan.formulas import hosted
+from zeroplan.formulas.outside import at_most
+from zeroplan.ledger import Ledger, Line, line, total
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
-from zeroplan.units import gib
+from zeroplan.specs.optimizer import paper_state_bytes
+from zeroplan.units import GiB, gib
 
 PLACES = {"gpu": "GPU memory", "host": "host memory per node", "nvme": "NVMe per node"}
+FITS, TIGHT, DOES_NOT_FIT = VERDICTS = ("fits", "tight", "does_not_fit")
+"""From the best to the worst."""
+
+RESERVED_PERCENT = 116
+"""Of the allocated peak: what PyTorch reserves when a card fills up. Published runs of torch 2 that reserve three
+quarters of a card or more lie at 95 to 112, DeepSpeed's stage 2 at 114 and 124; and of 14 reported jobs that need 86 %
+of a card or more, all of which ran out, none is below this line."""
+OUTSIDE_OF_ONE, OUTSIDE_OF_MORE = int(1.1 * GiB), int(2.31 * GiB)
+"""The most that one process was seen to hold on a card outside PyTorch's allocator: a context on a V100; and with NCCL,
+in two reported runs on several nodes, 2.05 and 2.31 GiB."""
+EACH_PROCESS = 4080 << 20
+"""Bytes of host memory of one training process before it trains (huggingface/peft#76)."""
+FILE_SYSTEM_PERCENT = 105
+"""Of the files: ext4 keeps 5 % of a disk for root unless told otherwise (mke2fs -m)."""
 
 
 class TierFit(NamedTuple):
-    """One tier: bytes needed, capacity and headroom (both None when the capacity is not known)."""
+    """One tier: bytes counted, what such runs have taken at most, and what is there (None where it is not known)."""
 
     needed: int
+    most: int
     capacity: int | None
+    """Less what a stated headroom keeps free."""
+    room: int | None
+    """All that is there."""
+    least: int
+    """Less than `needed` where the model is an approximation."""
 
     @property
     def headroom(self) -> int | None:
         return None if self.capacity is None else self.capacity - self.needed
 
     @property
+    def enough(self) -> bool:
+        """Whether what is counted is there, as far as is known."""
+        return self.capacity is None or self.needed <= self.capacity
+
+    @property
+    def verdict(self) -> str | None:
+        if self.capacity is None or self.room is None:
+            return None
+        if self.least > self.capacity:
+            return DOES_NOT_FIT
+        return TIGHT if self.most > self.room or self.needed > self.capacity else FITS
+
+    @property
     def fits(self) -> bool | None:
-        return None if self.headroom is None else self.headroom >= 0
+        return None if self.verdict is None else self.verdict == FITS
 
 
 class Fit(NamedTuple):
@@ -32,44 +73,143 @@ class Fit(NamedTuple):
     nvme: TierFit
     outside: tuple[Line, ...]
     """What a process takes on the card beside PyTorch's allocator."""
+    beside: tuple[Line, ...] = ()
+    """What a node's memory may hold beside what is counted."""
+    comfortable: bool = False
+    """Counted for a search that takes what fits alone, and not what is tight."""
+
+    @property
+    def tiers(self) -> dict[str, TierFit]:
+        return {key: getattr(self, key) for key in PLACES}
+
+    @property
+    def verdict(self) -> str | None:
+        """The worst of the tiers'; None where nothing is known that could fail."""
+        verdicts = [tier.verdict for tier in self.tiers.values()]
+        worst = next((verdict for verdict in reversed(VERDICTS) if verdict in verdicts), None)
+        return None if worst == FITS and self.gpu.verdict is None else worst
 
     @property
     def fits(self) -> bool | None:
-        """False when any tier is too small, None when nothing is known that could fail."""
-        verdicts = [tier.fits for tier in (self.gpu, self.host, self.nvme)]
-        if False in verdicts:
-            return False
-        return True if self.gpu.fits else None
+        """True for the verdict `fits` alone."""
+        return None if self.verdict is None else self.verdict == FITS
+
+    @property
+    def possible(self) -> bool:
+        """Whether what is counted is there, as far as is known: it fits or is tight."""
+        return self.verdict != DOES_NOT_FIT
+
+    @property
+    def accepted(self) -> bool:
+        """Whether the search that it was counted for takes it."""
+        return all(map(self._accepts, self.tiers.values()))
+
+    @property
+    def gpu_accepted(self) -> bool:
+        return self._accepts(self.gpu)
+
+    def _accepts(self, tier: TierFit) -> bool:
+        return tier.fits is not False if self.comfortable else tier.enough
 
     @property
     def missing(self) -> dict[str, int]:
-        """Bytes by tier, those that are short alone."""
-        tiers: dict[str, TierFit] = {key: getattr(self, key) for key in PLACES}
-        return {key: -tier.headroom for key, tier in tiers.items() if tier.headroom is not None and tier.headroom < 0}
+        """Bytes by tier, of those that are too small."""
+        return {key: -tier.headroom for key, tier in self.tiers.items()
+                if tier.verdict == DOES_NOT_FIT and tier.headroom is not None}  # fmt: skip
+
+    @property
+    def tight(self) -> dict[str, int]:
+        """Bytes by tier by which such runs have taken more than is there, of those that are tight."""
+        return {key: max(tier.most - tier.room, tier.needed - tier.capacity) for key, tier in self.tiers.items()
+                if tier.verdict == TIGHT and tier.room is not None and tier.capacity is not None}  # fmt: skip
+
+    @property
+    def lacking(self) -> dict[str, int]:
+        """Bytes by tier that the search it was counted for would ask for beside what is there."""
+        return self.missing or (self.tight if self.comfortable else {})
 
     @property
     def shortage(self) -> str:
-        """Why it does not fit, of all that is short; empty when nothing is."""
-        short = [
-            f"{gib(getattr(self, key).needed)}{'' if key == 'gpu' else f' of {PLACES[key]}'}, {gib(missing)} too many"
-            for key, missing in self.missing.items()
-        ]
-        return f"needs {', and '.join(short)}" if short else ""
+        """Why it does not fit, or is tight, of all tiers that are short; empty where it fits."""
+        clauses = [f"{_needed(self, key)}, {gib(missing)} too many" for key, missing in self.missing.items()]
+        if not clauses:
+            clauses = [f"{_needed(self, key)} and is tight (up to {gib(self.tiers[key].most)})" for key in self.tight]
+        return f"needs {', and '.join(clauses)}" if clauses else ""
 
 
-def fit(job: Job, ledger: Ledger, *, reserve: float = 0.0) -> Fit:
+def _needed(verdict: Fit, key: str) -> str:
+    return f"{gib(verdict.tiers[key].needed)}{'' if key == 'gpu' else f' of {PLACES[key]}'}"
+
+
+def fit(job: Job, ledger: Ledger, *, reserve: float | None = 0.0) -> Fit:
     """Peak, CUDA context and NCCL's buffers against the card, peaks against host memory and NVMe of a node.
 
-    `reserve` is the share of the card to keep free.
+    `reserve`: the share of the card to keep free; None: as much as the verdict `fits` asks for.
     """
+    on_host, files, beside = total(ledger.host.peak.lines), total(ledger.nvme.peak.lines), beside_on_host(job)
     return Fit(
-        gpu_fit(job, total(ledger.gpu.peak.lines), reserve),
-        TierFit(total(ledger.host.peak.lines), job.cluster.host_memory),
-        TierFit(total(ledger.nvme.peak.lines), job.cluster.nvme),
-        outside(job),
-    )
+        gpu_fit(job, total(ledger.gpu.peak.lines), reserve), host_fit(job, on_host, total(beside)),
+        nvme_fit(job, files), outside(job), beside, reserve is None,
+    )  # fmt: skip
 
 
-def gpu_fit(job: Job, peak: int, reserve: float) -> TierFit:
-    capacity = None if job.cluster.capacity is None else int(job.cluster.capacity * (1 - reserve))
-    return TierFit(peak + total(outside(job)), capacity)
+def gpu_fit(job: Job, peak: int, reserve: float | None) -> TierFit:
+    """Of a peak of PyTorch's allocated bytes."""
+    needed, room = peak + total(outside(job)), job.cluster.capacity
+    capacity = None if room is None else int(room * (1 - (reserve or 0.0)))
+    most = max(needed, at_most(peak, reserved_percent(job), most_outside(job)))
+    return TierFit(needed, most, capacity, room, _least(job, needed))
+
+
+def gpu_limit(job: Job, reserve: float | None) -> int | None:
+    """Allocated bytes up to which a search takes a job; None for any number."""
+    room = job.cluster.capacity
+    if room is None:
+        return None
+    if reserve is not None:
+        return int(room * (1 - reserve)) - total(outside(job))
+    return min((room - most_outside(job)) * 100 // reserved_percent(job), room - total(outside(job)))
+
+
+def reserved_percent(job: Job) -> int:
+    """More where the model's memory is an approximation."""
+    return round(RESERVED_PERCENT * (1 + job.model.approximate))
+
+
+def most_outside(job: Job) -> int:
+    """Bytes that one process has been seen to hold on a card outside PyTorch's allocator."""
+    here = total(outside(job))
+    return max(here, OUTSIDE_OF_MORE if job.ranks > 1 else OUTSIDE_OF_ONE) if here else 0
+
+
+def host_fit(job: Job, peak: int, beside: int) -> TierFit:
+    """Of what one node's memory holds at most, as counted, and may hold beside it."""
+    room = job.cluster.host_memory
+    return TierFit(peak, peak + beside, room, room, _least(job, peak))
+
+
+def beside_on_host(job: Job) -> tuple[Line, ...]:
+    """What a node may hold beside what is counted: its processes, a model being saved, and of a plan that keeps states
+    on the host the page cache of its files. Data loaders' workers are not in it.
+    """
+    strategy, ranks, psi = job.strategy, job.cluster.gpus_per_node, job.model.parameters
+    w = strategy.element_bytes
+    processes = line("training processes", hosted.processes, size=EACH_PROCESS, ranks=ranks)
+    if strategy.stage == 3:
+        saved = line("weights being saved", hosted.gathered_by_first, strategy.dtype, psi=psi, w=w)
+    else:
+        saved = line("weights being saved", hosted.cloned_by_each, strategy.dtype, psi=psi, w=w, ranks=ranks)
+    if not (strategy.offload_optimizer or strategy.offload_param):
+        return processes, saved
+    k, nodes = paper_state_bytes(strategy.optimizer, strategy.precision), job.cluster.nodes
+    return processes, saved, line("page cache", hosted.cached_files, psi=psi, w=w, k=k, nodes=nodes)
+
+
+def nvme_fit(job: Job, files: int) -> TierFit:
+    """Of the swap files of one node."""
+    room = job.cluster.nvme
+    return TierFit(files, files * FILE_SYSTEM_PERCENT // 100, room, room, _least(job, files))
+
+
+def _least(job: Job, needed: int) -> int:
+    return int(needed * (1 - job.model.approximate))

@@ -45,7 +45,7 @@ def sizes() -> list[int]:
 
 
 def largest(
-    sized: Callable[[int], Job], settled: dict[str, Any], reserve: float, *, near: int = 0
+    sized: Callable[[int], Job], settled: dict[str, Any], reserve: float | None, *, near: int = 0
 ) -> Largest | None:
     """The largest size of which some strategy fits, by what each stage and offload needs least. None: none does.
 
@@ -62,7 +62,7 @@ def largest(
         lean = cache(partial(_lean, job, {**settled, **choice}, reserve))
         best = _last(partial(_fits, lean), best + 1, max(best + 1, start), len(grid))
         start, nearest_one = 0, lean(best + 1) if best + 1 < len(grid) else None
-        short_of_host |= nearest_one is not None and nearest_one.fit.gpu.fits is not False
+        short_of_host |= nearest_one is not None and nearest_one.fit.gpu_accepted
     if best < 0:
         return None
     found = plan(job(best), settled, reserve=reserve, rescue=False).chosen
@@ -87,7 +87,7 @@ def _room(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(-part for part in (stage, *(number for pair in parts for number in pair)))
 
 
-def _lean(job: Callable[[int], Job], settled: dict[str, Any], reserve: float, index: int) -> Candidate | None:
+def _lean(job: Callable[[int], Job], settled: dict[str, Any], reserve: float | None, index: int) -> Candidate | None:
     """What a choice needs least at a size; None where it cannot run."""
     open_ones = space(job(index), settled, per_gpu(job(index), settled), fine=False)
     return next(iter(nearest(open_ones, reserve)), None) if open_ones.branches else None
@@ -95,7 +95,7 @@ def _lean(job: Callable[[int], Job], settled: dict[str, Any], reserve: float, in
 
 def _fits(lean: Callable[[int], Candidate | None], index: int) -> bool:
     candidate = lean(index)
-    return candidate is not None and candidate.fit.fits is not False
+    return candidate is not None and candidate.fit.accepted
 
 
 def _held(job: Job) -> int:

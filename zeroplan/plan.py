@@ -73,7 +73,7 @@ def usual_batch(job: Job) -> int:
 
 
 def plan(
-    job: Job, settled: dict[str, Any], *, reserve: float, rescue: bool = True, objective: str = FASTEST,
+    job: Job, settled: dict[str, Any], *, reserve: float | None, rescue: bool = True, objective: str = FASTEST,
     fine: bool = True, cards: Callable[[], Sequence[Gpu]] = tuple,
 ) -> Plan:  # fmt: skip
     """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Settled fields are kept.
@@ -88,14 +88,14 @@ def plan(
     if found.best is None:
         failing = sorted(nearest(open_ones, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
-        of_host = any("host" in candidate.fit.missing for candidate in failing)
+        of_host = any("host" in candidate.fit.lacking for candidate in failing)
         ways = _ways_out(job, settled, reserve, cards(), of_host=of_host) if rescue else ()
         return Plan(None, rejected, ways, found, objective)
     if not rescue:
         return Plan(found.best, (), (), found, objective)
     others, reason = neighbours(open_ones, found.best, reserve), _in_bytes if lean else _in_seconds
     lost = [
-        Rejected(other, other.fit.shortage if other.fit.fits is False else reason(other, found.best), change)
+        Rejected(other, other.fit.shortage if not other.fit.accepted else reason(other, found.best), change)
         for change, other in others
     ]
     return Plan(found.best, tuple(sorted(lost, key=_leanest_first if lean else _by_loss)), (), found, objective)
@@ -103,10 +103,10 @@ def plan(
 
 def _shortest_first(candidate: Candidate) -> tuple[int, int]:
     """By the bytes that all tiers lack together."""
-    return sum(candidate.fit.missing.values()), candidate.fit.gpu.needed
+    return sum(candidate.fit.lacking.values()), candidate.fit.gpu.needed
 
 
-def with_flash(chosen: Candidate, reserve: float) -> Rejected | None:
+def with_flash(chosen: Candidate, reserve: float | None) -> Rejected | None:
     """The plan with flash_attention_2, which needs a package of its own; None where it gains nothing."""
     other = evaluate(chosen.job.at(attention=FLASH), reserve)
     less, faster = chosen.fit.gpu.needed - other.fit.gpu.needed, -slower(other, chosen)
@@ -116,7 +116,7 @@ def with_flash(chosen: Candidate, reserve: float) -> Rejected | None:
     return Rejected(other, reason, FLASH) if gains else None
 
 
-def front_of(job: Job, settled: dict[str, Any], *, reserve: float, apart: float) -> Front:
+def front_of(job: Job, settled: dict[str, Any], *, reserve: float | None, apart: float) -> Front:
     """Plans of which none is both faster and leaner; see `front`. Settled fields are kept."""
     from zeroplan.search.front import front
 
@@ -124,7 +124,7 @@ def front_of(job: Job, settled: dict[str, Any], *, reserve: float, apart: float)
     return front(_open(job, settled, fine=False), reserve, apart, first)
 
 
-def _leanest(open_ones: Space, reserve: float) -> Found:
+def _leanest(open_ones: Space, reserve: float | None) -> Found:
     from zeroplan.search.leanest_first import least_memory
 
     return least_memory(open_ones, reserve)
@@ -141,12 +141,12 @@ def _open(job: Job, settled: dict[str, Any], *, fine: bool) -> Space:
 
 def _by_loss(rejected: Rejected) -> tuple[bool, float]:
     candidate = rejected.candidate
-    return candidate.fit.fits is False, -candidate.throughput
+    return not candidate.fit.accepted, -candidate.throughput
 
 
 def _leanest_first(rejected: Rejected) -> tuple[bool, float]:
     candidate = rejected.candidate
-    return candidate.fit.fits is False, candidate.fit.gpu.needed
+    return not candidate.fit.accepted, candidate.fit.gpu.needed
 
 
 def per_gpu(job: Job, settled: dict[str, Any]) -> int:
@@ -205,7 +205,7 @@ def _parts(candidate: Candidate) -> dict[str, float]:
 
 
 def _ways_out(
-    job: Job, settled: dict[str, Any], reserve: float, cards: Sequence[Gpu], *, of_host: bool
+    job: Job, settled: dict[str, Any], reserve: float | None, cards: Sequence[Gpu], *, of_host: bool
 ) -> tuple[WayOut, ...]:
     """The one that trains most tokens a second on each GPU first."""
     from zeroplan.ways_out import ways_out

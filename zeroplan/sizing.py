@@ -43,7 +43,7 @@ class Fewest(NamedTuple):
     """Seconds by which the next smaller number misses a deadline, where it has room."""
 
 
-def leanest(job: Job, settled: Settled, reserve: float) -> list[Candidate]:
+def leanest(job: Job, settled: Settled, reserve: float | None) -> list[Candidate]:
     """Of each stage and offload that the settled fields leave open, what needs least; empty when none runs."""
     open_ones = space(job, settled, per_gpu(job, settled), fine=False)
     return nearest(open_ones, reserve) if open_ones.branches else []
@@ -51,23 +51,23 @@ def leanest(job: Job, settled: Settled, reserve: float) -> list[Candidate]:
 
 def lack(found: Sequence[Candidate]) -> Lack | None:
     """Of strategies that do not fit, the one that misses the fewest bytes."""
-    missing = [(sum(candidate.fit.missing.values()), candidate) for candidate in found if candidate.fit.fits is False]
+    missing = [(sum(candidate.fit.lacking.values()), candidate) for candidate in found if not candidate.fit.accepted]
     if not missing:
         return None
     _bytes, candidate = min(missing, key=lambda pair: pair[0])
-    tier, size = next(iter(candidate.fit.missing.items()))
+    tier, size = next(iter(candidate.fit.lacking.items()))
     return Lack(candidate, tier, size)
 
 
-def fits(job: Job, settled: Settled, reserve: float, found: Sequence[Candidate]) -> bool:
+def fits(job: Job, settled: Settled, reserve: float | None, found: Sequence[Candidate]) -> bool:
     """Whether any strategy does: one of the leanest, or what the search finds where these do not."""
-    if any(candidate.fit.fits is not False for candidate in found):
+    if any(candidate.fit.accepted for candidate in found):
         return True
     return bool(found) and plan(job, settled, reserve=reserve, rescue=False, fine=False).chosen is not None
 
 
 def fewest(
-    asked: Callable[[int], tuple[Job, Settled]], counts: Sequence[int], node: int, reserve: float,
+    asked: Callable[[int], tuple[Job, Settled]], counts: Sequence[int], node: int, reserve: float | None,
     late: Callable[[Job, Settled], float] = lambda _job, _settled: 0.0,
     quick: Callable[[int], bool] = lambda _gpus: True,
 ) -> Fewest:  # fmt: skip

@@ -66,5 +66,8 @@ SOURCES: dict[str, Source] = {
         f"flash-attn {FLASH_ATTN}, source; its kernels ran in no run",
         f"https://github.com/Dao-AILab/flash-attention/tree/v{FLASH_ATTN}", "code",
     ),
+    "reports": Source(
+        "public reports of jobs that ran or ran out of memory", "tests/references/published/reports.csv", "published"
+    ),
     "zeroplan": Source("zeroplan's own rule, not compared with a measurement yet", "README.md", "assumed"),
 }  # fmt: skip

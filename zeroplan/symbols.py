@@ -101,6 +101,7 @@ SYMBOLS: dict[str, Symbol] = {
     "most": Symbol("Mp", "bytes", "the peak: the most that PyTorch has allocated at one moment"),
     "context": Symbol("Mc", "bytes", "the CUDA context and libraries of one process"),
     "communicator": Symbol("Mn", "bytes", "NCCL's buffers"),
+    "percent": Symbol("Rp", "%", "of the peak that PyTorch reserves, at most, when a card fills up"),
     "capacity": Symbol("Mt", "bytes", "what PyTorch sees of the card's memory"),
     "need": Symbol("Mr", "bytes", "needed of it"),
     "step": Symbol("Δ", "seconds", "of an optimizer step"),

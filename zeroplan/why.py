@@ -109,7 +109,8 @@ def _in_seconds(found: Why, slower: float, needs: str) -> str:
 
 
 def why(
-    job: Job, settled: dict[str, Any], wish: Wish, plan: Candidate | None, *, reserve: float, objective: str = FASTEST
+    job: Job, settled: dict[str, Any], wish: Wish, plan: Candidate | None, *, reserve: float | None,
+    objective: str = FASTEST,
 ) -> Why:  # fmt: skip
     """The best strategy that has what is wished for, beside the plan; None as plan: nothing fits as it was asked.
 
@@ -137,7 +138,7 @@ def why(
 
 
 def _best(
-    job: Job, settled: dict[str, Any], wish: Wish, each: int, reserve: float, *, lean: bool
+    job: Job, settled: dict[str, Any], wish: Wish, each: int, reserve: float | None, *, lean: bool
 ) -> Candidate | None:  # fmt: skip
     """The fastest that fits, or the leanest, or what is nearest to fitting; None when nothing has it."""
     if attention := wish.settles.get("attention"):

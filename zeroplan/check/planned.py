@@ -24,6 +24,8 @@ class Planned:
     reserve: float = 0.0
     """The share of each card that is kept free."""
     hindrance: str = ""
+    accepts_tight: bool = False
+    """As --accept has it: a tight plan is advice then, and no error."""
 
     @cached_property
     def candidate(self) -> Candidate:
@@ -44,7 +46,7 @@ class Planned:
         return counted(self.job.at(**changes), self.reserve)
 
 
-def counted(job: Job, reserve: float) -> Candidate:
+def counted(job: Job, reserve: float | None) -> Candidate:
     """As it stands in the config: a search would choose NVMe buffers that nobody stated."""
     from zeroplan.costs.ledger import ledger
     from zeroplan.costs.timing.step import step_time

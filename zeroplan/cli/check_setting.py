@@ -60,7 +60,7 @@ def read_known(
     if not any(getattr(options, name) for name in Options.__annotations__):
         return Known(options, reader, setting, None, None)
     from zeroplan.cli.headroom import read_headroom
-    from zeroplan.cli.request import read_flags, read_model
+    from zeroplan.cli.request import check_accept, read_flags, read_model
     from zeroplan.cli.request_cluster import read_cluster
 
     said = any(getattr(options, name) is not None for name in CLUSTER)
@@ -68,6 +68,7 @@ def read_known(
     if cluster is not None and (options.gpus or options.hostfile):
         setting = replace(setting, gpus=cluster.gpus)
     read_flags(options)
+    check_accept(options.accept)
     if cluster is not None:
         read_headroom(options.headroom, cluster)
     modelled = options.model is not None or options.params is not None
@@ -90,6 +91,7 @@ def setting_of(known: Known, document: Document, setting: Setting, launch: Launc
 def _planned(known: Known, document: Document, setting: Setting, launch: Launch | None) -> Planned:
     from zeroplan.cli.headroom import read_headroom
     from zeroplan.cli.request_cluster import read_cluster
+    from zeroplan.fit import TIGHT
     from zeroplan.specs.cluster import Cluster
 
     cluster = known.cluster or Cluster()
@@ -106,7 +108,8 @@ def _planned(known: Known, document: Document, setting: Setting, launch: Launch 
     found = _request(options, known.model, document, setting)
     if isinstance(found, ZeroplanError):
         return Planned(cluster, known.model, reserve=reserve, hindrance=str(found))
-    return Planned(found.cluster, known.model, found.jobs()[0], reserve)
+    accepts_tight = options.accept == TIGHT
+    return Planned(found.cluster, known.model, found.jobs()[0], reserve, accepts_tight=accepts_tight)
 
 
 def _request(options: Options, model: Model, document: Document, setting: Setting) -> Request | ZeroplanError:

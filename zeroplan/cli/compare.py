@@ -11,6 +11,7 @@ import typer
 from zeroplan.cli.options import Options
 from zeroplan.cli.progress import part, watched
 from zeroplan.cli.request import Request, read_request
+from zeroplan.cli.screen import exit_code
 from zeroplan.cli.several import lists, with_values
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.speed import speed
@@ -18,7 +19,9 @@ from zeroplan.errors import ContradictionError, QuantityError, ZeroplanError
 from zeroplan.fit import fit
 from zeroplan.ledger import Detail
 from zeroplan.report.compare import Combination, Failed
+from zeroplan.results.result import best
 from zeroplan.specs.job import Job
+from zeroplan.specs.scope import scope
 
 LISTS = (
     "gpus", "gpu", "cluster", "config", "stage", "seq", "micro_batch", "grad_accum", "global_batch", "precision",
@@ -56,16 +59,21 @@ def run(options: Options, *, json: bool, quiet: bool) -> int:
     found = [row for row in rows if isinstance(row, Combination)]
     if not found:
         raise ContradictionError(rows[0].reason if isinstance(rows[0], Failed) else "nothing to compare")
+    planned = scope(dict.fromkeys(row.job.model for row in found), found[0].job.workload.seq)
     if json:
         from zeroplan.report import machine
 
         model = machine.model_object(found[0].job.model)
-        typer.echo(machine.dumps({"command": "compare", "model": model, "rows": [_machine(row) for row in rows]}))
+        rows_of = [_machine(row) for row in rows]
+        said = machine.scope_object(planned)
+        typer.echo(machine.dumps({"command": "compare", "scope": said, "model": model, "rows": rows_of}))
     else:
         from zeroplan.report import compare, console
+        from zeroplan.report.subject import scope_lines
 
-        console.show(compare.answer(found), *([] if quiet else compare.details(rows)))
-    return 0 if any(row.fit.fits is not False for row in found) else 1
+        below = [] if quiet else compare.details(rows)
+        console.show(compare.answer(found), *scope_lines(planned, quiet=quiet), *below)
+    return exit_code(best(row.fit.verdict for row in found), options.accept)
 
 
 def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> Sequence[Combination | Failed]:
@@ -84,7 +92,7 @@ def _rows(options: Options, changed: dict[str, str], *, alone: bool) -> Sequence
         return [Failed(changed, str(error))]
     if not alone or len(found) == 1:
         return found
-    fitting = [row for row in found if row.fit.fits is not False]
+    fitting = [row for row in found if row.fit.fits is not False] or [row for row in found if row.fit.possible]
     if not fitting:
         return [min(found, key=lambda row: row.fit.gpu.needed)]
     return [min(fitting, key=lambda row: row.speed.step.total)]

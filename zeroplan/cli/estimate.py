@@ -11,26 +11,35 @@ from zeroplan.errors import QuantityError, shown
 from zeroplan.results.estimate import Estimate
 
 
-def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline: bool) -> int:
-    """0 when something fits (or nothing could fail), 1 when nothing does."""
+def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline: bool, partial: bool) -> int:
+    """0 when something fits (or nothing could fail), 1 when nothing does, or is tight and not accepted."""
     _check(accounting, timeline=timeline)
     with watched("estimate"):
-        found = asked(options, accounting=accounting if json else "deepspeed", timeline=timeline)  # tables show both
+        whose = accounting if json else "deepspeed"  # tables show both
+        found = asked(options, accounting=whose, timeline=timeline, partial=partial)
         found.count()
-    return show(found, json=json, quiet=quiet)
+    return show(found, json=json, quiet=quiet, accept=options.accept)
 
 
-def asked(options: Options, *, accounting: str = "deepspeed", timeline: bool = False) -> Estimate:
-    """What these options ask for."""
+def asked(
+    options: Options, *, accounting: str = "deepspeed", timeline: bool = False, partial: bool = False
+) -> Estimate:
+    """What these options ask for; `partial`: what still holds of a job of which a part is not planned."""
     _check(accounting, timeline=timeline)
-    request = read_request(options)
+    request = read_request(options, partial=partial)
     jobs = request.jobs()
+    if request.unplanned and timeline:
+        raise QuantityError("--timeline: found --partial, which has no step; leave out --timeline")
+    if request.unplanned:
+        nothing = request.cluster._replace(capacity=None, host_memory=None, nvme=None)
+        jobs = [job._replace(cluster=nothing) for job in jobs]
     if timeline and len(jobs) > 1:
         raise QuantityError("--timeline: found every stage, expected one; write --stage, as in --stage 2 --timeline")
     one = "stage" in request.settled
     return Estimate(
-        jobs, request.assumed_for(jobs), accounting=accounting, one=one, timeline=timeline, headroom=request.headroom
-    )
+        jobs, request.assumed_for(jobs), request.scope, accounting=accounting, one=one, timeline=timeline,
+        headroom=request.headroom,
+    )  # fmt: skip
 
 
 def _check(accounting: str, *, timeline: bool) -> None:

@@ -34,7 +34,8 @@ def asked(options: Options) -> LargestModels:
         before = max((one.parameters for one in found.values() if one), default=0)
         found[name] = _largest(request, nvme, settled, before)
     notes = [] if request.cluster.host_memory or _offload_stated(request) else [NO_HOST]
-    return LargestModels(found, request.cluster, notes, _assumed(request), request.headroom)
+    scope = request.scope._replace(model="a llama-shaped model")
+    return LargestModels(found, request.cluster, notes, _assumed(request), scope, request.headroom)
 
 
 def _rows(request: Request) -> dict[str, tuple[int | None, dict[str, Any]]]:

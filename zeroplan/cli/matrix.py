@@ -9,7 +9,7 @@ import typer
 from zeroplan.cli.options import Options, flag
 from zeroplan.cli.progress import part, watched
 from zeroplan.cli.request import Request, check_offload, read_request
-from zeroplan.cli.screen import show
+from zeroplan.cli.screen import exit_code, show
 from zeroplan.cli.several import lists, with_values
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
@@ -19,6 +19,7 @@ from zeroplan.fit import fit
 from zeroplan.ledger import Detail
 from zeroplan.results.matrix import Matrix, MatrixRow
 from zeroplan.results.outcome import Outcome, outcome
+from zeroplan.specs.scope import scope
 from zeroplan.specs.strategy import Offload
 
 CPU = Offload(device="cpu")
@@ -45,9 +46,9 @@ def run(options: Options, *, form: str, json: bool, quiet: bool) -> int:
     with watched("matrix"):
         found = asked(options)
     if form == "text":
-        return show(found, json=json, quiet=quiet)
+        return show(found, json=json, quiet=quiet, accept=options.accept)
     typer.echo(found.markdown() if form == "markdown" else found.csv().rstrip("\n"))
-    return 1 if found.fits is False else 0
+    return exit_code(found.verdict, options.accept)
 
 
 def asked(options: Options) -> Matrix:
@@ -71,7 +72,8 @@ def asked(options: Options) -> Matrix:
     for number, each in enumerate(requests, 1):
         part(each.model.name, number, len(requests))
         rows.append(MatrixRow(each.model, {name: _cell(each, to) for name, to in STRATEGIES.items()}))
-    return Matrix(rows, requests[0].cluster, _assumed(requests), requests[0].headroom)
+    planned = scope([row.model for row in rows], requests[0].workload.seq)
+    return Matrix(rows, requests[0].cluster, _assumed(requests), planned, requests[0].headroom)
 
 
 def _assumed(requests: list[Request]) -> tuple[str, ...]:

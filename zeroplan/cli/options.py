@@ -92,7 +92,7 @@ class Options:
     ] = None
     headroom: Annotated[
         Text,
-        _option("--headroom", CLUSTER, "What of each card stays free (recommend: 5%, else nothing).", "10%|4GiB"),
+        _option("--headroom", CLUSTER, "What of each card stays free (else as much as fits asks for).", "10%|4GiB"),
     ] = None
     host_mem: Annotated[Text, _option("--host-mem", CLUSTER, "Host memory of one node.", "512GiB")] = None
     nvme: Annotated[Text, _option("--nvme", CLUSTER, "Local NVMe of one node.", "3.8TB")] = None
@@ -101,6 +101,9 @@ class Options:
         _option("--cluster", CLUSTER, "Node preset (see `zeroplan clusters`), or a file of `zeroplan calibrate`.",
                 "NAME|FILE"),
     ] = None  # fmt: skip
+    accept: Annotated[
+        Text, _option("--accept", CLUSTER, "Exit with 0 for a plan that is tight too.", "tight")
+    ] = None
     hostfile: Annotated[Text, _option("--hostfile", CLUSTER, "Hosts in DeepSpeed's format.", "FILE")] = None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zeroplan.cli.options import Options
+from zeroplan.cli.screen import exit_code
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.results.recommend import Recommendation
@@ -30,7 +31,7 @@ class Output(NamedTuple):
     def write(self, answer: Recommendation, options: Options) -> str | None:
         """What was written, in words; None without a plan, or where nothing is to be written."""
         chosen = answer.found.chosen
-        if chosen is None or not answer.fits or (self.file is None and self.folder is None):
+        if chosen is None or exit_code(answer.verdict, options.accept) or (self.file is None and self.folder is None):
             return None
         from zeroplan.catalog.hostfile import read_hostfile
         from zeroplan.emit.folder import write_alone, write_plan

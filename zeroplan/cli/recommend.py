@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 from zeroplan.catalog.hardware import larger
 from zeroplan.cli.goal import NOTHING, Goal, card_named
-from zeroplan.cli.headroom import kept_free
 from zeroplan.cli.options import Options, flag
 from zeroplan.cli.output import Output
 from zeroplan.cli.progress import tell, watched
 from zeroplan.cli.request import Request, check_offload, read_request
 from zeroplan.cli.request_operators import check_operators, choose_attention
-from zeroplan.cli.screen import show
+from zeroplan.cli.screen import exit_code, show
 from zeroplan.cli.several import AUTO, cards_named
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
@@ -22,7 +21,6 @@ from zeroplan.ledger import Detail
 from zeroplan.plan import Plan, Rejected, label, per_gpu, plan, with_flash
 from zeroplan.results.recommend import Recommendation
 from zeroplan.search import Candidate
-from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, FEWEST_GPUS, LEAST_MEMORY, PARETO
 from zeroplan.specs.strategy import FLASH
@@ -38,7 +36,7 @@ def run(
     options: Options, output: Output, *, json: bool, quiet: bool, max_params: bool, alternatives: Sequence[str] = (),
     goal: Goal = NOTHING,
 ) -> int:  # fmt: skip
-    """0 with a plan, 1 when nothing fits, or nothing in time."""
+    """0 with a plan, 1 when nothing fits, or nothing in time, or a plan is tight and not accepted."""
     if max_params:
         from zeroplan.cli.largest import asked as largest
 
@@ -51,7 +49,7 @@ def run(
             raise ContradictionError(f"{none}; write --params SIZE in its place")
         with watched("recommend --max-params"):
             sizes = largest(options)
-        return show(sizes, json=json, quiet=quiet)
+        return show(sizes, json=json, quiet=quiet, accept=options.accept)
     output.check(json=json)
     if goal.objective == PARETO and (output.file is not None or output.folder is not None):
         raise ContradictionError(
@@ -62,9 +60,9 @@ def run(
     with watched("recommend"):
         answer = asked(options, lines=json, alternatives=alternatives, goal=goal)
     answer.target, answer.written = output.target, output.write(answer, options)
-    if json or output.file != "-" or not answer.fits:  # with -o - standard output holds the config and nothing else
-        return show(answer, json=json, quiet=quiet, errors=output.file == "-")
-    return 0
+    if json or output.file != "-" or exit_code(answer.verdict, options.accept):
+        return show(answer, json=json, quiet=quiet, accept=options.accept, errors=output.file == "-")
+    return 0  # with -o - standard output holds the config and nothing else
 
 
 def asked(
@@ -121,13 +119,13 @@ def _check_objective(goal: Goal, *, several: bool, counts: bool, alternatives: b
 
 
 def read(options: Options) -> Request:
-    """What is asked, with a card of which something is kept free. Raises `ContradictionError`."""
+    """The request for a plan that fits, where no headroom says otherwise. Raises `ContradictionError`."""
     request = read_request(options, default_params="7B", default_gpus=8)
     if request.cluster.capacity is None:
         raise ContradictionError("no card: write --gpu-mem 80, --gpu h100-80gb or --cluster dgx-h100")
     if request.headroom is not None:
         return request
-    return request._replace(headroom=USUAL, assumed=(*request.assumed, kept_free(USUAL)))
+    return request._replace(comfortable=True)
 
 
 def planned(
@@ -146,6 +144,8 @@ def planned(
         job, request.settled, reserve=request.reserve, rescue=rescue, objective=goal.objective,
         cards=lambda: larger(job.cluster, job.strategy.precision),
     )  # fmt: skip
+    if found.chosen is None and request.comfortable:
+        found = _tight(request, job, found, goal)
     run = _run(found.chosen, wanted) if found.chosen and goal.asked else None
     if fewest and fewest.lack and not found.chosen:
         nearest = fewest.lack.candidate
@@ -160,6 +160,12 @@ def planned(
         job, found, assumed, request.given, fewest, why=alternatives, headroom=request.headroom, run=run,
         flash=flash,
     )  # fmt: skip
+
+
+def _tight(request: Request, job: Job, failed: Plan, goal: Goal) -> Plan:
+    """A plan for all of the card, where none fits with room to spare; what would fit is said beside it."""
+    found = plan(job, request.settled, reserve=0.0, rescue=bool(failed.rejected), objective=goal.objective)
+    return found._replace(ways_out=failed.ways_out) if found.chosen else failed
 
 
 def _run(chosen: Candidate, wanted: Wanted) -> Run:

@@ -10,7 +10,8 @@ from zeroplan.cli.request_batch import batch, number, read_seq
 from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.cli.request_operators import check_operators, choose_attention
 from zeroplan.costs.deepspeed.room import with_room
-from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
+from zeroplan.errors import ContradictionError, QuantityError, UnplannedError, nearest, shown
+from zeroplan.fit import TIGHT
 from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import DEEPSPEED, KINDS, is_checkpointing
 from zeroplan.specs.cluster import Cluster
@@ -18,6 +19,7 @@ from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.scope import Scope, scope
 from zeroplan.specs.strategy import (
     ATTENTION,
     BACKENDS,
@@ -29,6 +31,7 @@ from zeroplan.specs.strategy import (
     Strategy,
     Workload,
 )
+from zeroplan.specs.unplanned import Unplanned
 from zeroplan.units import read_count
 
 if TYPE_CHECKING:
@@ -66,12 +69,22 @@ class Request(NamedTuple):
     """The ds_config.json of `--config`, as it stands."""
     headroom: Headroom | None = None
     """What of each card is kept free; None: nobody said."""
+    comfortable: bool = False
+    """Where nobody said, a plan is looked for whose verdict is `fits`."""
+    unplanned: tuple[Unplanned, ...] = ()
+    """What of the job is not planned, where `--partial` takes what still holds."""
 
     @property
-    def reserve(self) -> float:
-        """The same as a share of the card."""
+    def reserve(self) -> float | None:
+        """The same as a share of the card; None: what the verdict asks for."""
         capacity = self.cluster.capacity
-        return self.headroom.reserve(capacity) if self.headroom and capacity else 0.0
+        if self.headroom and capacity:
+            return self.headroom.reserve(capacity)
+        return None if self.comfortable else 0.0
+
+    @property
+    def scope(self) -> Scope:
+        return scope([self.model], self.workload.seq, self.unplanned)
 
     def jobs(self) -> list[Job]:
         """One job per stage asked for: all four, or those that the stated offload allows."""
@@ -119,11 +132,12 @@ def read_config_file(path: str) -> Config:
 
 def read_request(
     options: Options, *, default_params: str | None = None, default_gpus: int = 1, config: Config | None = None,
-    known: Model | None = None,
+    known: Model | None = None, partial: bool = False,
 ) -> Request:  # fmt: skip
     """Everything typed, read and checked. `default_params` stands in when no model is named.
 
-    `config` and `known` stand for `--config` and `--model` where these have been read before.
+    `config` and `known` stand for `--config` and `--model` where these have been read before. `partial`: a job of which
+    a part is not planned is read too. Raises `ZeroplanError`.
     """
     assumed: list[str] = []
     if config is None and options.config is not None:
@@ -133,11 +147,14 @@ def read_request(
     model = known or read_model(options, assumed, default_params)
     settled = read_flags(options)
     total = number(options.global_batch, "--global-batch")
-    given, total_alone = None, False
+    given, total_alone, unplanned = None, False, model.unplanned
+    assumed.extend(model.assumed)
     if config is not None:
         given, stated = config.content, _merge_config(config, options, settled, model, assumed)
         total = _agreed(total, stated.train_batch_size, "--global-batch", "train_batch_size")
-        total_alone = stated.total_alone
+        total_alone, unplanned = stated.total_alone, (*unplanned, *stated.unplanned)
+    refuse_unplanned(unplanned, partial=partial)
+    check_accept(options.accept)
     if "precision" not in settled and given is None and _lacks_bf16(cluster):
         settled["precision"] = "fp16"
         assumed.append(f"precision fp16 (--precision): {cluster.gpu.title if cluster.gpu else 'the card'} has no bf16")
@@ -162,8 +179,25 @@ def read_request(
     return Request(
         model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
         open_sizes=open_sizes, assumed=tuple(assumed), rank=_rank(options.rank, cluster.gpus), given=given,
-        headroom=headroom,
+        headroom=headroom, unplanned=unplanned,
     )  # fmt: skip
+
+
+def refuse_unplanned(unplanned: tuple[Unplanned, ...], *, partial: bool) -> None:
+    """Raise `UnplannedError` for a part of the job that no number has in it, unless what still holds is asked for."""
+    if unplanned and not partial:
+        first, *others = unplanned
+        more = f" (and {', '.join(one.what for one in others)})" if others else ""
+        raise UnplannedError(
+            f"{first.what} is not planned{more}: {first.effect}; {first.instead}, or write zeroplan estimate --partial "
+            "for what GPUs hold between steps alone"
+        )
+
+
+def check_accept(text: str | None) -> None:
+    """`--accept`, before anything is counted. Raises `QuantityError`."""
+    if text not in (None, TIGHT):
+        raise QuantityError(f"--accept: found {shown(text)}, expected tight; write --accept tight")
 
 
 def _lacks_bf16(cluster: Cluster) -> bool:

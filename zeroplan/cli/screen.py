@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import typer
 
+from zeroplan.fit import FITS
 from zeroplan.results.result import Result
 
 
-def show(result: Result, *, json: bool, quiet: bool, errors: bool = False) -> int:
-    """As a table or as JSON: 1 when nothing that was asked for fits, else 0. `errors`: tables go to standard error."""
+def show(result: Result, *, json: bool, quiet: bool, accept: str | None = None, errors: bool = False) -> int:
+    """As a table or as JSON; the exit code. `accept`: as --accept has it. `errors`: tables go to standard error."""
     if json:
         from zeroplan.report import machine
 
@@ -18,4 +19,9 @@ def show(result: Result, *, json: bool, quiet: bool, errors: bool = False) -> in
 
         screen = result.screen(quiet=quiet)
         console.show(screen.answer, *screen.parts, errors=errors)
-    return 1 if result.fits is False else 0
+    return exit_code(result.verdict, accept)
+
+
+def exit_code(verdict: str | None, accept: str | None) -> int:
+    """1 for what does not fit, and for what is tight unless that is accepted; 0 where no capacity is known."""
+    return 0 if verdict in (FITS, None, accept) else 1

@@ -14,6 +14,7 @@ from zeroplan.plan import label
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.scope import scope
 from zeroplan.units import count, gb, gib, seconds
 
 PURPOSES = {
@@ -58,6 +59,7 @@ def readme(
     parts = [
         f"# {_model(chosen.job)} on {chosen.job.ranks} GPU{'s' * (chosen.job.ranks > 1)}: {label(chosen)}",
         "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in _numbers(chosen))]),
+        scope([chosen.job.model], chosen.job.workload.seq).line,
         "Memory and traffic are counted as DeepSpeed 0.19.8 and transformers 5.23.0 behave; no step was measured.",
         "## Files",
         "\n".join(["| file | what for |", "|---|---|", *files]),

@@ -66,3 +66,29 @@ def defragmented(shards: int, w: int, ranks: int) -> int:
     runtime/utils.py:defragment].
     """
     return ranks * w * shards
+
+
+def processes(size: int, ranks: int) -> int:
+    """r·S -- training processes themselves, with PyTorch's and CUDA's libraries, before they train [reports]."""
+    return ranks * size
+
+
+def cloned_by_each(psi: int, w: int, ranks: int) -> int:
+    """r·w·Ψ -- weights that each rank clones to the host when the Trainer saves at stages 0 to 2 [DeepSpeed
+    checkpoint/utils.py:clone_tensors_for_torch_save].
+    """
+    return ranks * w * psi
+
+
+def gathered_by_first(psi: int, w: int) -> int:
+    """w·Ψ -- weights that rank 0 gathers on the host when the Trainer saves at stage 3 [DeepSpeed
+    runtime/engine.py:_zero3_consolidated_16bit_state_dict].
+    """
+    return w * psi
+
+
+def cached_files(psi: int, w: int, k: int, nodes: int) -> int:
+    """2·w·Ψ + ⌈K·Ψ/m⌉ -- page cache of weights that a node reads and writes, and of its share of the states in a
+    checkpoint: the kernel gives it back, limits of containers count it [zeroplan].
+    """
+    return 2 * w * psi + ceil_div(k * psi, nodes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zeroplan.arithmetic import ceil_div
+
 
 def context(size: int) -> int:
     """S -- CUDA context and libraries of one process [zeroplan].
@@ -18,3 +20,12 @@ def communicator(size: int) -> int:
     channels, so with the links' bandwidth, and not beyond two nodes.
     """
     return size
+
+
+def at_most(most: int, percent: int, size: int) -> int:
+    """⌈Rp·Mp/100⌉ + S -- what a run of this peak has taken of a card at most: what PyTorch reserved, and what the
+    process held outside it [reports].
+
+    The allocator gives back whole free segments alone, so that part of what is free cannot be had.
+    """
+    return ceil_div(percent * most, 100) + size

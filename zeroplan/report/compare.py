@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.clock import COMMUNICATION, OFFLOAD, Speed
-from zeroplan.fit import Fit
+from zeroplan.fit import TIGHT, Fit
 from zeroplan.record import NamedTuple
 from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.report.speed import UNMEASURED
@@ -18,6 +18,8 @@ from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
 
 BAR = 30
+MARK = "~"
+"""Before a size that is tight."""
 WIDE = 80
 """Columns from which on there is room for all."""
 
@@ -49,13 +51,16 @@ class Failed(NamedTuple):
 def answer(rows: Sequence[Combination]) -> Text:
     """Which of them makes most of a GPU, among those that fit."""
     what = title(rows[0].job.model)
-    fitting = [row for row in rows if row.fit.fits is not False]
-    if not fitting:
+    running = [row for row in rows if row.fit.possible]
+    if not running:
         least = min(rows, key=lambda row: row.fit.gpu.needed)
         return Text(f"{what}: nothing fits. Nearest: {least.name} {least.fit.shortage}.", style="bold red")
-    best = max(fitting, key=lambda row: row.speed.tokens_per_gpu)
+    fitting = [row for row in running if row.fit.verdict != TIGHT]
+    best = max(fitting or running, key=lambda row: row.speed.tokens_per_gpu)
     rate = f"{best.speed.tokens_per_gpu:,.0f} tokens/s per GPU"
-    return Text(f"{what}: most per GPU with {best.name}: {rate}.", style="bold green")
+    tight = "" if fitting else f"; it {best.fit.shortage}"
+    colour = "green" if fitting else "yellow"
+    return Text(f"{what}: most per GPU with {best.name}: {rate}{tight}.", style=f"bold {colour}")
 
 
 def details(rows: Sequence[Combination | Failed]) -> list[RenderableType]:
@@ -68,10 +73,12 @@ def details(rows: Sequence[Combination | Failed]) -> list[RenderableType]:
     grid = table([", ".join(map(_flag, names)), *columns])
     for row in found:
         label = ", ".join(row.changed[name] for name in names)
-        cells = _measures(row, offloads=offloads) if row.fit.fits is not False else ["-"] * len(columns)
+        cells = _measures(row, offloads=offloads) if row.fit.possible else ["-"] * len(columns)
         grid.add_row(label, str(row.job.strategy.stage), _needed(row), *cells[: len(columns) - 2])
     parts: list[RenderableType] = ["", grid]
-    if any(row.fit.fits is False for row in found):
+    if any(row.fit.verdict == TIGHT for row in found):
+        parts.append(Text(f"{MARK}: tight, such runs took more than is there.", style="dim"))
+    if not all(row.fit.possible for row in found):
         parts.append(Text("-: needs more than there is, and takes no step.", style="dim"))
     legend = f"MFU: PaLM's convention. traffic: the share of the step that communication adds. {UNMEASURED}"
     parts.append(Text(legend, style="dim"))
@@ -100,7 +107,7 @@ def _measures(row: Combination, *, offloads: bool) -> list[str]:
 
 def scaling(rows: Sequence[Combination]) -> list[RenderableType]:
     """Throughput of one GPU by their number, against that of the fewest that fit."""
-    fitting = [row for row in rows if row.fit.fits is not False]
+    fitting = [row for row in rows if row.fit.possible]
     if set(rows[0].changed) != {"gpus"} or len(fitting) < 2:
         return []
     first = fitting[0].speed.tokens_per_gpu
@@ -109,7 +116,7 @@ def scaling(rows: Sequence[Combination]) -> list[RenderableType]:
     grid.columns[3].justify = "left"
     for row in rows:
         each = row.speed.tokens_per_gpu
-        if row.fit.fits is False:
+        if not row.fit.possible:
             grid.add_row(row.changed["gpus"], "does not fit", "", "")
             continue
         bar = "█" * max(1, round((BAR if console().width >= WIDE else BAR // 3) * each / most))
@@ -118,7 +125,9 @@ def scaling(rows: Sequence[Combination]) -> list[RenderableType]:
 
 
 def _needed(row: Combination) -> Text:
-    return Text(gib(row.fit.gpu.needed), style="red" if row.fit.fits is False else "green")
+    tight = row.fit.verdict == TIGHT
+    colour = "yellow" if tight else "green" if row.fit.possible else "red"
+    return Text(f"{MARK * tight}{gib(row.fit.gpu.needed)}", style=colour)
 
 
 def _flag(name: str) -> str:

@@ -72,7 +72,7 @@ def printed(out: Console, answer: Text, *parts: RenderableType) -> None:
     """As `show`, to this console."""
     out.print(answer, soft_wrap=True)
     for part in parts:
-        out.print(part)
+        out.print(part, soft_wrap=isinstance(part, Text) and bool(part.no_wrap))
 
 
 def trimmed(text: str) -> str:

@@ -55,7 +55,8 @@ def answer(found: Comparison) -> Text:
                     style="bold")  # fmt: skip
     before, after = found.ends
     clauses = [_needs(before, after, first), *_host(before, after), *_speed(before, after)]
-    short = [f" {name} does not fit: it {end.fit.shortage}."
+    short = [f" {name} does not fit: it {end.fit.shortage}." if not end.fit.possible else
+             f" {name} {end.fit.shortage}."
              for name, end in zip(found.files, found.ends, strict=True) if end.fit.fits is False]  # fmt: skip
     text = f"{title(before.job.model)} on {gpus(before.job)}: {second} {_listed(clauses)}.{''.join(short)}"
     return Text(text, style="bold red" if len(short) == 2 else "bold green")

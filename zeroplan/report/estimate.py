@@ -10,13 +10,13 @@ from rich.text import Text
 
 from zeroplan.clock import Speed
 from zeroplan.costs.passes import timeline_of
-from zeroplan.fit import Fit
+from zeroplan.fit import FITS, PLACES, TIGHT, Fit
 from zeroplan.ledger import Ledger, Line, is_activation, total
 from zeroplan.levels import RESERVED, USED, USED_ON_OTHERS, shown_by
 from zeroplan.record import NamedTuple
 from zeroplan.report import speed as step
 from zeroplan.report.console import assumptions, console, heading, table
-from zeroplan.report.subject import gpus, title, trust
+from zeroplan.report.subject import gpus, on_host, title, trust
 from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.cluster import NVIDIA
 from zeroplan.specs.job import Job
@@ -64,22 +64,58 @@ def answer(estimates: list[Estimate]) -> Text:
     if capacity is None:
         needs = ", ".join(f"{_name(e)} {gib(e.fit.gpu.needed)}" for e in estimates)
         return Text(f"{what}each GPU needs {needs}.", style="bold")
-    fitting = [e for e in estimates if e.fit.fits]
-    failing = [e for e in estimates if not e.fit.fits]
+    fitting = [e for e in estimates if e.fit.verdict == FITS]
     clauses = []
     if fitting:
         names = _listed([f"{_name(e)} ({gib(e.fit.gpu.needed)})" for e in fitting])
         clauses.append(f"{names} fit{'s' if len(fitting) == 1 else ''} in {gib(capacity)}")
-    clauses += [f"{_name(e)} {e.fit.shortage}" for e in failing]
-    took = f" {step.answer(estimates[0].speed)}" if len(estimates) == 1 and estimates[0].speed and fitting else ""
-    return Text(f"{what}{'; '.join(clauses)}.{took}", style="bold green" if fitting else "bold red")
+    if tight := [e for e in estimates if e.fit.verdict == TIGHT]:
+        names = _listed([f"{_name(e)} ({_tight(e.fit)})" for e in tight])
+        clauses.append(f"{names} {'is' if len(tight) == 1 else 'are'} tight in {gib(capacity)}")
+    clauses += [f"{_name(e)} {e.fit.shortage}" for e in estimates if not e.fit.possible]
+    clauses += on_host(estimates[-1].job, estimates[-1].fit)
+    runs = estimates[0].speed if len(estimates) == 1 and estimates[0].fit.possible else None
+    took = f" {step.answer(runs)}" if runs else ""
+    return Text(f"{what}{'; '.join(clauses)}.{took}", style=f"bold {_colour(estimates)}")
+
+
+def held_answer(estimates: list[Estimate]) -> Text:
+    """What still holds of a job of which a part is not planned."""
+    held = ", ".join(f"{_name(e)} {gib(total(e.real.gpu.resident))}" for e in estimates)
+    job = estimates[0].job
+    text = f"{title(job.model)} on {gpus(job)}: each GPU holds between steps {held}. No verdict and no step time."
+    return Text(text, style="bold yellow")
+
+
+def held_details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[RenderableType]:
+    """The lines of that, of each stage."""
+    grid = table(["held between steps", *map(_name, estimates)])
+    names = dict.fromkeys(entry.name for e in estimates for entry in e.real.gpu.resident)
+    for name in names:
+        sizes = [sum(entry.bytes for entry in e.real.gpu.resident if entry.name == name) for e in estimates]
+        grid.add_row(name, *map(gib, sizes))
+    grid.add_row("sum", *(gib(total(e.real.gpu.resident)) for e in estimates), style="bold")
+    return ["", grid, "", *assumptions(assumed)]
+
+
+def _colour(estimates: list[Estimate]) -> str:
+    verdicts = {e.fit.verdict for e in estimates}
+    return "green" if FITS in verdicts else "yellow" if TIGHT in verdicts else "red"
+
+
+def _tight(verdict: Fit) -> str:
+    """Needed, and what such runs took at most, of the tiers that are tight."""
+    return ", ".join(
+        f"{gib(verdict.tiers[key].needed)}{'' if key == 'gpu' else f' of {PLACES[key]}'}, such runs took up to "
+        f"{gib(verdict.tiers[key].most)}" for key in verdict.tight
+    )  # fmt: skip
 
 
 def _step(estimates: list[Estimate]) -> list[RenderableType]:
     """How long it takes, where a card is named."""
     if len(estimates) == 1:
         return step.alone(estimates[0].job, estimates[0].speed) if estimates[0].speed else []
-    known = [entry.speed for entry in estimates if entry.fit.fits and entry.speed]
+    known = [entry.speed for entry in estimates if entry.fit.possible and entry.speed]
     if not known:
         return []
     tables = _abreast(_step_table, estimates)
@@ -87,7 +123,7 @@ def _step(estimates: list[Estimate]) -> list[RenderableType]:
 
 
 def _step_table(estimates: list[Estimate]) -> Table:
-    speeds = [entry.speed if entry.fit.fits else None for entry in estimates]
+    speeds = [entry.speed if entry.fit.possible else None for entry in estimates]
     return step.side_by_side([_name(entry) for entry in estimates], speeds)
 
 
@@ -127,9 +163,11 @@ def _need_table(estimates: list[Estimate]) -> Table:
         grid.add_row(f"+ {entry.name}", *(gib(e.fit.outside[index].bytes) for e in estimates))
     grid.add_row("needed", *(gib(e.fit.gpu.needed) for e in estimates), style="bold")
     if estimates[0].fit.gpu.capacity is not None:
-        grid.add_row(f"free of {gib(estimates[0].fit.gpu.capacity)}", *(_verdict(e) for e in estimates))
+        grid.add_row(f"free of {gib(estimates[0].fit.gpu.capacity)}", *(_free(e) for e in estimates))
+        grid.add_row("verdict", *(_verdict(e.fit) for e in estimates))
     if any(e.real.host.resident for e in estimates) or estimates[0].job.cluster.host_memory:
         grid.add_row("host memory per node", *(gib(e.fit.host.needed) for e in estimates))
+        grid.add_row("  up to", *(gib(e.fit.host.most) for e in estimates), style="dim")
     if any(e.real.nvme.resident for e in estimates):
         grid.add_row("NVMe per node", *(gib(e.fit.nvme.needed) for e in estimates))
     _add_levels(grid, estimates)
@@ -170,7 +208,13 @@ def _experts_stay_gathered(estimate: Estimate) -> bool:
     )  # fmt: skip
 
 
-def _verdict(estimate: Estimate) -> Text:
+def _verdict(verdict: Fit) -> Text:
+    """In words."""
+    said = str(verdict.verdict).replace("_", " ")
+    return Text(said, style={FITS: "green", TIGHT: "yellow"}.get(verdict.verdict or "", "red"))
+
+
+def _free(estimate: Estimate) -> Text:
     headroom = estimate.fit.gpu.headroom
     assert headroom is not None
     if headroom < 0:

@@ -15,8 +15,13 @@ estimate, and each element of recommend's `plan` and `rejected`:
   interval {low, high, reason}, tokens, tokens_per_s_per_gpu, utilisation[] {convention, value}, groups {compute,
   communication, offload, optimizer}, terms[] {group, name, seconds, times, formula, symbols, source, evidence,
   figures[]}}: seconds of one optimizer step, a term's `seconds` those of all its `times` together; fit {capacity,
-  needed, headroom, fits, host, nvme}; with --timeline also timeline[] {phase, place, held, beside, activations, bytes}:
+  needed, most (of a card that such runs took; host: of a node's memory with memory.host.beside[]), headroom, fits,
+  verdict {fits, tight, does_not_fit; null: no capacity is known}, host, nvme}; with --timeline also timeline[] {phase,
+  place, held, beside, activations, bytes}:
   moments of a step in order.
+every command: scope {trains, model, loss, tokens_per_sequence, excluded[], unplanned[] {what, effect, instead},
+  line}: the job that the numbers are of. estimate with --partial where a part of the job is not planned: held {gpu,
+  host, nvme: {bytes, lines[]}} in place of memory, traffic and copies; fit and time are null.
 recommend, and with --headroom also estimate, compare's rows[] and matrix: kept_free {share, bytes}: of each card, which
   fit.capacity is without.
 compare: model; rows[] {changed {option: value}, stage, gpus, strategy, fit, time, assumed[]}, or {changed, reason} of a
@@ -71,6 +76,7 @@ from zeroplan.report.letters import letters
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
+from zeroplan.specs.scope import EXCLUDED, TRAINS, Scope
 from zeroplan.specs.strategy import Strategy
 from zeroplan.symbols import SYMBOLS
 
@@ -83,6 +89,30 @@ def dumps(content: dict[str, Any]) -> str:
 
 def strategy_object(job: Job, ledger: Ledger, verdict: Fit, speed: Speed | None = None) -> dict[str, Any]:
     """Everything about one strategy."""
+    return {
+        **_subject(job, ledger),
+        "memory": {
+            "gpu": {
+                **_tier(ledger.gpu),
+                "letters": letters(job, (entry for entry, _phases in ledger.gpu.lines())),
+                "activations": _activations(job, ledger),
+                **({"closed_forms": [unphased(entry) for entry in ledger.closed_forms]} if ledger.closed_forms else {}),
+                "outside": [unphased(entry) for entry in verdict.outside],
+                "levels": {level.name: _level(level) for level in shown_by(job, ledger)},
+            },
+            "host": {**_tier(ledger.host), "beside": [unphased(entry) for entry in verdict.beside]},
+            "nvme": _tier(ledger.nvme),
+        },
+        "compute": _compute(job),
+        "time": time_object(speed) if speed else None,
+        "traffic": [_transfer(transfer) for transfer in ledger.traffic],
+        "copies": [_copied(entry) for entry in ledger.copies],
+        "fit": fit_object(verdict),
+    }
+
+
+def _subject(job: Job, ledger: Ledger) -> dict[str, Any]:
+    """What the numbers are of."""
     cluster = job.cluster
     return {
         "model": model_object(job.model),
@@ -97,23 +127,6 @@ def strategy_object(job: Job, ledger: Ledger, verdict: Fit, speed: Speed | None 
         "strategy": strategy_fields(job.strategy),
         "not_counted": list(job.strategy.not_counted),
         "accounting": ledger.accounting,
-        "memory": {
-            "gpu": {
-                **_tier(ledger.gpu),
-                "letters": letters(job, (entry for entry, _phases in ledger.gpu.lines())),
-                "activations": _activations(job, ledger),
-                **({"closed_forms": [unphased(entry) for entry in ledger.closed_forms]} if ledger.closed_forms else {}),
-                "outside": [unphased(entry) for entry in verdict.outside],
-                "levels": {level.name: _level(level) for level in shown_by(job, ledger)},
-            },
-            "host": _tier(ledger.host),
-            "nvme": _tier(ledger.nvme),
-        },
-        "compute": _compute(job),
-        "time": time_object(speed) if speed else None,
-        "traffic": [_transfer(transfer) for transfer in ledger.traffic],
-        "copies": [_copied(entry) for entry in ledger.copies],
-        "fit": fit_object(verdict),
     }
 
 
@@ -125,7 +138,31 @@ def _activations(job: Job, ledger: Ledger) -> dict[str, int] | None:
 
 def fit_object(verdict: Fit) -> dict[str, Any]:
     """Needed against capacity, tier by tier."""
-    return {**_fit(verdict.gpu), "fits": verdict.fits, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)}
+    found = {**_fit(verdict.gpu), "fits": verdict.fits, "verdict": verdict.verdict}
+    return {**found, "host": _fit(verdict.host), "nvme": _fit(verdict.nvme)}
+
+
+def scope_object(scope: Scope) -> dict[str, Any]:
+    """The job that the numbers are of."""
+    unplanned = [one._asdict() for one in scope.unplanned]
+    return {
+        "trains": TRAINS, "model": scope.model, "loss": scope.loss, "tokens_per_sequence": scope.seq,
+        "excluded": list(EXCLUDED), "unplanned": unplanned, "line": scope.line,
+    }  # fmt: skip
+
+
+def held_object(job: Job, ledger: Ledger) -> dict[str, Any]:
+    """What still holds of a job of which a part is not planned: bytes held between steps."""
+    tiers = {"gpu": ledger.gpu, "host": ledger.host, "nvme": ledger.nvme}
+    return {
+        **_subject(job, ledger),
+        "held": {
+            name: {"bytes": total(tier.resident), "lines": [unphased(entry) for entry in tier.resident]}
+            for name, tier in tiers.items()
+        },
+        "fit": None,
+        "time": None,
+    }
 
 
 def kept_free(headroom: Headroom | None, capacity: int | None) -> dict[str, Any]:
@@ -261,4 +298,7 @@ def _copied(entry: Copied) -> dict[str, Any]:
 
 
 def _fit(tier: TierFit) -> dict[str, Any]:
-    return {"capacity": tier.capacity, "needed": tier.needed, "headroom": tier.headroom, "fits": tier.fits}
+    return {
+        "capacity": tier.capacity, "needed": tier.needed, "most": tier.most, "headroom": tier.headroom,
+        "fits": tier.fits, "verdict": tier.verdict,
+    }  # fmt: skip

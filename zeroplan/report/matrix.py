@@ -10,13 +10,14 @@ from typing import Protocol
 from rich.console import RenderableType
 from rich.text import Text
 
+from zeroplan.fit import DOES_NOT_FIT, FITS, TIGHT
 from zeroplan.report.console import assumptions, table
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.model import Model
 from zeroplan.units import GiB, gib
 
-TOO_LARGE, NO_ROOM = "✗", "h"
-"""Behind a size: over what the GPU has; over what the node's memory has, though the GPU has room."""
+TOO_LARGE, NO_ROOM, CLOSE = "✗", "h", "~"
+"""Behind a size: over what the GPU has; over what the node's memory has, though the GPU has room; tight."""
 OFFLOADED = "+ CPU: the optimizer in host memory, at ZeRO-3 the parameters too."
 
 
@@ -28,7 +29,7 @@ class Cell(Protocol):
     @property
     def headroom(self) -> int | None: ...
     @property
-    def fits(self) -> bool | None: ...
+    def verdict(self) -> str | None: ...
 
 
 class Row(Protocol):
@@ -44,7 +45,7 @@ def answer(rows: Sequence[Row], cluster: Cluster) -> Text:
         return Text(f"What each of {_gpus(cluster)} needs, in GiB.", style="bold")
     first: dict[str, list[str]] = {}
     for row in rows:
-        fitting = next((name for name, cell in row.cells.items() if _fits(cell)), "")
+        fitting = next((name for name, cell in row.cells.items() if _verdict(cell) == FITS), "")
         first.setdefault(fitting, []).append(row.model.name)
     nothing = first.pop("", [])
     found = ", ".join(f"{name} for {_listed(models, 'and')}" for name, models in first.items())
@@ -79,11 +80,11 @@ def markdown(rows: Sequence[Row], cluster: Cluster) -> str:
 
 
 def comma_separated(rows: Sequence[Row]) -> str:
-    """Of each strategy GiB, and whether it fits: yes, no, or nothing where no capacity is known."""
+    """Of each strategy GiB and the verdict: fits, tight, does_not_fit, or nothing where no capacity is known."""
     out = StringIO()
     writer = csv.writer(out, lineterminator="\n")
     strategies = list(rows[0].cells)
-    writer.writerow(["model", "parameters", *(f"{name} {what}" for name in strategies for what in ("GiB", "fits"))])
+    writer.writerow(["model", "parameters", *(f"{name} {what}" for name in strategies for what in ("GiB", "verdict"))])
     for row in rows:
         pairs = [_pair(cell) for cell in row.cells.values()]
         writer.writerow([row.model.name, row.model.parameters, *(value for pair in pairs for value in pair)])
@@ -92,32 +93,33 @@ def comma_separated(rows: Sequence[Row]) -> str:
 
 def _pair(cell: Cell | str) -> tuple[str, str]:
     if isinstance(cell, str):
-        return "", "no"
-    return f"{cell.needed / GiB:.2f}", {True: "yes", False: "no", None: ""}[cell.fits]
+        return "", DOES_NOT_FIT
+    return f"{cell.needed / GiB:.2f}", cell.verdict or ""
 
 
 def _shown(cell: Cell | str) -> str:
     if isinstance(cell, str):
         return "-"
     size = f"{cell.needed / GiB:,.{0 if cell.needed >= 1000 * GiB else 2}f}"
-    if cell.fits is not False:
-        return size
+    if cell.verdict != DOES_NOT_FIT:
+        return f"{size} {CLOSE}" if cell.verdict == TIGHT else size
     return f"{size} {NO_ROOM if cell.headroom is None or cell.headroom >= 0 else TOO_LARGE}"
 
 
 def _coloured(cell: Cell | str) -> Text:
-    if isinstance(cell, str) or cell.fits is None:
-        return Text(_shown(cell))
-    return Text(_shown(cell), style="green" if cell.fits else "red")
+    colours = {FITS: "green", TIGHT: "yellow", DOES_NOT_FIT: "red"}
+    return Text(_shown(cell), style="" if isinstance(cell, str) else colours.get(cell.verdict or "", ""))
 
 
-def _fits(cell: Cell | str) -> bool:
-    return not isinstance(cell, str) and bool(cell.fits)
+def _verdict(cell: Cell | str) -> str | None:
+    return DOES_NOT_FIT if isinstance(cell, str) else cell.verdict
 
 
 def _legend(rows: Sequence[Row], cluster: Cluster) -> str:
     shown = [_shown(cell) for row in rows for cell in row.cells.values()]
     parts = [OFFLOADED]
+    if any(text.endswith(CLOSE) for text in shown):
+        parts.append(f"{CLOSE}: tight, such runs took more than is there.")
     if any(text.endswith(TOO_LARGE) for text in shown) and cluster.capacity is not None:
         parts.append(f"{TOO_LARGE}: more than the {gib(_usable(rows, cluster.capacity))} of a GPU.")
     if any(text.endswith(NO_ROOM) for text in shown) and cluster.host_memory is not None:

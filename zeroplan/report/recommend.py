@@ -12,13 +12,13 @@ from zeroplan.clock import GROUPS
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.emit.checkpointing import in_the_script
 from zeroplan.emit.trainer import training_arguments
-from zeroplan.fit import PLACES, TierFit
+from zeroplan.fit import PLACES, TIGHT, TierFit
 from zeroplan.ledger import total
 from zeroplan.plan import OFFLOADS, Plan, Rejected, label
 from zeroplan.report import speed as step
 from zeroplan.report import training
 from zeroplan.report.console import assumptions, heading, table
-from zeroplan.report.subject import gpus, title, trust
+from zeroplan.report.subject import gpus, on_host, title, trust
 from zeroplan.search import Candidate
 from zeroplan.search.neighbours import words
 from zeroplan.specs.job import Job
@@ -78,7 +78,15 @@ def answer(job: Job, plan: Plan, run: Run | None = None) -> Text:
     if run and not run.in_time:
         return Text(f"{what}: {training.missed(run)} ({label(plan.chosen)}).", style="bold red")
     took = f" {training.clause(run)}" if run else ""
-    return Text(f"{what}: {label(plan.chosen)}. {gib(fit.needed)}{room} per GPU.{took}", style="bold green")
+    tight = plan.chosen.fit.verdict == TIGHT
+    clauses = [f"{gib(fit.needed)}{room} per GPU", *on_host(plan.chosen.job, plan.chosen.fit)]
+    text = f"{what}: {label(plan.chosen)}. {'Tight: ' * tight}{'; '.join(clauses)}."
+    if tight:
+        tiers = plan.chosen.fit.tiers
+        took += " " + ", ".join(
+            f"Such runs took up to {gib(tiers[key].most)} of {PLACES[key]}" for key in plan.chosen.fit.tight
+        ) + "; --accept tight takes it."  # fmt: skip
+    return Text(text + took, style=f"bold {'yellow' if tight else 'green'}")
 
 
 def _checkpointing(kind: str) -> str:
@@ -111,7 +119,7 @@ def _plan_table(chosen: Candidate, run: Run | None) -> Table:
     for key in ("host", "nvme"):
         tier: TierFit = getattr(chosen.fit, key)
         if tier.needed:
-            rows.append((PLACES[key], f"{gib(tier.needed)}, {_room(tier)}"))
+            rows.append((PLACES[key], f"{gib(tier.needed)}, up to {gib(tier.most)}; {_room(tier)}"))
     rows.append(("sent per GPU", f"{gb(chosen.ledger.sent(strategy.micro_steps))} a step"))
     rows += [*_step(chosen), *(training.rows(run) if run else [])]
     for name, value in rows:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from rich.console import RenderableType
 from rich.text import Text
 
+from zeroplan.fit import Fit
 from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER, TRANSFORMERS
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
-from zeroplan.units import count
+from zeroplan.specs.scope import Scope
+from zeroplan.units import count, gib
 
 COMPARED = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS}: what a GPU and the host hold "
@@ -48,6 +50,21 @@ def title(model: Model) -> str:
 def gpus(job: Job) -> str:
     """How many, as a sentence says it."""
     return f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
+
+
+def on_host(job: Job, verdict: Fit) -> list[str]:
+    """Of a plan that offloads, the memory that a node needs: a part of the answer, not a footnote."""
+    if not (job.strategy.offload_optimizer or job.strategy.offload_param):
+        return []
+    host = verdict.host
+    size = f"of {gib(host.capacity)}" if host.capacity is not None else "its size is not given (--host-mem)"
+    return [f"each node needs {gib(host.needed)} to {gib(host.most)} of host memory, {size}"]
+
+
+def scope_lines(scope: Scope, *, quiet: bool = False) -> list[RenderableType]:
+    """The job that the numbers are of, and what of the user's own is not planned, which nothing leaves out."""
+    planned = [] if quiet else [Text(scope.line, style="dim", no_wrap=True)]
+    return [*planned, *(Text(said, style="yellow", no_wrap=True) for said in scope.not_planned)]
 
 
 def trust(job: Job, *, whole: bool = True) -> list[RenderableType]:

@@ -52,6 +52,7 @@ class Cards(Recommendation):
     def screen(self, *, quiet: bool = False) -> Screen:
         from zeroplan.report import cards as report
         from zeroplan.report.rendered import Screen
+        from zeroplan.report.subject import scope_lines
 
         rows = [
             report.Row(card.name, card.found.job, card.found.found.chosen, card.lack, card.found.fewest, card.found.run)
@@ -59,7 +60,8 @@ class Cards(Recommendation):
         ]
         said = [card.found.assumed for card in self._rows]
         answer = report.answer(rows, self._option, cheapest=self._cheapest)
-        return Screen(answer, [] if quiet else report.details(self._option, rows, said, self.written))
+        below = [] if quiet else report.details(self._option, rows, said, self.written)
+        return Screen(answer, [*scope_lines(self.scope, quiet=quiet), *below])
 
     def content(self) -> dict[str, Any]:
         from zeroplan.report import machine
@@ -77,4 +79,4 @@ class Cards(Recommendation):
             }
             for card in self._rows
         ]
-        return {"command": "recommend", "cards": cards}
+        return {"command": "recommend", "scope": machine.scope_object(self.scope), "cards": cards}

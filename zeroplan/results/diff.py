@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan.deepspeed.effect import Change, Comparison, Counted
 from zeroplan.results.outcome import Outcome, outcome
-from zeroplan.results.result import Result
+from zeroplan.results.result import Result, worst
 from zeroplan.specs.headroom import Headroom
+from zeroplan.specs.scope import Scope, scope
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
@@ -30,24 +31,32 @@ class Diff(Result):
         self._comparison, self._headroom = comparison, headroom
 
     @property
-    def fits(self) -> bool | None:
-        """Whether both do."""
-        verdicts = {end.fits for end in (self.a, self.b) if end}
-        return False if False in verdicts else True if verdicts == {True} else None
+    def verdict(self) -> str | None:
+        """The worse of both configs'."""
+        return worst(end.verdict for end in (self.a, self.b) if end)
+
+    @property
+    def scope(self) -> Scope | None:
+        """The job that the numbers are of; None without a model."""
+        ends = self._comparison.ends
+        return scope([ends[0].job.model], ends[0].job.workload.seq) if ends else None
 
     def screen(self, *, quiet: bool = False) -> Screen:
         from zeroplan.report import diff as report
         from zeroplan.report.rendered import Screen
+        from zeroplan.report.subject import scope_lines
 
         found = self._comparison
-        return Screen(report.answer(found), [] if quiet else report.details(found, self.assumed))
+        planned = scope_lines(self.scope, quiet=quiet) if self.scope else []
+        return Screen(report.answer(found), [*planned, *([] if quiet else report.details(found, self.assumed))])
 
     def content(self) -> dict[str, Any]:
         from zeroplan.report import machine
 
         found = self._comparison
         body: dict[str, Any] = {"command": "diff", "files": list(found.files)}
-        if found.ends and self.together:
+        if found.ends and self.together and self.scope:
+            body["scope"] = machine.scope_object(self.scope)
             body["model"] = machine.model_object(found.ends[0].job.model)
             body |= {name: _object(end) for name, end in zip("ab", found.ends, strict=True)}
             body["together"] = self.together._asdict()

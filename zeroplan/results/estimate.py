@@ -11,9 +11,10 @@ from zeroplan.errors import ContradictionError
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger
 from zeroplan.results.outcome import Outcome, outcome
-from zeroplan.results.result import Result
+from zeroplan.results.result import Result, best
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
+from zeroplan.specs.scope import Scope
 
 if TYPE_CHECKING:
     from zeroplan.clock import Speed
@@ -25,11 +26,13 @@ class Estimate(Result):
     """Memory per GPU and traffic of each stage that was asked for."""
 
     def __init__(
-        self, jobs: list[Job], assumed: tuple[str, ...], *, accounting: str, one: bool, timeline: bool = False,
-        headroom: Headroom | None = None,
+        self, jobs: list[Job], assumed: tuple[str, ...], scope: Scope, *, accounting: str, one: bool,
+        timeline: bool = False, headroom: Headroom | None = None,
     ) -> None:  # fmt: skip
         self.assumed = assumed
         """What nobody stated."""
+        self.scope = scope
+        """The job that the numbers are of; with `unplanned` only what GPUs hold between steps is."""
         self.accounting = accounting
         """Whose bytes the numbers are: DeepSpeed's, or the ZeRO paper's."""
         self._jobs, self._one, self._timeline = jobs, one, timeline
@@ -51,9 +54,8 @@ class Estimate(Result):
         return next(iter(self.stages.values()))
 
     @property
-    def fits(self) -> bool | None:
-        verdicts = [verdict.fits for verdict in self._fits]
-        return next((verdict for verdict in (True, None) if verdict in verdicts), False)
+    def verdict(self) -> str | None:
+        return best(counted.verdict for counted in self._fits)
 
     def count(self) -> None:
         """All numbers now, and not when they are asked for."""
@@ -63,8 +65,12 @@ class Estimate(Result):
         from zeroplan.report import console
         from zeroplan.report import estimate as report
         from zeroplan.report.rendered import Screen
+        from zeroplan.report.subject import scope_lines
 
         estimates = self._estimates
+        if self.scope.unplanned:
+            held = [] if quiet else report.held_details(estimates, self.assumed)
+            return Screen(report.held_answer(estimates), [*scope_lines(self.scope, quiet=quiet), *held])
         parts = [] if quiet else report.details(estimates, self.assumed)
         if self._timeline:
             from zeroplan.costs.course import course
@@ -74,20 +80,24 @@ class Estimate(Result):
             width = console.console().width
             whole = timeline_of(self._jobs[0]) is not None
             parts = [*timeline(course(self._jobs[0]), estimates[0].real, width, whole=whole), *parts]
-        return Screen(report.answer(estimates), parts)
+        return Screen(report.answer(estimates), [*scope_lines(self.scope, quiet=quiet), *parts])
 
     def content(self) -> dict[str, Any]:
         from zeroplan.report import machine
 
         parts = zip(self._jobs, self._ledgers, self._fits, self._speeds, strict=True)
-        objects = [machine.strategy_object(*part) for part in parts]
+        if self.scope.unplanned:
+            objects = [machine.held_object(job, counted) for job, counted, _fit, _speed in parts]
+        else:
+            objects = [machine.strategy_object(*part) for part in parts]
         if self._timeline:
             from zeroplan.costs.course import course
 
             objects[0]["timeline"] = machine.timeline(course(self._jobs[0]))
         body = objects[0] if self._one else {"stages": objects}
         kept = machine.kept_free(self.headroom, self._jobs[0].cluster.capacity)
-        return {"command": "estimate", **body, "assumed": list(self.assumed), **kept}
+        scope = machine.scope_object(self.scope)
+        return {"command": "estimate", "scope": scope, **body, "assumed": list(self.assumed), **kept}
 
     def _counted(self, accounting: str) -> list[Ledger]:
         """What side by side has no room for is not worked out."""
@@ -107,7 +117,7 @@ class Estimate(Result):
 
     @cached_property
     def _speeds(self) -> list[Speed | None]:
-        if not is_timed(self._jobs[0]) or self.accounting == "paper":
+        if not is_timed(self._jobs[0]) or self.accounting == "paper" or self.scope.unplanned:
             return [None] * len(self._jobs)
         from zeroplan.costs.timing.speed import speed
 
@@ -119,7 +129,9 @@ class Estimate(Result):
         from zeroplan.report import estimate as report
 
         if self.accounting == "paper":
-            other = Estimate(self._jobs, self.assumed, accounting="deepspeed", one=self._one, headroom=self.headroom)
+            other = Estimate(
+                self._jobs, self.assumed, self.scope, accounting="deepspeed", one=self._one, headroom=self.headroom
+            )
             return other._estimates
         papers = [ledger(job, "paper") for job in self._jobs]
         parts = zip(self._jobs, papers, self._ledgers, self._fits, self._speeds, strict=True)

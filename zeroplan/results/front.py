@@ -46,13 +46,15 @@ class Plans(Recommendation):
     def screen(self, *, quiet: bool = False) -> Screen:
         from zeroplan.report import front as report
         from zeroplan.report.rendered import Screen
+        from zeroplan.report.subject import scope_lines
 
         answer = report.answer(self._rows)
         if self.fewest:
             from zeroplan.report.sizing import fewest
 
             answer.append(f" {fewest(self.fewest)}")
-        return Screen(answer, [] if quiet else report.details(self._rows, self.apart, self.assumed))
+        below = [] if quiet else report.details(self._rows, self.apart, self.assumed)
+        return Screen(answer, [*scope_lines(self.scope, quiet=quiet), *below])
 
     def content(self) -> dict[str, Any]:
         """`front`, from the fastest to the leanest, `apart` and `searched`."""
@@ -62,6 +64,7 @@ class Plans(Recommendation):
         first = found.rows[0]
         return {
             "command": "recommend",
+            "scope": machine.scope_object(self.scope),
             "front": [
                 {**entry(row), "seconds_slower": row.time.total - first.time.total,
                  "bytes_less": first.fit.gpu.needed - row.fit.gpu.needed}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from zeroplan.fit import DOES_NOT_FIT, FITS
 from zeroplan.largest import Largest
 from zeroplan.record import NamedTuple
 from zeroplan.results.outcome import Outcome
@@ -12,6 +13,7 @@ from zeroplan.results.recommend import entry, lack_object, numbers
 from zeroplan.results.result import Result
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.headroom import Headroom
+from zeroplan.specs.scope import Scope
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
@@ -30,29 +32,33 @@ class LargestModels(Result):
 
     def __init__(
         self, found: Mapping[str, Largest | None], cluster: Cluster, notes: list[str], assumed: tuple[str, ...],
-        headroom: Headroom | None = None,
+        scope: Scope, headroom: Headroom | None = None,
     ) -> None:  # fmt: skip
         self.sizes = {name: _size(one) if one else None for name, one in found.items()}
         """By what is offloaded: "without offload", "with CPU offload", "with NVMe offload"; None where nothing fits."""
         self.assumed = assumed
+        self.scope = scope
         self._found, self._cluster, self._notes, self._headroom = found, cluster, notes, headroom
 
     @property
-    def fits(self) -> bool:
-        return any(self.sizes.values())
+    def verdict(self) -> str:
+        return FITS if any(self.sizes.values()) else DOES_NOT_FIT
 
     def screen(self, *, quiet: bool = False) -> Screen:
         from zeroplan.report import sizing as report
         from zeroplan.report.rendered import Screen
+        from zeroplan.report.subject import scope_lines
 
         below = [] if quiet else report.largest_details(self._found, self._notes, self.assumed)
-        return Screen(report.largest_answer(self._found, self._cluster), below)
+        answer = report.largest_answer(self._found, self._cluster)
+        return Screen(answer, [*scope_lines(self.scope, quiet=quiet), *below])
 
     def content(self) -> dict[str, Any]:
         from zeroplan.report import machine
 
         return {
             "command": "recommend",
+            "scope": machine.scope_object(self.scope),
             "largest": {name: _object(found) if found else None for name, found in self._found.items()},
             "assumed": list(self.assumed),
             **machine.kept_free(self._headroom, self._cluster.capacity),

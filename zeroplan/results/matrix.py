@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from zeroplan.fit import DOES_NOT_FIT
 from zeroplan.record import NamedTuple
 from zeroplan.results.outcome import Outcome
-from zeroplan.results.result import Result
+from zeroplan.results.result import Result, best
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.model import Model
+from zeroplan.specs.scope import Scope
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
@@ -27,17 +29,19 @@ class Matrix(Result):
     """Models by strategies."""
 
     def __init__(
-        self, rows: Sequence[MatrixRow], cluster: Cluster, assumed: tuple[str, ...], headroom: Headroom | None = None
-    ) -> None:
+        self, rows: Sequence[MatrixRow], cluster: Cluster, assumed: tuple[str, ...], scope: Scope,
+        headroom: Headroom | None = None,
+    ) -> None:  # fmt: skip
         self.rows = {row.model.name: row.cells for row in rows}
         """Numbers by model and strategy: `rows["7B"]["ZeRO-3"].needed`."""
         self.assumed = assumed
+        self.scope = scope
         self._rows, self._cluster, self._headroom = rows, cluster, headroom
 
     @property
-    def fits(self) -> bool | None:
-        verdicts = [cell.fits for row in self._rows for cell in row.cells.values() if isinstance(cell, Outcome)]
-        return next((verdict for verdict in (True, None) if verdict in verdicts), False)
+    def verdict(self) -> str | None:
+        cells = [cell for row in self._rows for cell in row.cells.values() if isinstance(cell, Outcome)]
+        return best(cell.verdict for cell in cells) if cells else DOES_NOT_FIT
 
     def markdown(self) -> str:
         """As a table for a README."""
@@ -54,9 +58,11 @@ class Matrix(Result):
     def screen(self, *, quiet: bool = False) -> Screen:
         from zeroplan.report import matrix as report
         from zeroplan.report.rendered import Screen
+        from zeroplan.report.subject import scope_lines
 
         below = [] if quiet else report.details(self._rows, self._cluster, self.assumed)
-        return Screen(report.answer(self._rows, self._cluster), below)
+        answer = report.answer(self._rows, self._cluster)
+        return Screen(answer, [*scope_lines(self.scope, quiet=quiet), *below])
 
     def content(self) -> dict[str, Any]:
         from zeroplan.report import machine

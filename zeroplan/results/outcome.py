@@ -32,7 +32,12 @@ class Outcome(NamedTuple):
     """Bytes of a node's memory; `nvme_needed`: of its disks."""
     nvme_needed: int
     fits: bool | None
-    """Whether GPU, host and NVMe are large enough; None where no capacity is known."""
+    """Whether the verdict is `fits`; None where no capacity is known."""
+    verdict: str | None
+    """`fits`, `tight` (such runs took more than is there) or `does_not_fit`: the worst of GPU, host and NVMe."""
+    most: int
+    """Bytes of a GPU that such runs took at most; `host_most`: of a node's memory."""
+    host_most: int
     sent: int
     """Bytes that a GPU sends in an optimizer step."""
     step: float | None
@@ -68,6 +73,9 @@ def outcome(job: Job, counted: Ledger, verdict: Fit, speed: Speed | None) -> Out
         host_needed=verdict.host.needed,
         nvme_needed=verdict.nvme.needed,
         fits=verdict.fits,
+        verdict=verdict.verdict,
+        most=verdict.gpu.most,
+        host_most=verdict.host.most,
         sent=counted.sent(strategy.micro_steps),
         step=speed.step.total if speed else None,
         tokens_per_s_per_gpu=speed.tokens_per_gpu if speed else None,

@@ -13,6 +13,7 @@ from zeroplan.clock import Speed
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.errors import ContradictionError
+from zeroplan.fit import DOES_NOT_FIT
 from zeroplan.plan import Plan, Rejected, label
 from zeroplan.record import NamedTuple
 from zeroplan.results.outcome import Outcome, outcome
@@ -20,6 +21,7 @@ from zeroplan.results.result import Result
 from zeroplan.search import Candidate
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
+from zeroplan.specs.scope import Scope, scope
 from zeroplan.specs.target import known_target
 
 if TYPE_CHECKING:
@@ -101,9 +103,16 @@ class Recommendation(Result):
         return tuple(WayOut(way.change, numbers(way.candidate)) for way in self.found.ways_out)
 
     @property
-    def fits(self) -> bool:
-        """Whether there is a plan, and it ends before the deadline, if there is one."""
-        return self.found.chosen is not None and (self.run is None or self.run.in_time)
+    def verdict(self) -> str | None:
+        """The plan's; `does_not_fit` where there is none, or none that ends before the deadline."""
+        if self.found.chosen is None or not (self.run is None or self.run.in_time):
+            return DOES_NOT_FIT
+        return self.found.chosen.fit.verdict
+
+    @property
+    def scope(self) -> Scope:
+        """The job that the numbers are of."""
+        return scope([self.job.model], self.job.workload.seq)
 
     def ds_config(self, target: str | None = None) -> dict[str, Any]:
         """The plan's ds_config.json, for `target` as --for has them.
@@ -115,7 +124,7 @@ class Recommendation(Result):
         return ds_config(self._chosen().job, known_target(target or self.target), self.given)
 
     def _chosen(self) -> Candidate:
-        if self.found.chosen is None or not self.fits:
+        if self.found.chosen is None or self.verdict == DOES_NOT_FIT:
             raise ContradictionError(f"no plan to write: {self.answer}")
         return self.found.chosen
 
@@ -132,6 +141,7 @@ class Recommendation(Result):
     def screen(self, *, quiet: bool = False) -> Screen:
         from zeroplan.report import recommend as report
         from zeroplan.report.rendered import Screen
+        from zeroplan.report.subject import scope_lines
 
         shown = (
             [] if quiet
@@ -148,7 +158,7 @@ class Recommendation(Result):
             from zeroplan.report.training import in_time
 
             answer.append(f" {in_time(self.in_time)}")
-        return Screen(answer, [*self._reasons(quiet=quiet), *shown])
+        return Screen(answer, [*scope_lines(self.scope, quiet=quiet), *self._reasons(quiet=quiet), *shown])
 
     def _reasons(self, *, quiet: bool) -> list[RenderableType]:
         if not self.why:
@@ -168,6 +178,7 @@ class Recommendation(Result):
         found = self.found
         return {
             "command": "recommend",
+            "scope": machine.scope_object(self.scope),
             "plan": entry(found.chosen) if found.chosen else None,
             "rejected": [rejected_object(rejected) for rejected in found.rejected],
             "searched": {name: getattr(found.searched, name) for name in ("stood_for", "timed", "counted")},

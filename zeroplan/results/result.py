@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from zeroplan.fit import FITS, VERDICTS
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
@@ -12,9 +15,14 @@ class Result:
     """`print` shows what the command shows in a terminal, a notebook shows it in colour."""
 
     @property
-    def fits(self) -> bool | None:
-        """Whether anything that was asked for fits; None where no capacity is known."""
+    def verdict(self) -> str | None:
+        """`fits`, `tight` or `does_not_fit`: the best of what was asked for; None where no capacity is known."""
         raise NotImplementedError
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the verdict is `fits`; None where no capacity is known."""
+        return None if self.verdict is None else self.verdict == FITS
 
     def screen(self, *, quiet: bool = False) -> Screen:
         """The answer, and what stands below it unless `quiet`."""
@@ -52,3 +60,15 @@ class Result:
 
         screen = self.screen()
         return {"text/plain": rendered.text(screen), "text/html": rendered.html(screen)}
+
+
+def best(verdicts: Iterable[str | None]) -> str | None:
+    """The best of several verdicts; none of them is known where one is not, unless another fits."""
+    several = set(verdicts)
+    return next((verdict for verdict in (FITS, None, *VERDICTS[1:]) if verdict in several), None)
+
+
+def worst(verdicts: Iterable[str | None]) -> str | None:
+    """The worst of several verdicts; unknown where one is, unless another does not fit."""
+    several = set(verdicts)
+    return next((verdict for verdict in (*reversed(VERDICTS[1:]), None, FITS) if verdict in several), None)

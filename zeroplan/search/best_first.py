@@ -231,7 +231,7 @@ class Search:
 
 
 def fastest(
-    space: Space, reserve: float, *, bounds: Bounds | None = None, roots: Iterable[Root] | None = None
+    space: Space, reserve: float | None, *, bounds: Bounds | None = None, roots: Iterable[Root] | None = None
 ) -> Found:  # fmt: skip
     """The fastest strategy of a space that fits, keeping `reserve` of each card free.
 

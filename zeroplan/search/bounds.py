@@ -34,7 +34,7 @@ ROUNDED = 1e-11
 class Bounds(Room):
     """Of one model and workload on one cluster; what several strategies share is worked out once."""
 
-    def __init__(self, reserve: float) -> None:
+    def __init__(self, reserve: float | None) -> None:
         super().__init__(reserve)
         self.computing: dict[Hashable, Computing] = {}
         self.traffic: dict[Hashable, Traffic] = {}
@@ -166,7 +166,7 @@ class Bounds(Room):
             except ContradictionError:
                 self.counted[job.strategy] = None
         found = self.counted[job.strategy]
-        if found is None or found.fit.fits is False or (self.most is not None and found.fit.gpu.needed > self.most):
+        if found is None or not found.fit.accepted or (self.most is not None and found.fit.gpu.needed > self.most):
             return None
         return found
 

@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
         return self.sequences * self.job.ranks / self.time.total
 
 
-def evaluate(job: Job, reserve: float) -> Candidate:
+def evaluate(job: Job, reserve: float | None) -> Candidate:
     """Count and time one job, keeping `reserve` of each card free."""
     job = with_room(job)
     counted = ledger(job, detail=Detail.WHOLE)

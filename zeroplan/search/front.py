@@ -28,7 +28,7 @@ class Front(NamedTuple):
     counted: int
 
 
-def front(space: Space, reserve: float, apart: float, first: Candidate | None = None) -> Front:
+def front(space: Space, reserve: float | None, apart: float, first: Candidate | None = None) -> Front:
     """Each row is the fastest strategy that needs less than the row before, by the share `apart` of it at least.
 
     The last is the leanest of all, however near to the one before. `apart` of 0: every strategy of the front. `first`:

@@ -147,7 +147,7 @@ class Search:
                 self._push(self.bounds.peak(job), PASSES, job, entry.branch, tuple(rest))
 
 
-def least_memory(space: Space, reserve: float) -> Found:
+def least_memory(space: Space, reserve: float | None) -> Found:
     """The strategy of a space that fits and needs fewest bytes of a GPU; of several the fastest, then the simplest."""
     bounds = Bounds(reserve)
     search = Search(space, bounds)

@@ -19,7 +19,7 @@ USUAL = {
 }  # fmt: skip
 
 
-def neighbours(space: Space, plan: Candidate, reserve: float) -> list[tuple[str, Candidate]]:
+def neighbours(space: Space, plan: Candidate, reserve: float | None) -> list[tuple[str, Candidate]]:
     """The plan with one thing changed: micro-batch, stage, offload, checkpointing, or DeepSpeed's own buckets.
 
     One of each choice that the space has, and in words what it changes; what DeepSpeed refuses is left out.
@@ -30,7 +30,7 @@ def neighbours(space: Space, plan: Candidate, reserve: float) -> list[tuple[str,
     return [(change, found) for change, job in changed.values() if (found := _evaluated(job, reserve))]
 
 
-def nearest(space: Space, reserve: float) -> list[Candidate]:
+def nearest(space: Space, reserve: float | None) -> list[Candidate]:
     """Of each stage and offload what needs least: the smallest micro-batch, all checkpointed, the leanest numbers."""
     found: dict[tuple[Any, ...], Job] = {}
     for branch in sorted(space.branches, key=lambda branch: branch.choice["checkpointing"] != "full"):
@@ -82,7 +82,7 @@ def _with(branch: Branch, plan: Job) -> Job:
     return plan.at(**{**alone, **branch.choice, **numbers})
 
 
-def _evaluated(job: Job, reserve: float) -> Candidate | None:
+def _evaluated(job: Job, reserve: float | None) -> Candidate | None:
     try:
         return evaluate(job, reserve)
     except ContradictionError:

@@ -13,6 +13,7 @@ from zeroplan.costs.deepspeed.keeping import kept_at_least
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes
 from zeroplan.costs.deepspeed.stage_3 import first_backward_at_least
 from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, init_at_least, step_at_least
+from zeroplan.costs.outside import outside
 from zeroplan.costs.passes import (
     alone_at_least,
     asked,
@@ -22,7 +23,7 @@ from zeroplan.costs.passes import (
     saved_at_least,
 )
 from zeroplan.errors import ContradictionError
-from zeroplan.fit import TierFit, gpu_fit
+from zeroplan.fit import TierFit, beside_on_host, gpu_limit, host_fit, nvme_fit
 from zeroplan.ledger import total
 from zeroplan.search.bucketed import beside_buckets, with_first_gradients
 from zeroplan.specs.job import Job
@@ -35,7 +36,7 @@ UNSAID = {"prefetch_bucket_size": 0, "max_live_parameters": 0, "max_reuse_distan
 class Room:
     """For one model and workload on one cluster; what several strategies share is worked out once."""
 
-    def __init__(self, reserve: float) -> None:
+    def __init__(self, reserve: float | None) -> None:
         self.reserve = reserve
         self.most: int | None = None
         """Bytes of a GPU, fewer than the card has, beyond which nothing is looked for; it may only fall."""
@@ -104,9 +105,9 @@ class Room:
 
     def _left(self, job: Job, peak: int) -> int | None:
         """Bytes of a GPU beside so many; None: for any number."""
-        tier = gpu_fit(job, peak, self.reserve)
-        ends = [end for end in (tier.capacity, self.most) if end is not None]
-        return min(ends) - tier.needed if ends else None
+        most = None if self.most is None else self.most - total(outside(job))
+        ends = [end for end in (gpu_limit(job, self.reserve), most) if end is not None]
+        return min(ends) - peak if ends else None
 
     def peak(self, job: Job) -> int:
         """Bytes at most on a GPU, or fewer: what is held, then the model's own step beside it."""
@@ -128,10 +129,13 @@ class Room:
         )  # fmt: skip
         if key not in self.held:
             least = max(held_at_least(job), init_at_least(job), step_at_least(job))
-            in_host = TierFit(total(host.tier(job).peak.lines), job.cluster.host_memory)
-            on_disks = TierFit(total(host.nvme(job).peak.lines), job.cluster.nvme)
-            self.held[key] = least, in_host.fits is not False and on_disks.fits is not False
+            in_host = host_fit(job, total(host.tier(job).peak.lines), total(beside_on_host(job)))
+            on_disks = nvme_fit(job, total(host.nvme(job).peak.lines))
+            self.held[key] = least, all(self._accepts(tier) for tier in (in_host, on_disks))
         return self.held[key]
+
+    def _accepts(self, tier: TierFit) -> bool:
+        return tier.fits is not False if self.reserve is None else tier.enough
 
     def gathering(self, job: Job) -> int:
         """Bytes at most while the model's own step runs beside what is gathered, or fewer; with too few buffers 0."""

@@ -21,7 +21,3 @@ class Headroom(NamedTuple):
 
     def __str__(self) -> str:
         return f"{100 * self.share:.6g}%" if self.bytes is None else gib(self.bytes)
-
-
-USUAL = Headroom(share=0.05)
-"""Of a plan, where nothing else is asked for: PyTorch reserves 1.00 to 1.25 times what it allocates."""

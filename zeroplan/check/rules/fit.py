@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zeroplan.check.finding import ERROR, WARNING, Hit
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
 from zeroplan.check.subject import Subject
@@ -21,6 +21,7 @@ CPU = ', "offload_optimizer": {"device": "cpu"}'
 NVME = ', "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}'
 EIGHT_BILLION = {"model": "llama-3.1-8b", "gpus": "8", "gpu_mem": "80", "checkpointing": "full"}
 LEDGER = "the ledger of zeroplan estimate --config"
+NO_SINGLE_CHANGE = "no single change is enough; zeroplan recommend finds several"
 LINES = 4
 """Of a peak, named in a message."""
 
@@ -45,6 +46,11 @@ RULES: tuple[Rule, ...] = (
         example(STAGE_2 % "", model="llama-3.1-8b", gpus="8", gpu_mem="80", micro_batch="2"),
         example(STAGE_3 % "", **EIGHT_BILLION), GUIDE,
     ),
+    Rule(
+        "ZP905", ERROR, "It is tight: such runs took more than is there", LEDGER,
+        example(STAGE_2 % "", model="llama-3.1-8b", gpus="4", gpu_mem="60GiB", checkpointing="full"),
+        example(STAGE_3 % "", **EIGHT_BILLION), GUIDE,
+    ),
 )  # fmt: skip
 
 
@@ -65,11 +71,16 @@ def fits(subject: Subject) -> Iterator[Hit]:
     if candidate is None:
         yield Hit("ZP904", path, f"no ledger: {_clause(planned.hindrance)}", "what it asks for")
         return
-    short = [key for key in PLACES if getattr(candidate.fit, key).fits is False]
-    write = mended(planned, subject.setting) if short else ""
+    short = candidate.fit.missing
+    write = mended(planned, subject.setting) if candidate.fit.fits is False else ""
     for key in short:
-        yield Hit(RULES_BY_TIER[key], path, _shortage(candidate, key),
-                  write or "no single change is enough; zeroplan recommend finds several")  # fmt: skip
+        yield Hit(RULES_BY_TIER[key], path, _shortage(candidate, key), write or NO_SINGLE_CHANGE)
+    severity = ADVICE if planned.accepts_tight else ERROR
+    for key in candidate.fit.tight if not short else ():
+        tier = candidate.fit.tiers[key]
+        message = f"is tight: of {gib(tier.room or 0)} of {PLACES[key]} it needs {gib(tier.needed)}, and such runs took up "
+        yield Hit("ZP905", path, f"{message}to {gib(tier.most)}", write or f"{NO_SINGLE_CHANGE}, or --accept tight",
+                  severity=severity)  # fmt: skip
 
 
 def _clause(error: object) -> str:

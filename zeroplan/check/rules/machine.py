@@ -137,7 +137,7 @@ def locked_memory(subject: Subject) -> Iterator[Hit]:
 def _fitting(subject: Subject) -> Planned | None:
     """The plan of a config whose ledger can be made, and fits as far as that is known."""
     planned = subject.setting.planned
-    if planned is None or planned.job is None or planned.candidate.fit.fits is False:
+    if planned is None or planned.job is None or not planned.candidate.fit.possible:
         return None
     return planned
 

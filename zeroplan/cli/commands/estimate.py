@@ -23,6 +23,13 @@ def estimate(
     timeline: Annotated[
         bool, typer.Option("--timeline", help="Draw allocated bytes over a step.", rich_help_panel=OUTPUT)
     ] = False,
+    partial: Annotated[
+        bool,
+        typer.Option(
+            "--partial", rich_help_panel=OUTPUT,
+            help="Where a part of the job is not planned: what GPUs hold between steps, with no verdict and no time.",
+        ),
+    ] = False,
     json: Json = False,
     quiet: Quiet = False,
     accounting: Accounting = "deepspeed",
@@ -30,4 +37,5 @@ def estimate(
     """Memory per GPU and traffic of a strategy, or of ZeRO 0-3 side by side."""
     from zeroplan.cli.estimate import run
 
-    raise typer.Exit(run(options, json=json, quiet=quiet, accounting=accounting, timeline=timeline))
+    code = run(options, json=json, quiet=quiet, accounting=accounting, timeline=timeline, partial=partial)
+    raise typer.Exit(code)

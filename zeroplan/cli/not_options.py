@@ -1,0 +1,70 @@
+"""Options that people type from other tools for jobs that are not planned: what is planned, and what to do instead."""
+
+from __future__ import annotations
+
+from zeroplan.record import NamedTuple
+
+
+class Foreign(NamedTuple):
+    words: tuple[str, ...]
+    """As typed, without dashes and with - for _; one that ends in * stands for all that begin so."""
+    answer: str
+
+
+ADAPTERS = (
+    "adapters (LoRA, DoRA, QLoRA) are not planned yet: every weight trains here, and an adapter's job needs a small "
+    "part of these bytes; leave it out for full training"
+)
+QUANTIZED = (
+    "quantized weights (4 or 8 bit) are not planned yet: every weight trains here in --precision bf16, fp16, fp8 or "
+    "fp32; leave it out for full training"
+)
+FROZEN = "frozen weights are not planned yet: every weight trains here; leave it out for full training"
+SECOND_MODEL = (
+    "a second model (a reference, reward or teacher model) and generation are not planned: one model trains here with "
+    "its own loss; plan the trained model alone, and keep room for the other with --headroom"
+)
+FSDP = "FSDP is not planned: the engine is DeepSpeed; ZeRO-3 shards what FSDP's full shard does, write --stage 3"
+TENSOR = (
+    "tensor parallelism is not planned: every GPU holds whole layers, sharded by ZeRO alone; write --stage 3 for "
+    "models that one GPU does not hold"
+)
+PIPELINE = "pipeline parallelism is not planned: every GPU runs all layers; write --stage 3 for models of many layers"
+SEQUENCE = (
+    "sequence and context parallelism are not planned: every GPU computes whole sequences; write --checkpointing full "
+    "for long ones"
+)
+EXPERT = "expert parallelism is not planned: experts are sharded by ZeRO as other weights are; write --stage 3"
+PACKING = (
+    "packing is not planned: every sequence has --seq tokens of one document; write --seq for the length that is packed "
+    "to"
+)
+IMAGES = "images, video and audio are not planned: a text model trains here on tokens; leave it out for the text model"
+EVALUATION = "evaluation and generation are not planned: the numbers are of training steps; leave it out"
+
+FOREIGN: tuple[Foreign, ...] = (
+    Foreign(("lora", "lora-*", "dora", "use-dora", "use-rslora", "peft*", "adapter", "adapter-*", "finetuning-type",
+             "train-type", "tuner-type", "target-modules", "modules-to-save"), ADAPTERS),
+    Foreign(("qlora", "load-in-*", "quant*", "bnb-*", "gptq*", "awq*"), QUANTIZED),
+    Foreign(("freeze", "freeze-*", "trainable-*"), FROZEN),
+    Foreign(("ref", "ref-*", "reference-*", "reward-*", "teacher*", "dpo", "ppo", "grpo", "rlhf*", "orpo", "kto",
+             "vllm*", "draft-model"), SECOND_MODEL),
+    Foreign(("fsdp*",), FSDP),
+    Foreign(("tp", "tp-*", "tensor-parallel*", "tensor-model-parallel*", "autotp*"), TENSOR),
+    Foreign(("pp", "pp-*", "pipeline*"), PIPELINE),
+    Foreign(("sp", "sp-*", "cp", "cp-*", "sequence-parallel*", "context-parallel*", "ulysses*"), SEQUENCE),
+    Foreign(("ep", "ep-*", "expert-*", "autoep*"), EXPERT),
+    Foreign(("packing", "packing-*", "neat-packing", "sample-packing", "padding-free"), PACKING),
+    Foreign(("image*", "video*", "audio*", "vision-*", "max-pixels", "min-pixels", "freeze-vit"), IMAGES),
+    Foreign(("eval-*", "do-eval", "predict-with-generate", "max-new-tokens", "generation-*"), EVALUATION),
+)  # fmt: skip
+
+
+def not_planned(option: str) -> str | None:
+    """What to say of an option that no command has, as it was typed; None where it is a word for nothing here."""
+    word = option.lstrip("-").partition("=")[0].replace("_", "-").lower()
+    for row in FOREIGN:
+        for known in row.words:
+            if word == known or (known.endswith("*") and word.startswith(known[:-1])):
+                return f"{option.partition('=')[0]}: {row.answer}"
+    return None

@@ -1,0 +1,53 @@
+"""What the numbers are of: what trains, of which model, with which loss; and what is not planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from zeroplan.record import NamedTuple
+from zeroplan.specs.model import Model
+from zeroplan.specs.unplanned import Unplanned
+
+TRAINS = "every weight"
+EXCLUDED = ("a second model", "generation", "evaluation", "images or audio")
+"""Parts of a training job that no number has in it; memory of a model being saved is in the host's range alone."""
+SUMMARY = (
+    "Planned is full training of one text model: every weight trains, every sequence has --seq tokens. Adapters "
+    "(LoRA, QLoRA), frozen weights, a second model (DPO, PPO), generation, evaluation and images are not."
+)
+"""For help texts."""
+
+
+class Scope(NamedTuple):
+    """The job that the numbers are exact for."""
+
+    model: str
+    loss: str
+    seq: int
+    """Tokens of every sequence; none is shorter, and none is padded."""
+    unplanned: tuple[Unplanned, ...] = ()
+    """What of the user's own job is not planned, where `--partial` takes what still holds."""
+
+    @property
+    def line(self) -> str:
+        return (
+            f"Scope: full training of {self.model}, {self.loss}, every sequence {self.seq:,} tokens; no second model, "
+            "generation or evaluation."
+        )
+
+    @property
+    def not_planned(self) -> tuple[str, ...]:
+        """Each part of the job that is not, in a line of its own."""
+        return tuple(f"Not planned: {one.what}: {one.effect}; {one.instead}." for one in self.unplanned)
+
+
+def scope(models: Iterable[Model], seq: int, unplanned: tuple[Unplanned, ...] = ()) -> Scope:
+    """What is planned of one model, or of several under the same training."""
+    several = list(models)
+    losses = sorted({_loss(model) for model in several})
+    name = several[0].name if len(several) == 1 else "each model"
+    return Scope(name, " or ".join(losses), seq, unplanned)
+
+
+def _loss(model: Model) -> str:
+    return "next-token loss" if model.shape.causal else "masked-token loss"
