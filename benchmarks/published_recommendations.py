@@ -41,7 +41,7 @@ def asked() -> list[Row]:
 
 def kept(one: Beside) -> bool:
     """Whether a row is as promised."""
-    if one.plan is None or one.plan.fit.fits is not True:
+    if one.plan is None or not one.plan.fit.accepted:
         return False
     return not one.comparable or one.gain >= -EQUAL
 

@@ -107,7 +107,7 @@ def seconds_of(job: Job) -> float:
         one = evaluate(job, RESERVE)
     except ContradictionError:
         return inf
-    return one.time.total if one.fit.fits else inf
+    return one.time.total if one.fit.accepted else inf
 
 
 def by_force(found: Space) -> str:

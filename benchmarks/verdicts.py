@@ -16,6 +16,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -168,7 +169,7 @@ def by_share(runs: list[Run]) -> list[str]:
     runs = [run for run in runs if run.place == "gpu"]
     edges = [0.0, 0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0, float("inf")]
     lines = [f"{'needed of the card':20}{'ran':>6}{'ran out':>9}   of those that ran: fits, tight"]
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in pairwise(edges):
         within = [run for run in runs if low <= run.share < high]
         ran = [run for run in within if run.ran]
         verdicts = Counter(run.verdict for run in ran)

@@ -58,7 +58,7 @@ def test_every_neighbour_changes_one_thing_and_lost():
     assert any(change.startswith("micro-batch") for change in changes)
     for rejected in found.rejected:
         other = rejected.candidate
-        if other.fit.fits:
+        if other.fit.accepted:
             assert other.time.total >= found.chosen.time.total
             assert "slower" in rejected.reason or "as fast" in rejected.reason
         else:

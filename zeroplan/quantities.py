@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from zeroplan.clock import HFU, MFU, MFU_CAUSAL, Speed, weakest
 from zeroplan.costs.timing.rates import is_timed, multiplied_in
 from zeroplan.costs.timing.speed import active_parameters, speed
-from zeroplan.fit import fit
+from zeroplan.fit import DOES_NOT_FIT, FITS, TIGHT, fit, most_outside, reserved_percent
+from zeroplan.formulas.outside import at_most
 from zeroplan.ledger import Ledger, Provenance, is_activation, provenance, total, worked_out
 from zeroplan.levels import levels
 from zeroplan.record import NamedTuple
@@ -18,7 +19,8 @@ Rule = Callable[..., float]
 PEAK, NEEDED, FREE = "peak", "needed", "free"
 TOKENS = "tokens/s per GPU"
 FROM, TO = "interval, from", "interval, to"
-MEMORY = {PEAK: (), NEEDED: ("gpu memory",), FREE: ("headroom",)}
+AT_MOST = "taken at most"
+MEMORY = {PEAK: (), NEEDED: ("gpu memory",), FREE: ("headroom",), AT_MOST: ("verdict", "fits", "tight")}
 CLOCK = {
     TOKENS: ("tokens/s", "tokens per second"), MFU: ("utilisation",), MFU_CAUSAL: ("mfu", "utilisation"),
     HFU: ("utilisation",), FROM: ("interval", "from"), TO: ("interval", "to"),
@@ -143,10 +145,21 @@ def _memory(job: Job, ledger: Ledger) -> Iterator[Quantity]:
     parts = {"most": most, "context": context, "communicator": communicator}
     evidence = weakest([evidence, *(entry.evidence for entry in verdict.outside)])
     yield Quantity(NEEDED, "bytes", needed, parts, evidence)
+    if verdict.outside:
+        size, percent = most_outside(job), reserved_percent(job)
+        symbols = {"most": most, "percent": percent, "size": size}
+        yield Quantity(AT_MOST, "bytes", at_most, symbols, "published", said=_line(verdict.gpu.verdict))
     if verdict.gpu.capacity is not None:
         left = {"capacity": verdict.gpu.capacity, "need": verdict.gpu.needed}
         card = job.cluster.gpu
         yield Quantity(FREE, "bytes", free, left, evidence, (card.memory,) if card else ())
+
+
+def _line(verdict: str | None) -> str:
+    return f"a card with less is tight{f': this one {WORDS[verdict]}' if verdict else ''}"
+
+
+WORDS = {FITS: "fits", TIGHT: "is tight", DOES_NOT_FIT: "does not fit"}
 
 
 def _clock(job: Job, found: Speed) -> Iterator[Quantity]:

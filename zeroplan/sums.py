@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from zeroplan.clock import GROUPS, StepTime, weakest
-from zeroplan.fit import PLACES
+from zeroplan.fit import PLACES, beside_on_host
 from zeroplan.ledger import Ledger, Line, Tier, is_activation, total
 from zeroplan.levels import levels
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 SUM, HELD, BESIDE, SENT, STEP = "sum", "held between steps", "gradients and buffers", "sent per GPU", "step"
+HOST_AT_MOST = "host memory per node, up to"
 OTHERS = {
     SUM: ("model states",), HELD: ("held",), BESIDE: (), PLACES["host"]: ("host memory", "host"),
-    PLACES["nvme"]: ("nvme",), SENT: ("sent",), STEP: ("step time",),
+    HOST_AT_MOST: ("up to",), PLACES["nvme"]: ("nvme",), SENT: ("sent",), STEP: ("step time",),
 }  # fmt: skip
 """Names, and other words for them."""
 
@@ -52,6 +53,8 @@ def sums(job: Job, ledger: Ledger, paper: Ledger, time: StepTime | None) -> Iter
         if total(found.peak.lines):
             meaning = "what all ranks of a node need of it at their peak"
             yield Sum(PLACES[key], "GiB", meaning, _bytes(found.peak.lines), counted, _where(found))
+    meaning = "what a node's memory may hold at most: what is counted, processes, a model being saved, page cache"
+    yield Sum(HOST_AT_MOST, "GiB", meaning, _bytes((*ledger.host.peak.lines, *beside_on_host(job))), "published")
     sent = (
         (each.title, each.wire_bytes * times)
         for each in ledger.traffic

@@ -57,7 +57,7 @@ def fastest(job: Job) -> Candidate | None:
 
 def kept(one: Tuned) -> bool:
     """The same stage and micro-batch; or faster, with a reason."""
-    if one.plan is None or one.plan.fit.fits is not True:
+    if one.plan is None or not one.plan.fit.accepted:
         return False
     return one.is_same or (one.plan.throughput >= one.published.throughput and bool(one.row.column("otherwise")))
 

@@ -51,7 +51,7 @@ class Beside(NamedTuple):
     @property
     def comparable(self) -> bool:
         """The plan may not be slower: the search could have chosen what was published."""
-        return self.inside and self.published.fit.fits is True
+        return self.inside and self.published.fit.accepted
 
     @property
     def gain(self) -> float:
@@ -172,7 +172,7 @@ def own_code_needs(row: Row) -> float:
 def shortage(one: Beside) -> str:
     """Why the published configuration does not fit, and why it ran; empty where it fits."""
     fit = one.published.fit
-    if fit.fits is not False:
+    if fit.accepted:
         return ""
     text = fit.shortage
     card = one.published.job.cluster.capacity or 0

@@ -70,7 +70,7 @@ def test_a_job_is_what_its_row_says(published: dict[str, Candidate]):
 
 
 def test_what_does_not_fit_is_known(published: dict[str, Candidate]):
-    assert {name for name, one in published.items() if one.fit.fits is not True} == UNFIT | INTO_THE_RESERVE
+    assert {name for name, one in published.items() if not one.fit.accepted} == UNFIT | INTO_THE_RESERVE
     for name in UNFIT | INTO_THE_RESERVE:
         one, card = published[name], published[name].job.cluster.capacity
         assert card is not None
@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_known(published: dict[str, Candidate]):
 def test_the_plan_fits_and_is_no_slower_than_what_was_published(quick: dict[str, Beside], name: str):
     one = quick[name]
     assert one.plan is not None
-    assert one.plan.fit.fits is True
+    assert one.plan.fit.accepted
     strategy, row = one.plan.strategy, ROWS[name]
     assert strategy.micro_batch * strategy.grad_accum == row.micro_batch * row.accumulation
     assert one.comparable == (name not in UNFIT | INTO_THE_RESERVE)
@@ -126,8 +126,8 @@ def test_what_the_autotuner_chose_is_planned_or_a_faster_one_with_a_reason(tuned
     assert set(tuned) == SAME | set(OTHER)
     for name, one in tuned.items():
         assert one.plan is not None
-        assert one.published.fit.fits is True  # it ran
-        assert one.plan.fit.fits is True
+        assert one.published.fit.accepted  # it ran
+        assert one.plan.fit.accepted
         assert one.plan.strategy.stage == one.row.stage == 1
         assert one.plan.strategy.micro_batch == (one.row.micro_batch if name in SAME else OTHER[name])
         assert one.plan.throughput >= one.published.throughput

@@ -30,7 +30,7 @@ def enumerated(found, reserve):
             candidate = evaluate(one, reserve)
         except ContradictionError:
             continue
-        if candidate.fit.fits:
+        if candidate.fit.accepted:
             yield candidate
 
 
@@ -66,7 +66,7 @@ def test_as_fast_as_the_fastest_of_all(seed):
     best = fastest(found, 0.05).best
     seconds = [f"{candidate.time.total:.12g}" for candidate in enumerated(found, 0.05)]
     assert (f"{best.time.total:.12g}" if best else None) == min(seconds, key=float, default=None)
-    assert best is None or best.fit.fits
+    assert best is None or best.fit.accepted
 
 
 def test_the_space_is_as_large_as_it_says():
@@ -82,9 +82,9 @@ def test_smaller_sub_groups_where_the_update_alone_does_not_fit():
     settled = {"stage": 3, "offload_optimizer": None, "checkpointing": "full", "micro_batch": 1, "attention": "sdpa"}
     roomy, tight = (fastest(space(one._replace(cluster=one.cluster._replace(capacity=capacity)), settled, 1), 0.0).best
                     for capacity in (80 * GiB, 35 * GiB))  # fmt: skip
-    assert (roomy.strategy.sub_group_size, roomy.fit.fits, tight.fit.fits) == (10**9, True, True)
+    assert (roomy.strategy.sub_group_size, roomy.fit.accepted, tight.fit.accepted) == (10**9, True, True)
     left_whole = evaluate(tight.job.at(sub_group_size=10**9), 0.0)
-    assert left_whole.fit.fits is False
+    assert not left_whole.fit.accepted
     assert left_whole.ledger.gpu.peak.phase == "step"
     saved = 4 * (10**9 - tight.strategy.sub_group_size)
     assert left_whole.fit.gpu.needed - tight.fit.gpu.needed <= saved

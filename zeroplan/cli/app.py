@@ -14,6 +14,13 @@ COMMANDS = (
     "calibrate", "models", "gpus", "clusters",
 )  # fmt: skip
 """Each a module of `zeroplan.cli.commands` with a function of that name, in the order of the help."""
+OF_A_JOB = ("estimate", "recommend", "compare", "diff", "matrix", "explain", "verify", "observe")
+SCOPE = (
+    "Scope: full training of one text model, every sequence of --seq tokens. Not planned: adapters (LoRA, QLoRA), "
+    "frozen or quantized weights, a second model (DPO, PPO), generation, evaluation, images, tensor or sequence "
+    "parallelism."
+)
+"""`zeroplan.specs.scope` says it of a job."""
 
 
 def app(name: str = "") -> typer.Typer:
@@ -21,13 +28,15 @@ def app(name: str = "") -> typer.Typer:
     made = typer.Typer(
         name="zeroplan",
         help="Plan a DeepSpeed training run before it starts: what fits, how long a step takes, which ds_config.json.",
+        epilog=SCOPE,
         no_args_is_help=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     made.callback(invoke_without_command=True)(top)
     for command in (name,) if name in COMMANDS else COMMANDS:
-        made.command()(getattr(import_module(f"zeroplan.cli.commands.{command}"), command))
+        epilog = SCOPE if command in OF_A_JOB else None
+        made.command(epilog=epilog)(getattr(import_module(f"zeroplan.cli.commands.{command}"), command))
     return made
 
 

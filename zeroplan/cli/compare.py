@@ -59,7 +59,7 @@ def run(options: Options, *, json: bool, quiet: bool) -> int:
     found = [row for row in rows if isinstance(row, Combination)]
     if not found:
         raise ContradictionError(rows[0].reason if isinstance(rows[0], Failed) else "nothing to compare")
-    planned = scope(dict.fromkeys(row.job.model for row in found), found[0].job.workload.seq)
+    planned = scope([row.job.model for row in found], found[0].job.workload.seq)
     if json:
         from zeroplan.report import machine
 

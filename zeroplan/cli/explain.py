@@ -68,10 +68,12 @@ def run(options: Options, term: str, *, json: bool) -> int:
             from zeroplan.report.activations import machine_form as activations_form
 
             found["activations"] = activations_form(highest)
-        typer.echo(machine.dumps({"command": "explain", "term": term, **found}))
+        scope = machine.scope_object(request.scope)
+        typer.echo(machine.dumps({"command": "explain", "term": term, "scope": scope, **found}))
     else:
         from zeroplan.report import console, explain_quantities, explain_step, explain_sums
         from zeroplan.report.explain import screen
+        from zeroplan.report.subject import scope_lines
 
         parts = [
             *explain_quantities.screen(summed), *explain_sums.screen(added),
@@ -83,7 +85,7 @@ def run(options: Options, term: str, *, json: bool) -> int:
             parts = [*activations_screen(highest), *parts]
         parts += explain_step.screen(highest, terms)
         if any((wanted == ACTIVATIONS, lines, terms, summed, added, seen, *costed.values())):
-            parts += console.assumptions(request.assumed)
+            parts += [*scope_lines(request.scope), *console.assumptions(request.assumed)]
         console.show(*parts)
     return 0
 

@@ -36,8 +36,7 @@ SEQUENCE = (
 )
 EXPERT = "expert parallelism is not planned: experts are sharded by ZeRO as other weights are; write --stage 3"
 PACKING = (
-    "packing is not planned: every sequence has --seq tokens of one document; write --seq for the length that is packed "
-    "to"
+    "packing is not planned: every sequence has --seq tokens of one document; write --seq for the packed length"
 )
 IMAGES = "images, video and audio are not planned: a text model trains here on tokens; leave it out for the text model"
 EVALUATION = "evaluation and generation are not planned: the numbers are of training steps; leave it out"

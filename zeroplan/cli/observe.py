@@ -36,7 +36,7 @@ def run(options: Options, log_path: str, *, steps: str | None, json: bool, quiet
 
         found = [{**row._asdict(), "difference": row.difference} for row in rows]
         body = {
-            "log": log.path, "lines": log.lines, "runs": log.runs, "first_line": log.first, "steps": log.steps,
+            "scope": machine.scope_object(request.scope), "log": log.path, "lines": log.lines, "runs": log.runs, "first_line": log.first, "steps": log.steps,
             "model": machine.model_object(job.model), "contradictions": wrong, "observed": found, "notes": said,
             "assumed": list(assumed),
         }  # fmt: skip
@@ -44,7 +44,9 @@ def run(options: Options, log_path: str, *, steps: str | None, json: bool, quiet
         return 0
     from zeroplan.report import console
     from zeroplan.report import observe as report
+    from zeroplan.report.subject import scope_lines
 
     details = [] if quiet else report.details(log, rows, said, assumed)
-    console.show(report.answer(job, log, rows), *report.contradicted(wrong), *details)
+    planned = scope_lines(request.scope, quiet=quiet)
+    console.show(report.answer(job, log, rows), *planned, *report.contradicted(wrong), *details)
     return 0

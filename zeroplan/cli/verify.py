@@ -50,13 +50,17 @@ def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bo
              "rows": [{**row._asdict(), "difference": row.difference, "holds": row.holds} for row in rows]}
             for job, measured, rows in found
         ]  # fmt: skip
-        typer.echo(machine.dumps({"command": "verify", "runs": runs, "assumed": list(request.assumed)}))
+        scope = machine.scope_object(request.scope)
+        body = {"command": "verify", "scope": scope, "runs": runs, "assumed": list(request.assumed)}
+        typer.echo(machine.dumps(body))
     else:
         from zeroplan.report import console
         from zeroplan.report import verify as report
+        from zeroplan.report.subject import scope_lines
 
         for job, measured, rows in found:
-            console.show(report.answer(job, rows, measured), *([] if quiet else report.details(rows, measured)))
+            below = [] if quiet else report.details(rows, measured)
+            console.show(report.answer(job, rows, measured), *scope_lines(request.scope, quiet=quiet), *below)
     return 0 if all(row.holds for _job, _measured, rows in found for row in rows) else 1
 
 

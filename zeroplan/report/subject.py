@@ -10,7 +10,7 @@ from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER, TRANSFORMERS
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
 from zeroplan.specs.scope import Scope
-from zeroplan.units import count, gib
+from zeroplan.units import between, count, gib
 
 COMPARED = (
     f"Equal to recorded runs of DeepSpeed {DEEPSPEED} and transformers {TRANSFORMERS}: what a GPU and the host hold "
@@ -58,7 +58,7 @@ def on_host(job: Job, verdict: Fit) -> list[str]:
         return []
     host = verdict.host
     size = f"of {gib(host.capacity)}" if host.capacity is not None else "its size is not given (--host-mem)"
-    return [f"each node needs {gib(host.needed)} to {gib(host.most)} of host memory, {size}"]
+    return [f"each node needs {between(host.needed, host.most)} of host memory, {size}"]
 
 
 def scope_lines(scope: Scope, *, quiet: bool = False) -> list[RenderableType]:

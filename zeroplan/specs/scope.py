@@ -11,11 +11,6 @@ from zeroplan.specs.unplanned import Unplanned
 TRAINS = "every weight"
 EXCLUDED = ("a second model", "generation", "evaluation", "images or audio")
 """Parts of a training job that no number has in it; memory of a model being saved is in the host's range alone."""
-SUMMARY = (
-    "Planned is full training of one text model: every weight trains, every sequence has --seq tokens. Adapters "
-    "(LoRA, QLoRA), frozen weights, a second model (DPO, PPO), generation, evaluation and images are not."
-)
-"""For help texts."""
 
 
 class Scope(NamedTuple):
@@ -43,7 +38,7 @@ class Scope(NamedTuple):
 
 def scope(models: Iterable[Model], seq: int, unplanned: tuple[Unplanned, ...] = ()) -> Scope:
     """What is planned of one model, or of several under the same training."""
-    several = list(models)
+    several = list({model.name: model for model in models}.values())
     losses = sorted({_loss(model) for model in several})
     name = several[0].name if len(several) == 1 else "each model"
     return Scope(name, " or ".join(losses), seq, unplanned)

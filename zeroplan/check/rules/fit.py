@@ -78,8 +78,9 @@ def fits(subject: Subject) -> Iterator[Hit]:
     severity = ADVICE if planned.accepts_tight else ERROR
     for key in candidate.fit.tight if not short else ():
         tier = candidate.fit.tiers[key]
-        message = f"is tight: of {gib(tier.room or 0)} of {PLACES[key]} it needs {gib(tier.needed)}, and such runs took up "
-        yield Hit("ZP905", path, f"{message}to {gib(tier.most)}", write or f"{NO_SINGLE_CHANGE}, or --accept tight",
+        room = f"{gib(tier.room or 0)} of {PLACES[key]}"
+        message = f"is tight: needs {gib(tier.needed)} of {room}, and such runs took up to {gib(tier.most)}"
+        yield Hit("ZP905", path, message, write or f"{NO_SINGLE_CHANGE}, or --accept tight",
                   severity=severity)  # fmt: skip
 
 
