@@ -166,6 +166,7 @@ def read(content: Mapping[str, Any], place: str) -> ApproximateConfig:
     stated = (content.get(name) for name in ACTIVATION)
     act = next((name for name in stated if isinstance(name, str) and name in ACTIVATIONS), "silu" if gated else "gelu")
     dropout = sizes.probability("resid_pdrop", "hidden_dropout", "residual_dropout", "dropout")
+    widths: dict[str, Any] = {name: sizes.needed(name) for name in LATENT if latent}
     c = ApproximateConfig(
         vocab_size=sizes.needed("vocab_size"), hidden_size=hidden, num_hidden_layers=sizes.needed("num_hidden_layers"),
         num_attention_heads=heads, num_key_value_heads=heads if latent else sizes.key_value_heads(heads),
@@ -184,7 +185,7 @@ def read(content: Mapping[str, Any], place: str) -> ApproximateConfig:
         shared_width=sizes.shared_width() if experts else 0,
         first_k_dense_replace=sizes.count("first_k_dense_replace"), every=sizes.count("decoder_sparse_step") or 1,
         kv_lora_rank=latent, q_lora_rank=sizes.count("q_lora_rank") or None,
-        **{name: sizes.needed(name) for name in LATENT if latent},
+        **widths,
     )  # fmt: skip
     c.validate(place)
     return c

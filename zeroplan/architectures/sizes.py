@@ -76,7 +76,7 @@ class Sizes:
     def number(self, name: str) -> float | None:
         """A positive number of that name."""
         value = self.content.get(name)
-        return float(value) if type(value) in (int, float) and value > 0 else None
+        return float(value) if isinstance(value, int | float) and 0 < value <= LARGEST_WIDTH else None
 
     def check_decoder(self) -> None:
         """Refuse what is no decoder of attention and MLPs. Raises `SpecError`."""
