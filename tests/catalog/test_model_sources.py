@@ -63,12 +63,12 @@ def test_a_repository_nobody_has_says_what_to_do(monkeypatch, tmp_path):
     ("content", "fragment"),
     [
         ({"model_type": "lama"}, "llama"),
-        ({"model_type": "rwkv"}, "--params"),
+        ({"model_type": "rwkv"}, "a family that is described: bert, bloom"),
         ({}, "model_type"),
         ({"model_type": "llama", "hidden_size": "4096"}, "hidden_size"),
         ({"model_type": "llama", "hidden_size": 0}, "hidden_size"),
         ({"model_type": "llama", "num_attention_heads": 3}, "heads"),
-        ({"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}, "LlamaForCausalLM"),
+        ({"model_type": "llama", "architectures": ["LlamaForQuestionAnswering"]}, "LlamaForCausalLM"),
     ],
     ids=str,
 )

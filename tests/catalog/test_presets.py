@@ -21,6 +21,7 @@ EVIDENCE = {"measured", "datasheet", "published", "assumed"}
 NAMED_GPUS = {
     "t4", "v100-16gb", "v100-32gb", "rtx-3090", "rtx-4090", "rtx-5090", "a10g", "l4", "l40s", "a6000", "a100-40gb",
     "a100-80gb", "h100-pcie", "h100-80gb", "h100-nvl", "h200", "gh200", "b200", "mi250x", "mi300x", "gaudi2", "gaudi3",
+    "a800", "h800", "h20", "l20", "l40", "a40", "rtx-a5000", "rtx-4080", "rtx-3090-ti", "rtx-5080",
 }  # fmt: skip
 NAMED_CLUSTERS = ["dgx-1", "dgx-a100", "dgx-h100", "p3.16xlarge", "p4d", "p4de", "p5", "a2-highgpu", "a3", "nd-a100-v4",
                   "consumer"]  # fmt: skip
@@ -103,6 +104,30 @@ def test_names_and_aliases_are_unique(kind):
     for name in presets.names(kind):
         every += [alias.lower() for alias in content(kind, name).get("aliases") or []]
     assert len(every) == len(set(every))
+    for name in presets.names(kind):
+        assert presets.load(kind, name)[0] == name
+        assert {presets.load(kind, alias)[0] for alias in content(kind, name).get("aliases") or []} <= {name}
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [
+        ("A800", "a800"), ("h800", "h800"), ("NVIDIA H20", "h20"), ("l20", "l20"), ("L40", "l40"), ("A40", "a40"), ("a5000", "rtx-a5000"),
+        ("RTX A5000", "rtx-a5000"), ("rtx 4080", "rtx-4080"), ("4080", "rtx-4080"), ("RTX_4080", "rtx-4080"), ("3090ti", "rtx-3090-ti"),
+        ("RTX 3090 Ti", "rtx-3090-ti"), ("NVIDIA GeForce RTX 5080", "rtx-5080"), ("rtx 4090", "rtx-4090"), ("A100 SXM4 80GB", "a100-80gb"),
+    ],
+)  # fmt: skip
+def test_cards_in_any_usual_spelling(typed, name):
+    assert hardware.gpu(typed).name == name
+
+
+def test_export_variants_differ_from_their_chip_in_nvlink():
+    """400 GB/s both ways, half each way: https://aiwiki.ai/wiki/nvidia_a800 and the pages that the presets name."""
+    for variant, chip in (("a800", "a100-80gb"), ("h800", "h100-80gb")):
+        ours, theirs = hardware.gpu(variant), hardware.gpu(chip)
+        assert ours.link.value == 200e9 < theirs.link.value
+        assert {key: figure.value for key, figure in ours.peak.items()} == {key: figure.value for key, figure in theirs.peak.items()}
+        assert ours.memory_bandwidth.value == theirs.memory_bandwidth.value
 
 
 def test_an_alias_and_any_case_find_the_preset():

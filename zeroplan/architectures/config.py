@@ -167,6 +167,11 @@ class Config:
         return frozenset({field.name for field in fields(cls)} & (declared | {"layer_types"}))
 
     @classmethod
+    def keys(cls) -> frozenset[str]:
+        """What of config.json this family reads, under config.json's own names."""
+        return frozenset(name for field in cls.readable() for name in cls.names(field))
+
+    @classmethod
     def known(cls, config: Mapping[str, Any], place: str) -> dict[str, Any]:
         """What of config.json this family reads, under the names used here. Values keep their types."""
         for name in cls.refused & config.keys():

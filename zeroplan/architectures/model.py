@@ -16,7 +16,7 @@ from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, exec
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module, tree
 from zeroplan.architectures.places import places
-from zeroplan.architectures.registry import family
+from zeroplan.architectures.registry import family, language_model
 from zeroplan.architectures.running import run_of
 from zeroplan.architectures.shape import shape_of
 from zeroplan.architectures.sized import MANY, Sized, is_even, sized_of
@@ -27,26 +27,50 @@ from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
 from zeroplan.specs.account import Again, AtWork, Flops, Saved
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
-from zeroplan.specs.model import DEFAULT_LEAVES, Asked, Executes, LeafModules, Model, Tensor
+from zeroplan.specs.model import (
+    DEFAULT_LEAVES,
+    MASKED_WORD,
+    NEXT_WORD,
+    Asked,
+    Executes,
+    LeafModules,
+    Model,
+    Tensor,
+)
 
 BUFFER_DTYPES = {"embed_scale": "training", "e_score_correction_bias": "kept"}
 """Buffers without a dtype of their own; see `Model.buffers`."""
 
 
 def model_of(
-    model_type: str, config: Config, *, name: str, source: str, content: Mapping[str, Any] | None = None
-) -> Model:
-    """The model that transformers would build from this config; `content`: config.json as it was stated."""
+    model_type: str, config: Config, *, name: str, source: str, content: Mapping[str, Any] | None = None,
+    architecture: str = "",
+) -> Model:  # fmt: skip
+    """The model that transformers would build from this config; `content`: config.json as it was stated.
+
+    `architecture`: the class, where it is not the family's language model.
+    """
+    architecture = architecture or language_model(model_type, getattr(config, "is_decoder", False))
     _config_class, build = family(model_type)
+    found = model_from(config, build, family=model_type, classes=model_type, name=name, source=source, content=content)
+    loss = MASKED_WORD if architecture.endswith("ForMaskedLM") else NEXT_WORD
+    return found._replace(architecture=architecture, loss=loss)
+
+
+def model_from(
+    config: Config, build: Callable[[Any], Module], *, family: str, classes: str, name: str, source: str,
+    content: Mapping[str, Any] | None,
+) -> Model:  # fmt: skip
+    """The model of the tree that `build` makes; `classes`: the described family whose class names its modules have."""
     root = build(config)
     owners = [(module, id(p)) for _path, module in tree(root) for p in module.parameters.values()]
     viewed = {parameter for module, parameter in owners if module.saves_views}
     linear = {parameter for module, parameter in owners if module.transformers_class == Linear.transformers_class}
     uses, named = Counter(parameter for _module, parameter in owners), list(root.named_parameters())
     tensors = tuple([Tensor(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in named])
-    order = executes(root, model_type)
+    order = executes(root, classes)
     return Model(
-        name=name, family=model_type, tensors=tensors, parameters=sum(t.elements for t in tensors),
+        name=name, family=family, tensors=tensors, parameters=sum(t.elements for t in tensors),
         shape=shape_of(config, root), execution=order,
         buffers=tuple(
             ("built" if b.cast_by_init else BUFFER_DTYPES.get(path.rpartition(".")[2], b.dtype), prod(b.shape))

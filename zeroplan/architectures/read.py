@@ -6,39 +6,105 @@ values mean is checked here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from zeroplan.architectures.config import Config
+from zeroplan.architectures.keys import unread
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.registry import FAMILIES, accepted_architectures, family
-from zeroplan.errors import SpecError, UnknownNameError, shown
+from zeroplan.architectures.registry import (
+    FAMILIES,
+    accepted_architectures,
+    family,
+    family_of_architecture,
+    language_model,
+)
+from zeroplan.errors import SpecError, shown
+from zeroplan.record import NamedTuple
 
-__all__ = ["accepted_architectures", "build_module", "config_class", "known_fields", "read_config"]
+__all__ = ["Named", "accepted_architectures", "build_module", "config_class", "known_fields", "named", "read_config"]
 
-WAY_OUT = "for another family give its size with --params"
+NAME = re.compile(r"[\w.+-]{1,80}")
+
+
+class Named(NamedTuple):
+    """Which class of transformers a config.json means."""
+
+    model_type: str
+    """Of the described family that it is read as; empty for one that is not described."""
+    architecture: str
+    assumed: str = ""
+    """How the family was found, where the file does not name it."""
+
+
+def named(content: Mapping[str, Any], place: str) -> Named:
+    """The family and class by `model_type` and `architectures`; both must mean the same where both are known."""
+    model_type, architecture = _stated_type(content.get("model_type"), place), _stated_architecture(content, place)
+    if model_type in FAMILIES:
+        if architecture and architecture not in accepted_architectures(model_type):
+            raise _another_class(architecture, model_type, place)
+        return Named(model_type, architecture or language_model(model_type, content.get("is_decoder") is True))
+    if model_type.lower() in FAMILIES:
+        raise SpecError(place, f"model_type = {shown(model_type)}", "it in small letters", f'"{model_type.lower()}"')
+    found = family_of_architecture(architecture)
+    if found is None or unread(content, family(found)[0], found):
+        return Named("", architecture)
+    return Named(found, architecture, f"model_type {model_type} read as {found}, the family of {architecture}")
+
+
+def _stated_type(model_type: object, place: str) -> str:
+    if not isinstance(model_type, str) or not NAME.fullmatch(model_type):
+        found = "no model_type" if model_type is None else f"model_type = {shown(model_type)}"
+        raise SpecError(place, found, "the name of a model family", '"model_type": "llama"')
+    return model_type
+
+
+def _stated_architecture(content: Mapping[str, Any], place: str) -> str:
+    stated = content.get("architectures")
+    if stated in (None, []):
+        return ""
+    if not isinstance(stated, list) or not isinstance(stated[0], str):
+        raise SpecError(place, f"architectures = {shown(stated)}", "a list of one class", '["LlamaForCausalLM"]')
+    first: str = stated[0]
+    return first
+
+
+def _another_class(architecture: str, model_type: str, place: str) -> SpecError:
+    found, known = f"architectures {shown([architecture])}", accepted_architectures(model_type)
+    other = family_of_architecture(architecture)
+    if other:
+        return SpecError(
+            place, f"{found}, a class of {other}, with model_type {model_type}", "both of one family",
+            f'"model_type": "{other}" or "architectures": ["{known[0]}"]',
+        )  # fmt: skip
+    return SpecError(
+        place, found, f"a class of {model_type} that is planned ({', '.join(known)})",
+        f'"architectures": ["{known[0]}"] to plan its language model',
+    )  # fmt: skip
 
 
 def config_class(model_type: object, place: str) -> type[Config]:
-    """The config class of a `model_type`. Raises `UnknownNameError`, or `SpecError` where there is none."""
-    if not isinstance(model_type, str):
-        found = "no model_type" if model_type is None else f"model_type = {shown(model_type)}"
-        raise SpecError(place, found, "the name of a model family", '"model_type": "llama"')
-    if model_type not in FAMILIES:
-        raise UnknownNameError(f"model_type in {place}:", model_type, FAMILIES, WAY_OUT)
-    return family(model_type)[0]
+    """The config class of a described `model_type`. Raises `SpecError`."""
+    stated = _stated_type(model_type, place)
+    if stated not in FAMILIES:
+        raise SpecError(place, f"model_type = {shown(stated)}", f"a family that is described: {', '.join(FAMILIES)}")
+    return family(stated)[0]
 
 
-def known_fields(config: Mapping[str, Any], place: str = "config.json") -> dict[str, Any]:
-    """What of a config.json its family reads, under our names; the types are not checked yet."""
-    cls = config_class(config.get("model_type"), place)
+def known_fields(config: Mapping[str, Any], place: str = "config.json", model_type: str = "") -> dict[str, Any]:
+    """What of a config.json its family reads, under our names; the types are not checked yet.
+
+    `model_type`: that of the family, where config.json has another.
+    """
+    cls = config_class(model_type or config.get("model_type"), place)
     if config.get("per_layer_config"):
         raise SpecError(place, "per_layer_config", "layers that share one config (others are not modelled)")
     return cls.known(config, place)
 
 
 def read_config(config: Mapping[str, Any], place: str) -> tuple[str, Config]:
-    """`model_type` and the family's config, checked. Raises `SpecError`, `UnknownNameError`."""
+    """`model_type` and the family's config, checked. Raises `SpecError`."""
     cls = config_class(config.get("model_type"), place)
     read = cls(**known_fields(config, place))
     read.validate(place)

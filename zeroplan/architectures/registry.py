@@ -39,12 +39,16 @@ FAMILIES: dict[str, str] = {
     "starcoder2": "Starcoder2Config",
 }
 
-# What `architectures` of config.json says, where it is not the config's name with ForCausalLM.
+# What `architectures` of config.json says of a language model, where it is not the config's name with ForCausalLM.
 ARCHITECTURES: dict[str, tuple[str, ...]] = {
     "bert": ("BertLMHeadModel", "BertForMaskedLM"),
     "gemma3_text": ("Gemma3ForCausalLM",),
     "gpt2": ("GPT2LMHeadModel",),
 }
+NO_TOKEN_CLASSIFICATION = frozenset({"deepseek_v2", "gemma3_text", "gptj", "olmo", "olmo2", "opt"})
+"""Families without a ForTokenClassification in transformers 5.24."""
+SEQUENCES, TOKENS, BARE = "ForSequenceClassification", "ForTokenClassification", "Model"
+"""What follows a family's prefix in the names of its other classes; BARE ends in no loss."""
 
 
 LIGER_FAMILIES = frozenset({
@@ -61,7 +65,28 @@ def family(model_type: str) -> tuple[type[Config], Callable[[Any], Module]]:
     return getattr(module, class_name), module.build
 
 
-def accepted_architectures(model_type: str) -> tuple[str, ...]:
+def prefix(model_type: str) -> str:
+    """What the names of a family's classes begin with. Raises `KeyError`."""
+    return FAMILIES[model_type].removesuffix("Config")
+
+
+def language_models(model_type: str) -> tuple[str, ...]:
     """The classes that mean this family's language model. Raises `KeyError`."""
-    plain = f"{FAMILIES[model_type].removesuffix('Config')}ForCausalLM"
-    return ARCHITECTURES.get(model_type, (plain,))
+    return ARCHITECTURES.get(model_type, (f"{prefix(model_type)}ForCausalLM",))
+
+
+def language_model(model_type: str, is_decoder: bool) -> str:
+    """The class that is built where config.json names none. Raises `KeyError`."""
+    names = language_models(model_type)
+    return names[0] if is_decoder else names[-1]
+
+
+def accepted_architectures(model_type: str) -> tuple[str, ...]:
+    """The classes of this family that are described: its language model, and its other heads. Raises `KeyError`."""
+    heads = (SEQUENCES, BARE) if model_type in NO_TOKEN_CLASSIFICATION else (SEQUENCES, TOKENS, BARE)
+    return (*language_models(model_type), *(prefix(model_type) + head for head in heads))
+
+
+def family_of_architecture(architecture: object) -> str | None:
+    """The `model_type` of the described family that has a class of this name."""
+    return next((each for each in FAMILIES if architecture in accepted_architectures(each)), None)

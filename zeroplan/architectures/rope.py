@@ -82,6 +82,10 @@ class RotaryConfig(Config):
         if nested and list(self.ropes()) == [""]:
             found = f"rope settings nested under {sorted(nested)[0]}"
             raise SpecError(place, found, "one set of settings for all layers")
+        masks = self.windows()
+        if strange := sorted({kind for kind in self.kinds() if kind not in masks}):
+            expected = " or ".join(sorted({*masks, "sliding_attention"}))
+            raise SpecError(place, f"layer type {shown(strange[0])}", f"{expected}, as this family's layers are")
         for settings in self.ropes().values():
             check_rope(self, settings, place)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 import sys
+from math import inf
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -46,8 +47,11 @@ def _decoded(place: str, content: bytes, expected: str) -> str:
         raise SpecError(f"{place}, byte {error.start}", "bytes that are not UTF-8", expected) from error
 
 
-def read_object(path: str | Path, expected: str, *, unique: bool = False) -> dict[str, Any]:
-    """The object in a JSON file. Raises `SpecError` with line and column; for a key given twice when `unique`."""
+def read_object(path: str | Path, expected: str, *, unique: bool = False, infinite: bool = False) -> dict[str, Any]:
+    """The object in a JSON file. Raises `SpecError` with line and column; for a key given twice when `unique`.
+
+    `infinite`: Infinity may stand in it, as transformers writes it, and is a float.
+    """
     text = read_text(path, expected)
     place = "standard input" if str(path) == "-" else shown(str(path))[1:-1]
     if not text.strip():
@@ -55,7 +59,7 @@ def read_object(path: str | Path, expected: str, *, unique: bool = False) -> dic
     try:
         value = json.loads(
             text,
-            parse_constant=lambda name: _not_json(place, name),
+            parse_constant=lambda name: inf if infinite and name == "Infinity" else _not_json(place, name),
             object_pairs_hook=(lambda pairs: _once(place, pairs)) if unique else None,
         )
     except json.JSONDecodeError as error:

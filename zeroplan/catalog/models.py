@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from zeroplan.architectures.config import Config
+from zeroplan.architectures.defaults import assumed
+from zeroplan.architectures.keys import unread
 from zeroplan.architectures.model import model_of
-from zeroplan.architectures.read import accepted_architectures, config_class, known_fields
-from zeroplan.catalog import presets
+from zeroplan.architectures.read import config_class, known_fields, named
+from zeroplan.architectures.refused import QUANTIZATIONS, check_language_model, dequantized
+from zeroplan.catalog import other_files, presets
 from zeroplan.catalog.files import read_object
-from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError, shown
+from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError
 from zeroplan.specs.model import Model
 
 EXPECTED = "a Hugging Face config.json"
@@ -40,7 +43,7 @@ def model(name: str) -> Model:
 def from_preset(name: str) -> Model:
     """A shipped preset. Its content is checked by the tests, so its types are not checked again here."""
     found, content = presets.load(
-        "model", name, "`zeroplan models` lists them; or write --model config.json, or --params 7B"
+        "model", name, "`zeroplan models` lists them; or write --model config.json"
     )
     fields = content["config"]
     config = config_class(fields["model_type"], found)(**known_fields(fields, found))
@@ -51,20 +54,40 @@ def from_preset(name: str) -> Model:
 def from_file(path: Path, name: str = "") -> Model:
     """A config.json, or the folder that holds it."""
     if os.path.isdir(path):
-        path = path / "config.json"
-    content = read_object(path, EXPECTED)
-    kind = config_class(content.get("model_type"), str(path))
-    model_type = content["model_type"]
-    _check_architectures(content, model_type, str(path))
-    config = _validated(kind, known_fields(content, str(path)), str(path))
-    config.validate(str(path))
+        path = config_in(path)
+    content, place = read_object(path, EXPECTED, infinite=True), str(path)
+    other_files.check_is_model(content, place, EXPECTED)
+    stated = named(content, place)
+    check_language_model(content, place)
+    notes = [note for note in (stated.assumed, dequantized(content, place)) if note]
     label = name or (path.parent.name if path.name == "config.json" else path.stem) or path.name
-    return model_of(model_type, config, name=label, source=str(path), content=content)
+    if not stated.model_type:
+        from zeroplan.architectures.approximate import approximate  # not for the families that are described
+
+        return approximate(content, place, label)._replace(assumed=tuple(notes), architecture=stated.architecture)
+    kind = config_class(stated.model_type, place)
+    config = _validated(kind, known_fields(content, place, stated.model_type), place)
+    config.validate(place)
+    read = {**content, "model_type": stated.model_type}
+    read = {key: value for key, value in read.items() if key not in QUANTIZATIONS}
+    found = model_of(
+        stated.model_type, config, name=label, source=place, content=read, architecture=stated.architecture
+    )
+    return found._replace(
+        assumed=(*notes, *assumed(content, config, stated.model_type)),
+        unread=unread(content, kind, stated.model_type),
+    )
+
+
+def config_in(folder: Path) -> Path:
+    """A folder's config.json, or where there is none the adapter_config.json that says what the folder is."""
+    config, adapter = folder / "config.json", folder / other_files.ADAPTER_FILE
+    return adapter if not _exists(config) and _exists(adapter) else config
 
 
 def from_hub(name: str) -> Model:
     """org/name through huggingface_hub (an optional extra), which keeps it in the local cache."""
-    way_out = f"download its config.json and write --model {name.rsplit('/', 1)[-1]}/config.json, or --params 7B"
+    way_out = f"download its config.json and write --model {name.rsplit('/', 1)[-1]}/config.json"
     try:
         from huggingface_hub import hf_hub_download  # optional extra
     except ImportError:
@@ -92,18 +115,6 @@ def _validated(kind: type[Config], fields: dict[str, Any], place: str) -> Config
         field = ".".join(str(part) for part in first["loc"] if isinstance(part, str))
         expected = first["msg"].lower().replace("input should be ", "")
         raise SpecError(f"{place}: {field}", json.dumps(first["input"])[:60], expected) from error
-
-
-def _check_architectures(content: dict[str, Any], model_type: str, place: str) -> None:
-    named = content.get("architectures")
-    accepted = accepted_architectures(model_type)
-    if named in (None, []):
-        return
-    if not isinstance(named, list) or named[0] not in accepted:
-        raise SpecError(
-            place, f"architectures {shown(named)}", f"a model with a language-model head ({' or '.join(accepted)})",
-            "--params with the count of yours",
-        )  # fmt: skip
 
 
 def _exists(path: Path) -> bool:

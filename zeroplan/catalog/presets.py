@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,20 @@ def names(kind: str) -> tuple[str, ...]:
 
 
 def load(kind: str, name: str, way_out: str = "") -> tuple[str, dict[str, Any]]:
-    """The preset of that name or alias (case does not matter). Raises `UnknownNameError`."""
+    """The preset of that name or alias, in any usual spelling. Raises `UnknownNameError`."""
     wanted = name.strip().lower()
     if wanted in names(kind):
         return wanted, _parsed(kind, wanted)
     for candidate in names(kind) if wanted else ():
         content = _parsed(kind, candidate)
-        if wanted in (str(alias).lower() for alias in content.get("aliases", ())):
+        if bare(wanted) in map(bare, (candidate, *content.get("aliases", ()))):
             return candidate, content
     raise UnknownNameError(kind, name, names(kind), way_out)
+
+
+def bare(name: str) -> str:
+    """A name without what people leave out or write otherwise: "NVIDIA RTX 4080" is "rtx-4080"."""
+    return re.sub(r"[\s_-]+", "", name.lower()).removeprefix("nvidia")
 
 
 def having(kind: str, **fields: Any) -> list[str]:

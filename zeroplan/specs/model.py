@@ -165,6 +165,9 @@ class Shape(NamedTuple):
         return self.kv_heads * self.head_width
 
 
+NEXT_WORD, MASKED_WORD = "next-token cross-entropy", "masked-token cross-entropy"
+
+
 class Model(NamedTuple):
     name: str
     family: str
@@ -194,10 +197,18 @@ class Model(NamedTuple):
     """Why transformers does not run it with the flash-attention package; empty where it does."""
     tied: tuple[int, ...] = ()
     """Elements of each parameter that a module makes for itself and loses when it is tied to another's."""
+    architecture: str = ""
+    """transformers' class, as `architectures` of config.json names it; empty where the shape is inferred."""
+    loss: str = NEXT_WORD
+    """What training minimizes, as its last module computes it."""
+    unread: tuple[str, ...] = ()
+    """Keys of its config.json that nothing here reads and that might change what is counted."""
     unplanned: tuple[Unplanned, ...] = ()
     """What its config.json says that is not planned."""
     assumed: tuple[str, ...] = ()
-    """Sizes that its config.json leaves out, as transformers' class defaults: `num_key_value_heads 32`."""
+    """What its config.json leaves out or says in another's words: sizes that are transformers' class defaults
+    (`num_key_value_heads 32 (transformers' default for qwen3)`), and the family that an unknown model_type is read
+    as."""
     approximate: float = 0.0
     """Share by which memory may be off, where the shape was read from a family that is not described."""
 

@@ -1,0 +1,116 @@
+"""A family that is not described, by its sizes: described families' own models planned so, against themselves.
+
+What transformers writes into each preset's config.json (tests/references/saved_configs.json) is read as if its family
+were unknown, and what a GPU needs is compared with the plan of the family, itself equal to runs of DeepSpeed.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.conftest import REFERENCES
+from zeroplan.architectures.approximate import DENSE, SPARSE, approximate
+from zeroplan.catalog import presets
+from zeroplan.catalog.models import from_file, from_preset
+from zeroplan.costs.ledger import ledger
+from zeroplan.errors import SpecError
+from zeroplan.fit import fit
+from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.job import Job
+from zeroplan.specs.model import Model
+from zeroplan.specs.strategy import Strategy, Workload
+
+SAVED: dict[str, dict[str, Any]] = json.loads((REFERENCES / "saved_configs.json").read_text())["presets"]
+OF_THEIR_OWN = {"bert": "type_vocab_size", "falcon": "alibi", "gpt_oss": "swiglu_alpha"}
+"""Families with attention or experts that no other has: their keys are refused."""
+PARTS = 0.01
+"""Share by which the count of parameters may be off."""
+
+
+def as_unknown(name: str) -> dict[str, Any]:
+    return {**{k: v for k, v in SAVED[name].items() if k != "architectures"}, "model_type": "somebodys_own"}
+
+
+def needed(model: Model, stage: int, attention: str, checkpointing: str) -> int:
+    """Bytes of one of 8 GPUs with one sequence of 2,048 tokens, or as many as the model has positions."""
+    seq = min(2048, model.shape.positions or 2048)
+    strategy = Strategy(stage, attention=attention, checkpointing=checkpointing)
+    job = Job(model, Cluster(nodes=1, gpus_per_node=8), Workload(seq=seq), strategy)
+    return fit(job, ledger(job)).gpu.needed
+
+
+PLANNED = [name for name in presets.names("model") if SAVED[name]["model_type"] not in OF_THEIR_OWN]
+
+
+def test_every_family_is_compared_or_refused():
+    families = {config["model_type"] for config in SAVED.values()}
+    assert {SAVED[name]["model_type"] for name in PLANNED} == families - OF_THEIR_OWN.keys()
+    assert len(families) >= 25
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_memory_is_that_of_the_family(name):
+    exact, found = from_preset(name), approximate(as_unknown(name), "config.json", name)
+    assert found.approximate == (SPARSE if exact.shape.experts else DENSE)
+    assert found.parameters == pytest.approx(exact.parameters, rel=PARTS)
+    for stage in range(4):
+        for checkpointing in ("none", "full"):
+            how = (stage, "sdpa" if exact.has_sdpa else "eager", checkpointing)
+            assert needed(found, *how) == pytest.approx(needed(exact, *how), rel=found.approximate), how
+
+
+@pytest.mark.parametrize("name", [name for name in presets.names("model") if name not in PLANNED])
+def test_layers_of_their_own_are_refused(name):
+    with pytest.raises(SpecError, match=OF_THEIR_OWN[SAVED[name]["model_type"]] + "|new_decoder_architecture|parallel_attn"):
+        approximate(as_unknown(name), "config.json", name)
+
+
+BASE = as_unknown("llama-3.1-8b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "fragment"),
+    [
+        *[({name: None}, f"without {name}") for name in
+          ("hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", "intermediate_size")],
+        ({"hidden_size": "4096"}, "hidden_size = '4096'"),
+        ({"hidden_size": 4096.0}, "whole number"),
+        ({"num_hidden_layers": 10_001}, "10,000"),
+        ({"ssm_state_size": 16}, "ssm_state_size"),
+        ({"linear_num_value_heads": 16}, "linear_num_value_heads"),
+        ({"conv_kernel": 4}, "conv_kernel"),
+        ({"is_encoder_decoder": True}, "is_encoder_decoder"),
+        ({"encoder_layers": 6}, "encoder_layers"),
+        ({"layer_types": ["linear_attention"] * 32}, "linear_attention"),
+        ({"model_type": "mamba"}, "mamba"),
+        ({"model_type": "t5"}, "a decoder"),
+        ({"num_local_experts": 8}, "without num_experts_per_tok"),
+        ({"num_attention_heads": 7}, "num_key_value_heads"),
+        ({"vision_config": {"hidden_size": 1}}, "multimodal"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "gptq"),
+    ],
+    ids=lambda each: str(each)[:40],
+)  # fmt: skip
+def test_what_no_such_model_has_is_refused_in_a_line(tmp_path, changes, fragment):
+    (tmp_path / "config.json").write_text(json.dumps({k: v for k, v in {**BASE, **changes}.items() if v is not None}))
+    with pytest.raises(SpecError) as refused:
+        from_file(tmp_path)
+    assert fragment in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "--params" not in str(refused.value)
+
+
+def test_a_table_of_words_is_not_guessed(tmp_path):
+    small = {k: v for k, v in as_unknown("qwen3-0.6b").items() if k != "tie_word_embeddings"}
+    with pytest.raises(SpecError, match="tie_word_embeddings"):
+        approximate(small, "config.json", "small")
+
+
+def test_it_says_what_it_is():
+    found = approximate(as_unknown("qwen3-30b-a3b"), "config.json", "mine")
+    assert (found.family, found.name) == ("somebodys_own", "mine")
+    assert "somebodys_own is not described" in found.source
+    assert "within 15%" in found.source
