@@ -32,6 +32,7 @@ from zeroplan.specs.strategy import (
 from zeroplan.units import read_count
 
 if TYPE_CHECKING:
+    from zeroplan.check.config_file import Config
     from zeroplan.deepspeed.read import Stated
 
 CHOICES = {
@@ -103,20 +104,6 @@ class Request(NamedTuple):
         return 1 if optimizer else 0
 
 
-class Config(NamedTuple):
-    """A ds_config.json, and what errors call it."""
-
-    content: dict[str, Any]
-    place: str
-
-
-def read_config_file(path: str) -> Config:
-    """'-' is standard input. Raises `SpecError` for what is no object, or has a key twice."""
-    from zeroplan.catalog.files import read_object
-
-    return Config(read_object(path, "a ds_config.json", unique=True), "standard input" if path == "-" else path)
-
-
 def read_request(
     options: Options, *, default_params: str | None = None, default_gpus: int = 1, config: Config | None = None,
     known: Model | None = None,
@@ -127,23 +114,27 @@ def read_request(
     """
     assumed: list[str] = []
     if config is None and options.config is not None:
+        from zeroplan.check.config_file import read_config_file
+
         config = read_config_file(options.config)
     cluster = read_cluster(options, assumed, default_gpus)
     headroom = read_headroom(options.headroom, cluster)
     model = known or read_model(options, assumed, default_params)
     settled = read_flags(options)
     total = number(options.global_batch, "--global-batch")
-    given, total_alone = None, False
+    given, total_alone, sharing = None, False, cluster.gpus
     if config is not None:
+        config = _with_precision(config, settled.get("precision"), assumed)
         given, stated = config.content, _merge_config(config, options, settled, model, assumed)
         total = _agreed(total, stated.train_batch_size, "--global-batch", "train_batch_size")
         total_alone = stated.total_alone
+        sharing = _sharing(config, cluster)
     if "precision" not in settled and given is None and _lacks_bf16(cluster):
         settled["precision"] = "fp16"
         assumed.append(f"precision fp16 (--precision): {cluster.gpu.title if cluster.gpu else 'the card'} has no bf16")
     check_offload(settled)
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
-    open_sizes = batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
+    open_sizes = batch(settled, total, sharing, said_by, total_alone=total_alone)
     if given is not None and "micro_batch" in settled and "gradient_accumulation_steps" not in given:
         settled.setdefault("grad_accum", 1)  # as DeepSpeed takes it
     seq = read_seq(options, model, assumed)
@@ -164,6 +155,32 @@ def read_request(
         open_sizes=open_sizes, assumed=tuple(assumed), rank=_rank(options.rank, cluster.gpus), given=given,
         headroom=headroom,
     )  # fmt: skip
+
+
+def _with_precision(config: Config, precision: str | None, assumed: list[str]) -> Config:
+    """The config with the section that Accelerate adds for --precision, where it has none."""
+    from zeroplan.deepspeed.precision import filled, says_nothing
+
+    content = filled(config.content, precision)
+    if content is not config.content:
+        assumed.append(
+            f"precision {precision} (--precision): {config.place} has no section of it, as the Trainer or Accelerate "
+            "fills it in; DeepSpeed alone runs fp32"
+        )
+    elif precision is None and says_nothing(content):
+        assumed.append(
+            "no precision section: fp32, as DeepSpeed alone runs it; under the Trainer with bf16=True write "
+            "--precision bf16"
+        )
+    assumed.extend(config.notes)
+    return config._replace(content=content)
+
+
+def _sharing(config: Config, cluster: Cluster) -> int:
+    """GPUs that share a batch, by the parallel sizes of the file."""
+    from zeroplan.deepspeed.parallelism import data_parallel_size
+
+    return data_parallel_size(config.content, cluster.gpus, config.place)
 
 
 def _lacks_bf16(cluster: Cluster) -> bool:
