@@ -10,7 +10,7 @@ from zeroplan.deepspeed.values import AUTO
 
 ZERO = "zero_optimization"
 SANITY_CHECKS = f"{ZERO}.enable_sanity_checks"
-"""Each bucket's tensors are broadcast to be compared (runtime/zero/stage3.py:1671): copies of one bucket, for a while."""
+"""Each bucket's tensors are broadcast to be compared (runtime/zero/stage3.py:1671): copies of one bucket at most."""
 FROZEN_CODES = f"{ZERO}.zero_quantized_nontrainable_weights"
 """Frozen parameters are held as 8-bit codes (runtime/zero/partition_parameters.py:1145): less than is counted."""
 FP32_BUFFERS = "data_types.keep_in_fp32_modules"

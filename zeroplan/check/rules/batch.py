@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, number, said
@@ -77,15 +78,28 @@ def refused_sizes(subject: Subject) -> Iterator[Hit]:
     wrong = [name for name in BATCH if name not in (*autos, *filled) and not _is_size(sizes[name])]
     for name in autos:
         yield Hit("ZP207", (name,), f'"auto" in {name}: DeepSpeed stops, only the Trainer and Accelerate fill it',
-                  f'"{name}": 8')  # fmt: skip
+                  f'"{name}": {_instead(subject, name, sizes)}')  # fmt: skip
     for name in wrong:
         yield Hit("ZP204", (name,), f"{said(sizes[name])} for {name}: DeepSpeed stops, it takes a whole number over 0",
-                  f'"{name}": {instead(KEYS[name], sizes[name])}',
+                  f'"{name}": {_instead(subject, name, sizes)}',
                   edits=answers.value(subject, (name,), KEYS[name], sizes[name]))  # fmt: skip
     if filled and not (autos or wrong):
         yield from _beside_filled(sizes)
     if not (filled or autos or wrong):
         yield from _arithmetic(subject, sizes)
+
+
+def _instead(subject: Subject, name: str, sizes: dict[str, Any]) -> str:
+    """A size that suits the other two, where those are numbers."""
+    total, micro, steps = (size if _is_size(size) else None for size in sizes.values())
+    ranks = subject.setting.gpus or 1
+    if name == TOTAL and _is_size(sizes[MICRO]) and _is_size(sizes[STEPS]):
+        with suppress(TypeError, ZeroDivisionError):
+            return number((micro or 1) * (steps or 1) * data_parallel_sizes(subject.config, ranks)[0])
+    other = steps if name == MICRO else micro
+    if name != TOTAL and total is not None:
+        return number(max(1, total // ((other or 1) * ranks)))
+    return instead(KEYS[name], sizes[name]) if sizes[name] != AUTO else "8"
 
 
 def _beside_filled(sizes: dict[str, Any]) -> Iterator[Hit]:

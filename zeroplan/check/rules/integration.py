@@ -62,11 +62,15 @@ def unfilled_autos(subject: Subject) -> Iterator[Hit]:
         known = KEYS.get(".".join(path))
         if member.node.scalar != AUTO or path[0] != ZERO or len(path) == 1:
             continue
-        means_it = known is not None and (known.default == AUTO or (bool(known.auto) and subject.setting.fills))
+        means_it = known is not None and (
+            (known.default == AUTO and subject.setting.reader not in (ACCELERATE, TRAINER))
+            or (bool(known.auto) and subject.setting.fills)
+        )
         if not means_it and path[-1] != "enabled":
-            severity = ERROR if subject.setting.reader == ACCELERATE else ""
+            own = known is not None and known.default == AUTO
+            severity = ERROR if subject.setting.reader == ACCELERATE or own else ""
             does = "Accelerate stops" if severity else "DeepSpeed drops it and takes its default"
-            value = known.default if known is not None else None
+            value = known.default if known is not None and not own else None
             yield Hit("ZP804", path, f'nothing fills "auto" here: {does}',
                       f'"{path[-1]}": {value}' if isinstance(value, int) else "delete it", severity)  # fmt: skip
 
