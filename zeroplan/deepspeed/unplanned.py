@@ -178,9 +178,13 @@ REFUSED: tuple[Switch, ...] = (
         'write "save_muon_momentum_buffer_in_memory": false', "runtime/zero/stage3.py:_create_momentum_buffer",
     ),
     Switch(
-        runs_other_zenflow, zenflow.SECTION,
-        "ZenFlow is counted at stages 1 and 2, under Adam, with a number for update_interval",
-        'leave it out, or write "stage": 2, "type": "AdamW" and "update_interval": 4',
+        lambda facts: zenflow.switched_on(facts) and not zenflow.has_interval(facts),
+        f"{zenflow.SECTION}.update_interval", 'with "auto" DeepSpeed divides the loss by 0, which makes it nan',
+        'write a number, as in "update_interval": 4', "runtime/engine.py:3413",
+    ),
+    Switch(
+        runs_other_zenflow, zenflow.SECTION, "ZenFlow is counted at stages 1 and 2, and under Adam",
+        'leave it out, or write "stage": 2 and "type": "AdamW"',
         "runtime/zenflow/zenflow_stage_1_and_2.py, runtime/zenflow/engine_stage3.py",
     ),
     Switch(
