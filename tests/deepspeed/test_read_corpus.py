@@ -22,6 +22,8 @@ GPUS = 8
 MICRO, ACCUM = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
 TRAINER = {MICRO: 1, ACCUM: 1, "gradient_clipping": 1.0, "fp16.enabled": False, "bf16.enabled": True}
 HIDDEN = 4096  # llama-2-7b
+UNPLANNED = (("compile", "deepcompile"), ("tensor_parallel", "autotp_size"))
+"""Two public files divide the model or compile the step, which no plan does."""
 
 pytestmark = needs_corpus
 
@@ -96,14 +98,16 @@ def test_taken_when_deepspeed_takes_it(path, estimated):
     """Exit 2 exactly where DeepSpeed's parser refuses, or its engine for the optimizer that the file names."""
     config, label = content(path), labels()[path.name]
     code, _out, err = estimated(path)
-    if config is None:
+    if config is None:  # a template: hjson takes its words for texts, which are no sizes
         assert code == 2
         assert "ds_config.json:" in err
-        assert "not JSON" in err
         return
     named = (config.get("optimizer") or {}).get("type", "")
     if label["hf"] != "ok":
         assert code == 2
+    elif any(key in config.get(section, {}) for section, key in UNPLANNED):
+        assert code == 2
+        assert "is not planned" in err
     elif batch_is_refused(config):
         assert code == 2
         assert "train_batch_size" in err

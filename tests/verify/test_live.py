@@ -14,7 +14,6 @@ import pytest
 
 from tests.verify.recorded import RUNS, job_of, label
 from zeroplan.costs.ledger import ledger
-from zeroplan.deepspeed import zenflow
 from zeroplan.errors import ZeroplanError
 from zeroplan.ledger import total
 from zeroplan.verify import unusual
@@ -43,6 +42,8 @@ def differing(case):
         job = job_of(case)
         counted, refused = ledger(job), None
     except ZeroplanError as error:
+        if " is not planned: " in str(error):  # ZenFlow under Muon: it runs
+            pytest.skip(str(error))
         refused = error
     measured = measure({"steps": 3, **case, "mode": "meta", "activations": False}, timeout=300)
     assert "failed" not in measured, measured["failed"]
@@ -50,8 +51,6 @@ def differing(case):
         assert "refused" in measured or "of which one gets nothing" in str(refused), refused
         pytest.skip("refused, perhaps on another rank than the one that is measured")
     assert "refused" not in measured, measured["refused"]
-    if zenflow.SECTION in job.strategy.uncounted:  # under Muon: it runs, and the numbers are said to lack it
-        pytest.skip("zenflow is not counted here")
     return [row for row in compare(job, counted, measured)
             if not (row.holds or (row.within and abs(row.difference) <= 64))]  # fmt: skip
 

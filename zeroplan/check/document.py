@@ -102,6 +102,10 @@ class Document:
         """Every key by its path; of keys that are there twice, the last."""
         return dict(self.walk())
 
+    def repeated(self) -> Iterator[tuple[tuple[str, ...], Member, Member]]:
+        """Each key that is there again, with the one of its name before it."""
+        yield from _repeated((), self.root)
+
     def walk(self) -> Iterator[tuple[tuple[str, ...], Member]]:
         """Every key with its path, in the order of the file."""
         yield from _walk((), self.root)
@@ -114,3 +118,14 @@ def _walk(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], 
         yield from _walk(inside, member.node)
     for item in node.items or ():
         yield from _walk(path, item)
+
+
+def _repeated(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Member, Member]]:
+    seen: dict[str, Member] = {}
+    for member in node.members or ():
+        if member.name in seen:
+            yield (*path, member.name), seen[member.name], member
+        seen[member.name] = member
+        yield from _repeated((*path, member.name), member.node)
+    for item in node.items or ():
+        yield from _repeated(path, item)

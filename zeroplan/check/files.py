@@ -12,6 +12,7 @@ from zeroplan.check.document import Document, Node
 from zeroplan.check.finding import Finding, Hit, said
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.launch import FILE, SECTION, Launch, as_yaml, field_of, inline, is_launch
+from zeroplan.check.proposed import tried
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
@@ -48,7 +49,20 @@ def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Mad
 
 
 def check_json(name: str, text: str, setting: Setting, made: Made, launch: Launch | None = None) -> list[Finding]:
-    """Raises `SpecError` for a model's config.json."""
+    """What is found, and of what it proposes that which does. Raises `SpecError` for a model's config.json."""
+    findings = findings_of(name, text, setting, made, launch)
+    if not any(one.edits or one.write for one in findings):
+        return findings
+    try:
+        document = read_json(name, text)
+    except NotReadableError:
+        return findings
+    again = replace(made(document, setting, launch), planned=None)
+    return tried(document, findings, lambda changed: check_text(name, changed, again))
+
+
+def findings_of(name: str, text: str, setting: Setting, made: Made, launch: Launch | None = None) -> list[Finding]:
+    """What is found, with everything that it proposes. Raises `SpecError` for a model's config.json."""
     try:
         document = read_json(name, text)
     except NotReadableError:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from zeroplan.check.edit import applied, overlap
 from zeroplan.check.finding import ERROR, Edit, Finding
-from zeroplan.errors import ZeroplanError
+from zeroplan.check.proposed import better, read
 from zeroplan.record import NamedTuple
 
 LETTERS = 500_000
@@ -45,22 +44,14 @@ def mended(
             return unchanged
         group, tries = untried.pop(0), tries - 1
         tried = applied(text, _edits(group))
-        after = _read(check, tried)
-        if after is not None and _better(group, found, after):
+        after = read(check, tried)
+        if after is not None and better(group, found, after):
             text, found = tried, after
             done += group
             untried = _groups(kept(found))
         elif len(group) > 1:
             untried[:0] = [group[: len(group) // 2], group[len(group) // 2 :]]
     return Mended(text, tuple(done), tuple(kept(found)))
-
-
-def _read(check: Callable[[str], list[Finding]], text: str) -> Findings | None:
-    """What is found in a mended text; None where it cannot be read any more: it may have become too long."""
-    try:
-        return check(text)
-    except ZeroplanError:
-        return None
 
 
 def _groups(findings: Findings) -> list[Findings]:
@@ -78,22 +69,3 @@ def _groups(findings: Findings) -> list[Findings]:
 
 def _edits(findings: Findings) -> list[Edit]:
     return [edit for finding in findings for edit in finding.edits]
-
-
-def _better(mended: Findings, before: Findings, after: Findings) -> bool:
-    """Whether what was mended is gone, and nothing new is wrong."""
-    were, are, gone = (Counter((one.rule, one.path) for one in found) for found in (before, after, mended))
-    if any(are[one] > were[one] - count for one, count in gone.items()):
-        return False
-    known = {(one.rule, one.path) for one in before if one.severity == ERROR}
-    new = [one for one in after if one.severity == ERROR and (one.rule, one.path) not in known]
-    if len(mended) > 1 or mended[0].severity != ERROR:
-        return not new
-    return not any(_about(one.path, mended[0]) for one in new if not one.edits)
-
-
-def _about(path: str, finding: Finding) -> bool:
-    """Whether a key is the one that was mended, under whatever name it stands now, or the whole file."""
-    written = {edit.text.strip().strip(',"').partition('"')[0] for edit in finding.edits}
-    names = {finding.path.rpartition(".")[2], *written}
-    return not path or path == finding.path or path.rpartition(".")[2] in names

@@ -12,10 +12,11 @@ import typer
 from zeroplan.catalog.files import read_text
 from zeroplan.check.arguments import YAML, read_arguments
 from zeroplan.check.chosen import Chosen, names
-from zeroplan.check.files import Checked, check_arguments, check_file, check_json
+from zeroplan.check.files import Checked, check_arguments, check_file, findings_of
 from zeroplan.check.finding import Finding
 from zeroplan.check.folder import configs
 from zeroplan.check.mended import mended
+from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
 from zeroplan.cli.check_setting import Known, read_known, setting_of
@@ -70,14 +71,14 @@ def _looked_at(asked: Asked, chosen: Chosen, known: Known, path: str) -> check_f
     text = read_text(path, "a ds_config.json")
     if (asked.fix or asked.diff) and not name.endswith(YAML):
         found = mended(text, partial(_of_json, known, name), chosen.kept)
-        return check_fix.Changed(name, text, found.text, found.done, found.left)
+        return check_fix.Changed(name, text, found.text, found.done, without_edits(found.left))
     checked = _checked(path, name, text, known)
     return check_fix.Changed(name, text, text, (), chosen.kept(checked.findings), checked.texts)
 
 
 def _of_json(known: Known, name: str, text: str) -> list[Finding]:
     """Of any text of the file: for whom it is and what job it states may change when it is mended."""
-    return check_json(name, text, known.setting, partial(setting_of, known))
+    return findings_of(name, text, known.setting, partial(setting_of, known))
 
 
 def _chosen(asked: Asked) -> Chosen:

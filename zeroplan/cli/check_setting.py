@@ -114,7 +114,8 @@ def _planned(known: Known, document: Document, setting: Setting, launch: Launch 
 
 def _request(options: Options, model: Model, document: Document, setting: Setting) -> Request | ZeroplanError:
     """As `zeroplan estimate --config` reads it; or why it cannot."""
-    from zeroplan.cli.request import Config, read_request
+    from zeroplan.check.config_file import Config
+    from zeroplan.cli.request import read_request
 
     try:
         given = Subject(document, setting).given

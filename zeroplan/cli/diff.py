@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from zeroplan.check.config_file import Config, read_config_file
 from zeroplan.cli.options import Options, flag
 from zeroplan.cli.progress import tell, watched
-from zeroplan.cli.request import Config, Request, read_config_file, read_request
+from zeroplan.cli.request import Request, read_request
 from zeroplan.cli.screen import show
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed

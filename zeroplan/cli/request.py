@@ -35,6 +35,7 @@ from zeroplan.specs.unplanned import Unplanned
 from zeroplan.units import read_count
 
 if TYPE_CHECKING:
+    from zeroplan.check.config_file import Config
     from zeroplan.deepspeed.read import Stated
 
 CHOICES = {
@@ -116,20 +117,6 @@ class Request(NamedTuple):
         return 1 if optimizer else 0
 
 
-class Config(NamedTuple):
-    """A ds_config.json, and what errors call it."""
-
-    content: dict[str, Any]
-    place: str
-
-
-def read_config_file(path: str) -> Config:
-    """'-' is standard input. Raises `SpecError` for what is no object, or has a key twice."""
-    from zeroplan.catalog.files import read_object
-
-    return Config(read_object(path, "a ds_config.json", unique=True), "standard input" if path == "-" else path)
-
-
 def read_request(
     options: Options, *, default_params: str | None = None, default_gpus: int = 1, config: Config | None = None,
     known: Model | None = None, partial: bool = False,
@@ -141,18 +128,24 @@ def read_request(
     """
     assumed: list[str] = []
     if config is None and options.config is not None:
+        from zeroplan.check.config_file import read_config_file
+
         config = read_config_file(options.config)
     cluster = read_cluster(options, assumed, default_gpus)
     headroom = read_headroom(options.headroom, cluster)
     model = known or read_model(options, assumed, default_params)
     settled = read_flags(options)
     total = number(options.global_batch, "--global-batch")
-    given, total_alone, unplanned = None, False, model.unplanned
+    given, total_alone, unplanned, sharing = None, False, model.unplanned, cluster.gpus
     assumed.extend(model.assumed)
+    if model.unread:
+        assumed.append(f"{', '.join(model.unread)} of its config.json change nothing, which nobody has looked at")
     if config is not None:
+        config = _with_precision(config, settled.get("precision"), assumed)
         given, stated = config.content, _merge_config(config, options, settled, model, assumed)
         total = _agreed(total, stated.train_batch_size, "--global-batch", "train_batch_size")
         total_alone, unplanned = stated.total_alone, (*unplanned, *stated.unplanned)
+        sharing = _sharing(config, cluster)
     refuse_unplanned(unplanned, partial=partial)
     check_accept(options.accept)
     if "precision" not in settled and given is None and _lacks_bf16(cluster):
@@ -160,7 +153,7 @@ def read_request(
         assumed.append(f"precision fp16 (--precision): {cluster.gpu.title if cluster.gpu else 'the card'} has no bf16")
     check_offload(settled)
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
-    open_sizes = batch(settled, total, cluster.gpus, said_by, total_alone=total_alone)
+    open_sizes = batch(settled, total, sharing, said_by, total_alone=total_alone)
     if given is not None and "micro_batch" in settled and "gradient_accumulation_steps" not in given:
         settled.setdefault("grad_accum", 1)  # as DeepSpeed takes it
     seq = read_seq(options, model, assumed)
@@ -198,6 +191,32 @@ def check_accept(text: str | None) -> None:
     """`--accept`, before anything is counted. Raises `QuantityError`."""
     if text not in (None, TIGHT):
         raise QuantityError(f"--accept: found {shown(text)}, expected tight; write --accept tight")
+
+
+def _with_precision(config: Config, precision: str | None, assumed: list[str]) -> Config:
+    """The config with the section that Accelerate adds for --precision, where it has none."""
+    from zeroplan.deepspeed.precision import filled, says_nothing
+
+    content = filled(config.content, precision)
+    if content is not config.content:
+        assumed.append(
+            f"precision {precision} (--precision): {config.place} has no section of it, as the Trainer or Accelerate "
+            "fills it in; DeepSpeed alone runs fp32"
+        )
+    elif precision is None and says_nothing(content):
+        assumed.append(
+            "no precision section: fp32, as DeepSpeed alone runs it; under the Trainer with bf16=True write "
+            "--precision bf16"
+        )
+    assumed.extend(config.notes)
+    return config._replace(content=content)
+
+
+def _sharing(config: Config, cluster: Cluster) -> int:
+    """GPUs that share a batch, by the parallel sizes of the file."""
+    from zeroplan.deepspeed.parallelism import data_parallel_size
+
+    return data_parallel_size(config.content, cluster.gpus, config.place)
 
 
 def _lacks_bf16(cluster: Cluster) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 from zeroplan.deepspeed.difference import BATCH, Difference
 from zeroplan.deepspeed.key_cost import UNCOUNTED
 from zeroplan.deepspeed.keys import OPEN_SECTIONS
+from zeroplan.deepspeed.roles import NAMED, Role, role
+from zeroplan.deepspeed.uncounted import SYNCHRONIZING
 from zeroplan.deepspeed.values import AUTO
 from zeroplan.specs.checkpointing import DEEPSPEED
 from zeroplan.specs.job import Job
@@ -24,7 +26,9 @@ def reason(one: Difference, jobs: tuple[Job, Job]) -> str:
         handed_on = one.path.rpartition(".")[0] in OPEN_SECTIONS
         return "no number here depends on it" if handed_on else "DeepSpeed knows no such key here and passes over it"
     left_out = [said for strategy in strategies for said in strategy.not_counted if said.startswith(one.path)]
-    if known.name in UNCOUNTED or left_out:
+    if one.path in SYNCHRONIZING:
+        return f"{NOT_COUNTED}: DeepSpeed waits for the card at each of its marks"
+    if known.name in UNCOUNTED or left_out or role(one.path) == Role(NAMED):
         return f"{NOT_COUNTED}: it moves bytes that no number here has in it"
     if not known.stages:
         return "DeepSpeed 0.19.8 does not act on it"

@@ -19,7 +19,10 @@ from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
 from zeroplan.deepspeed.refusals_optimizer import check_params
 from zeroplan.deepspeed.refusals_precision import REFUSALS as PRECISION_REFUSALS
 from zeroplan.deepspeed.refusals_zenflow import REFUSALS as ZENFLOW_REFUSALS
+from zeroplan.deepspeed.roles import passed_over
 from zeroplan.deepspeed.uncounted import idle, uncounted
+from zeroplan.deepspeed.unplanned import communication_dtype, refuse_unplanned, unplanned
+from zeroplan.deepspeed.unplanned import notes as unplanned_notes
 from zeroplan.deepspeed.values import ANY_CASE, AUTO, DTYPES, checked
 from zeroplan.deepspeed.zenflow import notes as zenflow_notes
 from zeroplan.deepspeed.zenflow import zenflow
@@ -107,7 +110,8 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields: dict[str, Any] = {"stage": checked(zero, "zero_optimization", "stage", place, 0)}
     facts = Facts(config, place)
     _refuse_what_deepspeed_refuses(facts)
-    notes += zenflow_notes(facts) + idle(facts)
+    refuse_unplanned(facts)
+    notes += passed_over(config) + zenflow_notes(facts) + idle(facts) + unplanned_notes(facts)
     if left_out := uncounted(facts):
         fields["uncounted"] = left_out
     fields |= _stated(zero, "zero_optimization", ZERO_FIELDS, place)
@@ -117,6 +121,8 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields |= optimizer(config, place)
     fields |= _master(config, place)
     fields |= _stated(config, "", TOP_FIELDS, place)
+    if (dtype := communication_dtype(facts)) is not None:
+        fields["communication_dtype"] = dtype
     fields |= _accumulation(config, place)
     fields |= _aio(config, place)
     fields |= _autocast(facts) | zenflow(facts) | activation_checkpointing(facts)
@@ -124,7 +130,9 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
     alone = [key for key in BATCH_FIELDS if config.get(key) is not None] == list(batch) == ["train_batch_size"]
-    return Stated(fields, tuple(autos(config)), batch.get("train_batch_size"), tuple(notes), alone)
+    return Stated(
+        fields, tuple(autos(config)), batch.get("train_batch_size"), tuple(notes), alone, unplanned(facts)
+    )
 
 
 def _refuse_what_deepspeed_refuses(facts: Facts) -> None:

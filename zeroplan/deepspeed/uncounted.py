@@ -1,57 +1,48 @@
-"""What DeepSpeed 0.19.8 does that the ledger does not count: named beside the numbers, never passed over."""
+"""What DeepSpeed 0.19.8 does that the ledger does not count, and that is too little to decide whether a job fits.
+
+It is named beside the numbers. What is more than that is in `zeroplan.deepspeed.unplanned`.
+"""
 
 from __future__ import annotations
 
-from zeroplan.deepspeed import zenflow
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.values import AUTO
 
 ZERO = "zero_optimization"
-SWITCHES = (
-    f"{ZERO}.offload_optimizer.super_offload", "compile.deepcompile", "hybrid_engine.enabled",
-    "expert_parallel.enabled", "data_efficiency.data_routing.enabled", "weight_quantization.enabled",
-)  # fmt: skip
-"""They do something when they are true."""
-NEGATIVE = ("managed_gradient_accumulation",)
-"""They do something when they are false."""
 SANITY_CHECKS = f"{ZERO}.enable_sanity_checks"
-"""Each bucket's tensors are broadcast to be compared (runtime/zero/stage3.py:1671)."""
-DEGREES = ("tensor_parallel.autotp_size", "sequence_parallel_size", "pipeline.stages")
-"""They do something when they are numbers over 1."""
+"""Each bucket's tensors are broadcast to be compared (runtime/zero/stage3.py:1671): copies of one bucket at most."""
+FROZEN_CODES = f"{ZERO}.zero_quantized_nontrainable_weights"
+"""Frozen parameters are held as 8-bit codes (runtime/zero/partition_parameters.py:1145): less than is counted."""
+FP32_BUFFERS = "data_types.keep_in_fp32_modules"
+"""Buffers, not parameters (runtime/keep_in_fp32.py): a rotary table is some hundred bytes."""
+GPU_DIRECT = "aio.use_gds"
+"""Files are read into GPU memory without the host's buffers (runtime/swap_tensor/utils.py): less than is counted."""
 IDLE = (
     "activation_checkpointing does nothing unless the model calls deepspeed.checkpointing.checkpoint, which models "
     "of transformers do not of themselves (--checkpointing deepspeed: as if they did, and a call of "
     "deepspeed.checkpointing.configure had read the section)"
 )
+PIPELINE = "pipeline does nothing for a model of transformers: a PipelineModule alone reads it, which is not planned"
+SYNCHRONIZING = ("wall_clock_breakdown", "memory_breakdown", "comms_logger.enabled", "flops_profiler.enabled")
+"""They wait for the card at each of their marks (utils/timer.py, runtime/utils.py:see_memory_usage, comm/comm.py)."""
 
 
 def uncounted(facts: Facts) -> tuple[str, ...]:
     """Dotted keys of a config whose effect on memory or traffic is not in the ledger."""
-    found = [path for path in SWITCHES if facts.stated(path) is True]
-    found += [path for path in NEGATIVE if facts.stated(path) is False]
-    if facts.stage == 3 and facts.stated(SANITY_CHECKS) is True:
-        found.append(SANITY_CHECKS)
-    found += [path for path in DEGREES if _number(facts.stated(path)) > 1]
-    if zenflow.switched_on(facts) and not zenflow.is_counted(facts):
-        found.append(zenflow.SECTION)
-    autocast = facts.section("torch_autocast")
-    if autocast.get("enabled") is True:
-        safe = autocast.get("lower_precision_safe_modules")
-        if safe is not None and safe != ["torch.nn.Linear"]:
-            found.append("torch_autocast.lower_precision_safe_modules")
-        if facts.stated_dtype("torch_autocast.dtype") not in ("bf16", "fp16"):
-            found.append("torch_autocast without a 16-bit dtype")
-    if facts.stated("data_types.keep_in_fp32_modules") not in (None, AUTO):
-        found.append("data_types.keep_in_fp32_modules")
-    if facts.stated("aio.use_gds") is True and facts.stated(f"{ZERO}.offload_param.device") == "nvme":
-        found.append("aio.use_gds")
+    at_stage_3 = [path for path in (SANITY_CHECKS, FROZEN_CODES) if facts.stage == 3 and facts.stated(path) is True]
+    found = list(at_stage_3)
+    if facts.stated(FP32_BUFFERS) not in (None, AUTO):
+        found.append(FP32_BUFFERS)
+    if facts.stated(GPU_DIRECT) is True and facts.stated(f"{ZERO}.offload_param.device") == "nvme":
+        found.append(GPU_DIRECT)
     return tuple(found)
 
 
 def idle(facts: Facts) -> list[str]:
-    """What a config states that moves nothing in a model of transformers, unless --checkpointing says otherwise."""
-    return [IDLE] if facts.section("activation_checkpointing") else []
-
-
-def _number(value: object) -> float:
-    return value if isinstance(value, int | float) else 0
+    """What a config states that moves nothing in a model of transformers, or takes time that no step time has in it."""
+    found = [IDLE] if facts.section("activation_checkpointing") else []
+    found += [PIPELINE] if facts.section("pipeline") else []
+    return found + [
+        f"{path}: DeepSpeed waits for the card at each of its marks, which is in no step time"
+        for path in SYNCHRONIZING if facts.stated(path) is True
+    ]  # fmt: skip

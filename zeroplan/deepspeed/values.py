@@ -167,12 +167,16 @@ def expected(known: Key) -> str:
 
 
 def example(known: Key, value: Any) -> str:
-    """What to write instead of a value, as JSON: the number that it means, the nearest word, or the default."""
+    """What to write instead of a value, as JSON: the number that it means, the nearest word, or the default.
+
+    A fraction under 1 was no wish for 0, which DeepSpeed refuses of a floor (fp16.min_loss_scale).
+    """
     number = meant(known, value)
-    if number is not None:
+    if number is not None and (number or number == as_number(value)):
         return json.dumps(number)
     if known.choices:
-        return f'"{nearest(str(value), known.choices)}"'
+        word = nearest(value, known.choices) if isinstance(value, str) else known.default
+        return f'"{word if word in known.choices else known.choices[0]}"'
     if known.default is None:
         return {"integer": "1", "number": "1.0", "boolean": "true"}.get(known.kind.split("|")[0], '"..."')
     return json.dumps(known.default)

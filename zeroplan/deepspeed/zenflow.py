@@ -22,10 +22,10 @@ def is_counted(facts: Facts) -> bool:
     accumulation of 0: it is nan from the first update on (runtime/engine.py:backward). Stage 3 cannot be measured
     without a GPU: it asks for "cuda" by name (runtime/zenflow/engine_stage3.py).
     """
-    return facts.stage in (1, 2) and _has_interval(facts) and facts.optimizer != "muon"
+    return facts.stage in (1, 2) and has_interval(facts) and facts.optimizer != "muon"
 
 
-def _has_interval(facts: Facts) -> bool:
+def has_interval(facts: Facts) -> bool:
     return isinstance(facts(f"{SECTION}.update_interval"), int)
 
 
@@ -58,11 +58,6 @@ def notes(facts: Facts) -> list[str]:
         "zenflow: DeepSpeed 0.19.8 exchanges rows and columns of every matrix in initialize, so pretrained weights "
         "are lost (runtime/zero/stage_1_and_2.py:_update_model_bit16_weights)"
     ]
-    if not _has_interval(facts):
-        found.append(
-            'zenflow: "update_interval": "auto" divides the loss by 0 and makes it nan (runtime/engine.py:3413), '
-            "write a number"
-        )
     if accumulates_apart(facts):
         found.append(
             "zenflow: with a data_types.grad_accum_dtype that is not the model's the host's gradients are zeros "

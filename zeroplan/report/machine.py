@@ -1,7 +1,8 @@
 """`--json`: one documented shape for every command. Bytes are integers, times are seconds.
 
 estimate, and each element of recommend's `plan` and `rejected`:
-  model {name, family, parameters, source, inferred}; cluster {nodes, gpus_per_node, gpus, gpu};
+  model {name, family, parameters, source, inferred, architecture (its class), approximate (share by which its memory
+  may be off), unread[] (keys of its config.json)}; cluster {nodes, gpus_per_node, gpus, gpu};
   workload {seq, global_batch (sequences of a step; null: nobody asked for a number)}; strategy;
   not_counted[] (what no number here has in it); accounting; memory.{gpu,host,nvme} = {lines[], resident, phases,
   peak}; memory.gpu.letters = {letter: {value, unit, meaning}}, those of lines whose formula is in the model's own sizes
@@ -236,6 +237,9 @@ def model_object(model: Model) -> dict[str, Any]:
         "parameters": model.parameters,
         "source": model.source,
         "inferred": model.inferred,
+        "architecture": model.architecture or None,
+        "approximate": model.approximate,
+        "unread": list(model.unread),
     }
 
 

@@ -44,7 +44,10 @@ COMPARED_BUT_FLASH = (
 
 def title(model: Model) -> str:
     """The model as a sentence names it."""
-    return model.name if model.inferred else f"{model.name} ({count(model.parameters)} parameters)"
+    if model.inferred:
+        return model.name
+    about = f", its memory within {model.approximate:.0%}" if model.approximate else ""
+    return f"{model.name} ({'about ' * bool(about)}{count(model.parameters)} parameters{about})"
 
 
 def gpus(job: Job) -> str:

@@ -39,10 +39,8 @@ class Scope(NamedTuple):
 def scope(models: Iterable[Model], seq: int, unplanned: tuple[Unplanned, ...] = ()) -> Scope:
     """What is planned of one model, or of several under the same training."""
     several = list({model.name: model for model in models}.values())
-    losses = sorted({_loss(model) for model in several})
+    losses = sorted({model.loss for model in several})
+    classes = {model.architecture for model in several} - {""}
     name = several[0].name if len(several) == 1 else "each model"
+    name += f" ({classes.pop()})" if len(several) == len(classes) == 1 else ""
     return Scope(name, " or ".join(losses), seq, unplanned)
-
-
-def _loss(model: Model) -> str:
-    return "next-token loss" if model.shape.causal else "masked-token loss"

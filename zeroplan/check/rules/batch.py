@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, number, said
@@ -10,11 +11,11 @@ from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules import answers
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys import KEYS
+from zeroplan.deepspeed.parallelism import DATA, SEQUENCE, Indivisible, data_parallel_sizes, indivisible, makes_mesh
 from zeroplan.deepspeed.values import AUTO
 from zeroplan.deepspeed.values import example as instead
 
 TOTAL, MICRO, STEPS = BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
-SEQUENCE = "sequence_parallel_size"
 SOURCE = "runtime/config.py:_batch_assertion"
 
 RULES: tuple[Rule, ...] = (
@@ -58,6 +59,14 @@ RULES: tuple[Rule, ...] = (
         example('{"train_micro_batch_size_per_gpu": 4, "sequence_parallel_size": 1, "bf16": {"enabled": true}}'),
         example('{"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true}}'),
     ),
+    Rule(
+        "ZP210", ERROR, "Sequence groups that the GPUs are not made of",
+        "__init__.py:initialize_mesh_device, runtime/config.py:DeepSpeedConfig",
+        example('{"train_micro_batch_size_per_gpu": 4, "data_parallel_size": 4, "sequence_parallel_size": 4, '
+                '"bf16": {"enabled": true}}', gpus="8"),
+        example('{"train_micro_batch_size_per_gpu": 4, "data_parallel_size": 2, "sequence_parallel_size": 4, '
+                '"bf16": {"enabled": true}}', gpus="8"),
+    ),
 )  # fmt: skip
 
 
@@ -69,15 +78,28 @@ def refused_sizes(subject: Subject) -> Iterator[Hit]:
     wrong = [name for name in BATCH if name not in (*autos, *filled) and not _is_size(sizes[name])]
     for name in autos:
         yield Hit("ZP207", (name,), f'"auto" in {name}: DeepSpeed stops, only the Trainer and Accelerate fill it',
-                  f'"{name}": 8')  # fmt: skip
+                  f'"{name}": {_instead(subject, name, sizes)}')  # fmt: skip
     for name in wrong:
         yield Hit("ZP204", (name,), f"{said(sizes[name])} for {name}: DeepSpeed stops, it takes a whole number over 0",
-                  f'"{name}": {instead(KEYS[name], sizes[name])}',
+                  f'"{name}": {_instead(subject, name, sizes)}',
                   edits=answers.value(subject, (name,), KEYS[name], sizes[name]))  # fmt: skip
     if filled and not (autos or wrong):
         yield from _beside_filled(sizes)
     if not (filled or autos or wrong):
         yield from _arithmetic(subject, sizes)
+
+
+def _instead(subject: Subject, name: str, sizes: dict[str, Any]) -> str:
+    """A size that suits the other two, where those are numbers."""
+    total, micro, steps = (size if _is_size(size) else None for size in sizes.values())
+    ranks = subject.setting.gpus or 1
+    if name == TOTAL and _is_size(sizes[MICRO]) and _is_size(sizes[STEPS]):
+        with suppress(TypeError, ZeroDivisionError):
+            return number((micro or 1) * (steps or 1) * data_parallel_sizes(subject.config, ranks)[0])
+    other = steps if name == MICRO else micro
+    if name != TOTAL and total is not None:
+        return number(max(1, total // ((other or 1) * ranks)))
+    return instead(KEYS[name], sizes[name]) if sizes[name] != AUTO else "8"
 
 
 def _beside_filled(sizes: dict[str, Any]) -> Iterator[Hit]:
@@ -101,22 +123,30 @@ def _arithmetic(subject: Subject, sizes: dict[str, Any]) -> Iterator[Hit]:
                   "train_micro_batch_size_per_gpu: DeepSpeed refuses that", f'"{MICRO}": 1')  # fmt: skip
         return
     try:
-        world = _world(subject, total, micro, steps)
-        fits = world > 0 and _fits(total, micro, steps, world)
+        worlds = _worlds(subject, total, micro, steps)
+        fits = any(world > 0 and _fits(total, micro, steps, world) for world in worlds)
     except (TypeError, ZeroDivisionError):
-        return  # sequence_parallel_size has a rule of its own
-    if fits:
+        return  # the sizes of groups have a rule of their own
+    if fits or _wrong_groups(subject):
         return
+    world = worlds[0]
+    ranks = f"{number(world)} {_ranks(subject)}"
     if None not in (total, micro, steps):
         most = micro * steps * world
-        product = " · ".join([number(micro), number(steps), f"{number(world)} GPUs"])
+        product = " · ".join([number(micro), number(steps), ranks])
         yield Hit("ZP201", (TOTAL,), f"train_batch_size {number(total)} is not {product} = {number(most)}: "
-                  "DeepSpeed refuses that", f'"{TOTAL}": {number(most)}')  # fmt: skip
+                  "DeepSpeed refuses that",
+                  f'"{SEQUENCE}": 1' if most % 1 else f'"{TOTAL}": {number(most)}')  # fmt: skip
         return
     parts = [f"{number(value)} {name}" for name, value in ((MICRO, micro), (STEPS, steps)) if value is not None]
-    by = " · ".join([*parts, f"{number(world)} GPUs"])
+    by = " · ".join([*parts, ranks])
     yield Hit("ZP202", (TOTAL,), f"train_batch_size {number(total)} is no multiple of {by}: DeepSpeed refuses that",
               f'"{TOTAL}": {_nearest(total, (micro or 1) * (steps or 1) * world)}')  # fmt: skip
+
+
+def _ranks(subject: Subject) -> str:
+    """What the GPUs are called that share a batch."""
+    return "data-parallel ranks" if SEQUENCE in subject.config else "GPUs"
 
 
 def _nearest(total: Any, unit: Any) -> str:
@@ -127,15 +157,15 @@ def _nearest(total: Any, unit: Any) -> str:
         return "a batch that can be trained"
 
 
-def _world(subject: Subject, total: Any, micro: Any, steps: Any) -> Any:
-    """Ranks that share the batch; unknown, those that suit the sizes best."""
+def _worlds(subject: Subject, total: Any, micro: Any, steps: Any) -> tuple[Any, ...]:
+    """Ranks that share the batch; where GPUs are unknown, those that suit the sizes best."""
     setting, config = subject.setting, subject.config
-    split = config[SEQUENCE] if SEQUENCE in config and "data_parallel_size" not in config else 1
-    if setting.gpus is not None:
-        return setting.gpus if split == 1 and not isinstance(split, bool) else setting.gpus / split
+    if setting.gpus is not None or makes_mesh(config):
+        return data_parallel_sizes(config, setting.gpus or 1)
+    split = config.get(SEQUENCE, 1)
     if None not in (total, micro, steps):
-        return max(1, total // (micro * steps))
-    return 1 if split == 1 else max(1, split) / split
+        return (max(1, total // (micro * steps)),)
+    return (1 if split == 1 else max(1, split) / split,)
 
 
 def _fits(total: Any, micro: Any, steps: Any, world: Any) -> bool:
@@ -152,17 +182,48 @@ def _fits(total: Any, micro: Any, steps: Any, world: Any) -> bool:
 
 
 def split_sequences(subject: Subject) -> Iterator[Hit]:
-    config = subject.config
+    config, gpus = subject.config, subject.setting.gpus
     if SEQUENCE not in config:
         return
-    value = config[SEQUENCE]
-    if not isinstance(value, int | float) or not value > 0:
-        yield Hit("ZP204", (SEQUENCE,), f"{said(value)} for {SEQUENCE}: DeepSpeed stops, it divides the GPUs by it",
-                  f'"{SEQUENCE}": 1')  # fmt: skip
-    elif "data_parallel_size" not in config:
+    for name in (SEQUENCE, *([DATA] if DATA in config else [])):
+        value = config[name]
+        if not isinstance(value, int | float) or not value > 0 or (DATA in config and not isinstance(value, int)):
+            yield Hit("ZP204", (name,), f"{said(value)} for {name}: DeepSpeed stops, it divides the GPUs by it",
+                      f'"{name}": 1')  # fmt: skip
+            return
+    if wrong := _wrong_groups(subject):
+        yield _indivisible(subject, wrong)
+    elif DATA not in config:
+        data = "GPUs / sequence_parallel_size" if gpus is None else number(gpus / config[SEQUENCE])
         yield Hit("ZP208", (SEQUENCE,),
-                  f"{SEQUENCE} without data_parallel_size makes no sequence groups; it only divides "
-                  "the GPUs that share the batch", '"data_parallel_size": GPUs / sequence_parallel_size')  # fmt: skip
+                  f"{SEQUENCE} without data_parallel_size makes no sequence groups, those are an mpu's of the script; "
+                  "it only divides the GPUs that share the batch", f'"{DATA}": {data}')  # fmt: skip
+
+
+def _wrong_groups(subject: Subject) -> Indivisible | None:
+    """The size of groups that leaves GPUs over; None where GPUs are unknown."""
+    gpus = subject.setting.gpus
+    found = indivisible(subject.config, gpus) if gpus else ()
+    return next((one for one in found if one.path in (SEQUENCE, DATA)), None)
+
+
+def _indivisible(subject: Subject, wrong: Indivisible) -> Hit:
+    """DeepSpeed stops at a mesh, and goes on with a fraction of a GPU where the batch sizes suit that."""
+    gpus = subject.setting.gpus or 1
+    stops = makes_mesh(subject.config) or not _suits(subject, gpus / wrong.size)
+    sizes = sorted((size for size in range(1, gpus + 1) if gpus % size == 0), key=lambda size: abs(size - wrong.size))
+    suiting = (size for size in sizes if not makes_mesh(subject.config) and _suits(subject, gpus // size))
+    rest = "DeepSpeed stops" if stops else "DeepSpeed counts a fraction of a GPU"
+    return Hit("ZP210", (wrong.path,), f"{wrong.path} {wrong.size} on {gpus} GPUs, not {wrong.expected}: {rest}",
+               f'"{wrong.path}": {next(suiting, wrong.instead)}', severity="" if stops else WARNING)  # fmt: skip
+
+
+def _suits(subject: Subject, ranks: float) -> bool:
+    """Whether the three batch sizes, where they are numbers, go together on so many ranks."""
+    total, micro, steps = (subject.config.get(name) for name in BATCH)
+    if any(isinstance(size, str) for size in (total, micro, steps)) or not (total or micro):
+        return True
+    return _fits(total, micro, steps, ranks)
 
 
 def total_alone(subject: Subject) -> Iterator[Hit]:

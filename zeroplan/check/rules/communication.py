@@ -10,10 +10,12 @@ from zeroplan.check.rules.names import STAGE_2, STAGE_3
 from zeroplan.check.rules.values import BF16
 from zeroplan.check.setting import TRAINER
 from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.parallelism import EXPERTS, TENSOR, indivisible
 
 ZERO = "zero_optimization"
 HPZ = f"{ZERO}.zero_hpz_partition_size"
 QUANTIZED = ("zero_quantized_weights", "zero_quantized_gradients", "zero_quantized_nontrainable_weights")
+GROUPS = {TENSOR: "ZP709", EXPERTS: "ZP712"}
 
 RULES: tuple[Rule, ...] = (
     Rule(
@@ -45,6 +47,18 @@ RULES: tuple[Rule, ...] = (
         example(BF16 % ', "tensor_parallel": {"autotp_size": 2}', gpus="1"),
         example(BF16 % ', "tensor_parallel": {"autotp_size": 2}', gpus="4"),
     ),
+    Rule(
+        "ZP712", ERROR, "Expert-parallel groups that do not divide the GPUs",
+        "module_inject/auto_ep_folding.py:build_folding_spec",
+        example(BF16 % ', "expert_parallel": {"enabled": true, "autoep_size": 3}', gpus="8"),
+        example(BF16 % ', "expert_parallel": {"enabled": true, "autoep_size": 4}', gpus="8"),
+    ),
+    Rule(
+        "ZP713", WARNING, "A tensor-parallel size where AutoTP does not read it",
+        "runtime/engine.py:autotp_size; run: each GPU holds the whole model",
+        example(BF16 % ', "tensor_parallel": {"tp": {"tp_size": 2}}'),
+        example(BF16 % ', "tensor_parallel": {"autotp_size": 2, "tp": {"tp_size": 2}}'),
+    ),
 )  # fmt: skip
 
 
@@ -62,16 +76,27 @@ def groups(subject: Subject) -> Iterator[Hit]:
     facts, gpus = subject.facts, subject.setting.gpus
     if gpus is None:
         return
-    size, degree = facts(HPZ), facts("tensor_parallel.autotp_size")
+    size = facts(HPZ)
     if facts.stage == 3 and size > gpus:
         yield Hit("ZP702", subject.spelled(HPZ), f"groups of {size} on {gpus} GPUs are cut to {gpus}",
                   f'"zero_hpz_partition_size": {gpus}')  # fmt: skip
     elif facts.stage == 3 and size > 1 and gpus % size:
         yield Hit("ZP701", subject.spelled(HPZ), f"{gpus} GPUs are no multiple of {size}: DeepSpeed refuses that",
                   '"zero_hpz_partition_size": the GPUs of a node')  # fmt: skip
-    if degree > 1 and gpus % degree:
-        yield Hit("ZP709", subject.spelled("tensor_parallel.autotp_size"), f"{gpus} GPUs are no multiple of {degree}: "
-                  "DeepSpeed refuses that", '"autotp_size": 1')  # fmt: skip
+    for wrong in indivisible(facts.config, gpus):
+        if wrong.path in GROUPS:
+            yield Hit(GROUPS[wrong.path], subject.spelled(wrong.path), f"{gpus} GPUs are no multiple of {wrong.size}: "
+                      "DeepSpeed refuses that",
+                      f'"{wrong.path.rpartition(".")[2]}": {wrong.instead}')  # fmt: skip
+
+
+def nested_size(subject: Subject) -> Iterator[Hit]:
+    """tp_model_init fills tensor_parallel.tp, and AutoTP asks for autotp_size alone."""
+    facts, path = subject.facts, "tensor_parallel.tp.tp_size"
+    size = facts.stated(path)
+    if isinstance(size, int) and size > 1 and facts(TENSOR) < 2:
+        yield Hit("ZP713", subject.spelled(path), f"tp_size {size} without autotp_size leaves AutoTP off: each GPU "
+                  "holds the whole model", f'"autotp_size": {size} in tensor_parallel')  # fmt: skip
 
 
 def zero_plus_plus(subject: Subject) -> Iterator[Hit]:
@@ -86,4 +111,4 @@ def zero_plus_plus(subject: Subject) -> Iterator[Hit]:
                   "the operator is there for GPUs only", '"zero_quantized_weights": false')  # fmt: skip
 
 
-CHECKS = (without_optimizer, groups, zero_plus_plus)
+CHECKS = (without_optimizer, groups, nested_size, zero_plus_plus)

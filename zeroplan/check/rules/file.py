@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from zeroplan.check.document import Document, Member, Node
 from zeroplan.check.edit import deleted
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
 from zeroplan.check.json_reader import BRACES, COMMENTS, MISSING, QUOTES, TRAILING, UNQUOTED
@@ -64,28 +63,12 @@ def more_than_json(subject: Subject) -> Iterator[Hit]:
 def repeated_keys(subject: Subject) -> Iterator[Hit]:
     """DeepSpeed's own reader refuses them; json.load, which others use, keeps the last."""
     lenient = subject.setting.reader != DEEPSPEED
-    for path, first, member in _repeated(subject.document):
+    for path, first, member in subject.document.repeated():
         does = "json.load keeps the last one without a word" if lenient else "DeepSpeed refuses that"
         same = first.node.plain() == member.node.plain() and repr(first.node.plain()) == repr(member.node.plain())
         yield Hit("ZP103", path, f"{named(member.name)} is there twice: {does}", "delete one of them",
                   WARNING if lenient else ERROR, member.start,
                   deleted(subject.document, path, member.start) if same else ())  # fmt: skip
-
-
-def _repeated(document: Document) -> Iterator[tuple[tuple[str, ...], Member, Member]]:
-    yield from _repeated_in((), document.root)
-
-
-def _repeated_in(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Member, Member]]:
-    """Each that is there again, with the one before it."""
-    seen: dict[str, Member] = {}
-    for member in node.members or ():
-        if member.name in seen:
-            yield (*path, member.name), seen[member.name], member
-        seen[member.name] = member
-        yield from _repeated_in((*path, member.name), member.node)
-    for item in node.items or ():
-        yield from _repeated_in(path, item)
 
 
 def is_placeholder(value: object) -> bool:

@@ -60,13 +60,15 @@ def unfilled_autos(subject: Subject) -> Iterator[Hit]:
     """Under DeepSpeed itself those of bf16 and fp16 have a rule of their own."""
     for path, member in subject.document.members.items():
         known = KEYS.get(".".join(path))
-        if member.node.scalar != AUTO or path[0] != ZERO or len(path) == 1:
+        own = known is not None and known.default == AUTO
+        stops = own and subject.setting.reader in (ACCELERATE, TRAINER)
+        if member.node.scalar != AUTO or len(path) == 1 or (path[0] != ZERO and not stops):
             continue
-        means_it = known is not None and (known.default == AUTO or (bool(known.auto) and subject.setting.fills))
+        means_it = (own and not stops) or (known is not None and bool(known.auto) and subject.setting.fills)
         if not means_it and path[-1] != "enabled":
-            severity = ERROR if subject.setting.reader == ACCELERATE else ""
+            severity = ERROR if subject.setting.reader == ACCELERATE or own else ""
             does = "Accelerate stops" if severity else "DeepSpeed drops it and takes its default"
-            value = known.default if known is not None else None
+            value = known.default if known is not None and not own else None
             yield Hit("ZP804", path, f'nothing fills "auto" here: {does}',
                       f'"{path[-1]}": {value}' if isinstance(value, int) else "delete it", severity)  # fmt: skip
 

@@ -58,7 +58,8 @@ RULES: tuple[Rule, ...] = (
         "runtime/engine.py:_validate_zero3_moe_compatibility",
         example((STAGE_3 % ', "zero_hpz_partition_size": 8')[:-1] + ', "expert_parallel": {"enabled": true}}',
                 model="mixtral-8x7b"),
-        example((STAGE_3 % "")[:-1] + ', "expert_parallel": {"enabled": true}}', model="mixtral-8x7b"),
+        example((STAGE_3 % ', "zero_hpz_partition_size": 8')[:-1] + ', "expert_parallel": {"enabled": false}}',
+                model="mixtral-8x7b"),
     ),
     Rule(
         "ZP508", ERROR, "A tensor larger than a buffer for NVMe",

@@ -10,6 +10,7 @@ from zeroplan.check.rule import Rule, example
 from zeroplan.check.rules.names import OK
 from zeroplan.check.setting import ACCELERATE, DEEPSPEED, LIGHTNING, TRAINER
 from zeroplan.check.subject import Subject
+from zeroplan.deepspeed.precision import is_open
 from zeroplan.deepspeed.values import AUTO
 
 SOURCE = "runtime/precision_config.py"
@@ -89,6 +90,11 @@ def fp32(subject: Subject) -> Iterator[Hit]:
     if arguments is not None and subject.setting.reader == TRAINER and (arguments("fp16") or arguments("bf16")):
         return
     if subject.setting.reader in (ACCELERATE, LIGHTNING) or subject.stated("bf16.enabled") is False:
+        return
+    if subject.setting.reader == TRAINER and is_open(subject.config, subject.setting.precision or "bf16"):
+        if subject.setting.precision is None and arguments is None:
+            yield Hit("ZP309", (), "neither fp16 nor bf16: the Trainer adds the one that TrainingArguments turn on, "
+                      "and trains in fp32 without", '"bf16": {"enabled": "auto"}', ADVICE)  # fmt: skip
         return
     autos = [part for part in ("fp16", "bf16") if subject.stated(f"{part}.enabled") == AUTO]
     if facts.dtype == "fp32" and not autos and facts.stated("torch_autocast.enabled") is not True:

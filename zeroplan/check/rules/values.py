@@ -10,6 +10,7 @@ from zeroplan.check.finding import ERROR, WARNING, Hit, said
 from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules import answers
 from zeroplan.check.rules.names import FP16, OK, STAGE_2, STAGE_3
+from zeroplan.check.setting import TRAINER
 from zeroplan.check.subject import Entry, Subject
 from zeroplan.deepspeed.keys import KEYS, STRICT_SECTIONS
 from zeroplan.deepspeed.keys.key import Key
@@ -95,6 +96,8 @@ BY_PATH = {
 BY_FAULT = {"fraction": "ZP113", "text": "ZP111", "range": "ZP117", "choice": "ZP118", "kind": "ZP116"}
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "sequence_parallel_size")
 """They have rules of their own (rules/batch.py)."""
+COMPARED = ("fp16.enabled", "bf16.enabled")
+"""Switches that the Trainer holds against TrainingArguments (transformers integrations/deepspeed.py:fill_match)."""
 WORDS = (*ANY_CASE, "log_level")
 """Hand-read texts that DeepSpeed compares with its list."""
 
@@ -108,8 +111,11 @@ def strict_values(subject: Subject) -> Iterator[Hit]:
         if wrong := fault(known, entry.value):
             yield _hit(subject, _rule(known, entry.value, wrong), entry, known)
         elif known.kind.startswith("boolean") and isinstance(entry.value, str) and entry.value.lower() in TRUE | FALSE:
+            stops = subject.setting.reader == TRAINER and known.path in COMPARED
+            others = "the Trainer compares it with a switch and stops" if stops else "others do not"
             yield Hit("ZP110", entry.path, f"{said(entry.value)} in quotes: DeepSpeed takes it for "
-                      f"{_word(entry.value)}, others do not", f'"{entry.name}": {_word(entry.value)}',
+                      f"{_word(entry.value)}, {others}", f'"{entry.name}": {_word(entry.value)}',
+                      ERROR if stops else WARNING,
                       edits=valued(subject.document, entry.path, _word(entry.value)))  # fmt: skip
 
 

@@ -1,0 +1,115 @@
+"""The ds_config of a file, for every command: JSON and hjson as DeepSpeed reads them, or what a YAML makes of it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from zeroplan.catalog.files import read_text
+from zeroplan.check.document import Document, Node
+from zeroplan.check.json_reader import NotReadableError, read_json
+from zeroplan.errors import SpecError, shown
+from zeroplan.record import NamedTuple
+
+EXPECTED = "a ds_config.json"
+YAML = (".yaml", ".yml")
+IN_YAML = "a ds_config, an Accelerate config or TrainingArguments with a deepspeed in them"
+STANDARD_INPUT = "standard input"
+
+
+class Config(NamedTuple):
+    """A ds_config, and what errors call its file."""
+
+    content: dict[str, Any]
+    place: str
+    notes: tuple[str, ...] = ()
+    """What somebody who reads the file makes of it otherwise."""
+
+
+def read_config_file(path: str) -> Config:
+    """'-' is standard input. Raises `SpecError` for what is no object, or says a key twice."""
+    text = read_text(path, EXPECTED)
+    place = STANDARD_INPUT if path == "-" else shown(path)[1:-1]
+    if not path.endswith(YAML):
+        return _config(_read(place, text))
+    return _in_yaml(path, place, text)
+
+
+def _config(document: Document) -> Config:
+    _check_once(document)
+    _check_numbers(document, document.root)
+    what = next((remark.what for remark in document.remarks), "")
+    note = f"{document.name} has {what}: DeepSpeed reads it, and json.load of the Trainer and Accelerate stops"
+    return Config(document.config, document.name, (note,) if what else ())
+
+
+def _read(place: str, text: str) -> Document:
+    if not text.strip():
+        raise SpecError(place, "an empty file", EXPECTED)
+    try:
+        document = read_json(place, text)
+    except NotReadableError as error:
+        line, column = _place(text, error.offset)
+        raise SpecError(f"{place}:{line}:{column}", f"text that is not JSON ({error})", EXPECTED) from error
+    return document
+
+
+def _place(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
+
+
+def _in_yaml(path: str, place: str, text: str) -> Config:
+    """The config that a YAML for Accelerate or the Trainer states or names, or is."""
+    from zeroplan.check.launch import Launch, inline, is_launch
+    from zeroplan.check.yaml_reader import read_yaml
+
+    document = read_yaml(place, text, IN_YAML)
+    if is_launch(document):
+        launch = Launch(document)
+        if not launch.is_deepspeed or not launch.fields:
+            raise SpecError(place, "an Accelerate config without deepspeed_config", IN_YAML)
+        return _beside(path, place, launch.config_file) if launch.config_file else Config(inline(launch).config, place)
+    member = document.members.get(("deepspeed",))
+    if member is None:
+        return _config(document)
+    if member.node.members is not None:
+        return _config(Document(place, text, member.node))
+    return _beside(path, place, member.node.scalar)
+
+
+def _beside(path: str, place: str, named: Any) -> Config:
+    """A file as seen from the one that names it, or from here, which is what Accelerate does."""
+    tried = [str(Path(path).parent / str(named)), str(named)]
+    found = next((one for one in tried if isinstance(named, str) and os.path.isfile(one)), None)
+    if found is None or found.endswith(YAML):
+        raise SpecError(place, f"{shown(named)} for the ds_config", "the name of a ds_config.json that is there")
+    return read_config_file(found)
+
+
+def _check_once(document: Document) -> None:
+    for path, _first, member in document.repeated():
+        line, column = document.place(member.start)
+        raise SpecError(
+            f"{document.name}:{line}:{column}", f"the key {shown('.'.join(path))} twice",
+            "each key once (DeepSpeed refuses it; json.load of the Trainer and Accelerate takes the last)",
+        )  # fmt: skip
+
+
+def _check_numbers(document: Document, node: Node) -> None:
+    for number in _floats(node):
+        if not math.isfinite(number.scalar):
+            line, column = document.place(number.start)
+            found = "NaN" if math.isnan(number.scalar) else "Infinity"
+            raise SpecError(f"{document.name}:{line}:{column}", found, "a finite number (JSON has no NaN or Infinity)")
+
+
+def _floats(node: Node) -> Iterator[Node]:
+    if isinstance(node.scalar, float):
+        yield node
+    for member in node.members or ():
+        yield from _floats(member.node)
+    for item in node.items or ():
+        yield from _floats(item)
