@@ -106,6 +106,9 @@ class Config:
         self.check_heads(place)
         self.check_names(place)
 
+    def check_run(self, place: str) -> None:
+        """Refuse what transformers builds and cannot run. Raises `SpecError` that names `place`."""
+
     def check_numbers(self, place: str) -> None:
         for name, value in vars(self).items():
             least = 0 if name in COUNTS or name in self.may_be_zero else 1

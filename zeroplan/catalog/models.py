@@ -58,6 +58,7 @@ def from_file(path: Path, name: str = "") -> Model:
     _check_architectures(content, model_type, str(path))
     config = _validated(kind, known_fields(content, str(path)), str(path))
     config.validate(str(path))
+    config.check_run(str(path))
     label = name or (path.parent.name if path.name == "config.json" else path.stem) or path.name
     return model_of(model_type, config, name=label, source=str(path), content=content)
 
