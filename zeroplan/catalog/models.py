@@ -12,11 +12,13 @@ from zeroplan.architectures.config import Config
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import accepted_architectures, config_class, known_fields
 from zeroplan.catalog import presets
-from zeroplan.catalog.files import read_object
-from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError, shown
+from zeroplan.catalog.files import place_of, read_object, read_text
+from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError, printable, shown
 from zeroplan.specs.model import Model
 
 EXPECTED = "a Hugging Face config.json"
+LONGEST_REVISION = 1000
+"""Bytes: a commit has 40."""
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -52,7 +54,7 @@ def from_file(path: Path, name: str = "") -> Model:
     """A config.json, or the folder that holds it."""
     if os.path.isdir(path):
         path = path / "config.json"
-    content = read_object(path, EXPECTED)
+    content = read_object(path, EXPECTED, special=True)
     kind = config_class(content.get("model_type"), str(path))
     model_type = content["model_type"]
     _check_architectures(content, model_type, str(path))
@@ -60,7 +62,7 @@ def from_file(path: Path, name: str = "") -> Model:
     config.validate(str(path))
     config.check_run(str(path))
     label = name or (path.parent.name if path.name == "config.json" else path.stem) or path.name
-    return model_of(model_type, config, name=label, source=str(path), content=content)
+    return model_of(model_type, config, name=printable(label), source=place_of(path), content=content)
 
 
 def from_hub(name: str) -> Model:
@@ -89,7 +91,7 @@ def _validated(kind: type[Config], fields: dict[str, Any], place: str) -> Config
     try:
         return TypeAdapter(kind).validate_json(json.dumps(fields), strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"] if isinstance(part, str))
         expected = first["msg"].lower().replace("input should be ", "")
         raise SpecError(f"{place}: {field}", json.dumps(first["input"])[:60], expected) from error
@@ -121,8 +123,8 @@ def _cached(name: str) -> Path | None:
     home = Path(os.environ.get("HF_HOME") or Path("~/.cache/huggingface").expanduser())
     root = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{name.replace('/', '--')}"
     try:
-        revision = (root / "refs" / "main").read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
+        revision = read_text(root / "refs" / "main", "a revision", LONGEST_REVISION).strip()
+    except SpecError:
         return None
     path = root / "snapshots" / revision / "config.json"
     return path if path.is_file() else None

@@ -112,9 +112,9 @@ class Config(NamedTuple):
 
 def read_config_file(path: str) -> Config:
     """'-' is standard input. Raises `SpecError` for what is no object, or has a key twice."""
-    from zeroplan.catalog.files import read_object
+    from zeroplan.catalog.files import LARGEST_CONFIG, place_of, read_object
 
-    return Config(read_object(path, "a ds_config.json", unique=True), "standard input" if path == "-" else path)
+    return Config(read_object(path, "a ds_config.json", largest=LARGEST_CONFIG, unique=True), place_of(path))
 
 
 def read_request(
