@@ -12,9 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+LONGEST_NAME = 100
+"""Letters of a name that are compared with those that are known."""
+
 
 class ZeroplanError(Exception):
-    """An error a user can mend. `str()` of it is one line."""
+    """An error a user can mend. `str()` of it is one line, whatever it quotes."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class QuantityError(ZeroplanError):
@@ -32,7 +38,7 @@ class UnknownNameError(ZeroplanError):
         import difflib  # only on the way to an error
 
         known = sorted(known)
-        near = difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4)
+        near = difflib.get_close_matches(name[:LONGEST_NAME].lower(), known, n=3, cutoff=0.4)
         hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(known[:8])}, ..."
         super().__init__(f"unknown {kind} {shown(name)}; {hint}{f'; {way_out}' if way_out else ''}")
 
@@ -50,7 +56,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
     import difflib
 
     known = list(known)
-    return (difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.0) or known)[0]
+    return (difflib.get_close_matches(name[:LONGEST_NAME].lower(), known, n=1, cutoff=0.0) or known)[0]
+
+
+def printable(text: str, keeps: str = "") -> str:
+    """The text without what a terminal or a log obeys: controls, line and paragraph separators and marks that turn the
+    direction of writing are escaped, but for those in `keeps`. Everything of the user's that is shown goes through it.
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter.isprintable() or letter in keeps else _escaped(letter) for letter in text)
+
+
+def _escaped(letter: str) -> str:
+    code = ord(letter)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def shown(value: object, limit: int = 60) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from inspect import get_annotations
+from math import isfinite
 from typing import Any, ClassVar
 
 from zeroplan.errors import SpecError, shown
@@ -106,6 +107,9 @@ class Config:
         self.check_heads(place)
         self.check_names(place)
 
+    def check_run(self, place: str) -> None:
+        """Refuse what transformers builds and cannot run. Raises `SpecError` that names `place`."""
+
     def check_numbers(self, place: str) -> None:
         for name, value in vars(self).items():
             least = 0 if name in COUNTS or name in self.may_be_zero else 1
@@ -113,6 +117,8 @@ class Config:
                 raise SpecError(place, f"{name} = {value}", f"a whole number from {least} up")
             if type(value) is int and value > LARGEST_WIDTH and name in POSITIVE | COUNTS:
                 raise SpecError(place, f"{name} = {shown(value)}", f"at most {LARGEST_WIDTH:,}")
+            if type(value) is float and not isfinite(value) and not (name in LIMITS and value > 0):
+                raise SpecError(place, f"{self.names(name)[-1]} = {value}", "a finite number")
             if name in DROPOUTS and value is not None and not 0 <= value <= 1:
                 raise SpecError(place, f"{name} = {value}", "a probability between 0 and 1")
         if self.num_hidden_layers > MAX_LAYERS:
@@ -197,6 +203,9 @@ POSITIVE = frozenset({
 })  # fmt: skip
 COUNTS = frozenset({"n_shared_experts", "first_k_dense_replace", "max_window_layers", "sliding_window"})
 DROPOUTS = frozenset({"attention_dropout", "residual_dropout", "embedding_dropout", "layerdrop"})
+
+LIMITS = frozenset({"swiglu_limit", "clip_qkv"})
+"""What values are cut at: Infinity cuts nothing, and changes no size."""
 
 # transformers' ACT2FN, less prelu and xielu: those two bring parameters of their own.
 ACTIVATIONS = frozenset({

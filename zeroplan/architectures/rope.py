@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from sys import float_info
 from typing import Any, ClassVar
 
 from zeroplan.architectures.attention import Rope, rotary
@@ -26,6 +26,8 @@ NEEDED: dict[str, tuple[str, ...]] = {
     "longrope": ("short_factor", "long_factor"),
 }
 SCALES_LENGTH = frozenset({"llama3", "yarn", "longrope"})
+LARGEST = float_info.max
+SLIDING = "sliding_attention"
 READS_HEAD_DIM = frozenset({"dynamic", "yarn", "longrope"})
 
 
@@ -35,6 +37,8 @@ class RotaryConfig(Config):
 
     rotates_part: ClassVar[bool] = False
     """The plain rope of this family rotates partial_rotary_factor of a head, not all of it."""
+    window_stated: ClassVar[str] = "sliding_window: 4096"
+    """What gives layers of type sliding_attention their width."""
     head_dim_declared: ClassVar[bool] = False
     """The family's config class has head_dim, so that config.json without it is the same as null."""
 
@@ -48,6 +52,11 @@ class RotaryConfig(Config):
     def rotary_head(self) -> int:
         """The head width that the frequencies are computed from."""
         return self.head_dim if self.head_dim is not None else self.head_width
+
+    @property
+    def turned(self) -> int:
+        """The part of a query's head that goes through the rope, where that is not up to its settings."""
+        return self.head_width
 
     def rope(self) -> Settings:
         """One set of settings, as transformers completes it."""
@@ -88,6 +97,24 @@ class RotaryConfig(Config):
             raise SpecError(place, f"layer type {shown(strange[0])}", f"{expected}, as this family's layers are")
         for settings in self.ropes().values():
             check_rope(self, settings, place)
+
+    def check_run(self, place: str) -> None:
+        """Each layer takes the mask of its type, of which the model makes those of `windows` (run: KeyError), and that
+        of a sliding window needs its width (run: ValueError).
+        """
+        windows = self.windows()
+        for kind in self.kinds():
+            if kind not in windows:
+                known = " or ".join(sorted({*windows, SLIDING}))
+                raise SpecError(place, f"layer type {shown(kind)}", f"{known}, for which this family has a mask")
+            if kind == SLIDING and windows[kind] is None:
+                asked = "a width, which transformers needs for its mask"
+                raise SpecError(place, f"layer type {kind!r} and no sliding_window", asked, self.window_stated)
+        for settings in () if self.rotates_part else self.ropes().values():
+            turned = 2 * (frequencies(self, settings) or 0)
+            if turned != self.turned:
+                found = f"rope settings for {turned} elements of a head"
+                raise SpecError(place, found, f"{self.turned}, which transformers turns in this family")
 
 
 def check_rope(c: RotaryConfig, settings: Settings, place: str) -> None:
@@ -138,8 +165,9 @@ def check_rotary_width(c: RotaryConfig, settings: Settings, place: str) -> None:
 
 
 def is_number(value: object, above: float = float("-inf")) -> bool:
+    """Whether it is one that a float holds, which an integer of 400 digits is not."""
     numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    return numeric and isfinite(value) and value > above  # type: ignore[arg-type, operator]
+    return numeric and above < value <= LARGEST and value >= -LARGEST  # type: ignore[operator]
 
 
 def frequencies(c: RotaryConfig, settings: Settings) -> int | None:

@@ -5,69 +5,96 @@ from __future__ import annotations
 import json
 import stat
 import sys
-from math import inf
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from zeroplan.errors import SpecError, shown
+from zeroplan.errors import SpecError, printable, shown
 
 LARGEST_FILE = 4_000_000
-"""Bytes. The largest config.json or ds_config.json seen has 60 kB."""
+"""Bytes. The largest config.json seen has 60 kB."""
+LARGEST_CONFIG = 500_000
+"""Of a ds_config.json, TrainingArguments or a pyproject.toml: the largest ds_config.json seen has 60 kB."""
+LARGEST_YAML = 200_000
+"""Of YAML, which takes a hundred times as long to read as JSON. The largest Accelerate config seen has 3 kB."""
+MOST_DIGITS = 100
+"""Of a whole number: no key of any file means one as large."""
+SPECIAL = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
+"""As Python's json writes them."""
+TAG = "__float__"
+"""transformers 5 writes {"__float__": "Infinity"} (configuration_utils.py:_encode_special_floats)."""
 
 
-def read_text(path: str | Path, expected: str) -> str:
+def place_of(path: str | Path) -> str:
+    """What errors and reports call a file."""
+    return "standard input" if str(path) == "-" else printable(str(path))
+
+
+def read_text(path: str | Path, expected: str, largest: int = LARGEST_FILE) -> str:
     """The text of a regular file ('-' is standard input). Raises `SpecError`."""
+    place = place_of(path)
     if str(path) == "-":
         if sys.stdin is None:
-            raise SpecError("standard input", "nothing: it is closed", expected)
-        return _decoded("standard input", sys.stdin.buffer.read(LARGEST_FILE + 1), expected)
-    place = shown(str(path))[1:-1]
+            raise SpecError(place, "nothing: it is closed", expected)
+        return _decoded(place, sys.stdin.buffer.read(largest + 1), expected, largest)
+    check_regular(path, expected, largest)
+    try:
+        with open(path, "rb") as stream:
+            return _decoded(place, stream.read(largest + 1), expected, largest)
+    except OSError as error:
+        raise SpecError(place, (error.strerror or str(error)).lower(), expected) from error
+
+
+def check_regular(path: str | Path, expected: str, largest: int) -> None:
+    """Raises `SpecError` for what is no regular file of so many bytes: opening a pipe waits, a device has no end."""
+    place = place_of(path)
     if not str(path).strip():
         raise SpecError("file name", "an empty name", expected)
     try:
         status = Path(path).stat()
-        if stat.S_ISDIR(status.st_mode):
-            raise SpecError(place, "a folder", expected)
-        if not stat.S_ISREG(status.st_mode):
-            raise SpecError(place, "something that is not a regular file", expected)
-        if status.st_size > LARGEST_FILE:
-            raise SpecError(place, f"{status.st_size:,} bytes", f"{expected} of at most {LARGEST_FILE:,} bytes")
-        return _decoded(place, Path(path).read_bytes(), expected)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError(place, reason.lower(), expected) from error
+    if stat.S_ISDIR(status.st_mode):
+        raise SpecError(place, "a folder", expected)
+    if not stat.S_ISREG(status.st_mode):
+        raise SpecError(place, "something that is not a regular file", expected)
+    if status.st_size > largest:
+        raise SpecError(place, f"{status.st_size:,} bytes", f"{expected} of at most {largest:,} bytes")
 
 
-def _decoded(place: str, content: bytes, expected: str) -> str:
-    if len(content) > LARGEST_FILE:
-        raise SpecError(place, f"over {LARGEST_FILE:,} bytes", expected)
+def _decoded(place: str, content: bytes, expected: str, largest: int) -> str:
+    if len(content) > largest:
+        raise SpecError(place, f"over {largest:,} bytes", expected)
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError(f"{place}, byte {error.start}", "bytes that are not UTF-8", expected) from error
 
 
-def read_object(path: str | Path, expected: str, *, unique: bool = False, infinite: bool = False) -> dict[str, Any]:
-    """The object in a JSON file. Raises `SpecError` with line and column; for a key given twice when `unique`.
-
-    `infinite`: Infinity may stand in it, as transformers writes it, and is a float.
+def read_object(
+    path: str | Path, expected: str, *, largest: int = LARGEST_FILE, unique: bool = False, special: bool = False
+) -> dict[str, Any]:
+    """The object in a JSON file. Raises `SpecError` with line and column; for a key given twice when `unique`, and for
+    what JSON has no number for (Infinity, NaN) unless `special`.
     """
-    text = read_text(path, expected)
-    place = "standard input" if str(path) == "-" else shown(str(path))[1:-1]
+    text, place = read_text(path, expected, largest), place_of(path)
     if not text.strip():
         raise SpecError(place, "an empty file", expected)
+    hook: Callable[[list[tuple[str, Any]]], Any] | None = _special if special else None
     try:
         value = json.loads(
             text,
-            parse_constant=lambda name: inf if infinite and name == "Infinity" else _not_json(place, name),
-            object_pairs_hook=(lambda pairs: _once(place, pairs)) if unique else None,
+            parse_int=lambda digits: _whole(place, digits),
+            parse_constant=SPECIAL.__getitem__ if special else lambda name: _not_json(place, name),
+            object_pairs_hook=(lambda pairs: _once(place, pairs)) if unique else hook,
         )
     except json.JSONDecodeError as error:
         raise SpecError(
             f"{place}:{error.lineno}:{error.colno}", f"text that is not JSON ({error.msg.lower()})", expected
         ) from error
-    except (RecursionError, ValueError) as error:
-        raise SpecError(place, "nesting or a number too large to read", expected) from error
+    except RecursionError as error:
+        raise SpecError(place, "nesting too deep to read", expected) from error
     if not isinstance(value, dict):
         kind = {"list": "a JSON list", "NoneType": "JSON null", "str": "a JSON string", "bool": "a JSON boolean"}
         raise SpecError(place, kind.get(type(value).__name__, "a JSON number"), f"{expected}: an object in {{}}")
@@ -75,11 +102,27 @@ def read_object(path: str | Path, expected: str, *, unique: bool = False, infini
 
 
 def _once(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _value in pairs]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise SpecError(place, f"the key {shown(key)} twice", "each key once (DeepSpeed refuses it too)")
-    return dict(pairs)
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        for key, _value in pairs:
+            if key in seen:
+                raise SpecError(place, f"the key {shown(key)} twice", "each key once (DeepSpeed refuses it too)")
+            seen.add(key)
+    return found
+
+
+def _special(pairs: list[tuple[str, Any]]) -> Any:
+    """An object, or the number that transformers writes as one."""
+    found = dict(pairs)
+    tag = found.get(TAG) if len(found) == 1 else None
+    return SPECIAL.get(tag, found) if isinstance(tag, str) else found
+
+
+def _whole(place: str, digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise SpecError(place, f"a whole number of {len(digits):,} digits", f"one of at most {MOST_DIGITS}")
+    return int(digits)
 
 
 def _not_json(place: str, name: str) -> NoReturn:

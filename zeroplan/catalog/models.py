@@ -15,11 +15,13 @@ from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import config_class, known_fields, named
 from zeroplan.architectures.refused import QUANTIZATIONS, check_language_model, dequantized
 from zeroplan.catalog import other_files, presets
-from zeroplan.catalog.files import read_object
-from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError
+from zeroplan.catalog.files import place_of, read_object, read_text
+from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError, printable
 from zeroplan.specs.model import Model
 
 EXPECTED = "a Hugging Face config.json"
+LONGEST_REVISION = 1000
+"""Bytes: a commit has 40."""
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
@@ -55,12 +57,12 @@ def from_file(path: Path, name: str = "") -> Model:
     """A config.json, or the folder that holds it."""
     if os.path.isdir(path):
         path = config_in(path)
-    content, place = read_object(path, EXPECTED, infinite=True), str(path)
+    content, place = read_object(path, EXPECTED, special=True), place_of(path)
     other_files.check_is_model(content, place, EXPECTED)
     stated = named(content, place)
     check_language_model(content, place)
     notes = [note for note in (stated.assumed, dequantized(content, place)) if note]
-    label = name or (path.parent.name if path.name == "config.json" else path.stem) or path.name
+    label = printable(name or (path.parent.name if path.name == "config.json" else path.stem) or path.name)
     if not stated.model_type:
         from zeroplan.architectures.approximate import approximate  # not for the families that are described
 
@@ -68,6 +70,7 @@ def from_file(path: Path, name: str = "") -> Model:
     kind = config_class(stated.model_type, place)
     config = _validated(kind, known_fields(content, place, stated.model_type), place)
     config.validate(place)
+    config.check_run(place)
     read = {**content, "model_type": stated.model_type}
     read = {key: value for key, value in read.items() if key not in QUANTIZATIONS}
     found = model_of(
@@ -111,7 +114,7 @@ def _validated(kind: type[Config], fields: dict[str, Any], place: str) -> Config
     try:
         return TypeAdapter(kind).validate_json(json.dumps(fields), strict=True)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"] if isinstance(part, str))
         expected = first["msg"].lower().replace("input should be ", "")
         raise SpecError(f"{place}: {field}", json.dumps(first["input"])[:60], expected) from error
@@ -131,8 +134,8 @@ def _cached(name: str) -> Path | None:
     home = Path(os.environ.get("HF_HOME") or Path("~/.cache/huggingface").expanduser())
     root = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{name.replace('/', '--')}"
     try:
-        revision = (root / "refs" / "main").read_text(encoding="utf-8").strip()
-    except (OSError, ValueError):
+        revision = read_text(root / "refs" / "main", "a revision", LONGEST_REVISION).strip()
+    except SpecError:
         return None
     path = root / "snapshots" / revision / "config.json"
     return path if path.is_file() else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zeroplan.catalog.files import read_object, read_text
+from zeroplan.catalog.files import LARGEST_CONFIG, read_object, read_text
 from zeroplan.clock import STRENGTH
 from zeroplan.errors import SpecError, nearest, shown
 
@@ -19,6 +19,8 @@ WORDS = ("title", "note", "aliases", "gpu", "gpus_per_node", "observations")
 """`observations`: what was measured beside the figures, for people."""
 SAYS = ("value", "source", "date", "evidence")
 LARGEST_NODE = 10_000
+LARGEST_NODE_FILE = 50_000
+"""Bytes of YAML, all of which PyYAML reads twice at 100 kB/s. What `zeroplan calibrate` writes has 5 kB."""
 LINK, DISK, DELAY = (1e7, 1e13, "B/s"), (1e6, 1e12, "B/s"), (1e-9, 1.0, "s")
 BOUNDS = {
     "host_memory": (1e8, 1e15, "B"), "nvme": (1e6, 1e17, "B"), "intra_node": LINK, "inter_node": LINK,
@@ -65,11 +67,11 @@ def check_bounds(path: str, key: str, value: float, written: Any) -> None:
 
 def _line_of(path: str, key: str) -> int:
     if not is_yaml(path):
-        written = enumerate(read_text(path, EXPECTED).splitlines(), 1)
+        written = enumerate(read_text(path, EXPECTED, LARGEST_CONFIG).splitlines(), 1)
         return next((number for number, line in written if f'"{key}"' in line), 1)
     import yaml
 
-    root: Any = yaml.compose(read_text(path, EXPECTED), Loader=yaml.SafeLoader)
+    root: Any = yaml.compose(read_text(path, EXPECTED, LARGEST_NODE_FILE), Loader=yaml.SafeLoader)
     lines: dict[str, int] = {name.value: name.start_mark.line + 1 for name, _value in root.value}
     return lines[key]
 
@@ -98,10 +100,10 @@ def _check_once(path: str, root: Any) -> None:
 
 def _parsed(path: str) -> Any:
     if not is_yaml(path):
-        return read_object(path, EXPECTED, unique=True)
+        return read_object(path, EXPECTED, largest=LARGEST_CONFIG, unique=True)
     import yaml
 
-    text = read_text(path, EXPECTED)
+    text = read_text(path, EXPECTED, LARGEST_NODE_FILE)
     try:
         _check_once(path, yaml.compose(text, Loader=yaml.SafeLoader))
         return yaml.safe_load(text)  # libyaml's faster loader crashes on what is nested a thousand times

@@ -7,13 +7,13 @@ from contextlib import suppress
 from itertools import islice
 
 from zeroplan.check.document import Document
-from zeroplan.check.finding import ERROR, SEVERITIES, Finding, Hit, printable
+from zeroplan.check.finding import ERROR, SEVERITIES, Finding, Hit
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.rules import CHECKS, COUNTED, RULES
 from zeroplan.check.rules.combinations import TABLE
 from zeroplan.check.setting import Setting
 from zeroplan.check.subject import Subject
-from zeroplan.errors import ZeroplanError
+from zeroplan.errors import ZeroplanError, printable
 
 PLACEHOLDER = "ZP104"
 UNREADABLE = "ZP101"

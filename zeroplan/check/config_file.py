@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from zeroplan.catalog.files import read_text
+from zeroplan.catalog.files import LARGEST_CONFIG, place_of, read_text
 from zeroplan.check.document import Document, Node
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.errors import SpecError, shown
@@ -17,7 +17,6 @@ from zeroplan.record import NamedTuple
 EXPECTED = "a ds_config.json"
 YAML = (".yaml", ".yml")
 IN_YAML = "a ds_config, an Accelerate config or TrainingArguments with a deepspeed in them"
-STANDARD_INPUT = "standard input"
 
 
 class Config(NamedTuple):
@@ -31,8 +30,8 @@ class Config(NamedTuple):
 
 def read_config_file(path: str) -> Config:
     """'-' is standard input. Raises `SpecError` for what is no object, or says a key twice."""
-    text = read_text(path, EXPECTED)
-    place = STANDARD_INPUT if path == "-" else shown(path)[1:-1]
+    text = read_text(path, EXPECTED, LARGEST_CONFIG)
+    place = place_of(path)
     if not path.endswith(YAML):
         return _config(_read(place, text))
     return _in_yaml(path, place, text)

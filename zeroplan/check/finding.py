@@ -36,13 +36,6 @@ def named(name: str) -> str:
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 3]}..."
 
 
-def printable(text: str) -> str:
-    """On one line, and without what a terminal would obey."""
-    if text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() else f"\\u{ord(letter):04x}" for letter in text)
-
-
 @dataclass(frozen=True, slots=True)
 class Edit:
     """A piece of the file's text and what replaces it: letters from the beginning, the last one behind the piece."""

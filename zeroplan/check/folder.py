@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 
-from zeroplan.catalog.files import read_text
+from zeroplan.catalog.files import LARGEST_CONFIG, read_text
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.deepspeed.keys import children
 from zeroplan.errors import SpecError, ZeroplanError, shown
@@ -62,7 +62,7 @@ def looks_like_config(path: str) -> bool:
     if NAMED.search(os.path.basename(path).lower()):
         return True
     try:
-        document = read_json(path, read_text(path, EXPECTED))
+        document = read_json(path, read_text(path, EXPECTED, LARGEST_CONFIG))
     except (ZeroplanError, NotReadableError):
         return False
     names = {member.name: member.node.members is not None for member in document.root.members or ()}

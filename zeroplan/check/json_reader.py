@@ -11,14 +11,12 @@ import json
 import re
 from typing import Any
 
+from zeroplan.catalog.files import LARGEST_CONFIG, MOST_DIGITS
 from zeroplan.check.document import Document, Member, Node, Remark
 from zeroplan.errors import SpecError, ZeroplanError
 
 DEEPEST = 100
 """Objects inside objects: a ds_config.json has four."""
-LARGEST = 500_000
-"""Letters of a file. The largest ds_config.json seen has 60,000."""
-MOST_DIGITS = 100
 BLANK = re.compile(r"[ \t\r\n]*")
 COMMENT = re.compile(r"#[^\r\n]*|//[^\r\n]*|/\*.*?\*/", re.DOTALL)
 QUOTED = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"|\'(?:[^\'\\\x00-\x1f]|\\.)*\'')
@@ -43,8 +41,8 @@ class NotReadableError(ZeroplanError):
 
 def read_json(name: str, text: str) -> Document:
     """The document, an object. Raises `NotReadableError`, and `SpecError` for what is no config at all."""
-    if len(text) > LARGEST:
-        raise SpecError(name, f"{len(text):,} letters", f"a ds_config.json of at most {LARGEST:,}")
+    if len(text) > LARGEST_CONFIG:
+        raise SpecError(name, f"{len(text):,} letters", f"a ds_config.json of at most {LARGEST_CONFIG:,}")
     if "\0" in text:
         raise SpecError(name, "a NUL byte", "a ds_config.json")
     return _Reader(name, text).document()

@@ -11,12 +11,10 @@ from typing import Any
 
 import yaml
 
+from zeroplan.catalog.files import LARGEST_YAML, MOST_DIGITS
 from zeroplan.check.document import Document, Member, Node
-from zeroplan.check.json_reader import MOST_DIGITS
 from zeroplan.errors import SpecError, shown
 
-LARGEST = 200_000
-"""Letters of a file. The largest Accelerate config seen has 3,000."""
 DEEPEST = 50
 TOO_DEEP = "maximum nesting depth"
 """In libyaml's words, since PyYAML 6.0.4: it looks ahead, and stops at 1,000 before the first is read."""
@@ -28,8 +26,8 @@ MERGE = "<<"
 
 def read_yaml(name: str, text: str, expected: str) -> Document:
     """The document, a mapping. Raises `SpecError` for what is none, in one line."""
-    if len(text) > LARGEST:
-        raise SpecError(name, f"{len(text):,} letters", f"{expected} of at most {LARGEST:,}")
+    if len(text) > LARGEST_YAML:
+        raise SpecError(name, f"{len(text):,} letters", f"{expected} of at most {LARGEST_YAML:,}")
     try:
         root = _Tree(name, expected).document(text)
     except yaml.MarkedYAMLError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from zeroplan.catalog.files import read_text
+from zeroplan.catalog.files import LARGEST_CONFIG, read_text
 from zeroplan.check.arguments import YAML, read_arguments
 from zeroplan.check.chosen import Chosen, names
 from zeroplan.check.files import Checked, check_arguments, check_file, findings_of
@@ -68,7 +68,7 @@ def run(asked: Asked) -> int:
 def _looked_at(asked: Asked, chosen: Chosen, known: Known, path: str) -> check_fix.Changed:
     """A file with its findings; with --fix or --diff JSON also as it is when mended, and the findings then."""
     name = STANDARD_INPUT if path == "-" else path
-    text = read_text(path, "a ds_config.json")
+    text = read_text(path, "a ds_config.json", LARGEST_CONFIG)
     if (asked.fix or asked.diff) and not name.endswith(YAML):
         found = mended(text, partial(_of_json, known, name), chosen.kept)
         return check_fix.Changed(name, text, found.text, found.done, without_edits(found.left))
@@ -95,7 +95,7 @@ def _known(asked: Asked) -> tuple[Known, Checked]:
     """What holds for all files, and what is found in TrainingArguments themselves."""
     arguments, about = None, Checked()
     if asked.trainer_args is not None:
-        text = read_text(asked.trainer_args, "TrainingArguments")
+        text = read_text(asked.trainer_args, "TrainingArguments", LARGEST_CONFIG)
         arguments = read_arguments(asked.trainer_args, text)
         about = Checked(check_arguments(arguments), {asked.trainer_args: text})
     known = read_known(
@@ -110,7 +110,7 @@ def _checked(path: str, name: str, text: str, known: Known) -> Checked:
         """As seen from the file, or from here, which is what Accelerate does."""
         tried = [Path(path).parent / other, Path(other)]
         found = next((str(one) for one in tried if os.path.exists(one)), None)
-        return None if found is None else (found, read_text(found, "a ds_config.json"))
+        return None if found is None else (found, read_text(found, "a ds_config.json", LARGEST_CONFIG))
 
     return check_file(name, text, known.setting, beside, partial(setting_of, known))
 

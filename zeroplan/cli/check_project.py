@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ TEXTS, WHOLE, NAMES = "a text", "a whole number from 1", "a list of texts"
 KINDS = {"select": NAMES, "ignore": NAMES, "fail-on": TEXTS, "for": TEXTS, "deepspeed": TEXTS, "gpus": WHOLE}
 """Keys of the table, named as the options are."""
 WORDS = {"for": READERS, "fail-on": SEVERITIES}
+PART = re.compile(r"""[ \t]*(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*""")
+"""Of a key, between two dots."""
+DEEPEST = 50
 EXAMPLES = {TEXTS: '"..."', WHOLE: "8", NAMES: '["ZP4"]'}
 
 
@@ -38,12 +42,29 @@ def table() -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     import tomllib
 
-    from zeroplan.catalog.files import read_text
+    from zeroplan.catalog.files import LARGEST_CONFIG, read_text
 
+    text = read_text(path, EXPECTED, LARGEST_CONFIG)
+    if is_deep(text):
+        raise SpecError(str(path), f"a key of over {DEEPEST} parts", EXPECTED)
     try:
-        return tomllib.loads(read_text(path, EXPECTED))
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SpecError(str(path), f"text that is not TOML ({error})", EXPECTED) from error
+    except ValueError as error:  # which Python says of digits alone
+        raise SpecError(str(path), "a whole number of over 4,300 digits", EXPECTED) from error
+
+
+def is_deep(text: str) -> bool:
+    """Whether a key such as a.b.c has more parts than any has that means something: tomllib looks at each part once for
+    every part behind it.
+    """
+    depth = 0
+    for part in text.split("."):
+        depth = depth + 1 if PART.fullmatch(part) else 0
+        if depth >= DEEPEST:
+            return True
+    return False
 
 
 def _check(path: Path, name: str, value: Any) -> None:

@@ -23,6 +23,8 @@ from zeroplan.ledger import Detail
 from zeroplan.results.diff import Diff
 
 MODELS = ("model", "params")
+MOST = 200
+"""Keys that differ, each of which is counted twice with a model."""
 
 
 def run(first: str, second: str, options: Options, *, json: bool, quiet: bool) -> int:
@@ -56,6 +58,9 @@ def _counted(
     options: Options, files: tuple[Config, Config], configs: tuple[dict[str, Any], dict[str, Any]],
     found: list[Difference],
 ) -> Diff:  # fmt: skip
+    if len(found) > MOST:
+        what = f"{files[0].place} and {files[1].place}: found {len(found):,} keys that differ"
+        raise ContradictionError(f"{what}, expected at most {MOST} to count one by one; leave out the model")
     requests = [_asked_of(file, options) for file in files]
     ends = _count(requests[0]), _count(requests[1])
 

@@ -36,7 +36,8 @@ def run(options: Options, log_path: str, *, steps: str | None, json: bool, quiet
 
         found = [{**row._asdict(), "difference": row.difference} for row in rows]
         body = {
-            "scope": machine.scope_object(request.scope), "log": log.path, "lines": log.lines, "runs": log.runs, "first_line": log.first, "steps": log.steps,
+            "scope": machine.scope_object(request.scope),
+            "log": log.path, "lines": log.lines, "runs": log.runs, "first_line": log.first, "steps": log.steps,
             "model": machine.model_object(job.model), "contradictions": wrong, "observed": found, "notes": said,
             "assumed": list(assumed),
         }  # fmt: skip

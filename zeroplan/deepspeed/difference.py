@@ -69,8 +69,17 @@ def _decide_overlap(configs: Sequence[dict[str, Any]], leaves: Sequence[dict[str
 
 def _alone(paths: Iterable[str], left: dict[str, Any], right: dict[str, Any]) -> list[str]:
     """Without what stands in a section that is on in one of both alone, and differs as a whole."""
-    whole = {path for path in paths if isinstance({**left, **right}[path], dict) and (path in left) != (path in right)}
-    return [path for path in paths if not any(path.startswith(f"{section}.") for section in whole)]
+    both = {**left, **right}
+    whole = {path for path in paths if isinstance(both[path], dict) and (path in left) != (path in right)}
+    return [path for path in paths if whole.isdisjoint(_around(path))] if whole else list(paths)
+
+
+def _around(path: str) -> Iterator[str]:
+    """The paths of the sections that it is in."""
+    end = path.find(".")
+    while end >= 0:
+        yield path[:end]
+        end = path.find(".", end + 1)
 
 
 def changed(a: dict[str, Any], b: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:

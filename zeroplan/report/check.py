@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from zeroplan.check.finding import SEVERITIES, Finding, printable
+from zeroplan.check.finding import SEVERITIES, Finding
 from zeroplan.check.rule import Rule
+from zeroplan.errors import printable
 
 WIDEST = 200
 """Letters of a source line that are shown."""

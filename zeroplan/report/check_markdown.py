@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from zeroplan.check.finding import Finding, printable
+from zeroplan.check.finding import Finding
+from zeroplan.errors import printable
 from zeroplan.report.check import summary
 
 HEADING = "| severity | rule | place | what is found | write instead |\n|---|---|---|---|---|"

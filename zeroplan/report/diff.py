@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import RenderableType
@@ -20,6 +20,8 @@ SAME_SPEED = 0.0005
 """Of a rate, under which two are called as fast."""
 LONGEST = 40
 """Letters of a value."""
+MOST = 1000
+"""Keys that are shown of a kind; DeepSpeed knows under 400."""
 ROOMY = 96
 """Columns from which on there is room for a table."""
 NUMBERS = 62
@@ -96,7 +98,8 @@ def details(found: Comparison, assumed: tuple[str, ...]) -> list[RenderableType]
     if not found.changes:
         return []
     if not found.ends:
-        return ["", *(_line(f"{_keys(change)}{_passed_over(change)}") for change in found.changes)]
+        first = (_line(f"{_keys(change)}{_passed_over(change)}") for change in found.changes[:MOST])
+        return ["", *first, *_others(found.changes)]
     idle = [change for change in found.changes if change.nothing]
     shown = sorted((change for change in found.changes if not change.nothing), key=_weight)
     parts: list[RenderableType] = []
@@ -110,9 +113,15 @@ def details(found: Comparison, assumed: tuple[str, ...]) -> list[RenderableType]
     for name, uncounted in (("Not counted", True), ("Changes nothing here", False)):
         lines = [_line(f"{_keys(one)}: {', '.join(one.reasons).removeprefix(f'{NOT_COUNTED}: ')}")
                  for one in idle if one.uncounted is uncounted]  # fmt: skip
-        parts += ["", heading(name), *lines] if lines else []
+        parts += ["", heading(name), *lines[:MOST], *_others(lines)] if lines else []
     parts += ["", *trust(found.ends[1].job), *_left_out(found)]
     return [*parts, "", *assumptions(assumed)] if assumed else parts
+
+
+def _others(every: Sequence[object]) -> list[RenderableType]:
+    """How many more there are than are shown."""
+    more = len(every) - MOST
+    return [_line(f"and {more:,} more, which --json has", "dim")] if more > 0 else []
 
 
 def _left_out(found: Comparison) -> list[RenderableType]:

@@ -60,6 +60,10 @@ class LatentConfig(MoEConfig):
         """Any number of key-value heads will do: they are not used."""
 
     @property
+    def turned(self) -> int:
+        return self.qk_rope_head_dim
+
+    @property
     def qk_width(self) -> int:
         """A head's queries and keys: the plain part and the rotary part."""
         return self.qk_nope_head_dim + self.qk_rope_head_dim

@@ -14,6 +14,8 @@ from zeroplan.architectures.rope import RotaryConfig
 class WindowedConfig(RotaryConfig):
     """Qwen's window: only where use_sliding_window says so, in the layers that come last."""
 
+    window_stated: ClassVar[str] = "use_sliding_window: true and a sliding_window"
+
     num_key_value_heads: int | None = 32
     use_sliding_window: bool = False
     sliding_window: int | None = 4096
