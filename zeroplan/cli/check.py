@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -23,6 +24,9 @@ from zeroplan.cli.check_setting import Known, read_known, setting_of
 from zeroplan.cli.options import Options
 from zeroplan.errors import ContradictionError, QuantityError, shown
 from zeroplan.record import NamedTuple
+
+if TYPE_CHECKING:
+    from zeroplan.specs.scope import Scope
 
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
 STANDARD_INPUT = "standard input"
@@ -58,7 +62,7 @@ def run(asked: Asked) -> int:
     if not asked.diff:
         if asked.fix:
             check_fix.write(looked_at)
-        _show(asked, chosen, looked_at)
+        _show(asked, chosen, looked_at, _scope(known))
         if asked.fix:
             check_fix.tell(looked_at)
     findings = [finding for file in looked_at for finding in file.left]
@@ -115,22 +119,36 @@ def _checked(path: str, name: str, text: str, known: Known) -> Checked:
     return check_file(name, text, known.setting, beside, partial(setting_of, known))
 
 
-def _show(asked: Asked, chosen: Chosen, files: Sequence[check_fix.Changed]) -> None:
+def _scope(known: Known) -> Scope | None:
+    """The job that ZP9 rules speak of; None without a model."""
+    if known.model is None:
+        return None
+    from zeroplan.cli.request_batch import read_seq
+    from zeroplan.specs.scope import scope
+
+    return scope([known.model], read_seq(known.options, known.model, []))
+
+
+def _show(asked: Asked, chosen: Chosen, files: Sequence[check_fix.Changed], planned: Scope | None) -> None:
     from zeroplan.report import check as report
 
     findings = [finding for file in files for finding in file.left]
     if asked.form not in ("full", "concise"):
-        typer.echo(_for_programs(asked.form, findings, [file.path for file in files], chosen))
+        typer.echo(_for_programs(asked.form, findings, [file.path for file in files], chosen, planned))
         return
     for file in files:
         lines_of = {name: text.split("\n") for name, text in {**file.beside, file.path: file.after}.items()}
         for finding in file.left:
             lines = lines_of[finding.file]
             typer.echo(report.concise(finding) if asked.form == "concise" else report.full(finding, lines))
+    if planned:
+        typer.echo(planned.line)
     typer.echo(report.summary(findings, len(files)))
 
 
-def _for_programs(form: str, findings: list[Finding], files: list[str], chosen: Chosen) -> str:
+def _for_programs(
+    form: str, findings: list[Finding], files: list[str], chosen: Chosen, planned: Scope | None
+) -> str:  # fmt: skip
     from zeroplan.report import check, check_github, check_junit, check_markdown, check_sarif, machine
 
     if form == "github":
@@ -139,7 +157,10 @@ def _for_programs(form: str, findings: list[Finding], files: list[str], chosen: 
         return check_markdown.markdown(findings, files)
     if form == "junit":
         return check_junit.junit(findings, files, chosen.fails)
-    return check_sarif.sarif(findings) if form == "sarif" else machine.dumps(check.machine_form(findings, files))
+    if form == "sarif":
+        return check_sarif.sarif(findings)
+    scope = {"scope": machine.scope_object(planned)} if planned else {}
+    return machine.dumps({**check.machine_form(findings, files), **scope})
 
 
 def rules(*, json: bool) -> int:
