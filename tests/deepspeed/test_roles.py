@@ -18,6 +18,7 @@ from zeroplan.deepspeed.read import read_config
 from zeroplan.deepspeed.roles import COUNTED, COUNTED_KEYS, NAMED, NAMED_KEYS, NOTHING, NOTHING_KEYS, role
 from zeroplan.errors import ContradictionError, ZeroplanError
 from zeroplan.ledger import total
+from zeroplan.specs.strategy import Strategy
 
 SECTIONS = {known.section for known in KEYS.values()}
 LEAVES = [path for path in KEYS if path not in SECTIONS]
@@ -54,15 +55,21 @@ BASES = (
     {"bf16": {"enabled": True, "bf16_master_weights_and_grads": True},
      "zero_optimization": {"stage": 2, "offload_optimizer": CPU}, "optimizer": {"type": "AdamW"}},
     zero(stage=3, offload_optimizer=NVME, offload_param=NVME),
+    zero(stage=3, offload_optimizer={**NVME, "pipeline_write": True}, sub_group_size=2_000_000),
+    zero(stage=3, stage3_prefetch_bucket_size=0),
+    {**zero(stage=2, offload_optimizer=CPU, overlap_comm=True, zenflow={"update_interval": 1, "select_strategy": "step",
+     "select_interval": 1}), "optimizer": {"type": "AdamW"}},
+    *({**zero(stage=stage, reduce_scatter=False), "gradient_predivide_factor": 2.0} for stage in (1, 3)),
+    {**zero(stage=3), "activation_checkpointing": {"partition_activations": True}},
     zero(stage=3, offload_optimizer={**CPU, "ratio": 1.0}, sub_group_size=1_000_000),
     {**zero(stage=2, offload_optimizer=CPU, overlap_comm=True, zenflow={"update_interval": 4, "select_strategy": "step",
      "select_interval": 8}), "optimizer": {"type": "AdamW"}},
     {**zero(stage=1), "gradient_clipping": 0},
     {"bf16": {"enabled": False}, "zero_optimization": {"stage": 3}, "torch_autocast": {"enabled": True, "dtype": "fp16"}},
     *({**zero(stage=stage), "optimizer": {"type": name, "params": {"lr": 1e-4, **params}}}
-      for stage in (0, 1, 2) for name, params in (("AdamW", {"torch_adam": True}), ("Adam", {}), ("SGD", {}), ("Muon", {}))),
+      for stage in (0, 1, 2) for name, params in (("AdamW", {"torch_adam": True}), ("Adam", {"torch_adam": True, "weight_decay": 0.1}), ("SGD", {}), ("Muon", {}))),
     {**zero(stage=1), "activation_checkpointing": {"partition_activations": True, "contiguous_memory_optimization": True,
-                                                   "number_checkpoints": 12}},
+                                                   "number_checkpoints": 60}},
     {**zero(stage=0), "sequence_parallel_size": 2, "zero_optimization": {"stage": 3}},
     {"zero_optimization": True, "bf16": {"enabled": True}},
 )  # fmt: skip
@@ -71,17 +78,32 @@ TRIED = {
     "optimizer.type": ["SGD", "Lion"], "data_types.grad_accum_dtype": ["fp32"], "data_types.buffer_dtype": ["bf16"],
     "communication_data_type": ["fp32"], "seq_parallel_communication_data_type": ["bf16"],
     "torch_autocast.dtype": ["bf16", "fp32"], "allgather_size": [1_000_000],
-    "zero_optimization.leaf_module.classes": [["GPT2Block"]], "zero_optimization.leaf_module.names": [["transformer.h.0"]],
-    "zero_optimization.leaf_module.name_suffixes": [["attn"]], "train_batch_size": [16],
+    "zero_optimization.leaf_module.classes": [["LlamaMLP"]], "zero_optimization.leaf_module.names": [["model.layers.0"]],
+    "zero_optimization.leaf_module.name_suffixes": [["mlp"]], "train_batch_size": [16],
     "train_micro_batch_size_per_gpu": [2], "gradient_accumulation_steps": [2], "optimizer.params.momentum": [0.9],
     "optimizer.params.ns_method": ["standard"], "optimizer.params.weight_decay": [0.1],
-    "activation_checkpointing.number_checkpoints": [6], "zero_optimization.stage3_module_granularity_threshold": [10**9],
+    "activation_checkpointing.number_checkpoints": [120],
+    "zero_optimization.stage3_module_granularity_threshold": [4_000, 600_000],
+    "zero_optimization.allgather_bucket_size": [1_000_000], "zero_optimization.stage3_max_reuse_distance": [0],
+    "zero_optimization.zenflow.select_interval": [2], "zero_optimization.zenflow.update_interval": [8],
     "zero_optimization.zenflow.select_strategy": ["epoch"],
     "zero_optimization.zero_hpz_partition_size": [2], "zero_optimization.offload_optimizer.ratio": [0.5],
     "zero_optimization.stage3_model_persistence_threshold": [0], "gradient_predivide_factor": [2.0],
     "gradient_clipping": [0], "zero_optimization.offload_param.max_in_cpu": [0],
     "zero_optimization.stage3_param_persistence_threshold": [0],
 }  # fmt: skip
+
+ELSEWHERE = {
+    "aio.queue_depth": "reads that are smaller than the queue", "aio.overlap_events": "reads smaller than the queue",
+    "allgather_size": "ZenFlow's chosen columns", "zero_optimization.allgather_bucket_size": "ZenFlow's chosen columns",
+    "gradient_predivide_factor": "peaks of reduction in another dtype", "prescale_gradients": "peaks of reduction",
+    "optimizer.params.adam_w_mode": "torch's Adam where its step is the peak",
+    "zero_optimization.offload_optimizer.pipeline_read": "a disk slower than the update",
+    "zero_optimization.offload_optimizer.pipeline_write": "a disk slower than the update",
+    "zero_optimization.parameter_alignment": "tensors of odd sizes",
+    "zero_optimization.stage3_module_granularity_threshold": "models whose modules take tensors",
+}  # fmt: skip
+"""Counted keys that change a number in other jobs than these, which tests/costs has: here the strategy changes."""
 
 
 def values(known):
@@ -107,20 +129,30 @@ def with_value(base, path, value):
 
 
 @cache
-def numbers(text):
-    """Fields of the strategy, and what the ledger and the clock make of them; None where DeepSpeed refuses the config."""
+def fields(text):
+    """Of the strategy, and the total; None where DeepSpeed refuses the config."""
     try:
         stated = read_config(json.loads(text), "ds_config.json")
     except ZeroplanError:
         return None
-    total_batch = stated.train_batch_size
-    fields = {"checkpointing": "deepspeed", **{k: v for k, v in stated.fields.items() if k != "uncounted"}}
-    one = job("gpt2", gpus=8, seq=128, **fields)
+    return {name: value for name, value in stated.fields.items() if name != "uncounted"}, stated.train_batch_size
+
+
+@cache
+def numbers(text):
+    """What the ledger and the clock make of them."""
+    if (found := fields(text)) is None:
+        return None
+    stated, total_batch = found
+    one = job("smollm2-135m", gpus=8, seq=128, **{"checkpointing": "deepspeed", **stated})
+    if one.strategy.quantized_gradients:  # they are for several nodes
+        one = job("smollm2-135m", gpus=16, seq=128, **{"checkpointing": "deepspeed", **stated})
     try:
         found = ledger(one)
     except ZeroplanError:
         return None
-    held = [(total(tier.resident), total(tier.peak.lines)) for tier in (found.gpu, found.host)]
+    tiers = (found.gpu, found.host)
+    held = [(total(tier.resident), [total(moment.lines) for moment in tier.moments]) for tier in tiers]
     moved = [(entry.when, entry.collective, str(entry.dtype), entry.calls, entry.bytes) for entry in found.traffic]
     copied = sum(entry.line.bytes for entry in found.copies)
     return total_batch, str(held), str(moved), one.strategy.micro_steps, copied, total(found.nvme.resident), step_time(one, found).total
@@ -128,11 +160,12 @@ def numbers(text):
 
 @pytest.mark.parametrize("path", sorted(COUNTED_KEYS))
 def test_what_is_counted_changes_a_number(path):
+    look = fields if path in ELSEWHERE else numbers
     for base in BASES:
-        before = numbers(json.dumps(base, sort_keys=True))
+        before = look(json.dumps(base, sort_keys=True))
         for value in values(KEYS[path]):
             config = with_value(base, path, value)
-            after = numbers(json.dumps(config, sort_keys=True)) if config else None
+            after = look(json.dumps(config, sort_keys=True)) if config else None
             if before is not None and after is not None and before != after:
                 return
     pytest.fail(f"{path} changes nothing")
@@ -194,10 +227,13 @@ def test_what_is_named_says_something():
         if "zenflow" in path:
             base = zero(stage=3, offload_optimizer=CPU, zenflow={})
         value = "auto" if path.endswith("update_interval") else on.get(path, True)
-        try:
-            stated = read_config(with_value(base, path, value), "ds_config.json")
-        except ContradictionError as error:
-            assert "is not planned" in str(error), (path, str(error))
-        else:
-            said = (*stated.notes, *stated.fields.get("uncounted", ()), *(one.what for one in stated.unplanned))
-            assert any(path in one for one in said), path
+        assert path in said_of(with_value(base, path, value))
+
+
+def said_of(config):
+    """What is said of a config beside its numbers, or why it has none."""
+    try:
+        stated = read_config(config, "ds_config.json")
+    except ContradictionError as error:
+        return str(error) if " is not planned: " in str(error) else ""
+    return str((*stated.notes, *Strategy(**stated.fields).not_counted, *(one.what for one in stated.unplanned)))
