@@ -48,7 +48,7 @@ def test_as_torch_measured(case: Case):
     assert run.live == 0
 
 
-@pytest.mark.parametrize(("model_type", "architecture"), HEADS, ids=lambda each: str(each))
+@pytest.mark.parametrize(("model_type", "architecture"), HEADS, ids=str)
 def test_tensors_are_transformers_own(model_type, architecture):
     """Names, shapes and order of the parameters, and every module's class."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")

@@ -149,7 +149,7 @@ class SequenceClassifier(Classifier):
         logits = self.score(run, outputs)
         if not self.pads:
             rows = empty(run, (run.batch,), LONG)
-            return sequence_loss(picked_pairs(selected(logits, 1), rows), self.problem)
+            return sequence_loss(picked_pairs(selected(logits, 1), rows), self.problem, on_cpu=run.on_cpu)
         bits = empty(run, (run.batch, run.seq), BOOL)
         not_padding = empty(run, bits.shape, INT)
         del bits
@@ -158,7 +158,7 @@ class SequenceClassifier(Classifier):
         last = empty(run, (run.batch,), LONG)
         del product
         pooled = picked_pairs(logits, empty(run, (run.batch,), LONG), last)
-        return sequence_loss(pooled, self.problem)
+        return sequence_loss(pooled, self.problem, on_cpu=run.on_cpu)
 
 
 class TextSequenceClassifier(SequenceClassifier):
@@ -182,7 +182,7 @@ class PooledClassifier(Classifier):
         outputs = self.trunk(run, ids)
         x = self.dropout(run, outputs[1])
         logits = self.classifier(run, x)
-        return sequence_loss(logits, self.problem)
+        return sequence_loss(logits, self.problem, on_cpu=run.on_cpu)
 
 
 class TokenClassifier(Classifier):

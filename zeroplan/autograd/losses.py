@@ -36,7 +36,7 @@ def token_loss(logits: Tensor, labels: Tensor, *, upcasts: bool) -> Tensor:
     return cross_entropy(to(logits, FLOAT) if upcasts else logits, labels)
 
 
-def sequence_loss(pooled: Tensor, problem: str) -> Tensor:
+def sequence_loss(pooled: Tensor, problem: str, *, on_cpu: bool) -> Tensor:
     """Of one row of logits a sequence: the mean cross-entropy, or the squared error of a single value.
 
     Labels come with the batch: whole numbers, or values of the logits' dtype.
@@ -44,14 +44,14 @@ def sequence_loss(pooled: Tensor, problem: str) -> Tensor:
     batch, labels = pooled.shape
     if problem == "regression":
         shape = (batch,) if batch > 1 else ()
-        return squared_error(viewed(pooled, shape), given(pooled.memory, shape, pooled.width))
+        return squared_error(viewed(pooled, shape), given(pooled.memory, shape, pooled.width), on_cpu=on_cpu)
     return cross_entropy(viewed(pooled, (-1, labels)), given(pooled.memory, (batch,), LABEL))
 
 
-def squared_error(made: Tensor, targets: Tensor) -> Tensor:
-    """Mean of (made - target)², both kept; the result lies where the squares would."""
+def squared_error(made: Tensor, targets: Tensor, *, on_cpu: bool) -> Tensor:
+    """Mean of (made - target)², both kept; on the CPU the result lies where the squares would."""
     node = operator("MseLossBackward", _squared_error, (made,), (made, targets))
-    return result(node, empty(made.memory, made.shape, made.width).seen_as((), ()))
+    return result(node, empty(made.memory, made.shape if on_cpu else (), made.width).seen_as((), ()))
 
 
 def _squared_error(_gradient: Tensor, made: Tensor, _targets: Tensor, _needs: Needs) -> Tensor:
