@@ -176,9 +176,9 @@ def token_ids(case, vocabulary):
     return ids.random_(0, vocabulary) if case["device"] == "cpu" else ids
 
 
-def stepped(model, ids, device, forward):
+def stepped(model, ids, device, forward, beside=()):
     """Bytes saved for backward, and at most in forward and in backward, of one step; `forward` gives the loss."""
-    live = watched()(device, [*model.parameters(), *model.buffers(), ids])
+    live = watched()(device, [*model.parameters(), *model.buffers(), ids, *beside])
     gc.collect()
     gc.disable()  # only what nothing refers to any more is freed
     try:

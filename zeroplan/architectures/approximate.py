@@ -24,12 +24,13 @@ from zeroplan.architectures.sizes import ACTIVATION, Sizes
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshaped, viewed
-from zeroplan.errors import SpecError
+from zeroplan.errors import SpecError, shown
 from zeroplan.specs.model import Model
 
 LATENT = ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
 DENSE, SPARSE = 0.10, 0.15
 """Shares by which memory may be off, without experts and with them."""
+OTHER_HEADS = ("Classification", "QuestionAnswering", "MaskedLM", "ConditionalGeneration", "PreTraining")
 TIES = 0.03
 """Share of a model's parameters from which on a table of words more or less is too much to be guessed."""
 
@@ -171,9 +172,9 @@ def read(content: Mapping[str, Any], place: str) -> ApproximateConfig:
         vocab_size=sizes.needed("vocab_size"), hidden_size=hidden, num_hidden_layers=sizes.needed("num_hidden_layers"),
         num_attention_heads=heads, num_key_value_heads=heads if latent else sizes.key_value_heads(heads),
         head_dim=None if latent else sizes.count("head_dim") or hidden // heads,
-        intermediate_size=sizes.ffn(hidden, gated), hidden_act=act,
+        intermediate_size=sizes.ffn(hidden, gated, experts), hidden_act=act,
         max_position_embeddings=sizes.count("max_position_embeddings") or 2048,
-        tie_word_embeddings=bool(content.get("tie_word_embeddings")),
+        tie_word_embeddings=sizes.flag("tie_word_embeddings"),
         attention_dropout=sizes.probability("attn_pdrop", "attention_dropout"), residual_dropout=dropout,
         gated=gated, rms_norm=rms_norm, norms_heads="rms_norm_eps" in content,
         four_norms="query_pre_attn_scalar" in content,
@@ -193,6 +194,12 @@ def read(content: Mapping[str, Any], place: str) -> ApproximateConfig:
 
 def approximate(content: Mapping[str, Any], place: str, name: str) -> Model:
     """The model, with how far it may be off. Raises `SpecError`."""
+    named = str((content.get("architectures") or [""])[0])
+    if named.endswith(OTHER_HEADS):
+        raise SpecError(
+            place, f"{shown(named)}, of a family that is not described", "a language model, planned by its sizes",
+            "architectures: null to plan its language model",
+        )  # fmt: skip
     c = read(content, place)
     share = SPARSE if c.num_experts else DENSE
     kind = f"{c.num_experts} experts" if c.num_experts else "no experts"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache, lru_cache
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zeroplan.architectures.alike import ran_as, representatives
 from zeroplan.architectures.alive import alive_at
@@ -38,23 +38,33 @@ from zeroplan.specs.model import (
     Tensor,
 )
 
+if TYPE_CHECKING:
+    from zeroplan.architectures.heads import Head
+
 BUFFER_DTYPES = {"embed_scale": "training", "e_score_correction_bias": "kept"}
 """Buffers without a dtype of their own; see `Model.buffers`."""
 
 
 def model_of(
     model_type: str, config: Config, *, name: str, source: str, content: Mapping[str, Any] | None = None,
-    architecture: str = "",
+    architecture: str = "", head: Head | None = None,
 ) -> Model:  # fmt: skip
     """The model that transformers would build from this config; `content`: config.json as it was stated.
 
-    `architecture`: the class, where it is not the family's language model.
+    `architecture`, `head`: the class, where it is not the family's language model.
     """
-    architecture = architecture or language_model(model_type, getattr(config, "is_decoder", False))
-    _config_class, build = family(model_type)
+    build = family(model_type)[1]
+    if head:
+        from zeroplan.architectures.heads import builder
+
+        build = builder(build, head)
     found = model_from(config, build, family=model_type, classes=model_type, name=name, source=source, content=content)
-    loss = MASKED_WORD if architecture.endswith("ForMaskedLM") else NEXT_WORD
-    return found._replace(architecture=architecture, loss=loss)
+    if head:
+        return found._replace(
+            architecture=architecture, loss=head.loss, labels=head.labels_are, unplanned=head.unplanned
+        )
+    architecture = language_model(model_type, getattr(config, "is_decoder", False))
+    return found._replace(architecture=architecture, loss=MASKED_WORD if "MaskedLM" in architecture else NEXT_WORD)
 
 
 def model_from(

@@ -19,6 +19,7 @@ from zeroplan.architectures.registry import (
     family,
     family_of_architecture,
     language_model,
+    language_models,
 )
 from zeroplan.errors import SpecError, shown
 from zeroplan.record import NamedTuple
@@ -44,13 +45,19 @@ def named(content: Mapping[str, Any], place: str) -> Named:
     if model_type in FAMILIES:
         if architecture and architecture not in accepted_architectures(model_type):
             raise _another_class(architecture, model_type, place)
-        return Named(model_type, architecture or language_model(model_type, content.get("is_decoder") is True))
+        built = language_model(model_type, content.get("is_decoder") is True)
+        if architecture in language_models(model_type) and architecture != built:
+            wanted = "true" if architecture == language_model(model_type, is_decoder=True) else "false"
+            found = f"architectures {shown([architecture])} without is_decoder: {wanted}"
+            write = f'"is_decoder": {wanted} or "architectures": ["{built}"]'
+            raise SpecError(place, found, "both of one model", write)
+        return Named(model_type, architecture or built)
     if model_type.lower() in FAMILIES:
         raise SpecError(place, f"model_type = {shown(model_type)}", "it in small letters", f'"{model_type.lower()}"')
-    found = family_of_architecture(architecture)
-    if found is None or unread(content, family(found)[0], found):
+    like = family_of_architecture(architecture)
+    if like is None or unread(content, family(like)[0], like):
         return Named("", architecture)
-    return Named(found, architecture, f"model_type {model_type} read as {found}, the family of {architecture}")
+    return Named(like, architecture, f"model_type {model_type} read as {like}, the family of {architecture}")
 
 
 def _stated_type(model_type: object, place: str) -> str:

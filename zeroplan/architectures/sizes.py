@@ -73,6 +73,13 @@ class Sizes:
         value = next((self.content[name] for name in names if self.content.get(name) is not None), 0.0)
         return float(value) if isinstance(value, int | float) and 0 <= value <= 1 else 0.0
 
+    def flag(self, name: str) -> bool:
+        """Whether it is true; left out or null, it is not. Raises `SpecError` for what is no boolean."""
+        value = self.content.get(name)
+        if not isinstance(value, bool | None):
+            raise SpecError(self.place, f"{name} = {shown(value)}", "true or false")
+        return bool(value)
+
     def number(self, name: str) -> float | None:
         """A positive number of that name."""
         value = self.content.get(name)
@@ -122,9 +129,9 @@ class Sizes:
             return 1
         return self.count("num_key_value_heads") or heads
 
-    def ffn(self, hidden: int, gated: bool) -> int:
-        """A plain MLP of no stated width is four times as wide as its input."""
-        if value := self.count("intermediate_size"):
+    def ffn(self, hidden: int, gated: bool, experts: int) -> int:
+        """A plain MLP of no stated width is four times as wide as its input; experts alone need none."""
+        if value := self.count("intermediate_size") or (self.expert_width() if experts else 0):
             return value
         return self.needed("intermediate_size") if gated else 4 * hidden
 

@@ -6,6 +6,8 @@ Backward fills a tensor of the input's size. Watched operator by operator it is 
 
 from __future__ import annotations
 
+from typing import Any
+
 from zeroplan.autograd.graph import Needs, keep, operator, result
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
@@ -31,6 +33,18 @@ def picked(x: Tensor, places: Tensor) -> Tensor:
     """Rows of x in the order of `places`, which is kept (x[places])."""
     node = operator("IndexBackward", _filled, (x,), (places,), (x.shape,))
     return result(node, empty(x.memory, (*places.shape, *x.shape[1:]), x.width))
+
+
+def picked_pairs(x: Tensor, *places: Tensor) -> Tensor:
+    """Elements of x by their places along its first dimensions, which are kept (x[rows, columns])."""
+    node = operator("IndexBackward", _filled_pairs, (x,), places, (x.shape,))
+    return result(node, empty(x.memory, (*places[0].shape, *x.shape[len(places) :]), x.width))
+
+
+def _filled_pairs(gradient: Tensor, *rest: Any) -> Tensor:
+    *_places, shape, _needs = rest
+    zeros = empty(gradient.memory, shape, gradient.width)
+    return empty_like(zeros)
 
 
 def picked_along(x: Tensor, at: int, *, on_cpu: bool) -> Tensor:

@@ -1,4 +1,4 @@
-"""Cross-entropy over logits, as transformers' ForCausalLMLoss (loss/loss_utils.py) and BertForMaskedLM ask for it."""
+"""Losses over logits, as transformers' functions (loss/loss_utils.py) and BERT's classes ask for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from zeroplan.autograd.elementwise import to
 from zeroplan.autograd.graph import Needs, keep, operator, result
 from zeroplan.autograd.reductions import log_softmax
 from zeroplan.autograd.strides import row_major
-from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.tensor import Tensor, empty, empty_like, given
 from zeroplan.autograd.views import contiguous, viewed
 
 LABEL = 8
@@ -28,6 +28,34 @@ def causal_loss(logits: Tensor, labels: Tensor) -> Tensor:
 def masked_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """The mean cross-entropy of the tokens that were masked; of the others the labels say so, and all are computed."""
     return cross_entropy(viewed(logits, (-1, logits.shape[-1])), viewed(labels, (-1,)))
+
+
+def token_loss(logits: Tensor, labels: Tensor, *, upcasts: bool) -> Tensor:
+    """The mean cross-entropy of every token's label; `upcasts`: in fp32."""
+    logits, labels = viewed(logits, (-1, logits.shape[-1])), viewed(labels, (-1,))
+    return cross_entropy(to(logits, FLOAT) if upcasts else logits, labels)
+
+
+def sequence_loss(pooled: Tensor, problem: str, *, on_cpu: bool) -> Tensor:
+    """Of one row of logits a sequence: the mean cross-entropy, or the squared error of a single value.
+
+    Labels come with the batch: whole numbers, or values of the logits' dtype.
+    """
+    batch, labels = pooled.shape
+    if problem == "regression":
+        shape = (batch,) if batch > 1 else ()
+        return squared_error(viewed(pooled, shape), given(pooled.memory, shape, pooled.width), on_cpu=on_cpu)
+    return cross_entropy(viewed(pooled, (-1, labels)), given(pooled.memory, (batch,), LABEL))
+
+
+def squared_error(made: Tensor, targets: Tensor, *, on_cpu: bool) -> Tensor:
+    """Mean of (made - target)², both kept; on the CPU the result lies where the squares would."""
+    node = operator("MseLossBackward", _squared_error, (made,), (made, targets))
+    return result(node, empty(made.memory, made.shape if on_cpu else (), made.width).seen_as((), ()))
+
+
+def _squared_error(_gradient: Tensor, made: Tensor, _targets: Tensor, _needs: Needs) -> Tensor:
+    return empty_like(made)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

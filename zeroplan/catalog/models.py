@@ -14,6 +14,7 @@ from zeroplan.architectures.keys import unread
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import config_class, known_fields, named
 from zeroplan.architectures.refused import QUANTIZATIONS, check_language_model, dequantized
+from zeroplan.architectures.registry import language_models
 from zeroplan.catalog import other_files, presets
 from zeroplan.catalog.files import place_of, read_object, read_text
 from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError, printable
@@ -73,9 +74,16 @@ def from_file(path: Path, name: str = "") -> Model:
     config.check_run(place)
     read = {**content, "model_type": stated.model_type}
     read = {key: value for key, value in read.items() if key not in QUANTIZATIONS}
+    head = None
+    if stated.architecture not in language_models(stated.model_type):
+        from zeroplan.architectures.heads import head_of  # not for language models
+
+        head = head_of(content, config, stated.model_type, stated.architecture, place)
     found = model_of(
-        stated.model_type, config, name=label, source=place, content=read, architecture=stated.architecture
+        stated.model_type, config, name=label, source=place, content=read, architecture=stated.architecture, head=head
     )
+    if head and not head.pads:
+        notes.append(f"pad_token_id set by the script, for batches of more than one ({stated.architecture})")
     return found._replace(
         assumed=(*notes, *assumed(content, config, stated.model_type)),
         unread=unread(content, kind, stated.model_type),

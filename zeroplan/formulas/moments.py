@@ -109,6 +109,11 @@ def token_ids(t: int) -> int:
     return 8 * t
 
 
+def labels(alive: int, w: int) -> int:
+    """w·Y -- the micro-batch's labels, where token ids are not their own [torch int64, or the values' dtype]."""
+    return w * alive
+
+
 def model_as_built(alive: int, w: int) -> int:
     """w·Y -- the model as it came to initialize, what has not been replaced yet [DeepSpeed runtime/engine.py]."""
     return w * alive

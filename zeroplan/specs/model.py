@@ -167,6 +167,9 @@ class Shape(NamedTuple):
 
 NEXT_WORD, MASKED_WORD = "next-token cross-entropy", "masked-token cross-entropy"
 
+IDS, OF_TOKENS, OF_SEQUENCES, VALUES = "token ids", "one a token", "one a sequence", "one value a sequence"
+"""What the labels of a batch are."""
+
 
 class Model(NamedTuple):
     name: str
@@ -201,6 +204,8 @@ class Model(NamedTuple):
     """transformers' class, as `architectures` of config.json names it; empty where the shape is inferred."""
     loss: str = NEXT_WORD
     """What training minimizes, as its last module computes it."""
+    labels: str = IDS
+    """What the labels of its loss are."""
     unread: tuple[str, ...] = ()
     """Keys of its config.json that nothing here reads and that might change what is counted."""
     unplanned: tuple[Unplanned, ...] = ()

@@ -21,12 +21,15 @@ RUNNABLE = ("adam", "adamw", "sgd", "sgd-momentum", "lion", "adagrad", "lamb", "
 def as_measured(job: Job, *, real: bool) -> Job:
     """The job that a run can be compared with: a rank is named, and a shape made up from a count stands as it is.
 
-    Raises `ContradictionError` for a model that is not transformers' own.
+    Raises `ContradictionError` for a model that is not transformers' own, or that computes no loss.
     """
     if job.model.approximate:
         raise ContradictionError(
             f"verify compares models that are planned exactly; {job.model.name} ({job.model.family}) is approximate"
         )
+    if job.model.unplanned:
+        what = "; ".join(part.what for part in job.model.unplanned)
+        raise ContradictionError(f"verify runs whole steps: {what}; {job.model.unplanned[0].instead}")
     if job.model.inferred:
         config = job.model.config
         model = model_of(

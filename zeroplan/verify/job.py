@@ -37,7 +37,7 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     config.use_cache = False
     torch.manual_seed(case.get("seed", 0))
     with init or torch.device(device):
-        model: torch.nn.Module = language_model(config).from_config(
+        model: torch.nn.Module = model_class(config)(
             config, dtype=training_dtype(case["ds_config"]), attn_implementation=case.get("attention", "eager")
         )
     for name, parameter in model.named_parameters():
@@ -79,6 +79,15 @@ def language_model(config: Any) -> Any:
     return transformers.AutoModelForMaskedLM if encoder else transformers.AutoModelForCausalLM
 
 
+def model_class(config: Any) -> Any:
+    """What makes the class that config.json names, or where it names none its language model."""
+    import transformers
+
+    named = (getattr(config, "architectures", None) or [""])[0]
+    head = named.endswith(("ForSequenceClassification", "ForTokenClassification"))
+    return getattr(transformers, named)._from_config if head else language_model(config).from_config
+
+
 def words(recomputes: Recomputing) -> dict[str, Any]:
     """What torch.utils.checkpoint.checkpoint is told."""
     if not recomputes.keeps_products:
@@ -117,11 +126,26 @@ def client_optimizer(case: dict[str, Any], parameters: list[dict[str, Any]]) -> 
 
 
 def inputs(case: dict[str, Any], device: str) -> dict[str, torch.Tensor]:
-    """Token ids and labels of one micro-batch: one int64 tensor, no padding, no attention mask."""
+    """Token ids and labels of one micro-batch: one int64 tensor, no padding, no attention mask.
+
+    A sequence classifier has one label a sequence, a whole number, or a value where it has a single label.
+    """
     shape = (case["micro_batch"], case["seq"])
     vocabulary = case["model"]["vocab_size"]
     ids = torch.randint(0, vocabulary, shape, device=device)
+    named = (case["model"].get("architectures") or [""])[0]
+    if named.endswith("ForSequenceClassification"):
+        whole = labels_of(case["model"]) > 1
+        dtype = torch.int64 if whole else training_dtype(case["ds_config"])
+        return {"input_ids": ids, "labels": torch.zeros(shape[:1], dtype=dtype, device=device)}
+    if named.endswith("ForTokenClassification"):
+        return {"input_ids": ids, "labels": torch.zeros(shape, dtype=torch.int64, device=device)}
     return {"input_ids": ids, "labels": ids}
+
+
+def labels_of(model: dict[str, Any]) -> int:
+    """How many labels a config.json has."""
+    return len(model["id2label"]) if model.get("id2label") else int(model.get("num_labels") or 2)
 
 
 def resolved(case: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from zeroplan.architectures.attention import attended, interfaced, split_heads
 from zeroplan.architectures.causal import next_token_loss
@@ -31,7 +31,7 @@ from zeroplan.architectures.running import LONG, Run, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.losses import masked_loss
 from zeroplan.autograd.tensor import Tensor, empty, given
-from zeroplan.autograd.views import contiguous, expanded, reshaped
+from zeroplan.autograd.views import contiguous, expanded, reshaped, selected
 from zeroplan.errors import SpecError
 
 
@@ -226,6 +226,42 @@ class Model(Module):
         mask = run.mask() if self.causal else None
         made: Tensor = self.encoder(run, embedded, Shared(None, mask))
         return made
+
+
+class Pooler(Unary):
+    """Of the first token."""
+
+    transformers_class = "Pooler"
+
+    def __init__(self, c: BertConfig) -> None:
+        super().__init__()
+        self.dense = Linear(c.hidden_size, c.hidden_size, bias=True)
+        self.activation = Activation("tanh")
+
+    def forward(self, run: Run, x: Tensor) -> Tensor:
+        return self.activation(run, self.dense(run, selected(x, 1)))
+
+
+class PooledModel(Model):
+    """Its output, and what the pooler makes of it: the second alone gets a gradient."""
+
+    returns = 2
+
+    def __init__(self, c: BertConfig) -> None:
+        super().__init__(c)
+        self.pooler = Pooler(c)
+
+    def forward(self, run: Run, ids: Tensor) -> Any:
+        x = super().forward(run, ids)
+        return x, self.pooler(run, x)
+
+
+class BareModel(PooledModel):
+    """Its pooled output alone."""
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        pooled: Tensor = super().forward(run, ids)[1]
+        return pooled
 
 
 class Transform(Unary):

@@ -184,6 +184,17 @@ class Model(Module):
         self.decoder = Decoder(c)
 
 
+class CalledModel(Model):
+    """With a head that classifies it is called itself."""
+
+    called = True
+    takes_gradient = False
+
+    def forward(self, run: Run, ids: Tensor) -> Tensor:
+        made: Tensor = self.decoder(run, ids)
+        return made
+
+
 class CausalLM(Module):
     transformers_class = "ForCausalLM"
     takes_gradient = False

@@ -10,6 +10,7 @@ from zeroplan.ledger import Detail, Line, Moment, Tier, line
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Pass
 from zeroplan.specs.job import Job
+from zeroplan.specs.model import IDS, OF_TOKENS, VALUES
 
 
 class Working(NamedTuple):
@@ -95,7 +96,7 @@ def timeline(
 
     `init`: all that is alive where `initialize` has most.
     """
-    trained = (*held, line("token ids", moments.token_ids, "int64", t=job.tokens))
+    trained = (*held, line("token ids", moments.token_ids, "int64", t=job.tokens), *_labels(job))
     updated = tuple(entry for entry in trained if entry.name not in working.partitioned)
     unborn = (*working.partitioned, *MADE_BY_THE_STEP)
     started = tuple(entry for entry in trained if entry.name not in unborn)
@@ -110,3 +111,14 @@ def timeline(
             Moment("step", "parameters gathered again", (*trained, *working.gathering)),
         ),
     )
+
+
+def _labels(job: Job) -> tuple[Line, ...]:
+    """A classifier's, beside the token ids."""
+    labels = job.model.labels
+    if labels == IDS:
+        return ()
+    count = job.tokens if labels == OF_TOKENS else job.strategy.micro_batch
+    if labels == VALUES:
+        return (line("labels", moments.labels, job.strategy.dtype, alive=count, w=job.strategy.element_bytes),)
+    return (line("labels", moments.labels, "int64", alive=count, w=8),)
