@@ -193,7 +193,7 @@ class TooFewBuffersError(ContradictionError):
     """Worded when it is read: a search that leaves such a job out needs no advice, which takes replays."""
 
     def __init__(self, job: Job) -> None:
-        super().__init__(job)
+        super().__init__("")
         self.job = job
 
     def __str__(self) -> str:
