@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import _signal as signal  # type: ignore[import-not-found]  # `signal` takes 3 ms, in which ctrl-C shows a traceback
 import atexit
 import gc
 import os
 import sys
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import click
+
+def _stopped(*_signal: object) -> None:
+    """Ctrl-C while modules are loaded; `zeroplan.interrupt` takes over from it."""
+    os.write(2, b"zeroplan: interrupted\n")
+    os._exit(130)
+
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, _stopped)
 
 FEW_COLLECTIONS = 3_000_000
 """Objects between garbage collections: a command ends before its garbage matters, and start-up makes few cycles."""
+
+MOST_DIGITS = 4
+"""Of a width in columns."""
 
 
 def main() -> None:
     """Run the command line; whatever a user can mend becomes one line on standard error."""
     gc.set_threshold(FEW_COLLECTIONS)
+    _usable_environment()
     import click
 
     from zeroplan.cli.app import BAD_INPUT, app
@@ -32,12 +42,10 @@ def main() -> None:
         code = _fail(str(error), BAD_INPUT)
     except click.exceptions.Abort:
         code = _fail("interrupted", 130)
-    except click.NoSuchOption as error:
-        from zeroplan.cli.not_options import not_planned
-
-        code = _fail(not_planned(error.option_name) or _unknown(error), BAD_INPUT)
     except click.ClickException as error:
-        code = _fail(_unknown(error), BAD_INPUT)
+        from zeroplan.cli.not_options import refusal
+
+        code = _fail(refusal(error), BAD_INPUT)
     except BrokenPipeError:  # the reader has enough
         sys.stdout = open(os.devnull, "w", encoding="utf-8")
         code = 0
@@ -52,6 +60,15 @@ def run() -> None:
 
     Not where something is to be done at the end, or somebody watches (coverage, a profiler, a debugger).
     """
+    from contextlib import suppress
+
+    from zeroplan import interrupt
+
+    interrupt.install(_stopped)
+    if sys.warnoptions:  # -W error and its like are about the user's own code, not about what this command imports
+        import warnings
+
+        warnings.simplefilter("ignore")
     try:
         main()
     except SystemExit as ended:
@@ -70,11 +87,12 @@ def _watched() -> bool:
     return bool(monitored or sys.gettrace() or sys.getprofile() or sys.flags.interactive)
 
 
-def _unknown(error: click.ClickException) -> str:
-    """What click says of a word that no command has."""
-    suggested = "Did you mean" in error.message  # by typer; click 8.4 says it once more
-    said = error.message if suggested else error.format_message()
-    return f"{said}{'' if said.endswith(('.', '?', '?)')) else '.'} Write zeroplan -h for what there is."
+def _usable_environment() -> None:
+    """Without widths that are no numbers, which rich and typer read: int() takes no "²", which is a digit to str."""
+    for name in ("COLUMNS", "LINES", "TERMINAL_WIDTH"):
+        text = os.environ.get(name, "")
+        if text and not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
+            del os.environ[name]
 
 
 def _usable_streams() -> None:
@@ -88,8 +106,9 @@ def _usable_streams() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    line = "".join(letter if letter.isprintable() else " " for letter in message)
-    sys.stderr.write(f"zeroplan: {line}\n")
+    from zeroplan.errors import printable
+
+    sys.stderr.write(f"zeroplan: {printable(message)}\n")
     return code
 
 

@@ -7,10 +7,12 @@ the values it was given, so whoever asks why can read equation, symbols and sour
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import cache
 
+from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.sources import SOURCES
 from zeroplan.symbols import SYMBOLS
@@ -47,7 +49,12 @@ class Provenance(NamedTuple):
 
 @cache
 def provenance(rule: Callable[..., float]) -> Provenance:
-    """Equation, meaning and source of a formula, read from its docstring."""
+    """Equation, meaning and source of a formula, read from its docstring. Raises `ContradictionError` without any."""
+    if sys.flags.optimize > 1:
+        raise ContradictionError(
+            "found Python without docstrings (-OO, PYTHONOPTIMIZE=2), expected those that formulas are read from; "
+            "write PYTHONOPTIMIZE=1, or ask for the answer alone with -q"
+        )
     first, _, rest = (rule.__doc__ or "").strip().partition("\n\n")
     match = re.fullmatch(r"(.+?) -- (.+) \[(\S+?)(?: (.+))?\]\.", " ".join(first.split()))
     if match is None or match[3] not in SOURCES:

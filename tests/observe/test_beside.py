@@ -196,7 +196,7 @@ def test_the_screen_names_file_and_line(zeroplan, monkeypatch):
     ("text", "options", "fragments"),
     [
         (None, ("--stage", "2"), ("no such file",)),
-        ("folder", ("--stage", "2"), ("is a directory",)),
+        ("folder", ("--stage", "2"), ("found a folder",)),
         ("", ("--stage", "2"), ("found no known line, 0 read", "wall_clock_breakdown", "memory_breakdown")),
         (
             "loss 2.5\nloss 2.4\n",

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from zeroplan.architectures.config import Config
+from zeroplan.architectures.config import MAX_LAYERS, Config
 from zeroplan.architectures.defaults import assumed
 from zeroplan.architectures.keys import unread
 from zeroplan.architectures.model import model_of
@@ -117,6 +117,10 @@ def from_hub(name: str) -> Model:
 
 def _validated(kind: type[Config], fields: dict[str, Any], place: str) -> Config:
     """Types checked strictly, as transformers does: a file is not trusted."""
+    for name, value in fields.items():
+        for each in (value, *(value.values() if isinstance(value, dict) else ())):
+            if isinstance(each, list) and len(each) > MAX_LAYERS:
+                raise SpecError(f"{place}: {name}", f"a list of {len(each):,}", f"one of at most {MAX_LAYERS:,}")
     from pydantic import TypeAdapter, ValidationError  # 80 ms, only for files
 
     try:
@@ -125,7 +129,8 @@ def _validated(kind: type[Config], fields: dict[str, Any], place: str) -> Config
         first = error.errors(include_url=False)[0]
         field = ".".join(str(part) for part in first["loc"] if isinstance(part, str))
         expected = first["msg"].lower().replace("input should be ", "")
-        raise SpecError(f"{place}: {field}", json.dumps(first["input"])[:60], expected) from error
+        place = f"{place}: {field}" if field else place
+        raise SpecError(place, json.dumps(first["input"])[:60], expected) from error
 
 
 def _exists(path: Path) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import click
+
 from zeroplan.record import NamedTuple
 
 
@@ -67,3 +69,12 @@ def not_planned(option: str) -> str | None:
             if word == known or (known.endswith("*") and word.startswith(known[:-1])):
                 return f"{option.partition('=')[0]}: {row.answer}"
     return None
+
+
+def refusal(error: click.ClickException) -> str:
+    """What to say of words that no command has: what is planned in their place, or what click says of them."""
+    if isinstance(error, click.NoSuchOption) and (answer := not_planned(error.option_name)):
+        return answer
+    suggested = "Did you mean" in error.message  # by typer; click 8.4 says it once more
+    said = error.message if suggested else error.format_message()
+    return f"{said}{'' if said.endswith(('.', '?', '?)')) else '.'} Write zeroplan -h for what there is."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from zeroplan.catalog.files import check_regular
 from zeroplan.cli.headroom import refuse_headroom
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
@@ -11,7 +12,7 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.speed import speed
 from zeroplan.errors import QuantityError
 from zeroplan.observe.beside import Predicted, beside
-from zeroplan.observe.log import read_log
+from zeroplan.observe.log import EXPECTED, LARGEST, read_log
 from zeroplan.observe.notes import contradictions, notes
 from zeroplan.units import read_integer
 
@@ -25,6 +26,7 @@ def run(options: Options, log_path: str, *, steps: str | None, json: bool, quiet
     if len(jobs) > 1:
         raise QuantityError("observe: found no stage, expected the run's; write --stage, or --config ds_config.json")
     job = jobs[0]
+    check_regular(log_path, EXPECTED, LARGEST)
     log, real = read_log(log_path), ledger(job)
     timed = job.cluster.gpu is not None and job.strategy.backend != "cpu"
     predicted = Predicted(job, real, speed(job, real) if timed else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.cli.headroom import kept_free, read_headroom
@@ -311,7 +312,7 @@ def _merge_config(
 def _rank(text: str | None, ranks: int) -> int | None:
     if text is None:
         return None
-    if not text.isdecimal() or int(text) >= ranks:
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) >= ranks:
         raise QuantityError(f"--rank: found {shown(text)}, expected 0 to {ranks - 1}; write --rank 0")
     return int(text)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json as writer
 import os
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -15,7 +14,8 @@ from zeroplan.cli.options import Options
 from zeroplan.cli.progress import part, watched
 from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ledger
-from zeroplan.errors import ContradictionError, SpecError
+from zeroplan.deepspeed.files import write_all
+from zeroplan.errors import ContradictionError, SpecError, shown
 from zeroplan.specs.job import Job
 
 NEEDED = ("deepspeed", "torch", "transformers")
@@ -87,10 +87,5 @@ def _measured(job: Job, given: dict[str, Any] | None, *, mode: str) -> tuple[Job
 
 def _save(path: str, runs: list[dict[str, Any]]) -> None:
     """Written whole or not at all."""
-    target = Path(path)
-    part = target.with_name(target.name + ".part")
-    try:
-        part.write_text(writer.dumps(runs if len(runs) > 1 else runs[0], indent=1) + "\n", encoding="utf-8")
-        part.replace(target)
-    except OSError as error:
-        raise SpecError(f"--save {path}", error.strerror or "an error", "a file that can be written") from error
+    text = writer.dumps(runs if len(runs) > 1 else runs[0], indent=1) + "\n"
+    write_all({path: text}, force=True, named=lambda path: f"--save {shown(path)}")

@@ -23,10 +23,14 @@ from pathlib import Path
 from shlex import quote
 
 from zeroplan.errors import SpecError
+from zeroplan.observe.lines import Lines
 from zeroplan.units import GiB
 
-LONGEST = 1 << 16
-"""Bytes of a line that are looked at in one piece."""
+EXPECTED = "a log that DeepSpeed's run has written"
+LARGEST = 1_000_000_000
+"""Bytes of a file."""
+MOST = 400_000
+"""Lines that are read closely, which takes 5 s."""
 MESSAGES = (
     "Engine before forward", "Engine after forward", "Engine before backward", "Engine after backward",
     "Engine before step", "Engine after step", "DeepSpeed Engine: Before configure distributed model",
@@ -64,22 +68,26 @@ PACKED = {
 """First bytes of files that are no plain text: what they are, and what makes text of them."""
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_NUMBER = r"([0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]{1,2})?)"
+_WHOLE = "([0-9]{1,15})"
+_NUMBER = r"([0-9]{1,15}(?:\.[0-9]{1,25})?(?:e[+-]?[0-9]{1,2})?)"
 _MEMORY = re.compile(rf"\bMA {_NUMBER} GB\s+Max_MA {_NUMBER} GB\s+CA {_NUMBER} GB\s+Max_CA {_NUMBER} GB")
 _HOST = re.compile(rf"CPU Virtual Memory:\s+used = {_NUMBER} GB")
 _TIMER = re.compile(rf"\| (\w+): {_NUMBER}(?= \||\s*$)")
 _SPEED = re.compile(
-    rf"global_step=([0-9]+), RunningAvgSamplesPerSec={_NUMBER}, CurrSamplesPerSec={_NUMBER}, "
+    rf"global_step={_WHOLE}, RunningAvgSamplesPerSec={_NUMBER}, CurrSamplesPerSec={_NUMBER}, "
     rf"MemAllocated={_NUMBER}GB, MaxMemAllocated={_NUMBER}GB"
 )
-_STEP = re.compile(r"\bstep=([0-9]+), skipped=[0-9]+, lr=")
+_STEP = re.compile(rf"\bstep={_WHOLE}, skipped=[0-9]+, lr=")
 _PROFILE = re.compile(rf"(params per GPU|fwd MACs per GPU|fwd flops per GPU): +{_NUMBER} ([KMGT]?)(?:MACs)?\s*$")
-_JOB = re.compile(r"(world size|batch size per GPU): +([0-9]+)\s*$")
+_JOB = re.compile(rf"(world size|batch size per GPU): +{_WHOLE}\s*$")
 _OPTIMIZER = re.compile(r"Creating torch\.(\w+) ZeRO stage ([0-9]) optimizer")
-_SETTING = re.compile(rf"\]   ({'|'.join(SETTINGS)}) \.* *([0-9]+)\s*$")
+_SETTING = re.compile(rf"\]   ({'|'.join(SETTINGS)}) \.* *{_WHOLE}\s*$")
 _SUMMARY = re.compile(r"Comm\. Op +Message Size +Count +Total Latency\(ms\)")
-_OPERATION = re.compile(r"^(?:\S+: ?)*([a-z_]+)(?: \| \[Caller Func: .*\])?\s*$")
-_ROW = re.compile(rf"\s{_NUMBER} ?([KMGT]?B) +([0-9]+) +{_NUMBER}(?: +{_NUMBER}){{3}}\s*$")
+_OPERATION = re.compile(r"(?:\S+: )*(?:\S+:)?([a-z_]+)(?: \| \[Caller Func: .*\])?\s*$")
+"""Behind a launcher's ranks and hosts, each of which a colon ends. No text can be parted in two ways: looking for one
+that cannot be found takes as long as the line.
+"""
+_ROW = re.compile(rf"\s{_NUMBER} ?([KMGT]?B) +{_WHOLE} +{_NUMBER}(?: +{_NUMBER}){{3}}\s*$")
 
 
 class Series:
@@ -137,6 +145,11 @@ class Log:
         self._message = ELSEWHERE
         self._operation: str | None = None
         self._last_step = 0
+
+    @property
+    def in_table(self) -> bool:
+        """Whether rows of the comms logger's may follow."""
+        return self._operation is not None
 
     @property
     def steps(self) -> int:
@@ -231,16 +244,20 @@ def read_log(path: str) -> Log:
         with Path(path).open("rb") as file:
             _check_text(path, file.read(8))
             file.seek(0)
-            ended = True
-            while piece := file.readline(LONGEST):
-                log.lines += ended
-                ended = piece.endswith(b"\n")
-                for line in _texts(piece):
-                    log = log.followed() if log.ends_before(line) else log
-                    log.read(line)
+            lines = Lines(file)
+            for looked_at, piece in enumerate(lines):
+                if looked_at == MOST:
+                    raise SpecError(path, f"over {MOST:,} lines that DeepSpeed may have written", f"{EXPECTED}, or its "
+                                    "last part", f"tail -n {MOST // 2} {quote(path)} > end.log")  # fmt: skip
+                log.lines = piece.line
+                for text in _texts(piece.text):
+                    log = log.followed() if log.ends_before(text) else log
+                    log.read(text)
+                lines.every = log.in_table
+            log.lines = lines.count
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
-        raise SpecError(path, said.lower(), "a log that DeepSpeed's run has written", "its path") from error
+        raise SpecError(path, said.lower(), EXPECTED, "its path") from error
     if not log.series and not any(summary.collectives for summary in log.summaries):
         last = f" in the last of {log.runs} runs, from line {log.first:,} on" if log.runs > 1 else ""
         raise SpecError(
@@ -259,4 +276,4 @@ def _check_text(path: str, start: bytes) -> None:
 
 def _texts(piece: bytes) -> Iterator[str]:
     """Without colours; a progress bar's carriage returns part what follows them from it."""
-    return iter(_COLOUR.sub("", piece.decode("utf-8", "replace")).rstrip("\n").split("\r"))
+    return filter(None, _COLOUR.sub("", piece.decode("utf-8", "replace")).split("\r"))

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
+
+from zeroplan.errors import printable
 
 NARROWEST = 60
 PIPED = 100
@@ -17,11 +22,20 @@ PIPED = 100
 
 
 class Piped(Console):
-    """A console whose reader may leave (`| head`): the exit code stays that of the answer, where rich makes it 1."""
+    """A console whose reader may leave (`| head`): the exit code stays that of the answer, where rich makes it 1. What
+    no terminal should obey is escaped.
+    """
 
     def on_broken_pipe(self) -> None:
         with suppress(SystemExit):
             super().on_broken_pipe()
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Names and values of the user's are in what is shown: none of them is obeyed by a terminal."""
+        for segment in super().render(renderable, options):
+            text = segment.text
+            plain = segment.control or text.isprintable()
+            yield segment if plain else Segment(printable(text, keeps="\n"), segment.style)
 
 
 def console(*, errors: bool = False) -> Console:
@@ -30,7 +44,7 @@ def console(*, errors: bool = False) -> Console:
     rich honours NO_COLOR, and pipes get no colour.
     """
     stated = os.environ.get("COLUMNS", "")
-    width = int(stated) if stated.isdigit() else 0
+    width = int(stated) if re.fullmatch("[0-9]{1,4}", stated) else 0
     if not width:
         width = shutil.get_terminal_size((PIPED, 25)).columns if sys.stdout.isatty() else PIPED
     return Piped(width=max(width, NARROWEST), highlight=False, emoji=False, markup=False, stderr=errors)

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from zeroplan.record import NamedTuple
-from zeroplan.report.console import console, printed, trimmed
+from zeroplan.report.console import Piped, console, printed, trimmed
 
 BLOCK = '<pre style="white-space:pre;overflow-x:auto;line-height:normal">{code}</pre>'
 
@@ -31,7 +31,7 @@ def html(screen: Screen) -> str:
 
 
 def _printed(screen: Screen) -> Console:
-    out = Console(
+    out = Piped(
         file=StringIO(), record=True, width=console().width, highlight=False, emoji=False, markup=False,
         force_jupyter=False, force_terminal=False,
     )  # fmt: skip

@@ -22,7 +22,7 @@ KEPT = (
     "_scaled_dot_product_flash_attention_for_cpu",
 )  # fmt: skip
 """Operators of torch.ops.aten."""
-PATTERN = r"(full|every-([2-9]|[1-9]\d+))(-reentrant)?"
+PATTERN = r"(full|every-([2-9]|[1-9][0-9]{1,5}))(-reentrant)?"
 
 
 class ActivationCheckpointing(NamedTuple):

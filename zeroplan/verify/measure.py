@@ -33,6 +33,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from zeroplan.interrupt import Unwound
+
 TIMEOUT = 600
 """Seconds after which a measurement is given up."""
 
@@ -52,6 +54,8 @@ def environment(case: dict[str, Any]) -> dict[str, str]:
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
         # Muon's update asks to be compiled: on a card it is, elsewhere that takes minutes, and no `meta` tensors.
         "TORCHDYNAMO_DISABLE": "0" if card else "1",
+        "PYTHONWARNINGS": "",  # torch and DeepSpeed warn of much
+        "PYTHONOPTIMIZE": "",  # DeepSpeed refuses by assertions
         "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
 
@@ -61,7 +65,7 @@ def measure(case: dict[str, Any], timeout: float = TIMEOUT, python: str = sys.ex
 
     Instead of that it may hold "refused", DeepSpeed's message, or "failed", what went wrong in the measurement.
     """
-    with tempfile.TemporaryDirectory(prefix="zeroplan-verify-") as folder:
+    with Unwound(), tempfile.TemporaryDirectory(prefix="zeroplan-verify-") as folder:
         given, found = Path(folder, "case.json"), Path(folder, "out.json")
         given.write_text(json.dumps(case))
         try:
