@@ -10,6 +10,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate, Found, Space, evaluate, fastest, nearest, neighbours, space
 from zeroplan.search.neighbours import words
+from zeroplan.search.work import Allowance, Work
 from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
@@ -27,6 +28,10 @@ RECOMPUTATION = "recomputation"
 WORTH_SAYING = 0.001
 """Shares of a plan's bytes or seconds from which on another package's gain is said."""
 OFFLOADS = ("offload_optimizer", "offload_param")
+WAYS_OUT, EACH_WAY = 2_000_000, 400_000
+"""Units of work for all ways out, and for a single search among them."""
+FRONT = 1.5
+"""Of a search's limit, that of a front."""
 USUAL_BATCH = 256
 """Sequences per step when no global batch is asked for."""
 
@@ -74,22 +79,25 @@ def usual_batch(job: Job) -> int:
 
 def plan(
     job: Job, settled: dict[str, Any], *, reserve: float | None, rescue: bool = True, objective: str = FASTEST,
-    fine: bool = True, cards: Callable[[], Sequence[Gpu]] = tuple,
+    fine: bool = True, cards: Callable[[], Sequence[Gpu]] = tuple, allowance: Allowance | None = None,
+    ways_out: bool = True,
 ) -> Plan:  # fmt: skip
     """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Settled fields are kept.
 
     Not `fine`: among fewer values of buckets and thresholds. `cards`: larger ones, to try where nothing fits.
+    `allowance`: work that this search shares with others; None: as much as any command's. Not `ways_out`: where nothing
+    fits only what is nearest to fitting.
 
     `LEAST_MEMORY` as the objective: that which needs fewest bytes of a GPU; of equally lean ones the fastest.
     """
-    lean = objective == LEAST_MEMORY
+    lean, work = objective == LEAST_MEMORY, (allowance or Allowance()).work()
     open_ones = _open(job, settled, fine=fine and not lean)
-    found = _leanest(open_ones, reserve) if lean else fastest(open_ones, reserve)
+    found = _leanest(open_ones, reserve, work) if lean else fastest(open_ones, reserve, work=work)
     if found.best is None:
         failing = sorted(nearest(open_ones, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
         of_host = any("host" in candidate.fit.lacking for candidate in failing)
-        ways = _ways_out(job, settled, reserve, cards(), of_host=of_host) if rescue else ()
+        ways = _ways_out(job, settled, reserve, cards(), of_host=of_host) if rescue and ways_out else ()
         return Plan(None, rejected, ways, found, objective)
     if not rescue:
         return Plan(found.best, (), (), found, objective)
@@ -120,14 +128,16 @@ def front_of(job: Job, settled: dict[str, Any], *, reserve: float | None, apart:
     """Plans of which none is both faster and leaner; see `front`. Settled fields are kept."""
     from zeroplan.search.front import front
 
-    first = fastest(_open(job, settled, fine=True), reserve).best
-    return front(_open(job, settled, fine=False), reserve, apart, first)
+    allowance = Allowance()
+    first = fastest(_open(job, settled, fine=True), reserve, work=allowance.work())
+    rows = front(_open(job, settled, fine=False), reserve, apart, first.best, work=allowance.work(FRONT))
+    return rows if first.proven else rows._replace(bound=first.bound)
 
 
-def _leanest(open_ones: Space, reserve: float | None) -> Found:
+def _leanest(open_ones: Space, reserve: float | None, work: Work) -> Found:
     from zeroplan.search.leanest_first import least_memory
 
-    return least_memory(open_ones, reserve)
+    return least_memory(open_ones, reserve, work=work)
 
 
 def _open(job: Job, settled: dict[str, Any], *, fine: bool) -> Space:
@@ -210,8 +220,10 @@ def _ways_out(
     """The one that trains most tokens a second on each GPU first."""
     from zeroplan.ways_out import ways_out
 
+    allowance = Allowance(WAYS_OUT, EACH_WAY)
+
     def fitting(changed: Job, free: dict[str, Any]) -> Candidate | None:
-        return plan(changed, free, reserve=reserve, rescue=False, fine=False).chosen
+        return plan(changed, free, reserve=reserve, rescue=False, fine=False, allowance=allowance).chosen
 
     found = sorted(ways_out(job, settled, fitting, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
     return tuple(

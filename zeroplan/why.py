@@ -12,6 +12,7 @@ from zeroplan.plan import RECOMPUTATION, per_gpu
 from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate, fastest, nearest, space
 from zeroplan.search.leanest_first import least_memory
+from zeroplan.search.work import Work
 from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
@@ -110,18 +111,18 @@ def _in_seconds(found: Why, slower: float, needs: str) -> str:
 
 def why(
     job: Job, settled: dict[str, Any], wish: Wish, plan: Candidate | None, *, reserve: float | None,
-    objective: str = FASTEST,
+    objective: str = FASTEST, work: Work | None = None,
 ) -> Why:  # fmt: skip
     """The best strategy that has what is wished for, beside the plan; None as plan: nothing fits as it was asked.
 
     Other settled fields are kept, and so are the sequences of a step as far as a micro-batch divides them. Raises
-    `ContradictionError` for a micro-batch that does not divide a batch that was stated.
+    `ContradictionError` for a micro-batch that does not divide a batch that was stated. `work`: what the search may do.
     """
     if plan and wish.has(plan.strategy):
         return Why(wish.name, is_plan=True)
     each = _sequences_per_gpu(job, settled, wish)
     try:
-        found = _best(job, settled, wish, each, reserve, lean=objective == LEAST_MEMORY)
+        found = _best(job, settled, wish, each, reserve, work, lean=objective == LEAST_MEMORY)
     except ContradictionError as error:
         return Why(wish.name, cannot=str(error))
     if found is None:
@@ -138,7 +139,7 @@ def why(
 
 
 def _best(
-    job: Job, settled: dict[str, Any], wish: Wish, each: int, reserve: float | None, *, lean: bool
+    job: Job, settled: dict[str, Any], wish: Wish, each: int, reserve: float | None, work: Work | None, *, lean: bool
 ) -> Candidate | None:  # fmt: skip
     """The fastest that fits, or the leanest, or what is nearest to fitting; None when nothing has it."""
     if attention := wish.settles.get("attention"):
@@ -147,7 +148,7 @@ def _best(
     open_ones = open_ones._replace(branches=tuple(one for one in open_ones.branches if wish.keeps(one.choice)))
     if not open_ones.branches:
         return None
-    found = (least_memory if lean else fastest)(open_ones, reserve).best
+    found = (least_memory if lean else fastest)(open_ones, reserve, work=work).best
     if found:
         return found
     failing = lack(nearest(open_ones, reserve))

@@ -42,10 +42,10 @@ def details(found: Front, apart: float, assumed: tuple[str, ...]) -> list[Render
     """The table, how its rows were chosen, and how one of them becomes a config."""
     first = found.rows[0]
     counted = f"{found.timed:,} timed and {found.counted:,} counted to the byte"
-    notes = [
-        f"{_chosen(apart)} Of {found.stood_for:,} strategies {counted}; by proven bounds none is faster and leaner "
-        "than a row."
-    ]
+    proven = "by proven bounds none is faster and leaner than a row"
+    if found.bound is not None:
+        proven = f"stopped after its limit of work: rows may be missing, none of them faster than {seconds(found.bound)}"
+    notes = [f"{_chosen(apart)} Of {found.stood_for:,} strategies {counted}; {proven}."]
     if capacity := first.job.cluster.capacity:
         row = found.rows[len(found.rows) // 2]
         notes.append(

@@ -72,7 +72,8 @@ def answer(job: Job, plan: Plan, run: Run | None = None) -> Text:
     what = f"{title(job.model)} on {gpus(job)}"
     if plan.chosen is None:
         nearest = plan.rejected[0]
-        return Text(f"{what}: nothing fits. Nearest: {label(nearest.candidate)} {nearest.reason}.", style="bold red")
+        nothing = "nothing fits" if plan.searched.proven else "nothing that fits was found"
+        return Text(f"{what}: {nothing}. Nearest: {label(nearest.candidate)} {nearest.reason}.", style="bold red")
     fit = plan.chosen.fit.gpu
     room = f" of {gib(fit.capacity)}" if fit.capacity is not None else ""
     if run and not run.in_time:
@@ -191,8 +192,20 @@ def _searched(plan: Plan) -> Text:
     found = plan.searched
     counted = f"{found.timed:,} timed and {found.counted:,} counted to the byte"
     least = "no other needs less" if plan.objective == LEAST_MEMORY else "no other is faster"
-    what = least if plan.chosen else "none fits"
-    return Text(f"Of {found.stood_for:,} strategies {counted}; by proven bounds {what}.", style="dim")
+    what = f"by proven bounds {least if plan.chosen else 'none fits'}" if found.proven else _stopped(plan)
+    return Text(f"Of {found.stood_for:,} strategies {counted}; {what}.", style="dim")
+
+
+def _stopped(plan: Plan) -> str:
+    """What is known of all that a search did not look at before its limit of work."""
+    bound, chosen = plan.searched.bound or 0.0, plan.chosen
+    if chosen is None:
+        return "stopped after its limit of work, before it was proven that none fits"
+    if plan.objective == LEAST_MEMORY:
+        text, share = f"need less than {gib(int(bound))}", 1 - bound / chosen.fit.gpu.needed
+    else:
+        text, share = f"be faster than {seconds(bound)}", 1 - bound / chosen.time.total
+    return f"stopped after its limit of work: no other can {text} ({max(0.0, share):.1%} less)"
 
 
 def _flash(found: Rejected) -> Text:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.plan import Plan
-from zeroplan.results.recommend import Recommendation, entry, fewest_object, numbers
+from zeroplan.results.recommend import Recommendation, entry, fewest_object, numbers, searched_object
 from zeroplan.search import Candidate, Found
 from zeroplan.search.front import Front
 from zeroplan.sizing import Fewest
@@ -71,7 +71,7 @@ class Plans(Recommendation):
                 for row in found.rows
             ],
             "apart": self.apart,
-            "searched": {name: getattr(found, name) for name in ("stood_for", "timed", "counted")},
+            "searched": searched_object(found),
             "assumed": list(self.assumed),
             **machine.kept_free(self.headroom, self.job.cluster.capacity),
             **({"fewest": fewest_object(self.fewest)} if self.fewest else {}),
@@ -80,4 +80,4 @@ class Plans(Recommendation):
 
 def _alone(rows: Front, chosen: Candidate) -> Plan:
     """One row as a plan."""
-    return Plan(chosen, (), (), Found(chosen, rows.stood_for, rows.timed, rows.counted))
+    return Plan(chosen, (), (), Found(chosen, rows.stood_for, rows.timed, rows.counted, rows.bound))

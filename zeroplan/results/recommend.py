@@ -18,9 +18,10 @@ from zeroplan.plan import Plan, Rejected, label
 from zeroplan.record import NamedTuple
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
-from zeroplan.search import Candidate
+from zeroplan.search import Candidate, Found
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
+from zeroplan.specs.objective import LEAST_MEMORY
 from zeroplan.specs.scope import Scope, scope
 from zeroplan.specs.target import known_target
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from zeroplan.report.rendered import Screen
+    from zeroplan.search.front import Front
     from zeroplan.sizing import Fewest, Lack
     from zeroplan.training import Run
     from zeroplan.why import Row, Why
@@ -181,7 +183,7 @@ class Recommendation(Result):
             "scope": machine.scope_object(self.scope),
             "plan": entry(found.chosen) if found.chosen else None,
             "rejected": [rejected_object(rejected) for rejected in found.rejected],
-            "searched": {name: getattr(found.searched, name) for name in ("stood_for", "timed", "counted")},
+            "searched": searched_object(found.searched, bytes=found.objective == LEAST_MEMORY),
             "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
             "assumed": list(self.assumed),
             **machine.kept_free(self.headroom, self.job.cluster.capacity),
@@ -191,6 +193,12 @@ class Recommendation(Result):
             **({"in_time": fewest_object(self.in_time)} if self.in_time else {}),
             **({"why": [why_object(one) for one in self.why]} if self.why else {}),
         }  # fmt: skip
+
+
+def searched_object(found: Found | Front, *, bytes: bool = False) -> dict[str, Any]:
+    """How much was looked at, whether the plan is proven the best, and else what no strategy is better than."""
+    counts = {name: getattr(found, name) for name in ("stood_for", "timed", "counted")}
+    return {**counts, "proven": found.bound is None, "bound_bytes" if bytes else "bound_seconds": found.bound}
 
 
 def rejected_object(found: Rejected) -> dict[str, Any]:

@@ -4,12 +4,12 @@ What computes alike waits together, under the seconds that computing takes. When
 model alone has no room, and else each of its choices waits under the seconds that it takes at least. A choice that
 comes up is left out if it cannot fit, and else gives way to its numbers, each under its own seconds; the first of these
 that fits is the fastest of all, for whatever still waits takes as long at least. Of equally fast ones the simplest
-comes first.
+comes first. After its limit of work a search stops; what waits then is completed, and its first entry bounds all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -19,10 +19,12 @@ from zeroplan.costs.deepspeed.fetch import MicroSteps, micro_steps
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
 from zeroplan.record import NamedTuple
-from zeroplan.search.bounds import Bounds
-from zeroplan.search.candidate import Candidate, timed
+from zeroplan.search.bounds import ROUNDED, Bounds
+from zeroplan.search.candidate import Candidate
+from zeroplan.search.incumbent import Start, fastest_of
 from zeroplan.search.room import UNSAID, gathers
 from zeroplan.search.space import BYTELESS, Branch, Root, Space, timeless
+from zeroplan.search.work import Work
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES
 
@@ -41,6 +43,14 @@ class Found(NamedTuple):
     """Strategies of the space; how many of them were timed, and how many counted to the byte."""
     timed: int = 0
     counted: int = 0
+    bound: float | None = None
+    """After its limit of work: no strategy takes fewer seconds, or needs fewer bytes; None: nothing is left to look at,
+    so that the best is the best of all, or nothing fits."""
+
+    @property
+    def proven(self) -> bool:
+        """Whether no other strategy is better, or none fits."""
+        return self.bound is None
 
 
 def simplicity(job: Job, branch: Branch) -> tuple[Any, ...]:
@@ -120,8 +130,10 @@ class Search:
                 self.push(seconds, COMPUTING, self._usual(branch, size), branch, branch.open)
 
     def next(self, within: float = inf) -> Candidate | None:
-        """The fastest of what waits that fits, which waits no more; None when nothing does `within` so many seconds."""
-        while self.waiting and self.waiting[0].seconds <= within:
+        """The fastest of what waits that fits, which waits no more; None when nothing does `within` so many seconds, or
+        when the limit of work is reached.
+        """
+        while self.waiting and self.waiting[0].seconds <= within and not self.bounds.work.is_over:
             entry = heappop(self.waiting)
             if entry.kind != EXACT:
                 self._give_way(entry)
@@ -209,7 +221,7 @@ class Search:
             return
         self.timed += 1
         try:
-            seconds = timed(entry.job)
+            seconds = self.bounds.timed(entry.job)
         except ContradictionError:
             return
         for job in jobs:
@@ -224,20 +236,41 @@ class Search:
             beside = (total(moment.lines) for moment in counted.ledger.gpu.moments if moment.phase != "step")
             if not self.bounds.has_room(job, max(beside)):
                 return
-        self.push(timed(smaller), EXACT, smaller, entry.branch)
+        self.push(self.bounds.timed(smaller), EXACT, smaller, entry.branch)
 
     def _fitting(self, job: Job) -> Candidate | None:
         return self.bounds.counts(job)
 
+    @property
+    def bound(self) -> float | None:
+        """Seconds that whatever waits takes at least; None where nothing does."""
+        return self.waiting[0].seconds if self.waiting else None
+
+    def unfinished(self) -> Iterator[Start]:
+        """What waits, the fewest seconds first, as far as its numbers are settled, else with the usual ones."""
+        for entry in sorted(self.waiting):
+            if entry.kind != ALIKE:
+                yield Start(entry.seconds, entry.job, entry.branch, entry.open)
+                continue
+            for branch, size in self.alike[entry.turn]:
+                yield Start(entry.seconds, self._usual(branch, size), branch, branch.open)
+
 
 def fastest(
-    space: Space, reserve: float | None, *, bounds: Bounds | None = None, roots: Iterable[Root] | None = None
+    space: Space, reserve: float | None, *, bounds: Bounds | None = None, roots: Iterable[Root] | None = None,
+    work: Work | None = None,
 ) -> Found:  # fmt: skip
     """The fastest strategy of a space that fits, keeping `reserve` of each card free.
 
     `bounds`: of the same space and reserve, as another search left them. `roots`: where to look; None: everywhere.
+    `work`: what the search may do; None: as much as any.
     """
-    search = Search(space, bounds or Bounds(reserve))
+    search = Search(space, bounds or Bounds(reserve, work))
     search.start(space.roots() if roots is None else roots)
     best = search.next()
-    return Found(best, space.size, search.timed, len(search.bounds.counted))
+    bound = search.bound if search.bounds.work.is_over and best is None else None
+    if bound is not None:
+        best = fastest_of(search.unfinished(), space, search.bounds)
+        if best and best.time.total * (1 - ROUNDED) <= bound:
+            bound = None
+    return Found(best, space.size, search.timed, len(search.bounds.counted), bound)

@@ -20,10 +20,11 @@ from zeroplan.costs.timing.step import software_of, update
 from zeroplan.costs.timing.traffic import Gathers, of_gathers
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Ledger, Tier
-from zeroplan.search.candidate import Candidate, evaluate
+from zeroplan.search.candidate import Candidate, evaluate, timed
 from zeroplan.search.least_copies import least_copied, own_elements
 from zeroplan.search.least_traffic import Traffic, gathered_again, last_share, least_traffic
 from zeroplan.search.room import Room
+from zeroplan.search.work import BOUND, COUNTED, GATHERS, TIMED, Work
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -34,8 +35,8 @@ ROUNDED = 1e-11
 class Bounds(Room):
     """Of one model and workload on one cluster; what several strategies share is worked out once."""
 
-    def __init__(self, reserve: float | None) -> None:
-        super().__init__(reserve)
+    def __init__(self, reserve: float | None, work: Work | None = None) -> None:
+        super().__init__(reserve, work)
         self.computing: dict[Hashable, Computing] = {}
         self.traffic: dict[Hashable, Traffic] = {}
         self.beside: dict[Hashable, float] = {}
@@ -54,6 +55,7 @@ class Bounds(Room):
         job's own buckets are meant, not only larger ones. `gathered`: as stage 3's coordinator does, and `beside` what
         that copies and the update; None: at least.
         """
+        self.work.add(BOUND, job)
         strategy, found = job.strategy, self._computing(job, traced=traced)
         micro_steps = strategy.micro_steps
         room = self.room_for_gathered(job) if traced and strategy.stage == 3 else None
@@ -91,6 +93,7 @@ class Bounds(Room):
         """The same with gathers as stage 3's coordinator issues them, and what they copy; of reductions what there is
         at least. `loose` moves least of the open buckets, `lean` has the smallest.
         """
+        self.work.add(GATHERS, loose)
         found, sends = self._computing(loose), loose
         if not loose.strategy.scatters:  # a bucket's buffer is all-reduced, gradients in their own storage to one rank
             sends = loose.at(contiguous_gradients=False)
@@ -161,6 +164,7 @@ class Bounds(Room):
         It stops at too few buffers for NVMe, in the run's first step.
         """
         if job.strategy not in self.counted:
+            self.work.add(COUNTED, job)
             try:
                 self.counted[job.strategy] = evaluate(job, self.reserve)
             except ContradictionError:
@@ -169,6 +173,11 @@ class Bounds(Room):
         if found is None or not found.fit.accepted or (self.most is not None and found.fit.gpu.needed > self.most):
             return None
         return found
+
+    def timed(self, job: Job) -> float:
+        """Seconds of a step, to twelve digits; see `candidate.timed`."""
+        self.work.add(TIMED, job)
+        return timed(job)
 
     def counts(self, job: Job) -> Candidate | None:
         """The same as `fitting`, asked only where no bound rules it out."""

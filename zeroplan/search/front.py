@@ -12,6 +12,7 @@ from zeroplan.search import best_first, leanest_first
 from zeroplan.search.bounds import Bounds
 from zeroplan.search.candidate import Candidate
 from zeroplan.search.space import Space
+from zeroplan.search.work import Work
 
 AS_FAST = 1e-9
 """Share of a step by which two steps that take as long may differ."""
@@ -26,27 +27,42 @@ class Front(NamedTuple):
     """Strategies of the space; how many of them were timed, and how many counted to the byte."""
     timed: int
     counted: int
+    bound: float | None = None
+    """After its limit of work: no strategy that needs less than the last row but one takes fewer seconds; None: all are
+    proven."""
 
 
-def front(space: Space, reserve: float | None, apart: float, first: Candidate | None = None) -> Front:
+def front(
+    space: Space, reserve: float | None, apart: float, first: Candidate | None = None, *, work: Work | None = None
+) -> Front:  # fmt: skip
     """Each row is the fastest strategy that needs less than the row before, by the share `apart` of it at least.
 
     The last is the leanest of all, however near to the one before. `apart` of 0: every strategy of the front. `first`:
-    the first row, the fastest of a space that has this one in it; None: to be found.
+    the first row, the fastest of a space that has this one in it; None: to be found. `work`: what may be done, after
+    which the leanest follows the rows so far; None: as much as any search.
     """
-    bounds, rows = Bounds(reserve), [first] if first else []
-    search = best_first.Search(space, bounds)
+    bounds, rows = Bounds(reserve, work), [first] if first else []
+    search, by_bytes = best_first.Search(space, bounds), leanest_first.Search(space, bounds)
     with uncollected():
-        fewest = leanest_first.Search(space, bounds).run()
+        fewest = by_bytes.run()
         search.start(space.roots() if fewest is not None else ())
         while fewest is not None and (not rows or rows[-1].fit.gpu.needed > fewest):
             if rows:
                 needed = rows[-1].fit.gpu.needed
                 bounds.most = max(fewest, min(needed - 1, int(needed * (1 - apart))))
-            found = _leanest_of_the_fastest(search)
-            assert found is not None  # the leanest is among what waits
-            rows.append(found)
-    return Front(tuple(rows), space.size, search.timed, len(bounds.counted))
+            row = _leanest_of_the_fastest(search)
+            assert row or bounds.work.is_over  # the leanest is among what waits
+            if last := row or by_bytes.best:
+                _append(rows, last)
+    bound = search.bound if bounds.work.is_over else None
+    return Front(tuple(rows), space.size, search.timed, len(bounds.counted), bound)
+
+
+def _append(rows: list[Candidate], row: Candidate) -> None:
+    """Add a row, and leave out those before it that are slower: a first one that was not proven may be."""
+    while rows and rows[-1].time.total >= row.time.total:
+        rows.pop()
+    rows.append(row)
 
 
 def _leanest_of_the_fastest(search: best_first.Search) -> Candidate | None:

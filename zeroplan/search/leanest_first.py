@@ -19,9 +19,12 @@ from zeroplan.ledger import total
 from zeroplan.record import NamedTuple
 from zeroplan.search.best_first import Found, fastest
 from zeroplan.search.bounds import Bounds
+from zeroplan.search.candidate import Candidate
+from zeroplan.search.neighbours import leanest_of_each
 from zeroplan.search.numbers import PERSISTENCE
 from zeroplan.search.room import UNSAID
 from zeroplan.search.space import BYTELESS, Root, Space
+from zeroplan.search.work import COMPLETING, Work
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import LEAST_ALIKE
 from zeroplan.specs.strategy import STAGES
@@ -57,13 +60,17 @@ class Search:
         """Branches and micro-batches."""
         self.gathered: dict[Hashable, MicroSteps] = {}
         """Of strategies that were counted, whatever their thresholds."""
+        self.best: Candidate | None = None
+        """The leanest that was counted and fits."""
 
     def run(self) -> int | None:
-        """The fewest bytes that a strategy needs which fits; None: none fits."""
+        """The fewest bytes that a strategy needs which fits; None: none fits.
+
+        After the limit of work the fewest so far; see `bound`.
+        """
         for branch in range(len(self.space.branches)):
             self._root(branch, min(self.space.sizes), 0)
-        fewest: int | None = None
-        while self.waiting and (fewest is None or self.waiting[0].bytes < fewest):
+        while self._goes_on and not self.bounds.work.is_over:
             entry = heappop(self.waiting)
             if entry.kind == HELD:
                 self._passes(entry)
@@ -73,9 +80,40 @@ class Search:
                 self._settle(entry)
             elif not self._is_new(entry.job):
                 continue
-            elif (found := self.bounds.fitting(entry.job)) and (fewest is None or found.fit.gpu.needed < fewest):
-                fewest = found.fit.gpu.needed
-        return fewest
+            else:
+                self._count(entry.job)
+        if self._goes_on:
+            self._complete()
+        return self.fewest
+
+    @property
+    def fewest(self) -> int | None:
+        """Bytes of a GPU that the best so far needs."""
+        return self.best.fit.gpu.needed if self.best else None
+
+    @property
+    def bound(self) -> int | None:
+        """Bytes that whatever waits needs at least; None where nothing that waits could need less than the best."""
+        return self.waiting[0].bytes if self._goes_on else None
+
+    @property
+    def _goes_on(self) -> bool:
+        return bool(self.waiting) and (self.best is None or self.waiting[0].bytes < self.best.fit.gpu.needed)
+
+    def _count(self, job: Job) -> None:
+        found = self.bounds.fitting(job)
+        if found and (self.best is None or found.fit.gpu.needed < self.best.fit.gpu.needed):
+            self.best = found
+
+    def _complete(self) -> None:
+        """Count what waits with the leanest numbers, the fewest bytes first, and the leanest of each stage."""
+        self.bounds.work.extend(COMPLETING)
+        for _branch, job in leanest_of_each(self.space):
+            self._count(job)
+        for entry in sorted(self.waiting):
+            if self.bounds.work.is_over or (self.best and entry.bytes >= self.best.fit.gpu.needed):
+                return
+            self._count(entry.job)
 
     def roots(self, needed: int) -> Iterator[Root]:
         """Where strategies may be that need no more than so many bytes, the fewest that any needs."""
@@ -147,12 +185,20 @@ class Search:
                 self._push(self.bounds.peak(job), PASSES, job, entry.branch, tuple(rest))
 
 
-def least_memory(space: Space, reserve: float | None) -> Found:
-    """The strategy of a space that fits and needs fewest bytes of a GPU; of several the fastest, then the simplest."""
-    bounds = Bounds(reserve)
+def least_memory(space: Space, reserve: float | None, *, work: Work | None = None) -> Found:
+    """The strategy of a space that fits and needs fewest bytes of a GPU; of several the fastest, then the simplest.
+
+    `work`: what may be done by the search for the fewest bytes, and then again by that for the fastest.
+    """
+    bounds = Bounds(reserve, work)
     search = Search(space, bounds)
     with uncollected():
         bounds.most = search.run()
-        if bounds.most is None:
-            return Found(None, space.size, 0, len(bounds.counted))
-        return fastest(space, reserve, bounds=bounds, roots=search.roots(bounds.most))
+        if search.best is None:
+            return Found(None, space.size, 0, len(bounds.counted), search.bound)
+        bounds.work.extend(1.0)
+        found = fastest(space, reserve, bounds=bounds, roots=search.roots(search.best.fit.gpu.needed))
+        bytes_at_least = search.bound
+        if bytes_at_least is None and not found.proven:
+            bytes_at_least = search.best.fit.gpu.needed
+        return found._replace(best=found.best or search.best, bound=bytes_at_least)

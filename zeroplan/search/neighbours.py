@@ -31,13 +31,18 @@ def neighbours(space: Space, plan: Candidate, reserve: float | None) -> list[tup
 
 
 def nearest(space: Space, reserve: float | None) -> list[Candidate]:
-    """Of each stage and offload what needs least: the smallest micro-batch, all checkpointed, the leanest numbers."""
-    found: dict[tuple[Any, ...], Job] = {}
+    """What needs least of each stage and offload, counted, whether it fits or not."""
+    return [candidate for _branch, job in leanest_of_each(space) if (candidate := _evaluated(job, reserve))]
+
+
+def leanest_of_each(space: Space) -> Iterator[tuple[Branch, Job]]:
+    """What needs least of each stage and offload: the smallest micro-batch, all checkpointed, the leanest numbers."""
+    first: dict[tuple[Any, ...], Branch] = {}
     for branch in sorted(space.branches, key=lambda branch: branch.choice["checkpointing"] != "full"):
         parts = branch.choice["offload_optimizer"], branch.choice["offload_param"]
-        key = branch.choice["stage"], *(part and part.device for part in parts)
-        found.setdefault(key, space.sized(branch, min(space.sizes)).at(**branch.leanest(branch.numbers)))
-    return [candidate for job in found.values() if (candidate := _evaluated(job, reserve))]
+        first.setdefault((branch.choice["stage"], *(part and part.device for part in parts)), branch)
+    for branch in first.values():
+        yield branch, space.sized(branch, min(space.sizes)).at(**branch.leanest(branch.numbers))
 
 
 def _changed(space: Space, plan: Job) -> Iterator[tuple[str, Job]]:

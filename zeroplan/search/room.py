@@ -26,6 +26,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.fit import TierFit, beside_on_host, gpu_limit, host_fit, nvme_fit
 from zeroplan.ledger import total
 from zeroplan.search.bucketed import beside_buckets, with_first_gradients
+from zeroplan.search.work import BOUND, Work
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES, Strategy
 
@@ -36,8 +37,9 @@ UNSAID = {"prefetch_bucket_size": 0, "max_live_parameters": 0, "max_reuse_distan
 class Room:
     """For one model and workload on one cluster; what several strategies share is worked out once."""
 
-    def __init__(self, reserve: float | None) -> None:
+    def __init__(self, reserve: float | None, work: Work | None = None) -> None:
         self.reserve = reserve
+        self.work = work or Work()
         self.most: int | None = None
         """Bytes of a GPU, fewer than the card has, beyond which nothing is looked for; it may only fall."""
         self.held: dict[Hashable, tuple[int, bool]] = {}
@@ -111,6 +113,7 @@ class Room:
 
     def peak(self, job: Job) -> int:
         """Bytes at most on a GPU, or fewer: what is held, then the model's own step beside it."""
+        self.work.add(BOUND, job)
         activations = self.activations_of(job)
         least = max(self.outside_passes(job)[0], gpu_with(job, activations))
         if activations and job.strategy.hpz_partition_size > 1:  # secondary partitions are all there as backward begins
