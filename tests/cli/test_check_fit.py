@@ -39,9 +39,10 @@ def test_the_ledger_is_that_of_estimate(zeroplan, write, more):
     asked = ("--model", "llama-3.1-8b", *CARD, *more)
     estimated = zeroplan("estimate", "--config", name, *asked, "--json").json["fit"]
     checked = zeroplan("check", name, *asked, "--format", "json")
-    assert ("ZP901" in rules(checked)) is (not estimated["fits"])
+    assert ("ZP901" in rules(checked)) is (estimated["verdict"] == "does_not_fit")
+    assert ("ZP905" in rules(checked)) is (estimated["verdict"] == "tight")
     assert checked.code == int(not estimated["fits"])
-    if not estimated["fits"]:
+    if estimated["verdict"] == "does_not_fit":
         message = found(checked, "ZP901")["message"]
         assert f"needs {gib(estimated['needed'])} on each of 8 GPUs, {gib(estimated['capacity'])} are there" in message
 

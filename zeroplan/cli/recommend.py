@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from zeroplan.training import Run
     from zeroplan.why import Why, Wish
 
+ROOM_KEPT = "room kept for what such runs took beside what is counted (--headroom)"
+
 
 def run(
     options: Options, output: Output, *, json: bool, quiet: bool, max_params: bool, alternatives: Sequence[str] = (),
@@ -126,7 +128,7 @@ def read(options: Options) -> Request:
         raise ContradictionError("no card: write --gpu-mem 80, --gpu h100-80gb or --cluster dgx-h100")
     if request.headroom is not None:
         return request
-    return request._replace(comfortable=True)
+    return request._replace(comfortable=True, assumed=(*request.assumed, ROOM_KEPT))
 
 
 def planned(

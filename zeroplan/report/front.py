@@ -44,7 +44,8 @@ def details(found: Front, apart: float, assumed: tuple[str, ...]) -> list[Render
     counted = f"{found.timed:,} timed and {found.counted:,} counted to the byte"
     proven = "by proven bounds none is faster and leaner than a row"
     if found.bound is not None:
-        proven = f"stopped after its limit of work: rows may be missing, none of them faster than {seconds(found.bound)}"
+        fastest = seconds(found.bound)
+        proven = f"stopped after its limit of work: rows may be missing, none of them faster than {fastest}"
     notes = [f"{_chosen(apart)} Of {found.stood_for:,} strategies {counted}; {proven}."]
     if capacity := first.job.cluster.capacity:
         row = found.rows[len(found.rows) // 2]

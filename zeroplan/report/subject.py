@@ -66,8 +66,8 @@ def on_host(job: Job, verdict: Fit) -> list[str]:
 
 def scope_lines(scope: Scope, *, quiet: bool = False) -> list[RenderableType]:
     """The job that the numbers are of, and what of the user's own is not planned, which nothing leaves out."""
-    planned = [] if quiet else [Text(scope.line, style="dim", no_wrap=True)]
-    return [*planned, *(Text(said, style="yellow", no_wrap=True) for said in scope.not_planned)]
+    planned = [] if quiet else [Text(scope.line, style="dim")]
+    return [*planned, *(Text(said, style="yellow") for said in scope.not_planned)]
 
 
 def trust(job: Job, *, whole: bool = True) -> list[RenderableType]:
