@@ -10,6 +10,7 @@ import json
 from typing import Any
 
 from zeroplan.deepspeed.names import canonical
+from zeroplan.deepspeed.parallelism import data_parallel_size
 from zeroplan.deepspeed.read import AUTO, BF16_FIELDS, TOP_FIELDS, autos
 from zeroplan.deepspeed.write_zero import aio, zero_section
 from zeroplan.errors import ContradictionError
@@ -34,7 +35,8 @@ def ds_config(job: Job, target: str = "hf", given: dict[str, Any] | None = None)
     gradient_accumulation_steps, which it refuses and makes itself. What a `given` config says stays as it is, the
     plan fills the rest. Raises `ContradictionError` for an "auto" that nothing fills.
     """
-    config = _planned(job, target)
+    sharing = job.ranks if given is None else data_parallel_size(given, job.ranks, "the given config")
+    config = _planned(job, target, sharing)
     if given is not None:
         config = _kept(canonical(given), config)
         _check_autos(config, target)
@@ -69,9 +71,10 @@ def _kept(given: dict[str, Any], planned: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _planned(job: Job, target: str) -> dict[str, Any]:
+def _planned(job: Job, target: str, sharing: int) -> dict[str, Any]:
+    """`sharing`: ranks that share a batch."""
     strategy, for_trainer = job.strategy, target == "hf"
-    total = strategy.micro_batch * strategy.grad_accum * job.ranks
+    total = strategy.micro_batch * strategy.grad_accum * sharing
 
     def filled(value: Any) -> Any:
         return AUTO if for_trainer else value

@@ -209,14 +209,21 @@ def _wrong_groups(subject: Subject) -> Indivisible | None:
 
 def _indivisible(subject: Subject, wrong: Indivisible) -> Hit:
     """DeepSpeed stops at a mesh, and goes on with a fraction of a GPU where the batch sizes suit that."""
-    config, gpus = subject.config, subject.setting.gpus
-    total, micro, steps = (config.get(name) for name in BATCH)
-    stops = makes_mesh(config)
-    if not stops and not any(isinstance(size, str) for size in (total, micro, steps)) and (total or micro):
-        stops = not _fits(total, micro, steps, data_parallel_sizes(config, gpus or 1)[0])
+    gpus = subject.setting.gpus or 1
+    stops = makes_mesh(subject.config) or not _suits(subject, gpus / wrong.size)
+    sizes = sorted((size for size in range(1, gpus + 1) if gpus % size == 0), key=lambda size: abs(size - wrong.size))
+    suiting = (size for size in sizes if not makes_mesh(subject.config) and _suits(subject, gpus // size))
     rest = "DeepSpeed stops" if stops else "DeepSpeed counts a fraction of a GPU"
     return Hit("ZP210", (wrong.path,), f"{wrong.path} {wrong.size} on {gpus} GPUs, not {wrong.expected}: {rest}",
-               f'"{wrong.path}": {wrong.instead}', severity="" if stops else WARNING)  # fmt: skip
+               f'"{wrong.path}": {next(suiting, wrong.instead)}', severity="" if stops else WARNING)  # fmt: skip
+
+
+def _suits(subject: Subject, ranks: float) -> bool:
+    """Whether the three batch sizes, where they are numbers, go together on so many ranks."""
+    total, micro, steps = (subject.config.get(name) for name in BATCH)
+    if any(isinstance(size, str) for size in (total, micro, steps)) or not (total or micro):
+        return True
+    return _fits(total, micro, steps, ranks)
 
 
 def total_alone(subject: Subject) -> Iterator[Hit]:
