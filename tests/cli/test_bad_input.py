@@ -255,12 +255,21 @@ JUNK = [
     ("a number of 5000 digits", b'{"a": ' + b"1" * 5000 + b"}", "number"),
 ]
 
+AS_CONFIG = {
+    "not JSON": "no key that DeepSpeed knows", "single quotes": "no key that DeepSpeed knows",
+    "trailing comma": "no key that DeepSpeed knows", "NaN": "no key that DeepSpeed knows",
+    "-Infinity": "no key that DeepSpeed knows", "nested lists": "list", "nested objects": "600,001 letters",
+    "a number of 5000 digits": "no key that DeepSpeed knows",
+}
+"""DeepSpeed reads hjson, which takes these for configs: of keys that it does not know."""
+
 
 @pytest.mark.parametrize("option", ["--model", "--config"])
-@pytest.mark.parametrize(("content", "found"), [pytest.param(*case, id=name) for name, *case in JUNK])
-def test_junk_where_json_is_expected(zeroplan, option, content, found):
+@pytest.mark.parametrize(("name", "content", "found"), [pytest.param(*case, id=case[0]) for case in JUNK])
+def test_junk_where_json_is_expected(zeroplan, option, name, content, found):
     Path("bad.json").write_bytes(content)
     model = ("--params", "7B") if option == "--config" else ()
+    found = AS_CONFIG.get(name, found) if option == "--config" else found
     assert_refused(*zeroplan("estimate", *model, option, "bad.json"), "bad.json", found)
 
 

@@ -27,18 +27,6 @@ def write(tmp_path, monkeypatch):
     return written
 
 
-def rows(ran):
-    assert ran.code in (0, 1), ran.err
-    return ran.json["estimates"] if "estimates" in ran.json else ran.json
-
-
-def needed(ran):
-    """Everything but what was assumed, which says how the file was read."""
-    found = rows(ran)
-    text = str(found)
-    return text.replace(str(ran.json.get("assumed")), "")
-
-
 def test_comments_and_trailing_commas_are_read_as_deepspeed_reads_them(zeroplan, write):
     lenient = zeroplan("estimate", *MODEL, "--config", write("a.json", HJSON), "--json")
     strict = zeroplan("estimate", *MODEL, "--config", write("b.json", PLAIN), "--json")
@@ -65,7 +53,9 @@ WRONG = {
     "no JSON": ('{"bf16": {"enabled" true}}', "a.json:1:21: found text that is not JSON"),
     "no number": ('{"gradient_clipping": NaN}', "a.json:1:23: found NaN"),
     "nothing": (" \n", "a.json: found an empty file"),
-    "a list": ("[1]", "a.json:1:1: found text that is not JSON"),
+    "a list": ("[1]", "a.json: found a JSON list"),
+    "something else": ("hidden_size: 4096", "a.json: found no key that DeepSpeed knows ('hidden_size')"),
+    "a key without a value": ('{"gradient_clipping"}', "a.json:1:21: found text that is not JSON"),
     "too long": ('{"a": "' + 600_000 * "x" + '"}', "a.json: found 600,009 letters"),
 }
 

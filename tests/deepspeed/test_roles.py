@@ -56,7 +56,9 @@ BASES = (
      "zero_optimization": {"stage": 2, "offload_optimizer": CPU}, "optimizer": {"type": "AdamW"}},
     zero(stage=3, offload_optimizer=NVME, offload_param=NVME),
     zero(stage=3, offload_optimizer={**NVME, "pipeline_write": True}, sub_group_size=2_000_000),
-    {**zero(stage=3), "gradient_accumulation_steps": 2},
+    zero(stage=3, stage3_prefetch_bucket_size=0),
+    {**zero(stage=2, offload_optimizer=CPU, overlap_comm=True, zenflow={"update_interval": 1, "select_strategy": "step",
+     "select_interval": 1}), "optimizer": {"type": "AdamW"}},
     *({**zero(stage=stage, reduce_scatter=False), "gradient_predivide_factor": 2.0} for stage in (1, 3)),
     {**zero(stage=3), "activation_checkpointing": {"partition_activations": True}},
     zero(stage=3, offload_optimizer={**CPU, "ratio": 1.0}, sub_group_size=1_000_000),
@@ -83,13 +85,25 @@ TRIED = {
     "activation_checkpointing.number_checkpoints": [120],
     "zero_optimization.stage3_module_granularity_threshold": [4_000, 600_000],
     "zero_optimization.allgather_bucket_size": [1_000_000], "zero_optimization.stage3_max_reuse_distance": [0],
-    "zero_optimization.zenflow.select_interval": [16], "zero_optimization.zenflow.update_interval": [8],
+    "zero_optimization.zenflow.select_interval": [2], "zero_optimization.zenflow.update_interval": [8],
     "zero_optimization.zenflow.select_strategy": ["epoch"],
     "zero_optimization.zero_hpz_partition_size": [2], "zero_optimization.offload_optimizer.ratio": [0.5],
     "zero_optimization.stage3_model_persistence_threshold": [0], "gradient_predivide_factor": [2.0],
     "gradient_clipping": [0], "zero_optimization.offload_param.max_in_cpu": [0],
     "zero_optimization.stage3_param_persistence_threshold": [0],
 }  # fmt: skip
+
+ELSEWHERE = {
+    "aio.queue_depth": "reads that are smaller than the queue", "aio.overlap_events": "reads smaller than the queue",
+    "allgather_size": "ZenFlow's chosen columns", "zero_optimization.allgather_bucket_size": "ZenFlow's chosen columns",
+    "gradient_predivide_factor": "peaks of reduction in another dtype", "prescale_gradients": "peaks of reduction",
+    "optimizer.params.adam_w_mode": "torch's Adam where its step is the peak",
+    "zero_optimization.offload_optimizer.pipeline_read": "a disk slower than the update",
+    "zero_optimization.offload_optimizer.pipeline_write": "a disk slower than the update",
+    "zero_optimization.parameter_alignment": "tensors of odd sizes",
+    "zero_optimization.stage3_module_granularity_threshold": "models whose modules take tensors",
+}  # fmt: skip
+"""Counted keys that change a number in other jobs than these, which tests/costs has: here the strategy changes."""
 
 
 def values(known):
@@ -115,15 +129,24 @@ def with_value(base, path, value):
 
 
 @cache
-def numbers(text):
-    """Fields of the strategy, and what the ledger and the clock make of them; None where DeepSpeed refuses the config."""
+def fields(text):
+    """Of the strategy, and the total; None where DeepSpeed refuses the config."""
     try:
         stated = read_config(json.loads(text), "ds_config.json")
     except ZeroplanError:
         return None
-    total_batch = stated.train_batch_size
-    fields = {"checkpointing": "deepspeed", **{k: v for k, v in stated.fields.items() if k != "uncounted"}}
-    one = job("smollm2-135m", gpus=16, seq=128, **fields)
+    return {name: value for name, value in stated.fields.items() if name != "uncounted"}, stated.train_batch_size
+
+
+@cache
+def numbers(text):
+    """What the ledger and the clock make of them."""
+    if (found := fields(text)) is None:
+        return None
+    stated, total_batch = found
+    one = job("smollm2-135m", gpus=8, seq=128, **{"checkpointing": "deepspeed", **stated})
+    if one.strategy.quantized_gradients:  # they are for several nodes
+        one = job("smollm2-135m", gpus=16, seq=128, **{"checkpointing": "deepspeed", **stated})
     try:
         found = ledger(one)
     except ZeroplanError:
@@ -137,11 +160,12 @@ def numbers(text):
 
 @pytest.mark.parametrize("path", sorted(COUNTED_KEYS))
 def test_what_is_counted_changes_a_number(path):
+    look = fields if path in ELSEWHERE else numbers
     for base in BASES:
-        before = numbers(json.dumps(base, sort_keys=True))
+        before = look(json.dumps(base, sort_keys=True))
         for value in values(KEYS[path]):
             config = with_value(base, path, value)
-            after = numbers(json.dumps(config, sort_keys=True)) if config else None
+            after = look(json.dumps(config, sort_keys=True)) if config else None
             if before is not None and after is not None and before != after:
                 return
     pytest.fail(f"{path} changes nothing")

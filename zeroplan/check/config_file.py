@@ -11,6 +11,10 @@ from typing import Any
 from zeroplan.catalog.files import read_text
 from zeroplan.check.document import Document, Node
 from zeroplan.check.json_reader import NotReadableError, read_json
+from zeroplan.deepspeed.keys import key
+from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
+from zeroplan.deepspeed.names import COMMENTS
+from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError, shown
 from zeroplan.record import NamedTuple
 
@@ -32,13 +36,17 @@ class Config(NamedTuple):
 def read_config_file(path: str) -> Config:
     """'-' is standard input. Raises `SpecError` for what is no object, or says a key twice."""
     text = read_text(path, EXPECTED)
-    place = STANDARD_INPUT if path == "-" else shown(path)[1:-1]
+    place = STANDARD_INPUT if path == "-" else shown(path, limit=1_000)[1:-1]
     if not path.endswith(YAML):
         return _config(_read(place, text))
     return _in_yaml(path, place, text)
 
 
 def _config(document: Document) -> Config:
+    names = [member.name for member in document.root.members or ()]
+    if names and not any(key(name) or name in REMOVED_KEYS or name.startswith(COMMENTS) for name in names):
+        refuse_models(document.config, document.name)
+        raise SpecError(document.name, f"no key that DeepSpeed knows ({shown(names[0])})", EXPECTED)
     _check_once(document)
     _check_numbers(document, document.root)
     what = next((remark.what for remark in document.remarks), "")
@@ -49,6 +57,10 @@ def _config(document: Document) -> Config:
 def _read(place: str, text: str) -> Document:
     if not text.strip():
         raise SpecError(place, "an empty file", EXPECTED)
+    if "\0" in text:
+        raise SpecError(place, "text that is not JSON (a NUL byte)", EXPECTED)
+    if text.lstrip().startswith("["):
+        raise SpecError(place, "a JSON list", f"{EXPECTED}: an object in {{}}")
     try:
         document = read_json(place, text)
     except NotReadableError as error:
@@ -102,7 +114,7 @@ def _check_numbers(document: Document, node: Node) -> None:
     for number in _floats(node):
         if not math.isfinite(number.scalar):
             line, column = document.place(number.start)
-            found = "NaN" if math.isnan(number.scalar) else "Infinity"
+            found = document.text[number.start : number.end]
             raise SpecError(f"{document.name}:{line}:{column}", found, "a finite number (JSON has no NaN or Infinity)")
 
 

@@ -57,8 +57,16 @@ def check_json(name: str, text: str, setting: Setting, made: Made, launch: Launc
         document = read_json(name, text)
     except NotReadableError:
         return findings
-    again = replace(made(document, setting, launch), planned=None)
-    return tried(document, findings, lambda changed: check_text(name, changed, again))
+    return tried(document, findings, lambda changed: _again(name, changed, setting, made, launch))
+
+
+def _again(name: str, text: str, setting: Setting, made: Made, launch: Launch | None) -> list[Finding]:
+    """What is found in a changed text, but for what its ledger says: for whom it is may change with it."""
+    try:
+        document = read_json(name, text)
+    except NotReadableError:
+        return check_text(name, text, setting)
+    return check(document, replace(made(document, setting, launch), planned=None))
 
 
 def findings_of(name: str, text: str, setting: Setting, made: Made, launch: Launch | None = None) -> list[Finding]:

@@ -14,6 +14,7 @@ from zeroplan.check.planned import Planned
 from zeroplan.check.setting import READERS, Setting, guessed
 from zeroplan.check.subject import Subject
 from zeroplan.cli.options import Options
+from zeroplan.deepspeed.parallelism import grouped_ranks
 from zeroplan.errors import QuantityError, SpecError, ZeroplanError, shown
 from zeroplan.record import NamedTuple
 
@@ -94,6 +95,8 @@ def _planned(known: Known, document: Document, setting: Setting, launch: Launch 
 
     cluster = known.cluster or Cluster()
     options = _with_arguments(known.options, setting.arguments)
+    if known.cluster is None and (ranks := grouped_ranks(document.config)) > 1:
+        options = _copied(options, gpus=f"1x{ranks}")
     if launch is not None and launch.processes and options.gpus is None and options.hostfile is None:
         options = _copied(options, gpus=f"{launch.machines}x{launch.processes // launch.machines or 1}")
         cluster = read_cluster(options, [], 1)

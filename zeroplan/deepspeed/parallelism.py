@@ -61,6 +61,11 @@ def data_parallel_size(config: dict[str, Any], world: int, place: str) -> int:
     return int(data_parallel_sizes(config, world)[0])
 
 
+def grouped_ranks(config: dict[str, Any]) -> int:
+    """The fewest ranks that the sequence groups of the file take."""
+    return (_size(config.get(SEQUENCE)) or 1) * (_size(config.get(DATA)) if makes_mesh(config) else 1)
+
+
 def indivisible(config: dict[str, Any], world: int) -> Iterator[Indivisible]:
     """Each parallel size that is a number and leaves ranks of the world over."""
     sequence, data = _size(config.get(SEQUENCE)), _size(config.get(DATA))

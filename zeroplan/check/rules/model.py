@@ -76,7 +76,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "ZP710", WARNING, "Sequence groups that do not divide the heads",
         "runtime/sequence_parallel/ulysses_sp.py:147, run: ValueError",
-        example(SPLIT % 3, model="llama-3.1-8b"), example(SPLIT % 4, model="llama-3.1-8b"), ISSUE + "4674",
+        example(SPLIT % 3, model="llama-3.1-8b", gpus="3"), example(SPLIT % 4, model="llama-3.1-8b", gpus="4"),
+        ISSUE + "4674",
     ),
     Rule(
         "ZP711", ADVICE, "A bucket larger than the model", "the whole bucket is allocated",

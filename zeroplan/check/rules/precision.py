@@ -91,8 +91,9 @@ def fp32(subject: Subject) -> Iterator[Hit]:
         return
     if subject.setting.reader in (ACCELERATE, LIGHTNING) or subject.stated("bf16.enabled") is False:
         return
-    if subject.setting.reader == TRAINER and is_open(subject.config, subject.setting.precision or "bf16"):
-        if subject.setting.precision is None and arguments is None:
+    precision = subject.setting.precision
+    if subject.setting.reader == TRAINER and arguments is None and is_open(subject.config, precision or "bf16"):
+        if precision is None:
             yield Hit("ZP309", (), "neither fp16 nor bf16: the Trainer adds the one that TrainingArguments turn on, "
                       "and trains in fp32 without", '"bf16": {"enabled": "auto"}', ADVICE)  # fmt: skip
         return
