@@ -41,11 +41,24 @@ def test_diff_reads_them_too(zeroplan, write):
     assert ran.json["changes"] == []
 
 
+def test_diff_compares_what_no_plan_counts(zeroplan, write):
+    """Without a model no number is asked for; with one the config is refused."""
+    texts = [PLAIN.replace("{", '{"tensor_parallel": {"autotp_size": %d}, ' % size, 1) for size in (2, 4)]
+    files = write("a.json", texts[0]), write("b.json", texts[1])
+    ran = zeroplan("diff", *files, "--json")
+    assert ran.code == 0, ran.err
+    assert "tensor_parallel.autotp_size" in ran.out
+    counted = zeroplan("diff", *files, "--model", "gpt2")
+    assert counted.code == 2
+    assert "is not planned" in counted.err
+
+
 def test_compare_reads_them_too(zeroplan, write):
     files = f"{write('a.json', HJSON)},{write('b.json', PLAIN)}"
     ran = zeroplan("compare", *MODEL, "--gpu", "a100-80gb", "--config", files, "--json")
     assert ran.code == 0, ran.err
-    assert [row["fit"] for row in ran.json["rows"]][0] == [row["fit"] for row in ran.json["rows"]][1]
+    lenient, strict = (row["fit"] for row in ran.json["rows"])
+    assert lenient == strict
 
 
 WRONG = {

@@ -41,7 +41,7 @@ def asked(first: str, second: str, options: Options) -> Diff:
         raise ContradictionError("standard input is named twice; write - once")
     files = read_config_file(first), read_config_file(second)
     for file in files:
-        read_config(file.content, file.place)
+        read_config(file.content, file.place, planned=False)
     a, b = (canonical(file.content, file.place) for file in files)
     found, names = differences(a, b), (files[0].place, files[1].place)
     if any(getattr(options, name) for name in MODELS):

@@ -99,8 +99,10 @@ def refuse_models(config: dict[str, Any], place: str) -> None:
         raise SpecError(place, "a model's config.json", "a ds_config.json", f"--model {place}")
 
 
-def read_config(config: dict[str, Any], place: str) -> Stated:
-    """The strategy that a ds_config.json states. Raises `ZeroplanError` for what DeepSpeed would refuse."""
+def read_config(config: dict[str, Any], place: str, *, planned: bool = True) -> Stated:
+    """The strategy that a ds_config.json states. Raises `ZeroplanError` for what DeepSpeed would refuse, and, where the
+    job is `planned`, for what changes what GPUs hold without being counted.
+    """
     notes: list[str] = []
     refuse_models(config, place)
     refuse_removed(config, place)
@@ -110,7 +112,8 @@ def read_config(config: dict[str, Any], place: str) -> Stated:
     fields: dict[str, Any] = {"stage": checked(zero, "zero_optimization", "stage", place, 0)}
     facts = Facts(config, place)
     _refuse_what_deepspeed_refuses(facts)
-    refuse_unplanned(facts)
+    if planned:
+        refuse_unplanned(facts)
     notes += passed_over(config) + zenflow_notes(facts) + idle(facts) + unplanned_notes(facts)
     if left_out := uncounted(facts):
         fields["uncounted"] = left_out

@@ -177,7 +177,7 @@ def example(known: Key, value: Any) -> str:
     if known.choices:
         word = nearest(value, known.choices) if isinstance(value, str) else known.default
         return f'"{word if word in known.choices else known.choices[0]}"'
-    if known.default is None:
+    if known.default is None or (known.default == AUTO and known.kind.split("|")[0] in ("integer", "number")):
         return {"integer": "1", "number": "1.0", "boolean": "true"}.get(known.kind.split("|")[0], '"..."')
     return json.dumps(known.default)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
+from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit, said
 from zeroplan.check.rule import ISSUE, Rule, example
 from zeroplan.check.rules.names import OK, STAGE_2
 from zeroplan.check.setting import ACCELERATE, LIGHTNING, TRAINER
@@ -69,8 +69,8 @@ def unfilled_autos(subject: Subject) -> Iterator[Hit]:
             severity = ERROR if subject.setting.reader == ACCELERATE or own else ""
             does = "Accelerate stops" if severity else "DeepSpeed drops it and takes its default"
             value = known.default if known is not None and not own else None
-            yield Hit("ZP804", path, f'nothing fills "auto" here: {does}',
-                      f'"{path[-1]}": {value}' if isinstance(value, int) else "delete it", severity)  # fmt: skip
+            write = f'"{path[-1]}": {said(value)}' if isinstance(value, int) else "delete it"
+            yield Hit("ZP804", path, f'nothing fills "auto" here: {does}', write, severity)
 
 
 def idle_checkpointing(subject: Subject) -> Iterator[Hit]:
