@@ -43,7 +43,7 @@ def test_diff_reads_them_too(zeroplan, write):
 
 def test_diff_compares_what_no_plan_counts(zeroplan, write):
     """Without a model no number is asked for; with one the config is refused."""
-    texts = [PLAIN.replace("{", '{"tensor_parallel": {"autotp_size": %d}, ' % size, 1) for size in (2, 4)]
+    texts = [PLAIN.replace("{", f'{{"tensor_parallel": {{"autotp_size": {size}}}, ', 1) for size in (2, 4)]
     files = write("a.json", texts[0]), write("b.json", texts[1])
     ran = zeroplan("diff", *files, "--json")
     assert ran.code == 0, ran.err

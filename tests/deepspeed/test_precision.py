@@ -14,6 +14,9 @@ CONFIGS = {
     "fp16 off": {"fp16": {"enabled": False}},
     "bf16 that says nothing": {"bf16": {}},
     "bf16 on": {"bf16": {"enabled": True}},
+    "fp16 on": {"fp16": {"enabled": True}},
+    "the old name, on": {"bfloat16": {"enabled": True}},
+    "the old name, off": {"bfloat16": {"enabled": False}},
     "both off": {"bf16": {"enabled": False}, "fp16": {"enabled": False}},
 }
 
@@ -39,6 +42,5 @@ def test_what_is_written_stays():
     off = {"bf16": {"enabled": False}}
     assert filled(off, "bf16") is off
     assert filled({}, None) == filled({}, "fp32") == {}
-    assert filled({"bfloat16": {"enabled": True}}, "bf16") == {"bfloat16": {"enabled": True}}
     assert says_nothing({"zero_optimization": {}})
     assert not says_nothing(off)

@@ -13,23 +13,27 @@ from typing import Any
 SECTIONS = {"bf16": "bf16", "fp8": "bf16", "fp16": "fp16"}
 """Of mixed_precision, the section that is added."""
 OTHER = {"bf16": "fp16", "fp16": "bf16"}
-SPELLINGS = {"bf16": ("bf16", "bfloat16"), "fp16": ("fp16",)}
+OLD = "bfloat16"
+"""The old name of bf16, which Accelerate does not look at and DeepSpeed does not read beside bf16."""
 
 
 def is_open(config: dict[str, Any], precision: str | None) -> bool:
     """Whether Accelerate adds the section of this mixed_precision: it is missing, and the other one is not on."""
     section = SECTIONS.get(precision or "")
-    if section is None or any(name in config for name in SPELLINGS[section]):
+    if section is None or section in config:
         return False
-    other = [config.get(name) for name in SPELLINGS[OTHER[section]]]
-    return not any(isinstance(part, dict) and part.get("enabled") not in (None, False, "false") for part in other)
+    other = config.get(OTHER[section])
+    return not isinstance(other, dict) or str(other.get("enabled", False)).lower() != "true"
 
 
 def filled(config: dict[str, Any], precision: str | None) -> dict[str, Any]:
     """The config as Accelerate hands it to DeepSpeed under this mixed_precision."""
-    return {**config, SECTIONS[precision or ""]: {"enabled": True}} if is_open(config, precision) else config
+    if not is_open(config, precision):
+        return config
+    off = {"bf16": {"enabled": False}} if OLD in config and "bf16" not in config else {}
+    return {**config, **off, SECTIONS[precision or ""]: {"enabled": True}}
 
 
 def says_nothing(config: dict[str, Any]) -> bool:
     """Whether there is no section of a precision at all."""
-    return not any(name in config for names in SPELLINGS.values() for name in names)
+    return not any(name in config for name in ("bf16", "fp16", OLD))
