@@ -108,3 +108,17 @@ def test_the_trainer_turns_on_the_precision_that_its_arguments_say(zeroplan, wri
     """transformers 5.23 training_args.py:1720: accelerate's set_mixed_precision puts the section where there is none."""
     name = write("train.yaml", f"{said}\ndeepspeed: {{zero_optimization: {{stage: 2}}, train_batch_size: auto}}\n")
     assert ("ZP309" in zeroplan("check", name).out) == warned
+
+
+def test_a_file_that_is_named_and_is_no_config_is_not_quoted(zeroplan, tmp_path, monkeypatch):
+    """A log of CI shows what check prints: /etc/passwd is no ds_config, whoever names it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "passwd").write_text("root:x:0:0:secret:/root\n", encoding="utf-8")
+    launch = "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: passwd}\n"
+    for name, text in (("launch.yaml", launch), ("train.yaml", "deepspeed: passwd\n")):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        ran = zeroplan("check", name)
+        assert "secret" not in ran.out + ran.err
+        estimated = zeroplan("estimate", "--params", "1B", "--config", name)
+        assert estimated.code == 2
+        assert "secret" not in estimated.out + estimated.err

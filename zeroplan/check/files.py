@@ -16,6 +16,7 @@ from zeroplan.check.proposed import tried
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
+from zeroplan.deepspeed.keys import key
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError
 
@@ -97,7 +98,7 @@ def _launched(launch: Launch, setting: Setting, beside: Beside, made: Made) -> C
         inner = [_missing(document, str(launch.config_file))]
     elif launch.is_deepspeed and found:
         inner = check_json(*found, setting, made, launch)
-        checked.texts[found[0]] = found[1]
+        checked.texts[found[0]] = _quotable(*found)
         stage = _stage(*found)
     checked.findings = [placed(document, hit) for asked in LAUNCH_CHECKS
                         for hit in islice(asked(launch, stage), MOST)] + inner  # fmt: skip
@@ -119,7 +120,7 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
     elif (found := beside(str(member.node.scalar))) is None:
         raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, which is not there", "a ds_config.json")
     else:
-        checked.texts[found[0]] = found[1]
+        checked.texts[found[0]] = _quotable(*found)
         checked.findings += check_json(*found, setting, made)
     return checked
 
@@ -127,6 +128,15 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
 def _as_fixed(finding: Finding) -> Finding:
     """Edits are those of JSON, and a file that is named as YAML gets none, even where it is named as a config."""
     return replace(finding, edits=()) if finding.file.endswith(YAML) else finding
+
+
+def _quotable(name: str, text: str) -> str:
+    """The lines that findings may repeat of a file that another one names: none of what is no config."""
+    try:
+        names = [member.name for member in read_json(name, text).root.members or ()]
+    except NotReadableError:
+        return ""
+    return text if any(key(one) for one in names) else ""
 
 
 def _stage(name: str, text: str) -> object:
