@@ -173,9 +173,9 @@ def without(stage, *, fp32=False):
 
 @pytest.mark.parametrize("stage", [1, 3])
 @pytest.mark.parametrize(
-    "switch", [{"managed_gradient_accumulation": False}, ROUTING, {"sequence_parallel_size": 4},
-               {"pipeline": {"activation_checkpoint_interval": 1}}, {"tensor_parallel": {"tp": {"tp_size": 2}}},
-               {"moe": {"enabled": True}}], ids=str,
+    "switch", [{"managed_gradient_accumulation": False}, {**ROUTING, "sequence_parallel_size": 4},
+               {"pipeline": {"activation_checkpoint_interval": 1}, "tensor_parallel": {"tp": {"tp_size": 2}},
+                "moe": {"enabled": True}}], ids=str,
 )  # fmt: skip
 def test_deepspeed_holds_the_same(switch, stage):
     assert on_gpu(**zero(stage), **switch) == without(stage)
