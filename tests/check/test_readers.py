@@ -53,3 +53,10 @@ def test_autotp_reads_its_own_size():
     nested = {**BASE, "tensor_parallel": {"tensor_parallel": {"tp_size": 2}}}
     assert severities(nested, "ZP713") == [WARNING]
     assert severities({**BASE, "tensor_parallel": {"autotp_size": 2, "tp": {"tp_size": 2}}}, "ZP713") == []
+
+
+def test_a_word_in_capitals_is_no_size():
+    """A template's word, with an underscore or without."""
+    found = check_text("ds.json", json.dumps({**BASE, "train_micro_batch_size_per_gpu": "MBSIZE"}), Setting())
+    assert [one.severity for one in found if one.path == "train_micro_batch_size_per_gpu"] == [ERROR]
+    assert [one.rule for one in found if one.path == "train_micro_batch_size_per_gpu"] == ["ZP104"]
