@@ -80,6 +80,11 @@ def refused_sizes(subject: Subject) -> Iterator[Hit]:
         yield Hit("ZP207", (name,), f'"auto" in {name}: DeepSpeed stops, only the Trainer and Accelerate fill it',
                   f'"{name}": {_instead(subject, name, sizes)}')  # fmt: skip
     for name in wrong:
+        word = sizes[name]
+        if isinstance(word, str) and word.isalpha() and word.isupper():
+            yield Hit("ZP104", (name,), f"{said(word)} was to be replaced before the run: DeepSpeed stops",
+                      f'"{name}": the value', ERROR)  # fmt: skip
+            continue
         yield Hit("ZP204", (name,), f"{said(sizes[name])} for {name}: DeepSpeed stops, it takes a whole number over 0",
                   f'"{name}": {_instead(subject, name, sizes)}',
                   edits=answers.value(subject, (name,), KEYS[name], sizes[name]))  # fmt: skip
