@@ -61,6 +61,13 @@ class Head(NamedTuple):
             return VALUES if self.problem == REGRESSION else OF_SEQUENCES
         return OF_TOKENS if self.kind == TOKENS else IDS
 
+    def assumed(self, content: Mapping[str, Any]) -> tuple[str, ...]:
+        """What config.json leaves to transformers and to the script."""
+        counted = content.get("id2label") is not None or content.get("num_labels") is not None or self.kind == BARE
+        pads = "pad_token_id set by the script: without one transformers takes batches of one sequence"
+        labels = f"num_labels {self.labels} (transformers' default)"
+        return (*(() if counted else (labels,)), *(() if self.pads else (pads,)))
+
     @property
     def unplanned(self) -> tuple[Unplanned, ...]:
         if self.kind != BARE:

@@ -84,8 +84,8 @@ def _described(content: dict[str, Any], stated: Named, place: str, label: str, n
     planned = model_of(
         stated.model_type, config, name=label, source=place, content=read, architecture=stated.architecture, head=head
     )
-    if head and not head.pads:
-        notes = [*notes, f"pad_token_id set by the script, for batches of more than one ({stated.architecture})"]
+    if head:
+        notes = [*notes, *head.assumed(content)]
     return planned._replace(
         assumed=(*notes, *assumed(content, config, stated.model_type)),
         unread=unread(content, kind, stated.model_type),
