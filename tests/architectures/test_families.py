@@ -26,7 +26,7 @@ from zeroplan.architectures.read import (
     read_config,
 )
 from zeroplan.architectures.registry import FAMILIES
-from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError
+from zeroplan.errors import SpecError, ZeroplanError
 
 ROOT = Path(__file__).parents[2]
 REFERENCES = ROOT / "tests" / "references"
@@ -198,9 +198,12 @@ def test_refused(config: dict[str, Any]) -> None:
         read_config(config, "some/config.json")
 
 
-def test_an_unknown_family_names_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match=r"mistral.*--params"):
+def test_an_unknown_family_names_all_that_are_described() -> None:
+    """None stands for another by its letters, as OPT did for T5."""
+    with pytest.raises(SpecError) as refused:
         read_config({"model_type": "mistrall"}, "config.json")
+    assert f"a family that is described: {', '.join(sorted(FAMILIES))}" in str(refused.value)
+    assert "--params" not in str(refused.value)
 
 
 NASTY: dict[str, list[Any]] = {

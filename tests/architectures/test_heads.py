@@ -113,6 +113,8 @@ def test_the_model_says_which_it_is(planned, fields, loss, parameters):
     found = planned(**fields)
     assert (found.architecture, found.loss, found.parameters) == (fields["architectures"][0], loss, parameters)
     assert bool(found.unplanned) == fields["architectures"][0].endswith(BARE)
+    by_default = "architectures" in fields and len(fields) == 1 and "Classification" in found.architecture
+    assert ("num_labels 2 (transformers' default)" in found.assumed) == by_default
     alone = any("pad_token_id" in said for said in found.assumed)
     assert alone == ("ForSequence" in found.architecture)
 

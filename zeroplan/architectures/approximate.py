@@ -115,8 +115,8 @@ class NormedAttention(Attention):
         return q, self.k_norm(run, k) if "k_norm" in self.children else k, v
 
     def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
-        made, weights = super().forward(run, x, shared)
-        return self.resid_dropout(run, made), weights
+        output, weights = super().forward(run, x, shared)
+        return self.resid_dropout(run, output), weights
 
 
 class SparseBlock(Module):
@@ -134,8 +134,8 @@ class SparseBlock(Module):
     def forward(self, run: Run, x: Tensor) -> Tensor:
         rows = viewed(x, (-1, x.shape[-1]))
         _logits, scores, chosen = self.gate(run, rows)
-        made = reshaped(self.experts(run, rows, chosen, scores), x.shape)
-        return add(made, self.shared_experts(run, x)) if "shared_experts" in self.children else made
+        routed = reshaped(self.experts(run, rows, chosen, scores), x.shape)
+        return add(routed, self.shared_experts(run, x)) if "shared_experts" in self.children else routed
 
 
 def build(c: ApproximateConfig) -> Module:
@@ -207,14 +207,14 @@ def approximate(content: Mapping[str, Any], place: str, name: str) -> Model:
         f"{place}: {content['model_type']} is not described; its sizes in layers like Llama's, {kind}: "
         f"memory within {share:.0%}"
     )
-    found = model_from(
+    model = model_from(
         c, build, family=str(content["model_type"]), classes="mixtral" if c.num_experts else "llama", name=name,
         source=source, content=content,
     )  # fmt: skip
     table = c.vocab_size * c.hidden_size
-    if "tie_word_embeddings" not in content and table > TIES * found.parameters:
+    if "tie_word_embeddings" not in content and table > TIES * model.parameters:
         raise SpecError(
             place, "no tie_word_embeddings", "whether embedding and lm_head share their weights",
             '"tie_word_embeddings": true or false',
         )  # fmt: skip
-    return found._replace(approximate=share, has_sdpa=c.attn_logit_softcapping is None)
+    return model._replace(approximate=share, has_sdpa=c.attn_logit_softcapping is None)

@@ -30,7 +30,7 @@ LOSSES = {
 }  # fmt: skip
 SQUARED = "mean squared error of one value a sequence"
 DROPOUT = 0.1
-"""Of transformers' token classifiers, where config.json says nothing."""
+"""A token classifier's in transformers, where config.json says nothing."""
 WRITTEN_OUT = frozenset({"bert", "bloom", "falcon", "gpt2", "gpt_bigcode", "gpt_neox"})
 """Families whose token classifier is called `classifier`."""
 HIDDEN_DROPOUTS = frozenset({"bert", "bloom", "falcon"})
@@ -61,6 +61,13 @@ class Head(NamedTuple):
             return VALUES if self.problem == REGRESSION else OF_SEQUENCES
         return OF_TOKENS if self.kind == TOKENS else IDS
 
+    def assumed(self, content: Mapping[str, Any]) -> tuple[str, ...]:
+        """What config.json leaves to transformers and to the script."""
+        counted = content.get("id2label") is not None or content.get("num_labels") is not None or self.kind == BARE
+        pads = "pad_token_id set by the script: without one transformers takes batches of one sequence"
+        labels = f"num_labels {self.labels} (transformers' default)"
+        return (*(() if counted else (labels,)), *(() if self.pads else (pads,)))
+
     @property
     def unplanned(self) -> tuple[Unplanned, ...]:
         if self.kind != BARE:
@@ -82,8 +89,8 @@ def head_of(content: Mapping[str, Any], config: Config, model_type: str, archite
         return Head(model_type, BARE)
     kind = SEQUENCES if architecture.endswith(SEQUENCES) else TOKENS
     if content.get("output_router_logits") is True:
-        found = f"output_router_logits with {architecture}"
-        raise SpecError(place, found, "a head whose loss reads the routers' logits", "output_router_logits: false")
+        stated = f"output_router_logits with {architecture}"
+        raise SpecError(place, stated, "a head whose loss reads the routers' logits", "output_router_logits: false")
     labels = _labels(content, place)
     dropout = content.get("classifier_dropout")
     if dropout is None:
@@ -216,8 +223,8 @@ def _built(build: Callable[[Any], Module], head: Head, config: Any) -> Module:
     width = getattr(config, "word_embed_proj_dim", None) or config.hidden_size
     if head.kind == TOKENS:
         return TokenClassifier(trunk, name, width, head)
-    made = {"bert": PooledClassifier, "gemma3_text": TextSequenceClassifier}.get(head.model_type, SequenceClassifier)
-    return made(trunk, name, width, head)
+    kinds = {"bert": PooledClassifier, "gemma3_text": TextSequenceClassifier}
+    return kinds.get(head.model_type, SequenceClassifier)(trunk, name, width, head)
 
 
 def _trunk(build: Callable[[Any], Module], head: Head, config: Any) -> tuple[str, Module]:
@@ -225,8 +232,8 @@ def _trunk(build: Callable[[Any], Module], head: Head, config: Any) -> tuple[str
     if head.model_type == "bert":
         from zeroplan.architectures.families import bert
 
-        made = {TOKENS: bert.Model, SEQUENCES: bert.PooledModel, BARE: bert.BareModel}[head.kind]
-        return "bert", made(config)
+        trunks = {TOKENS: bert.Model, SEQUENCES: bert.PooledModel, BARE: bert.BareModel}
+        return "bert", trunks[head.kind](config)
     if head.model_type == "opt":
         from zeroplan.architectures.families import opt
 

@@ -58,13 +58,13 @@ def model_of(
         from zeroplan.architectures.heads import builder
 
         build = builder(build, head)
-    found = model_from(config, build, family=model_type, classes=model_type, name=name, source=source, content=content)
+    model = model_from(config, build, family=model_type, classes=model_type, name=name, source=source, content=content)
     if head:
-        return found._replace(
+        return model._replace(
             architecture=architecture, loss=head.loss, labels=head.labels_are, unplanned=head.unplanned
         )
     architecture = language_model(model_type, getattr(config, "is_decoder", False))
-    return found._replace(architecture=architecture, loss=MASKED_WORD if "MaskedLM" in architecture else NEXT_WORD)
+    return model._replace(architecture=architecture, loss=MASKED_WORD if "MaskedLM" in architecture else NEXT_WORD)
 
 
 def model_from(

@@ -33,7 +33,7 @@ class Named(NamedTuple):
     """Which class of transformers a config.json means."""
 
     model_type: str
-    """Of the described family that it is read as; empty for one that is not described."""
+    """That of the described family that it is read as; empty for one that is not described."""
     architecture: str
     assumed: str = ""
     """How the family was found, where the file does not name it."""
@@ -48,9 +48,9 @@ def named(content: Mapping[str, Any], place: str) -> Named:
         built = language_model(model_type, content.get("is_decoder") is True)
         if architecture in language_models(model_type) and architecture != built:
             wanted = "true" if architecture == language_model(model_type, is_decoder=True) else "false"
-            found = f"architectures {shown([architecture])} without is_decoder: {wanted}"
+            stated = f"architectures {shown([architecture])} without is_decoder: {wanted}"
             write = f'"is_decoder": {wanted} or "architectures": ["{built}"]'
-            raise SpecError(place, found, "both of one model", write)
+            raise SpecError(place, stated, "both of one model", write)
         return Named(model_type, architecture or built)
     if model_type.lower() in FAMILIES:
         raise SpecError(place, f"model_type = {shown(model_type)}", "it in small letters", f'"{model_type.lower()}"')
@@ -78,15 +78,15 @@ def _stated_architecture(content: Mapping[str, Any], place: str) -> str:
 
 
 def _another_class(architecture: str, model_type: str, place: str) -> SpecError:
-    found, known = f"architectures {shown([architecture])}", accepted_architectures(model_type)
+    stated, known = f"architectures {shown([architecture])}", accepted_architectures(model_type)
     other = family_of_architecture(architecture)
     if other:
         return SpecError(
-            place, f"{found}, a class of {other}, with model_type {model_type}", "both of one family",
+            place, f"{stated}, a class of {other}, with model_type {model_type}", "both of one family",
             f'"model_type": "{other}" or "architectures": ["{known[0]}"]',
         )  # fmt: skip
     return SpecError(
-        place, found, f"a class of {model_type} that is planned ({', '.join(known)})",
+        place, stated, f"a class of {model_type} that is planned ({', '.join(known)})",
         f'"architectures": ["{known[0]}"] to plan its language model',
     )  # fmt: skip
 

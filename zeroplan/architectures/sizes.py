@@ -37,7 +37,7 @@ OTHER_LAYERS = (
 """Beginnings of keys of models that are no plain decoders: state spaces, linear attention, encoders, images,
 attention of its own (Falcon's, gpt-oss's)."""
 OTHER_NAMES = ("mamba", "rwkv", "lstm", "hyena", "retnet", "t5", "bart", "whisper", "bert", "vit", "clip")
-"""And parts of their model_type."""
+"""Parts of their model_type."""
 OTHER_TYPES = ("linear_attention", "mamba", "conv", "recurrent", "hybrid")
 
 
@@ -88,16 +88,16 @@ class Sizes:
     def check_decoder(self) -> None:
         """Refuse what is no decoder of attention and MLPs. Raises `SpecError`."""
         model_type, types = str(self.content["model_type"]), self.content.get("layer_types")
-        found = next((key for key, value in self.content.items() if value and key.startswith(OTHER_LAYERS)), "")
+        other = next((key for key, value in self.content.items() if value and key.startswith(OTHER_LAYERS)), "")
         if self.content.get("is_encoder_decoder") is True:
-            found = "is_encoder_decoder: true"
+            other = "is_encoder_decoder: true"
         if isinstance(types, list):
-            found = next((f"layer_types of {kind}" for kind in OTHER_TYPES if kind in types), found)
+            other = next((f"layer_types of {kind}" for kind in OTHER_TYPES if kind in types), other)
         if self.content.get("attn_layer_period") or self.content.get("hybrid_override_pattern"):
-            found = "layers of several kinds"
-        if found or any(part in model_type.lower() for part in OTHER_NAMES):
+            other = "layers of several kinds"
+        if other or any(part in model_type.lower() for part in OTHER_NAMES):
             raise SpecError(
-                self.place, f"model_type = {shown(model_type)}{f' with {found}' if found else ''}",
+                self.place, f"model_type = {shown(model_type)}{f' with {other}' if other else ''}",
                 f"a decoder of attention and MLPs, or a family that is described: {', '.join(FAMILIES)}",
             )  # fmt: skip
 
@@ -139,6 +139,6 @@ class Sizes:
         return self.count("moe_intermediate_size") or self.needed("intermediate_size")
 
     def shared_width(self) -> int:
-        """Of all experts that every token visits, together."""
+        """The width of all experts that every token visits, together."""
         shared = self.count("n_shared_experts") * self.expert_width()
         return self.count("shared_expert_intermediate_size") or shared

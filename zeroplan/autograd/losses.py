@@ -37,7 +37,7 @@ def token_loss(logits: Tensor, labels: Tensor, *, upcasts: bool) -> Tensor:
 
 
 def sequence_loss(pooled: Tensor, problem: str, *, on_cpu: bool) -> Tensor:
-    """Of one row of logits a sequence: the mean cross-entropy, or the squared error of a single value.
+    """The loss of one row of logits a sequence: mean cross-entropy, or the squared error of a single value.
 
     Labels come with the batch: whole numbers, or values of the logits' dtype.
     """
@@ -48,14 +48,14 @@ def sequence_loss(pooled: Tensor, problem: str, *, on_cpu: bool) -> Tensor:
     return cross_entropy(viewed(pooled, (-1, labels)), given(pooled.memory, (batch,), LABEL))
 
 
-def squared_error(made: Tensor, targets: Tensor, *, on_cpu: bool) -> Tensor:
-    """Mean of (made - target)², both kept; on the CPU the result lies where the squares would."""
-    node = operator("MseLossBackward", _squared_error, (made,), (made, targets))
-    return result(node, empty(made.memory, made.shape if on_cpu else (), made.width).seen_as((), ()))
+def squared_error(values: Tensor, targets: Tensor, *, on_cpu: bool) -> Tensor:
+    """Mean of (value - target)², both kept; on the CPU the result lies where the squares would."""
+    node = operator("MseLossBackward", _squared_error, (values,), (values, targets))
+    return result(node, empty(values.memory, values.shape if on_cpu else (), values.width).seen_as((), ()))
 
 
-def _squared_error(_gradient: Tensor, made: Tensor, _targets: Tensor, _needs: Needs) -> Tensor:
-    return empty_like(made)
+def _squared_error(_gradient: Tensor, values: Tensor, _targets: Tensor, _needs: Needs) -> Tensor:
+    return empty_like(values)
 
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:

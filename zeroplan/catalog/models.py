@@ -12,7 +12,7 @@ from zeroplan.architectures.config import MAX_LAYERS, Config
 from zeroplan.architectures.defaults import assumed
 from zeroplan.architectures.keys import unread
 from zeroplan.architectures.model import model_of
-from zeroplan.architectures.read import config_class, known_fields, named
+from zeroplan.architectures.read import Named, config_class, known_fields, named
 from zeroplan.architectures.refused import QUANTIZATIONS, check_language_model, dequantized
 from zeroplan.architectures.registry import language_models
 from zeroplan.catalog import other_files, presets
@@ -68,6 +68,11 @@ def from_file(path: Path, name: str = "") -> Model:
         from zeroplan.architectures.approximate import approximate  # not for the families that are described
 
         return approximate(content, place, label)._replace(assumed=tuple(notes), architecture=stated.architecture)
+    return _described(content, stated, place, label, notes)
+
+
+def _described(content: dict[str, Any], stated: Named, place: str, label: str, notes: list[str]) -> Model:
+    """The model of a described family, with what its config.json leaves out and what of it nothing reads."""
     kind = config_class(stated.model_type, place)
     config = _validated(kind, known_fields(content, place, stated.model_type), place)
     config.validate(place)
@@ -79,12 +84,12 @@ def from_file(path: Path, name: str = "") -> Model:
         from zeroplan.architectures.heads import head_of  # not for language models
 
         head = head_of(content, config, stated.model_type, stated.architecture, place)
-    found = model_of(
+    planned = model_of(
         stated.model_type, config, name=label, source=place, content=read, architecture=stated.architecture, head=head
     )
-    if head and not head.pads:
-        notes.append(f"pad_token_id set by the script, for batches of more than one ({stated.architecture})")
-    return found._replace(
+    if head:
+        notes = [*notes, *head.assumed(content)]
+    return planned._replace(
         assumed=(*notes, *assumed(content, config, stated.model_type)),
         unread=unread(content, kind, stated.model_type),
     )

@@ -52,5 +52,5 @@ def adapter(content: Mapping[str, Any], place: str) -> SpecError:
     base = content.get("base_model_name_or_path")
     kind = shown(content[ADAPTER], 20).strip("'\"")
     write = f"--model {shown(base)[1:-1]} for full training of its base" if isinstance(base, str) and base else ""
-    found = f"a PEFT adapter ({kind})"
-    return SpecError(place, found, "a model: adapters are not planned, only training of all weights", write)
+    expected = "a model: adapters are not planned, only training of all weights"
+    return SpecError(place, f"a PEFT adapter ({kind})", expected, write)

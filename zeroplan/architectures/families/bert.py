@@ -229,7 +229,7 @@ class Model(Module):
 
 
 class Pooler(Unary):
-    """Of the first token."""
+    """What the first token becomes."""
 
     transformers_class = "Pooler"
 

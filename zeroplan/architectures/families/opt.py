@@ -191,8 +191,8 @@ class CalledModel(Model):
     takes_gradient = False
 
     def forward(self, run: Run, ids: Tensor) -> Tensor:
-        made: Tensor = self.decoder(run, ids)
-        return made
+        output: Tensor = self.decoder(run, ids)
+        return output
 
 
 class CausalLM(Module):
