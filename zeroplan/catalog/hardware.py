@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from zeroplan.catalog import node_file, presets
-from zeroplan.errors import QuantityError, SpecError, shown
+from zeroplan.errors import QuantityError, SpecError, printable, shown
 from zeroplan.specs.cluster import NVIDIA, Cluster, Figure, Gpu
 from zeroplan.units import read_bytes, read_rate
 
@@ -93,7 +93,7 @@ def cluster(name: str) -> Cluster:
         for key, value in (*sizes.items(), *stated.items()):
             node_file.check_bounds(name, key, value, content[key]["value"])
     return Cluster(
-        name=found,
+        name=printable(found),
         gpus_per_node=content.get("gpus_per_node", 1),
         node_width=content.get("gpus_per_node", 0),
         gpu=card,

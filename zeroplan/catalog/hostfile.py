@@ -17,7 +17,7 @@ def read_hostfile(path: str) -> dict[str, int]:
             continue
         match = re.fullmatch(r"(\S+)\s+slots=([0-9]{1,6})", text)
         place = f"{path}:{number}"
-        if match is None or int(match[2]) == 0:
+        if match is None or int(match[2]) == 0 or not match[1].isprintable():
             raise SpecError(place, shown(text), "a host and its GPUs", "worker-1 slots=8")
         if match[1] in hosts:
             raise SpecError(place, f"host {shown(match[1])} a second time", "each host once")

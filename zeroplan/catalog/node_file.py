@@ -19,7 +19,7 @@ WORDS = ("title", "note", "aliases", "gpu", "gpus_per_node", "observations")
 """`observations`: what was measured beside the figures, for people."""
 SAYS = ("value", "source", "date", "evidence")
 LARGEST_NODE = 10_000
-LARGEST_NODE_FILE = 50_000
+LARGEST_NODE_FILE = 100_000
 """Bytes of YAML, all of which PyYAML reads twice at 100 kB/s. What `zeroplan calibrate` writes has 5 kB."""
 LINK, DISK, DELAY = (1e7, 1e13, "B/s"), (1e6, 1e12, "B/s"), (1e-9, 1.0, "s")
 BOUNDS = {

@@ -8,8 +8,10 @@ import typer
 
 from zeroplan.check.finding import Finding
 from zeroplan.deepspeed.files import write_all
+from zeroplan.errors import printable
 from zeroplan.record import NamedTuple
 
+BLANKS = "\t\N{NO-BREAK SPACE}\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NO-BREAK SPACE}"
 MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 """How a file begins that says it is UTF-8: it is read without, and written with it."""
 
@@ -52,8 +54,16 @@ def _diff(file: Changed) -> str:
     from io import StringIO
 
     before, after = (list(StringIO(text)) for text in (file.before, file.after))
-    lines = difflib.unified_diff(before, after, file.path, file.path)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+    name = printable(file.path)
+    lines = difflib.unified_diff(before, after, name, name)
+    return "".join(map(_shown, lines))
+
+
+def _shown(line: str) -> str:
+    """A line of the difference; of what is no plain text only blanks stay as they are, so that it can be applied."""
+    text = line.removesuffix("\n").removesuffix("\r")
+    end = line[len(text) :]
+    return printable(text, keeps=BLANKS) + (end if end.endswith("\n") else f"{end}\n\\ No newline at end of file\n")
 
 
 def _mark(path: str) -> str:

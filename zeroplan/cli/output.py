@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.screen import exit_code
-from zeroplan.errors import ContradictionError
+from zeroplan.errors import ContradictionError, printable
 from zeroplan.record import NamedTuple
 from zeroplan.results.recommend import Recommendation
 from zeroplan.specs.target import known_target
@@ -38,10 +38,10 @@ class Output(NamedTuple):
 
         if self.file is not None:
             paths = write_alone(chosen.job, self.target, self.file, given=answer.given, force=self.force)
-            return " and ".join(paths)
+            return printable(" and ".join(paths))
         assert self.folder is not None
         hosts = read_hostfile(options.hostfile) if options.hostfile else None
         names = write_plan(
             chosen, self.target, self.folder, given=answer.given, hosts=hosts, assumed=answer.assumed, force=self.force
         )
-        return f"{self.folder} with {', '.join(names)}"
+        return printable(f"{self.folder} with {', '.join(names)}")

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from zeroplan.errors import printable
+
 if TYPE_CHECKING:
     from zeroplan.report.progress import Drawn
 
@@ -83,12 +85,12 @@ def watched(command: str) -> Iterator[None]:
 def part(name: str, number: int, of: int) -> None:
     """One of several parts begins: a card, a model, a row."""
     for watch in _watches:
-        watch.part, watch.detail = f"{name} ({number} of {of})", ""
+        watch.part, watch.detail = printable(f"{name} ({number} of {of})"), ""
         watch.say()
 
 
 def tell(detail: str) -> None:
     """What is tried now."""
     for watch in _watches:
-        watch.detail = detail
+        watch.detail = printable(detail)
         watch.say()

@@ -21,7 +21,7 @@ from zeroplan.emit.lightning import lightning_trainer
 from zeroplan.emit.readme import PURPOSES, readme
 from zeroplan.emit.slurm import slurm_script
 from zeroplan.emit.trainer import arguments_file, training_arguments, words
-from zeroplan.errors import SpecError, shown
+from zeroplan.errors import SpecError, printable, shown
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
 
@@ -77,7 +77,7 @@ def plan_files(
     by_accelerate = target == "accelerate"
     texts["slurm.sbatch"] = slurm_script(launch, by_accelerate=by_accelerate)
     texts["pytorchjob.yaml"] = pytorch_job(launch, brought, by_accelerate=by_accelerate)
-    texts["README.md"] = readme(chosen, launch, target, list(texts), assumed, given)
+    texts["README.md"] = printable(readme(chosen, launch, target, list(texts), assumed, given), keeps="\n")
     return texts
 
 

@@ -8,12 +8,14 @@ from rich.text import Text
 from zeroplan.calibrate.found import Findings
 from zeroplan.calibrate.host import machine
 from zeroplan.calibrate.node import written
+from zeroplan.errors import printable
 from zeroplan.report.console import heading, table
 
 
 def answer(found: Findings, output: str | None) -> Text:
     """What was measured, and where it lies."""
-    where = f"; written to {output}, for --cluster {output}" if output else "; -o node.yaml keeps it for --cluster"
+    name = printable(output or "")
+    where = f"; written to {name}, for --cluster {name}" if name else "; -o node.yaml keeps it for --cluster"
     return Text(f"{machine()}: {len(found.figures)} figures measured{where}.", style="bold")
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zeroplan.check.finding import ADVICE, ERROR, SEVERITIES, WARNING, Finding
+from zeroplan.errors import printable
 from zeroplan.report.check import concise, summary
 from zeroplan.report.check_place import STANDARD_INPUT, relative
 
+LINE_ENDS = "\r\n"
+"""GitHub takes these escaped, in its own way."""
 COMMANDS = {ERROR: "error", WARNING: "warning", ADVICE: "notice"}
 
 
@@ -23,7 +26,7 @@ def _command(finding: Finding) -> str:
         **place, "line": str(finding.line), "col": str(finding.column), "endColumn": str(finding.end_column),
         "title": f"zeroplan {finding.rule}",
     }  # fmt: skip
-    stated = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
+    stated = ",".join(f"{name}={_property(printable(value, keeps=LINE_ENDS))}" for name, value in properties.items())
     return f"::{COMMANDS[finding.severity]} {stated}::{_message(concise(finding))}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from xml.etree import ElementTree as ET
 
 from zeroplan.check.finding import Finding
+from zeroplan.errors import printable
 from zeroplan.report.check import concise, summary
 from zeroplan.report.check_place import relative
 
@@ -30,7 +31,8 @@ def junit(findings: Sequence[Finding], files: Sequence[str], fails: Callable[[Se
 
 
 def _case(name: str, findings: Sequence[Finding], fails: Callable[[Sequence[Finding]], bool]) -> ET.Element:
-    case = ET.Element("testcase", {"classname": "zeroplan.check", "name": _legal(relative(name)), "time": "0"})
+    name = _legal(printable(relative(name)))
+    case = ET.Element("testcase", {"classname": "zeroplan.check", "name": name, "time": "0"})
     if findings:
         failed = fails(findings)
         attributes = {"message": summary(findings, 1), "type": findings[0].severity} if failed else {}

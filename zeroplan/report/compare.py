@@ -8,6 +8,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.clock import COMMUNICATION, OFFLOAD, Speed
+from zeroplan.errors import printable
 from zeroplan.fit import TIGHT, Fit
 from zeroplan.record import NamedTuple
 from zeroplan.report.console import assumptions, console, heading, table
@@ -38,7 +39,7 @@ class Combination(NamedTuple):
     def name(self) -> str:
         """What is particular of it, as a sentence says it."""
         others = [f"{_flag(name)} {value}" for name, value in self.changed.items() if name not in ("gpus", "stage")]
-        return ", ".join([gpus(self.job), f"ZeRO-{self.job.strategy.stage}", *others])
+        return printable(", ".join([gpus(self.job), f"ZeRO-{self.job.strategy.stage}", *others]))
 
 
 class Failed(NamedTuple):
@@ -72,7 +73,7 @@ def details(rows: Sequence[Combination | Failed]) -> list[RenderableType]:
     columns = ["ZeRO", "needed", "step", "tokens/s/GPU", "MFU", *last]
     grid = table([", ".join(map(_flag, names)), *columns])
     for row in found:
-        label = ", ".join(row.changed[name] for name in names)
+        label = printable(", ".join(row.changed[name] for name in names))
         cells = _measures(row, offloads=offloads) if row.fit.possible else ["-"] * len(columns)
         grid.add_row(label, str(row.job.strategy.stage), _needed(row), *cells[: len(columns) - 2])
     parts: list[RenderableType] = ["", grid]
@@ -83,7 +84,7 @@ def details(rows: Sequence[Combination | Failed]) -> list[RenderableType]:
     legend = f"MFU: PaLM's convention. traffic: the share of the step that communication adds. {UNMEASURED}"
     parts.append(Text(legend, style="dim"))
     parts += [
-        Text(f"{', '.join(row.changed.values())}: {row.reason}", style="yellow")
+        Text(printable(f"{', '.join(row.changed.values())}: {row.reason}"), style="yellow")
         for row in rows if isinstance(row, Failed)
     ]  # fmt: skip
     return [*parts, *scaling(found), *_assumed(found)]

@@ -12,14 +12,15 @@ from rich.text import Text
 from zeroplan.deepspeed.difference import Difference
 from zeroplan.deepspeed.effect import Change, Comparison, Counted, Effect
 from zeroplan.deepspeed.idle import NOT_COUNTED
+from zeroplan.errors import printable
 from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.report.subject import gpus, title, trust
 from zeroplan.units import gb, gib, seconds
 
 SAME_SPEED = 0.0005
 """Of a rate, under which two are called as fast."""
-LONGEST = 40
-"""Letters of a value."""
+LONGEST, LONGEST_PATH = 40, 200
+"""Letters of a value, and of a key with its sections."""
 MOST = 1000
 """Keys that are shown of a kind; DeepSpeed knows under 400."""
 ROOMY = 96
@@ -199,7 +200,13 @@ def _broken(name: str) -> str:
 
 
 def _keys(change: Change) -> str:
-    return ", ".join(f"{one.path}: {_value(one, 0)} → {_value(one, 1)}" for one in change.differences)
+    return ", ".join(f"{_path(one)}: {_value(one, 0)} → {_value(one, 1)}" for one in change.differences)
+
+
+def _path(one: Difference) -> str:
+    """The key on one line, cut when long: in a file anything may be one."""
+    path = printable(one.path)
+    return path if len(path) <= LONGEST_PATH else f"{path[: LONGEST_PATH - 3]}..."
 
 
 def _value(one: Difference, which: int) -> str:

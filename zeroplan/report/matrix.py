@@ -74,7 +74,7 @@ def markdown(rows: Sequence[Row], cluster: Cluster) -> str:
     """A table for a README, and its legend below."""
     columns = ["GiB per GPU", *rows[0].cells]
     lines = [columns, ["---", *["---:"] * len(rows[0].cells)]]
-    lines += [[row.model.name, *map(_shown, row.cells.values())] for row in rows]
+    lines += [[row.model.name.replace("|", "\\|"), *map(_shown, row.cells.values())] for row in rows]
     grid = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return f"{grid}\n\n{_gpus(cluster)}. {_legend(rows, cluster)}"
 

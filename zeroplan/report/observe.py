@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from zeroplan.errors import printable
 from zeroplan.observe.beside import SUM, Observed
 from zeroplan.observe.log import Log
 from zeroplan.report.console import assumptions, console, heading, table
@@ -28,8 +29,8 @@ def answer(job: Job, log: Log, rows: list[Observed]) -> Text:
     if log.runs > 1:
         told = f"the last of {log.runs} runs, from line {log.first:,} on, {told}"
     what = f"{title(job.model)} on {job.ranks} GPU{'s' if job.ranks > 1 else ''}, ZeRO-{job.strategy.stage}"
-    return Text(f"{what}: {len(rows)} numbers of {log.path} ({log.lines:,} lines, {told}) beside their prediction.",
-                style="bold")  # fmt: skip
+    read = f"{len(rows)} numbers of {printable(log.path)} ({log.lines:,} lines, {told})"
+    return Text(f"{what}: {read} beside their prediction.", style="bold")
 
 
 def contradicted(said: list[str]) -> list[RenderableType]:
@@ -56,7 +57,7 @@ def _table(log: Log, rows: list[Observed]) -> Table:
         columns += [("difference", [_share(row) or _difference(row) for row in rows])]
     if width >= USUAL:
         columns += [("seen", [_seen(row) for row in rows])]
-    file = f"{Path(log.path).name}:" if width >= WIDE else ""  # whose name the answer has
+    file = f"{printable(Path(log.path).name)}:" if width >= WIDE else ""  # whose name the answer has
     columns += [("at" if file else "line", [f"{file}{row.line}" for row in rows])]
     grid = table([name for name, _cells in columns])
     if file:
