@@ -15,6 +15,7 @@ from typing import Any
 from zeroplan.plan import per_gpu, plan
 from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate, nearest, space
+from zeroplan.search.work import Allowance
 from zeroplan.sizing import Lack, lack, leanest
 from zeroplan.specs.job import Job
 
@@ -45,33 +46,41 @@ def sizes() -> list[int]:
 
 
 def largest(
-    sized: Callable[[int], Job], settled: dict[str, Any], reserve: float | None, *, near: int = 0
-) -> Largest | None:
+    sized: Callable[[int], Job], settled: dict[str, Any], reserve: float | None, *, near: int = 0,
+    allowance: Allowance | None = None,
+) -> Largest | None:  # fmt: skip
     """The largest size of which some strategy fits, by what each stage and offload needs least. None: none does.
 
-    `near`: parameters to begin with; 0: those whose states all the memory there is would hold.
+    `near`: parameters to begin with; 0: those whose states all the memory there is would hold. `allowance`: work of all
+    searches; None: as much as any command's.
     """
-    grid = sizes()
+    grid, allowance = sizes(), allowance or Allowance()
     job = cache(lambda index: sized(grid[index]))
     best, short_of_host = -1, False
+    fitting: Candidate | None = None
     start = min(bisect_left(grid, near or _held(job(0))), len(grid) - 1)
     for choice in _choices(job(len(grid) // 2), settled):
         optimizer = choice["offload_optimizer"]
         if optimizer and optimizer.ratio < 1 and not short_of_host:
             continue  # a part of the optimizer on the GPU takes less of the host alone
         lean = cache(partial(_lean, job, {**settled, **choice}, reserve))
-        best = _last(partial(_fits, lean), best + 1, max(best + 1, start), len(grid))
+        last = _last(partial(_fits, lean), best + 1, max(best + 1, start), len(grid))
+        best, fitting = last, lean(last) if last > best else fitting
         start, nearest_one = 0, lean(best + 1) if best + 1 < len(grid) else None
         short_of_host |= nearest_one is not None and nearest_one.fit.gpu_accepted
     if best < 0:
         return None
-    found = plan(job(best), settled, reserve=reserve, rescue=False).chosen
+    found = _fastest(job(best), settled, reserve, allowance) or fitting
     assert found is not None  # the leanest fits
-    while best + 1 < len(grid) and (larger := plan(job(best + 1), settled, reserve=reserve, rescue=False).chosen):
+    while best + 1 < len(grid) and (larger := _fastest(job(best + 1), settled, reserve, allowance)):
         best, found = best + 1, larger  # what looks leanest need not be
     if best + 1 == len(grid):
         return Largest(grid[best], found, None, None)
     return Largest(grid[best], found, grid[best + 1], lack(leanest(job(best + 1), settled, reserve)))
+
+
+def _fastest(job: Job, settled: dict[str, Any], reserve: float | None, allowance: Allowance) -> Candidate | None:
+    return plan(job, settled, reserve=reserve, rescue=False, allowance=allowance).chosen
 
 
 def _choices(job: Job, settled: dict[str, Any]) -> list[dict[str, Any]]:

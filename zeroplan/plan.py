@@ -28,7 +28,7 @@ RECOMPUTATION = "recomputation"
 WORTH_SAYING = 0.001
 """Shares of a plan's bytes or seconds from which on another package's gain is said."""
 OFFLOADS = ("offload_optimizer", "offload_param")
-WAYS_OUT, EACH_WAY = 2_000_000, 400_000
+WAYS_OUT, EACH_WAY = 1_000_000, 250_000
 """Units of work for all ways out, and for a single search among them."""
 FRONT = 1.5
 """Of a search's limit, that of a front."""
@@ -223,6 +223,8 @@ def _ways_out(
     allowance = Allowance(WAYS_OUT, EACH_WAY)
 
     def fitting(changed: Job, free: dict[str, Any]) -> Candidate | None:
+        if allowance.left <= 0:
+            return None
         return plan(changed, free, reserve=reserve, rescue=False, fine=False, allowance=allowance).chosen
 
     found = sorted(ways_out(job, settled, fitting, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))

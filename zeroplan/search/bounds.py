@@ -24,7 +24,7 @@ from zeroplan.search.candidate import Candidate, evaluate, timed
 from zeroplan.search.least_copies import least_copied, own_elements
 from zeroplan.search.least_traffic import Traffic, gathered_again, last_share, least_traffic
 from zeroplan.search.room import Room
-from zeroplan.search.work import BOUND, COUNTED, GATHERS, TIMED, Work
+from zeroplan.search.work import BOUND, COUNTED, GATHERS, TIMED, TRACED, Work
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -113,6 +113,7 @@ class Bounds(Room):
         s = job.strategy
         key = (traced and s.runs_zero_linear, s.micro_batch, s.checkpointing, s.attention, traced)
         if key not in self.computing:
+            self.work.add(TRACED, job)
             self.computing[key] = computing(job, software_of(job), traced=traced)
         return self.computing[key]
 

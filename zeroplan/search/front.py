@@ -42,7 +42,7 @@ def front(
     which the leanest follows the rows so far; None: as much as any search.
     """
     bounds, rows = Bounds(reserve, work), [first] if first else []
-    search, by_bytes = best_first.Search(space, bounds), leanest_first.Search(space, bounds)
+    search, by_bytes, stopped = best_first.Search(space, bounds), leanest_first.Search(space, bounds), False
     with uncollected():
         fewest = by_bytes.run()
         search.start(space.roots() if fewest is not None else ())
@@ -52,9 +52,10 @@ def front(
                 bounds.most = max(fewest, min(needed - 1, int(needed * (1 - apart))))
             row = _leanest_of_the_fastest(search)
             assert row or bounds.work.is_over  # the leanest is among what waits
+            stopped |= row is None
             if last := row or by_bytes.best:
                 _append(rows, last)
-    bound = search.bound if bounds.work.is_over else None
+    bound = (search.bound or 0.0) if stopped or by_bytes.bound is not None else None
     return Front(tuple(rows), space.size, search.timed, len(bounds.counted), bound)
 
 

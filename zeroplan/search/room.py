@@ -26,7 +26,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.fit import TierFit, beside_on_host, gpu_limit, host_fit, nvme_fit
 from zeroplan.ledger import total
 from zeroplan.search.bucketed import beside_buckets, with_first_gradients
-from zeroplan.search.work import BOUND, Work
+from zeroplan.search.work import BOUND, TRACED, Work
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES, Strategy
 
@@ -153,6 +153,7 @@ class Room:
         """Bytes of the model's own forward and backward, or fewer; None where they are closed forms."""
         key = decides_activations(job)
         if key not in self.activations:
+            self.work.add(TRACED, job)
             self.activations[key] = least_activations(job)
         return self.activations[key]
 
@@ -160,6 +161,7 @@ class Room:
         """The same without what stage 3 gathers."""
         key = asked(job), job.leaves
         if key not in self.alone:
+            self.work.add(TRACED, job)
             self.alone[key] = alone_at_least(job)
         return self.alone[key]
 
@@ -167,6 +169,7 @@ class Room:
         """What the model's own step needs while that is there."""
         key = decides_activations(job)
         if key not in self.saved:
+            self.work.add(TRACED, job)
             self.saved[key] = beside_kept(job)
         return self.saved[key]
 

@@ -24,6 +24,8 @@ class Cost(NamedTuple):
 
 BOUND = Cost(250, 0.5)
 """Seconds that it takes at least, or bytes."""
+TRACED = Cost(0, 4)
+"""Following the model's operators under another micro-batch, sequence or checkpointing."""
 GATHERS = Cost(0, 31)
 """Replaying what stage 3's coordinator gathers, and timing that."""
 TIMED = Cost(0, 10)
