@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +11,12 @@ from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate, Found, Space, evaluate, fastest, nearest, neighbours, space
 from zeroplan.search.neighbours import words
+from zeroplan.search.space import checkpointing, micro_batches
 from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 from zeroplan.specs.strategy import FLASH
+from zeroplan.specs.target import CODE
 from zeroplan.units import gib, seconds
 
 if TYPE_CHECKING:
@@ -114,6 +117,43 @@ def with_flash(chosen: Candidate, reserve: float) -> Rejected | None:
     gains += [f"{seconds(faster)} a step less"] * (faster > WORTH_SAYING * chosen.time.total)
     reason = f"would take {' and '.join(gains)}: install flash-attn and write --attention {FLASH}"
     return Rejected(other, reason, FLASH) if gains else None
+
+
+def with_code(chosen: Candidate, settled: dict[str, Any], reserve: float) -> Rejected | None:
+    """The plan with a kind of checkpointing that takes lines of the training script; None where none is faster.
+
+    Of each kind the plan's own micro-batch and the largest that fits are looked at, with all else as it is: a search
+    with these kinds may find more.
+    """
+    job, script = chosen.job, chosen.job.workload.script
+    if script.code or "checkpointing" in settled:
+        return None
+    free = job._replace(workload=job.workload._replace(script=script._replace(code=True)))
+    kinds = [kind for kind in checkpointing(free, job.strategy.stage, settled) if not script.runs(kind)]
+    found = [one for kind in kinds for one in _sized(free.at(checkpointing=kind), settled, reserve) if one.fit.fits]
+    best = max(found, key=lambda one: one.throughput, default=None)
+    if best is None or -slower(best, chosen) <= WHOLE * chosen.time.total:
+        return None
+    strategy, faster = best.strategy, best.throughput / chosen.throughput - 1
+    change = f"{strategy.checkpointing} checkpointing"
+    if strategy.micro_batch != chosen.strategy.micro_batch:
+        change += f" and micro-batch {strategy.micro_batch}"
+    return Rejected(best, f"would be {faster:.0%} faster; it takes lines of code: write --allow {CODE}", change)
+
+
+def _sized(job: Job, settled: dict[str, Any], reserve: float) -> list[Candidate]:
+    """The job's own micro-batch, and the largest that fits."""
+    sequences, own = job.strategy.micro_batch * job.strategy.grad_accum, job.strategy.micro_batch
+    found: dict[int, Candidate] = {}
+
+    def overflows(size: int) -> bool:
+        found[size] = evaluate(job.at(micro_batch=size, grad_accum=sequences // size), reserve)
+        return not found[size].fit.fits
+
+    sizes = sorted(micro_batches(sequences, settled))
+    at = bisect_left(sizes, True, key=overflows)
+    overflows(own)
+    return [found[size] for size in {own, *sizes[max(at - 1, 0) : at]}]
 
 
 def front_of(job: Job, settled: dict[str, Any], *, reserve: float, apart: float) -> Front:
