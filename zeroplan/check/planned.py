@@ -24,6 +24,8 @@ class Planned:
     reserve: float = 0.0
     """The share of each card that is kept free."""
     hindrance: str = ""
+    assumes_no_checkpointing: bool = False
+    """Nobody said whether layers are checkpointed, which no config can: none are."""
 
     @cached_property
     def candidate(self) -> Candidate:

@@ -19,6 +19,7 @@ from zeroplan.emit.launch import (
 )
 from zeroplan.emit.lightning import lightning_trainer
 from zeroplan.emit.readme import PURPOSES, readme
+from zeroplan.emit.script import own_files
 from zeroplan.emit.slurm import slurm_script
 from zeroplan.emit.trainer import arguments_file, training_arguments, words
 from zeroplan.errors import SpecError, shown
@@ -64,7 +65,7 @@ def plan_files(
     """Texts by name. `folder` is where they will lie, as seen from where training starts."""
     job = chosen.job
     launch = Launch(job, _arguments(job, target, given))
-    texts = {CONFIG: dumps(ds_config(job, target, given))} | _own(job, target, folder, given)
+    texts = {CONFIG: dumps(ds_config(job, target, given))} | own_files(job, target) | _own(job, target, folder, given)
     brought = texts | _own(job, target, MOUNT, given)
     if target == "accelerate":
         texts["accelerate.sh"] = accelerate_script(launch)

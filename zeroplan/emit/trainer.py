@@ -43,6 +43,8 @@ def training_arguments(job: Job, given: dict[str, Any] | None = None) -> dict[st
         arguments["weight_decay"] = strategy.weight_decay
     if strategy.kernels != "transformers":
         arguments["use_liger_kernel"] = True
+    if strategy.backend == "cpu":
+        arguments["use_cpu"] = True
     if strategy.kernels == "liger-loss":
         arguments["liger_kernel_config"] = dict.fromkeys(("rope", "rms_norm", "swiglu", "geglu"), False)
     return arguments | (_repeated(given) if given else {})

@@ -21,6 +21,7 @@ CPU = ', "offload_optimizer": {"device": "cpu"}'
 NVME = ', "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}'
 EIGHT_BILLION = {"model": "llama-3.1-8b", "gpus": "8", "gpu_mem": "80", "checkpointing": "full"}
 LEDGER = "the ledger of zeroplan estimate --config"
+UNSAID = "; no checkpointing was assumed (--checkpointing, --trainer-args)"
 LINES = 4
 """Of a peak, named in a message."""
 
@@ -68,7 +69,8 @@ def fits(subject: Subject) -> Iterator[Hit]:
     short = [key for key in PLACES if getattr(candidate.fit, key).fits is False]
     write = mended(planned, subject.setting) if short else ""
     for key in short:
-        yield Hit(RULES_BY_TIER[key], path, _shortage(candidate, key),
+        said = _shortage(candidate, key) + (UNSAID if key == "gpu" and planned.assumes_no_checkpointing else "")
+        yield Hit(RULES_BY_TIER[key], path, said,
                   write or "no single change is enough; zeroplan recommend finds several")  # fmt: skip
 
 
