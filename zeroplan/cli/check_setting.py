@@ -141,7 +141,7 @@ def _checkpointing(arguments: Arguments) -> str | None:
     """Which layers the Trainer checkpoints (transformers 5.23, trainer.py:train)."""
     if arguments("gradient_checkpointing") is not True:
         return None
-    more = arguments("gradient_checkpointing_kwargs")
+    more = arguments.stated("gradient_checkpointing_kwargs")
     options = more if isinstance(more, dict) else {}
     every = options.get("every_n_layers", 1)
     which = f"every-{every}" if isinstance(every, int) and every > 1 else "full"

@@ -19,7 +19,8 @@ from zeroplan.emit.launch import (
 )
 from zeroplan.emit.lightning import lightning_trainer
 from zeroplan.emit.readme import PURPOSES, readme
-from zeroplan.emit.script import own_files
+from zeroplan.emit.script import FIRST, own_files
+from zeroplan.emit.script import NAME as SCRIPT
 from zeroplan.emit.slurm import slurm_script
 from zeroplan.emit.trainer import arguments_file, training_arguments, words
 from zeroplan.errors import SpecError, shown
@@ -36,11 +37,24 @@ def write_plan(
     """Every file of the plan in `folder`, all or none; their names."""
     texts = plan_files(chosen, target, folder, given=given, hosts=hosts, assumed=assumed)
     stale = [name for name in PURPOSES if name not in texts and (Path(folder) / name).exists()]
+    place = f"--dir {shown(folder)}"
     if force and stale:
-        place = f"--dir {shown(folder)}"
         raise SpecError(place, f"{stale[0]} of another plan", "files that this plan replaces", "a new folder")
+    if force and _is_the_user_s(Path(folder) / SCRIPT):
+        raise SpecError(place, f"a {SCRIPT} that no plan wrote", "files that this plan replaces", "a new folder")
     write_folder(folder, texts, force=force)
     return list(texts)
+
+
+def _is_the_user_s(script: Path) -> bool:
+    """Whether there is something that does not begin as every train.py of a plan does."""
+    try:
+        with script.open("rb") as stream:
+            return stream.read(len(FIRST.encode())) != FIRST.encode()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def write_alone(

@@ -55,6 +55,15 @@ AT_START = {
 5.23.0's TrainingArguments has local_rank)."""
 
 
+SHARED = {
+    "deepspeed": "While a `transformers.integrations.HfDeepSpeedConfig(\"ds_config.json\")` lives, transformers shares "
+    "the model out as it is made.",
+    "lightning": "The model is made in `configure_model`, so that stage 3 shares it out from the start; "
+    "`import torch._dynamo.polyfills.loader` stands before, which would fail in there.",
+}
+"""How the model is made at stage 3; the Trainer and Accelerate do it unasked."""
+
+
 def readme(
     chosen: Candidate, launch: Launch, target: str, names: list[str], assumed: tuple[str, ...] = (),
     given: dict[str, Any] | None = None,
@@ -112,17 +121,14 @@ def _optimizer(job: Job, target: str) -> list[str]:
         "deepspeed": "ds_config.json makes the optimizer: its `lr` is a placeholder, put in your own.",
         "accelerate": "ds_config.json makes the optimizer: `accelerate.utils.DummyOptim(parameters, lr=...)` in its "
         "place, or the Trainer.",
-        "lightning": "ds_config.json makes the optimizer, and `configure_optimizers` is not called: its `lr` is a "
-        "placeholder, put in your own.",
+        "lightning": "ds_config.json makes the optimizer: `configure_optimizers` has to be there, and is not called. "
+        "Its `lr` is a placeholder, put in your own.",
     }
     return [told[target]]
 
 
 def _at_stage_3(job: Job, target: str) -> list[str]:
-    lines = _leaves(job)
-    if target == "lightning":
-        lines.append("The model is made in `configure_model`, so that stage 3 shares it out from the start.")
-    return lines
+    return [*_leaves(job), *([SHARED[target]] if target in SHARED and job.strategy.builds_partitioned else [])]
 
 
 def _leaves(job: Job) -> list[str]:

@@ -15,10 +15,11 @@ from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import Strategy
 
 NAME, MODEL, STEPS = "train.py", "config.json", 10
+FIRST = '"""Trains the model of config.json on random tokens, as the plan says, '
 HEADER = '''\
-"""Trains the model of config.json on random tokens, as the plan says, with {who}.
+{first}with {who}.
 
-Put your own model and data in their place, or take its lines over into your own script.
+Copy it under another name before you put your own model and data in: zeroplan recommend --force writes it anew.
 """
 
 '''
@@ -133,7 +134,9 @@ HERE = Path(__file__).parent
 {tokens}
 
 class LanguageModel(LightningModule):
-    model = None
+    def __init__(self):
+        super().__init__()
+        self.model = None
 
     def configure_model(self):  # here stage 3 shares it out as it is made
         if self.model is None:
@@ -231,7 +234,7 @@ def train_script(job: Job, target: str) -> str:
         optimizer=_optimizer(made[1], target, by_config=by_config),
         given="" if by_config else ", optimizer=optimizer",
     )
-    return HEADER.format(who=WHO[target]) + body + MAIN
+    return HEADER.format(first=FIRST, who=WHO[target]) + body + MAIN
 
 
 def _is_encoder(job: Job) -> bool:

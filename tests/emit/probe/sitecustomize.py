@@ -106,6 +106,8 @@ if os.environ.get("PROBE") and "LOCAL_RANK" in os.environ:
     def initialize(*args, **kwargs):
         model = kwargs.get("model", args[1] if len(args) > 1 else None)
         SEEN["built_partitioned"] = any(hasattr(p, "ds_id") for p in model.parameters())
+        if kwargs.get("args") is not None:  # Lightning's, whose CPU has no number
+            kwargs["args"].device_rank = int(os.environ["LOCAL_RANK"])
         if not os.environ.get("PROBE_COMPILES"):
             without_operators()
         found = really(*args, **kwargs)
