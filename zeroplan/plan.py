@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate, Found, Space, evaluate, fastest, nearest, neighbours, space
 from zeroplan.search.neighbours import words
-from zeroplan.search.space import checkpointing, micro_batches
 from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
@@ -120,40 +118,21 @@ def with_flash(chosen: Candidate, reserve: float) -> Rejected | None:
 
 
 def with_code(chosen: Candidate, settled: dict[str, Any], reserve: float) -> Rejected | None:
-    """The plan with a kind of checkpointing that takes lines of the training script; None where none is faster.
+    """The fastest plan with checkpointing that takes lines of the training script; None where it gains nothing.
 
-    Of each kind the plan's own micro-batch and the largest that fits are looked at, with all else as it is: a search
-    with these kinds may find more.
+    Among fewer values of buckets and thresholds: with --allow code a search may find a little more.
     """
     job, script = chosen.job, chosen.job.workload.script
     if script.code or "checkpointing" in settled:
         return None
     free = job._replace(workload=job.workload._replace(script=script._replace(code=True)))
-    kinds = [kind for kind in checkpointing(free, job.strategy.stage, settled) if not script.runs(kind)]
-    found = [one for kind in kinds for one in _sized(free.at(checkpointing=kind), settled, reserve) if one.fit.fits]
-    best = max(found, key=lambda one: one.throughput, default=None)
+    everything = _open(free, settled, fine=False)
+    branches = tuple(one for one in everything.branches if not script.runs(one.choice["checkpointing"]))
+    best = fastest(everything._replace(branches=branches), reserve).best if branches else None
     if best is None or -slower(best, chosen) <= WHOLE * chosen.time.total:
         return None
-    strategy, faster = best.strategy, best.throughput / chosen.throughput - 1
-    change = f"{strategy.checkpointing} checkpointing"
-    if strategy.micro_batch != chosen.strategy.micro_batch:
-        change += f" and micro-batch {strategy.micro_batch}"
-    return Rejected(best, f"would be {faster:.0%} faster; it takes lines of code: write --allow {CODE}", change)
-
-
-def _sized(job: Job, settled: dict[str, Any], reserve: float) -> list[Candidate]:
-    """The job's own micro-batch, and the largest that fits."""
-    sequences, own = job.strategy.micro_batch * job.strategy.grad_accum, job.strategy.micro_batch
-    found: dict[int, Candidate] = {}
-
-    def overflows(size: int) -> bool:
-        found[size] = evaluate(job.at(micro_batch=size, grad_accum=sequences // size), reserve)
-        return not found[size].fit.fits
-
-    sizes = sorted(micro_batches(sequences, settled))
-    at = bisect_left(sizes, True, key=overflows)
-    overflows(own)
-    return [found[size] for size in {own, *sizes[max(at - 1, 0) : at]}]
+    faster = best.throughput / chosen.throughput - 1
+    return Rejected(best, f"would be {faster:.0%} faster ({label(best)}): write --allow {CODE}", "lines of code")
 
 
 def front_of(job: Job, settled: dict[str, Any], *, reserve: float, apart: float) -> Front:

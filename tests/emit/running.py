@@ -24,7 +24,7 @@ from zeroplan.catalog.models import model
 from zeroplan.costs.passes import alone
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
-from zeroplan.specs.strategy import Offload, Strategy, Workload
+from zeroplan.specs.strategy import Strategy, Workload
 from zeroplan.specs.target import TARGETS
 
 PROBE = Path(__file__).parent / "probe"

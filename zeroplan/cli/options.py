@@ -28,7 +28,7 @@ Text = str | None
 class Options:
     """What was typed; None where nothing was."""
 
-    def __init__(self, script: Script = USUAL, **typed: str | None) -> None:
+    def __init__(self, script: Script = USUAL, /, **typed: str | None) -> None:
         """`script`: what --for and --allow say, which are options of `recommend` alone."""
         for name in self.__annotations__:
             setattr(self, name, typed.get(name))

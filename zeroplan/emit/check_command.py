@@ -11,10 +11,9 @@ from zeroplan.specs.target import HF, is_told
 
 def checked(job: Job, target: str) -> str:
     """Typed in the folder of the plan, as one line."""
-    strategy, cluster = job.strategy, job.cluster
-    known = job.model.config and not job.model.inferred
+    cluster = job.cluster
     words = ["zeroplan", "check", "ds_config.json", "--for", target]
-    words += ["--model", "config.json"] if known else ["--params", job.model.name] if job.model.inferred else []
+    words += ["--params", job.model.name] if job.model.inferred else ["--model", "config.json"]
     words += ["--gpus", f"{cluster.nodes}x{cluster.gpus_per_node}", "--seq", str(job.workload.seq)]
     if cluster.gpu:
         words += ["--gpu", cluster.gpu.name]

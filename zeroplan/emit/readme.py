@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from zeroplan.costs.timing.speed import speed_of
-from zeroplan.emit.checkpointing import call, in_the_script
 from zeroplan.emit.check_command import checked
+from zeroplan.emit.checkpointing import call, in_the_script
 from zeroplan.emit.launch import Launch
 from zeroplan.emit.script import NAME as SCRIPT
 from zeroplan.emit.script import STEPS

@@ -102,7 +102,7 @@ def main():
     parser.add_argument("--steps", type=int, default={steps})
     parser.add_argument("--seq", type=int, default={seq}, help="tokens of a sequence")
     arguments = parser.parse_args()
-    accelerator = Accelerator(gradient_accumulation_steps=ACCUMULATION)  # before the model is made: stage 3 shares it out
+    accelerator = Accelerator(gradient_accumulation_steps=ACCUMULATION)  # first: stage 3 shares out what is made then
 
     config = AutoConfig.from_pretrained(HERE)
     config.use_cache = False

@@ -82,7 +82,7 @@ if os.environ.get("PROBE") and "LOCAL_RANK" in os.environ:
 
     def said(engine):
         config = engine._config
-        model = next(m for m in engine.module.modules() if hasattr(m, "config") and hasattr(m, "lm_head")
+        model = next(m for m in engine.module.modules() if (hasattr(m, "config") and hasattr(m, "lm_head"))
                      or type(m).__name__.startswith("Bert"))  # fmt: skip
         zero = config.zero_config
         return {
