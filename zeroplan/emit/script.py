@@ -226,7 +226,7 @@ def train_script(job: Job, target: str) -> str:
         seq=job.workload.seq,
         steps=STEPS,
         micro_batch=strategy.micro_batch,
-        grad_accum=strategy.micro_steps,
+        grad_accum=strategy.grad_accum,
         model=model,
         share=SHARED if strategy.builds_partitioned else "",
         calls="".join(f"{indent}{line}\n" for line in lines),

@@ -30,8 +30,8 @@ def recommend(
         str | None,
         typer.Option(
             "--allow", metavar="code", show_default=False,
-            help="Plan with what the target of --for is told by no file or argument of its own (selective "
-            "checkpointing, and outside of the Trainer that of every K-th layer): --dir writes the lines.",
+            help="Plan also with what takes lines of code in the training script, such as selective checkpointing: "
+            "--dir writes them.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
