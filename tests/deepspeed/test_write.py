@@ -28,8 +28,7 @@ from zeroplan.plan import plan
 from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import Offload, Strategy
-from zeroplan.specs.target import Script
-from zeroplan.specs.target import TARGETS
+from zeroplan.specs.target import TARGETS, Script
 
 SEED = 20261121
 DRAWS = 60
