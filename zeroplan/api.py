@@ -24,6 +24,7 @@ from zeroplan.results.front import Plans
 from zeroplan.results.largest import LargestModels
 from zeroplan.results.matrix import Matrix
 from zeroplan.results.recommend import Recommendation
+from zeroplan.specs.target import HF, read_script
 from zeroplan.units import count, read_count
 
 Path = str | os.PathLike[str]
@@ -106,19 +107,19 @@ def recommend(*, max_params: Literal[True], **options: Unpack[Words]) -> Largest
 @overload
 def recommend(
     *, objective: Literal["pareto"], max_params: Literal[False] = False, apart: Number | None = None,
-    **options: Unpack[Words],
+    target: str = HF, allow: str | None = None, **options: Unpack[Words],
 ) -> Plans | Recommendation: ...  # fmt: skip
 @overload
 def recommend(
     *, max_params: Literal[False] = False, why: str | Sequence[str] = (), tokens: Number | None = None,
     deadline: str | None = None, price: Number | Mapping[str, Number] | None = None, objective: str = "fastest",
-    **options: Unpack[Words],
+    target: str = HF, allow: str | None = None, **options: Unpack[Words],
 ) -> Recommendation: ...  # fmt: skip
 @_named
 def recommend(
     *, max_params: bool = False, why: str | Sequence[str] = (), tokens: Number | None = None,
     deadline: str | None = None, price: Number | Mapping[str, Number] | None = None, objective: str = "fastest",
-    apart: Number | None = None, **options: Unpack[Words],
+    apart: Number | None = None, target: str = HF, allow: str | None = None, **options: Unpack[Words],
 ) -> Recommendation | LargestModels:  # fmt: skip
     """The fastest strategy that fits, why the others lost, and its ds_config.json.
 
@@ -141,20 +142,27 @@ def recommend(
     >>> [plan.offload_optimizer for plan in (found.front[0], found.front[-1])]
     [None, 'cpu']
 
+    `target` and `allow` as --for and --allow have them: the plan uses what the target is told by its own files and
+    arguments, or with `allow="code"` what needs lines of the training script.
+
     Raises `ZeroplanError` for what cannot be meant; that nothing fits is a result, whose `plan` is None.
     """
     from zeroplan.cli.goal import NOTHING, read_goal
 
     goal = read_goal(_typed("tokens", tokens), deadline, _prices(price), objective, _typed("apart", apart))
+    typed = _options(options)
+    typed.script = read_script(target, allow)
     if max_params:
         from zeroplan.cli.largest import asked as largest
 
         if why or goal != NOTHING:
             raise ContradictionError("max_params makes no plan; leave out why, tokens, deadline, price and objective")
-        return largest(_options(options))
+        return largest(typed)
     from zeroplan.cli.recommend import asked
 
-    return asked(_options(options), alternatives=[why] if isinstance(why, str) else why, goal=goal)
+    answer = asked(typed, alternatives=[why] if isinstance(why, str) else why, goal=goal)
+    answer.target = target
+    return answer
 
 
 @_named

@@ -15,6 +15,7 @@ from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 from zeroplan.specs.strategy import FLASH
+from zeroplan.specs.target import CODE
 from zeroplan.units import gib, seconds
 
 if TYPE_CHECKING:
@@ -122,6 +123,24 @@ def with_flash(chosen: Candidate, reserve: float | None) -> Rejected | None:
     gains += [f"{seconds(faster)} a step less"] * (faster > WORTH_SAYING * chosen.time.total)
     reason = f"would take {' and '.join(gains)}: install flash-attn and write --attention {FLASH}"
     return Rejected(other, reason, FLASH) if gains else None
+
+
+def with_code(chosen: Candidate, settled: dict[str, Any], reserve: float | None) -> Rejected | None:
+    """The fastest plan with checkpointing that takes lines of the training script; None where it gains nothing.
+
+    Among fewer values of buckets and thresholds: with --allow code a search may find a little more.
+    """
+    job, script = chosen.job, chosen.job.workload.script
+    if script.code or "checkpointing" in settled:
+        return None
+    free = job._replace(workload=job.workload._replace(script=script._replace(code=True)))
+    everything = _open(free, settled, fine=False)
+    branches = tuple(one for one in everything.branches if not script.runs(one.choice["checkpointing"]))
+    best = fastest(everything._replace(branches=branches), reserve).best if branches else None
+    if best is None or -slower(best, chosen) <= WHOLE * chosen.time.total:
+        return None
+    faster = best.throughput / chosen.throughput - 1
+    return Rejected(best, f"would be {faster:.0%} faster ({label(best)}): write --allow {CODE}", "lines of code")
 
 
 def front_of(job: Job, settled: dict[str, Any], *, reserve: float | None, apart: float) -> Front:

@@ -196,3 +196,49 @@ def test_a_larger_host_or_disks_are_ways_out_where_the_host_is_short(zeroplan):
     disks = next(text for text in changes if "--nvme" in text).split("--nvme ")[1].split(")")[0]
     assert zeroplan(*words, "--host-mem", host, "-q").code == 0
     assert zeroplan(*words, "--host-mem", "64GiB", "--nvme", disks, "-q").code == 0
+
+
+QWEN = ("recommend", "--model", "qwen3-8b", "--gpus", "8", "--gpu", "h100-80gb", "--seq", "4096")
+"""The fastest plan checkpoints every fourth layer, which the Trainer is told by an argument and others by lines of code."""
+
+
+class TestCode:
+    """What a target is told by no file or argument of its own is an alternative, and planned with --allow code."""
+
+    def test_the_plan_is_what_its_target_is_told(self, zeroplan):
+        """Selective checkpointing is no argument of the Trainer's, every-k is one of its gradient_checkpointing_kwargs."""
+        phi = ("recommend", "--model", "phi-4", "--gpus", "8", "--gpu", "h100-80gb")
+        told, allowed = (zeroplan(*phi, *more, "--json").json["plan"] for more in ((), ("--allow", "code")))
+        assert told["strategy"]["checkpointing"] == "full"
+        assert allowed["strategy"]["checkpointing"] == "selective"
+        assert allowed["step_seconds"] <= told["step_seconds"]
+        assert "gradient_checkpointing=True" in " ".join(zeroplan(*phi).out.split())
+
+    def test_what_lines_of_code_would_gain_is_said(self, zeroplan):
+        told, coded = (zeroplan(*QWEN, "--for", "deepspeed", *more, "--json").json for more in ((), ("--allow", "code")))
+        assert told["plan"]["strategy"]["checkpointing"] in ("none", "full")
+        assert coded["plan"]["strategy"]["checkpointing"] == "every-4"
+        assert told["with_code"]["strategy"]["checkpointing"] == "every-4"
+        assert "with_code" not in coded
+        share = 1 - told["with_code"]["step_seconds"] / told["plan"]["step_seconds"]  # as many sequences a step
+        assert 0.01 < share < 0.1
+        text = " ".join(zeroplan(*QWEN, "--for", "deepspeed").out.split())
+        assert "With lines of code this plan would be 4% faster" in text
+        assert "write --allow code" in text
+
+    def test_a_target_that_is_told_more_plans_more(self, zeroplan):
+        answer = zeroplan(*QWEN, "--json").json
+        assert answer["plan"]["strategy"]["checkpointing"] == "every-4"
+        assert "with_code" not in answer
+        text = " ".join(zeroplan(*QWEN).out.split())
+        assert "gradient_checkpointing_kwargs={'every_n_layers': 4}" in text
+
+    def test_what_is_typed_needs_no_leave(self, zeroplan):
+        ran = zeroplan(*QWEN, "--for", "deepspeed", "--checkpointing", "selective", "--json")
+        assert ran.json["plan"]["strategy"]["checkpointing"] == "selective"
+
+    @pytest.mark.parametrize("typed", ["cod", "", "all"])
+    def test_only_code_can_be_allowed(self, typed, zeroplan):
+        ran = zeroplan("recommend", "--gpu-mem", "80", "--allow", typed)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+        assert ran.err.endswith("expected code; write --allow code\n")

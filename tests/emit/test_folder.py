@@ -57,7 +57,7 @@ def test_the_readme_names_each_file_and_the_plan_s_numbers(target):
 def test_the_readme_names_the_flags_that_launchers_append(target):
     """But Accelerate's and Lightning's, which append none."""
     texts = plan_files(PLAN, target, "plan")
-    script = texts["README.md"].partition("## In the training script")[2]
+    script = texts["README.md"].partition("## In your own training script")[2]
     appended = texts.get("torchrun.sh", "").rpartition('"$@"')[2]
     assert set(re.findall(r"--deepspeed\w*", appended)) == set(re.findall(r"--deepspeed\w*", script))
     assert ("--local_rank" in script) == (target == "deepspeed")
@@ -87,9 +87,16 @@ class TestWriting:
         assert contents(tmp_path) == {"README.md": "mine"}
 
     def test_other_files_stay_beside_it(self, tmp_path):
-        (tmp_path / "train.py").write_text("mine")
+        (tmp_path / "mine.py").write_text("mine")
         names = write_plan(PLAN, "hf", str(tmp_path))
-        assert contents(tmp_path).keys() == {"train.py", *names}
+        assert contents(tmp_path).keys() == {"mine.py", *names}
+
+    @pytest.mark.parametrize("force", [False, True])
+    def test_a_train_py_of_the_user_s_is_never_replaced(self, force, tmp_path):
+        (tmp_path / "train.py").write_text("mine")
+        with pytest.raises(SpecError, match=r"train\.py"):
+            write_plan(PLAN, "hf", str(tmp_path), force=force)
+        assert contents(tmp_path) == {"train.py": "mine"}
 
     def test_force_replaces_the_same_plan_s_files(self, tmp_path):
         names = write_plan(PLAN, "hf", str(tmp_path))
@@ -105,15 +112,15 @@ class TestWriting:
             write_plan(PLAN, "lightning", str(tmp_path), force=True)
         assert contents(tmp_path) == before
 
-    @pytest.mark.parametrize("nth", range(8))
+    @pytest.mark.parametrize("nth", range(10))
     @pytest.mark.parametrize("force", [False, True])
     def test_a_failure_midway_leaves_all_as_it_was(self, nth, force, tmp_path, monkeypatch):
-        """Of eight files the n-th cannot take its place."""
+        """Of ten files the n-th cannot take its place."""
         folder = tmp_path / "plan"
         if force:
             write_plan(PLAN, "hf", str(folder))
             for entry in folder.iterdir():
-                entry.write_text(f"mine, {entry.name}")
+                entry.write_text(f"{entry.read_text()}mine")
         before = contents(folder) if force else {}
         calls, places = [], {"os.link": os.link, "pathlib.Path.replace": type(folder).replace}
 
@@ -137,7 +144,7 @@ class TestWriting:
     def test_a_long_path_is_no_trouble(self, tmp_path):
         """Errors cut what they quote: nothing else may."""
         folder = tmp_path / ("long" * 40) / "plan"
-        assert len(contents(folder) if write_plan(PLAN, "hf", str(folder)) else {}) == 8
+        assert len(contents(folder) if write_plan(PLAN, "hf", str(folder)) else {}) == 10
 
 
 class TestCommand:
@@ -207,7 +214,7 @@ class TestCommand:
 
 
 def plan_names(target):
-    both = {"README.md", "ds_config.json", "slurm.sbatch", "pytorchjob.yaml"}
+    both = {"README.md", "ds_config.json", "slurm.sbatch", "pytorchjob.yaml", "train.py", "config.json"}
     return both | {
         "hf": {"torchrun.sh", "deepspeed.sh", "training_arguments.json"},
         "deepspeed": {"torchrun.sh", "deepspeed.sh"},

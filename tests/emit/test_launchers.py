@@ -105,11 +105,26 @@ def test_a_script_starts_what_it_is_given(file, gpus, started, tmp_path):
 
 
 @pytest.mark.parametrize("file", SCRIPTS)
-def test_a_script_without_a_training_script_says_what_it_wants(file, started, tmp_path):
-    written(files("stage 0", 32, "accelerate" if file == "accelerate.sh" else "deepspeed"), tmp_path)
-    ran, words = started(tmp_path / file, SLURM_SUBMIT_DIR=str(tmp_path))
-    assert (ran.returncode, words) == (2, [])
-    assert ran.stderr.startswith("usage: ")
+@pytest.mark.parametrize("typed", [(), ("--steps", "a b")], ids=["nothing", "arguments"])
+def test_a_script_without_a_training_script_starts_the_folder_s(file, typed, started, tmp_path):
+    folder = tmp_path / "a plan"
+    folder.mkdir()
+    written(files("stage 0", 8, "accelerate" if file == "accelerate.sh" else "deepspeed"), folder)
+    place = {"SLURM_SUBMIT_DIR": str(folder), "SLURM_JOB_ID": "17", "SLURM_JOB_NODELIST": "node-7"}
+    ran, words = started(folder / file, *typed, **place)
+    assert ran.returncode == 0, ran.stderr
+    at = words.index(str(folder / "train.py"))
+    assert words[at + 1 : at + 1 + len(typed)] == list(typed)
+
+
+@pytest.mark.parametrize("file", SCRIPTS)
+def test_a_module_is_a_script_of_one_s_own(file, started, tmp_path):
+    written(files("stage 0", 8, "accelerate" if file == "accelerate.sh" else "deepspeed"), tmp_path)
+    place = {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "17", "SLURM_JOB_NODELIST": "node-7"}
+    ran, words = started(tmp_path / file, "--module", "mine.train", **place)
+    assert ran.returncode == 0, ran.stderr
+    assert words[words.index("--module") + 1] == "mine.train"
+    assert not any(word.endswith("train.py") for word in words)
 
 
 def test_slurm_asks_for_the_plan_s_nodes():

@@ -26,6 +26,8 @@ class Planned:
     hindrance: str = ""
     accepts_tight: bool = False
     """As --accept has it: a tight plan is advice then, and no error."""
+    assumes_no_checkpointing: bool = False
+    """Nobody said whether layers are checkpointed, which no config can: none are."""
 
     @cached_property
     def candidate(self) -> Candidate:

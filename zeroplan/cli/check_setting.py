@@ -111,8 +111,11 @@ def _planned(known: Known, document: Document, setting: Setting, launch: Launch 
     found = _request(options, known.model, document, setting)
     if isinstance(found, ZeroplanError):
         return Planned(cluster, known.model, reserve=reserve, hindrance=str(found))
-    accepts_tight = options.accept == TIGHT
-    return Planned(found.cluster, known.model, found.jobs()[0], reserve, accepts_tight=accepts_tight)
+    silent = options.checkpointing is None and setting.arguments is None
+    return Planned(
+        found.cluster, known.model, found.jobs()[0], reserve, accepts_tight=options.accept == TIGHT,
+        assumes_no_checkpointing=silent,
+    )  # fmt: skip
 
 
 def _request(options: Options, model: Model, document: Document, setting: Setting) -> Request | ZeroplanError:
@@ -138,9 +141,20 @@ def _with_arguments(options: Options, arguments: Arguments | None) -> Options:
         "micro_batch": number(micro) if isinstance(micro, int | float) else None,
         "grad_accum": number(steps) if isinstance(steps, int | float) else None,
         "precision": next((half for half in ("fp16", "bf16") if arguments(half) is True), None),
-        "checkpointing": "full" if arguments("gradient_checkpointing") is True else None,
+        "checkpointing": _checkpointing(arguments),
     }
     return _copied(options, **{name: value for name, value in stated.items() if getattr(options, name) is None})
+
+
+def _checkpointing(arguments: Arguments) -> str | None:
+    """Which layers the Trainer checkpoints (transformers 5.23, trainer.py:train)."""
+    if arguments("gradient_checkpointing") is not True:
+        return None
+    more = arguments.stated("gradient_checkpointing_kwargs")
+    options = more if isinstance(more, dict) else {}
+    every = options.get("every_n_layers", 1)
+    which = f"every-{every}" if isinstance(every, int) and every > 1 else "full"
+    return which + "-reentrant" * (options.get("use_reentrant") is True)
 
 
 def _copied(options: Options, **changes: str | None) -> Options:

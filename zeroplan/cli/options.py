@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from zeroplan.specs.target import USUAL, Script
+
 MODEL, JOB, CLUSTER, OUTPUT = "Model", "Job", "Cluster", "Output"
 
 
@@ -26,9 +28,11 @@ Text = str | None
 class Options:
     """What was typed; None where nothing was."""
 
-    def __init__(self, **typed: str | None) -> None:
+    def __init__(self, script: Script = USUAL, /, **typed: str | None) -> None:
+        """`script`: what --for and --allow say, which are options of `recommend` alone."""
         for name in self.__annotations__:
             setattr(self, name, typed.get(name))
+        self.script = script
 
     params: Annotated[Text, _option("--params", MODEL, "Parameter count, when only that is known.", "7B")] = None
     model: Annotated[

@@ -7,7 +7,6 @@ from zeroplan.cli.screen import exit_code
 from zeroplan.errors import ContradictionError, printable
 from zeroplan.record import NamedTuple
 from zeroplan.results.recommend import Recommendation
-from zeroplan.specs.target import known_target
 
 
 class Output(NamedTuple):
@@ -24,7 +23,6 @@ class Output(NamedTuple):
             raise ContradictionError("--json and -o - both want standard output; keep one")
         if self.file is not None and self.folder is not None:
             raise ContradictionError("-o writes the config and --dir all files; keep one")
-        known_target(self.target)
         if self.target == "accelerate" and self.file == "-":
             raise ContradictionError("--for accelerate writes two files; write -o accelerate.yaml, or --dir plan")
 

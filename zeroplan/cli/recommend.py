@@ -18,7 +18,7 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Detail
-from zeroplan.plan import Plan, Rejected, label, per_gpu, plan, with_flash
+from zeroplan.plan import Plan, Rejected, label, per_gpu, plan, with_code, with_flash
 from zeroplan.results.recommend import Recommendation
 from zeroplan.search import Candidate
 from zeroplan.search.work import Allowance
@@ -161,9 +161,10 @@ def planned(
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
     assumed = assumed_of(request, job)
     flash = _with_flash(request, found.chosen) if found.chosen and options.attention is None else None
+    coded = with_code(found.chosen, request.settled, request.reserve) if found.chosen and rescue else None
     return Recommendation(
         job, found, assumed, request.given, fewest, why=alternatives, headroom=request.headroom, run=run,
-        flash=flash,
+        flash=flash, coded=coded if found.objective == FASTEST else None,
     )  # fmt: skip
 
 

@@ -171,7 +171,7 @@ def read_request(
     if headroom:
         assumed.append(kept_free(headroom))
     return Request(
-        model=model, cluster=cluster, workload=Workload(seq=seq, global_batch=total), settled=settled,
+        model=model, cluster=cluster, workload=Workload(seq, total, options.script), settled=settled,
         open_sizes=open_sizes, assumed=tuple(assumed), rank=_rank(options.rank, cluster.gpus), given=given,
         headroom=headroom, unplanned=unplanned,
     )  # fmt: skip

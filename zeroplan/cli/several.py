@@ -51,7 +51,8 @@ def _parts(option: str, text: str) -> list[str]:
 
 def with_values(options: Options, changed: Mapping[str, str | None]) -> Options:
     """The same options, some of them with another value."""
-    return Options(**{name: changed.get(name, getattr(options, name)) for name in Options.__annotations__})
+    typed = {name: changed.get(name, getattr(options, name)) for name in Options.__annotations__}
+    return Options(options.script, **typed)
 
 
 def _check_varies(name: str, text: str, takes: Sequence[str], command: str, instead: Mapping[str, str]) -> None:

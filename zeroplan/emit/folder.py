@@ -19,6 +19,8 @@ from zeroplan.emit.launch import (
 )
 from zeroplan.emit.lightning import lightning_trainer
 from zeroplan.emit.readme import PURPOSES, readme
+from zeroplan.emit.script import FIRST, own_files
+from zeroplan.emit.script import NAME as SCRIPT
 from zeroplan.emit.slurm import slurm_script
 from zeroplan.emit.trainer import arguments_file, training_arguments, words
 from zeroplan.errors import SpecError, printable, shown
@@ -35,11 +37,24 @@ def write_plan(
     """Every file of the plan in `folder`, all or none; their names."""
     texts = plan_files(chosen, target, folder, given=given, hosts=hosts, assumed=assumed)
     stale = [name for name in PURPOSES if name not in texts and (Path(folder) / name).exists()]
+    place = f"--dir {shown(folder)}"
     if force and stale:
-        place = f"--dir {shown(folder)}"
         raise SpecError(place, f"{stale[0]} of another plan", "files that this plan replaces", "a new folder")
+    if force and _is_the_user_s(Path(folder) / SCRIPT):
+        raise SpecError(place, f"a {SCRIPT} that no plan wrote", "files that this plan replaces", "a new folder")
     write_folder(folder, texts, force=force)
     return list(texts)
+
+
+def _is_the_user_s(script: Path) -> bool:
+    """Whether there is something that does not begin as every train.py of a plan does."""
+    try:
+        with script.open("rb") as stream:
+            return stream.read(len(FIRST.encode())) != FIRST.encode()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def write_alone(
@@ -64,7 +79,7 @@ def plan_files(
     """Texts by name. `folder` is where they will lie, as seen from where training starts."""
     job = chosen.job
     launch = Launch(job, _arguments(job, target, given))
-    texts = {CONFIG: dumps(ds_config(job, target, given))} | _own(job, target, folder, given)
+    texts = {CONFIG: dumps(ds_config(job, target, given))} | own_files(job, target) | _own(job, target, folder, given)
     brought = texts | _own(job, target, MOUNT, given)
     if target == "accelerate":
         texts["accelerate.sh"] = accelerate_script(launch)

@@ -17,12 +17,12 @@ from zeroplan.specs.cluster import NVIDIA
 from zeroplan.specs.strategy import Strategy
 
 NAME, MOUNT = "zeroplan", "/plan"
-IMAGE, SCRIPT = "registry.example.com/training:latest", "/workspace/train.py"
+IMAGE, SCRIPT = "registry.example.com/training:latest", f"{MOUNT}/train.py"
 CARDS = {NVIDIA: "nvidia.com/gpu", "AMD": "amd.com/gpu", "Intel": "habana.ai/gaudi"}
 """Names under which makers' device plugins offer cards."""
 HEADER = f"""\
-# Put in your own image ({IMAGE}) and training script ({SCRIPT}).
-# The ConfigMap holds the plan's files.
+# Put in your own image ({IMAGE}), which has torch, deepspeed and transformers.
+# The ConfigMap holds the plan's files: {SCRIPT} is started, or what you write in its place.
 """
 
 

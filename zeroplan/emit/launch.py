@@ -1,4 +1,4 @@
-"""Launch commands: shell scripts that start the training script given to them, on the plan's nodes and GPUs."""
+"""Launch commands: shell scripts that start train.py, or a training script given to them, on the plan's GPUs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ GIVEN = '"$@"'
 TEXT = """\
 #!/usr/bin/env bash
 # {what}
+#   {usage}
 set -euo pipefail
-{here}if [ "$#" -eq 0 ]; then
-  echo "usage: {usage}" >&2
-  exit 2
-fi
+here="$(cd "$(dirname "$0")" && pwd)"
+{chosen}
 {body}
 """
-HERE = 'here="$(cd "$(dirname "$0")" && pwd)"\n'
+CHOSEN = """\
+case "${1:--}" in  # your own script, or train.py beside this file with these arguments
+  -m | --module) ;;
+  -*) set -- "$here/train.py" "$@" ;;
+esac"""
 
 
 class Launch(NamedTuple):
@@ -101,5 +104,4 @@ def _on_each(launch: Launch, name: str, command: str) -> str:
 
 
 def _script(what: str, usage: str, body: str) -> str:
-    here = HERE if "$here" in body else ""
-    return TEXT.format(what=what, here=here, usage=f"{usage} train.py [arguments]", body=body)
+    return TEXT.format(what=what, usage=f"{usage} [my_train.py] [arguments]", chosen=CHOSEN, body=body)

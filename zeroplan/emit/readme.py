@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from zeroplan.costs.timing.speed import speed_of
-from zeroplan.emit.checkpointing import in_the_script
+from zeroplan.emit.check_command import checked
+from zeroplan.emit.checkpointing import call, in_the_script
 from zeroplan.emit.launch import Launch
+from zeroplan.emit.script import NAME as SCRIPT
+from zeroplan.emit.script import STEPS
 from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TierFit
 from zeroplan.ledger import total
@@ -19,15 +22,18 @@ from zeroplan.units import count, gb, gib, seconds
 
 PURPOSES = {
     "ds_config.json": "DeepSpeed's config: the plan itself",
+    "train.py": "a training script that does what the plan says, on random tokens",
+    "config.json": "the model, which train.py builds",
+    "checkpointing.py": "the lines that turn the plan's checkpointing on; train.py imports it",
     "training_arguments.json": "TrainingArguments, for `HfArgumentParser.parse_json_file` or to copy from",
     "accelerate.yaml": "Accelerate's config, which names ds_config.json",
     "lightning_trainer.py": "`trainer()` makes the Lightning Trainer of this plan",
     "hostfile": "the nodes, for DeepSpeed's launcher: put in your own host names",
-    "deepspeed.sh": "starts it with DeepSpeed's launcher",
-    "torchrun.sh": "starts it with torchrun",
-    "accelerate.sh": "starts it with `accelerate launch`",
-    "slurm.sbatch": "starts it under SLURM",
-    "pytorchjob.yaml": "starts it on Kubernetes with Kubeflow's training operator; it holds the other files",
+    "deepspeed.sh": "starts train.py with DeepSpeed's launcher",
+    "torchrun.sh": "starts train.py with torchrun",
+    "accelerate.sh": "starts train.py with `accelerate launch`",
+    "slurm.sbatch": "starts train.py under SLURM",
+    "pytorchjob.yaml": "starts train.py on Kubernetes with Kubeflow's training operator; it holds the other files",
     "README.md": "this text",
 }
 
@@ -50,6 +56,15 @@ AT_START = {
 5.23.0's TrainingArguments has local_rank)."""
 
 
+SHARED = {
+    "deepspeed": "While a `transformers.integrations.HfDeepSpeedConfig(\"ds_config.json\")` lives, transformers shares "
+    "the model out as it is made.",
+    "lightning": "The model is made in `configure_model`, so that stage 3 shares it out from the start; "
+    "`import torch._dynamo.polyfills.loader` stands before, which would fail in there.",
+}
+"""How the model is made at stage 3; the Trainer and Accelerate do it unasked."""
+
+
 def readme(
     chosen: Candidate, launch: Launch, target: str, names: list[str], assumed: tuple[str, ...] = (),
     given: dict[str, Any] | None = None,
@@ -64,8 +79,10 @@ def readme(
         "## Files",
         "\n".join(["| file | what for |", "|---|---|", *files]),
         "## Start",
-        "```sh\n" + "\n".join(_commands(launch, names)) + "\n```",
-        "## In the training script",
+        *_start(launch, names),
+        "## Check",
+        f"In this folder, before anything is started:\n\n```sh\n{checked(chosen.job, target)}\n```",
+        "## In your own training script" if SCRIPT in names else "## In the training script",
         "\n".join(f"- {line}" for line in in_script(chosen.job, target, given)),
     ]
     if left_out := chosen.job.strategy.not_counted:
@@ -82,8 +99,10 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
     lines += AT_START[target]
     if target != "hf":
         lines.append(f"The training DataLoader has `batch_size={strategy.micro_batch}`.")
-    if strategy.checkpointing != "none" and (target != "hf" or not strategy.recomputing.every):
-        lines.append(f"Checkpointing ({strategy.checkpointing}): {in_the_script(strategy.checkpointing)}.")
+    turned_on = call(strategy.checkpointing, target)
+    if turned_on:
+        how = f"`{turned_on}`, as train.py has it" if job.model.config else in_the_script(strategy.checkpointing)
+        lines.append(f"Checkpointing ({strategy.checkpointing}): {how}.")
     lines += _optimizer(job, target)
     if target == "accelerate":
         arguments = ", ".join(f"{name}={value}" for name, value in training_arguments(job, given).items())
@@ -104,17 +123,14 @@ def _optimizer(job: Job, target: str) -> list[str]:
         "deepspeed": "ds_config.json makes the optimizer: its `lr` is a placeholder, put in your own.",
         "accelerate": "ds_config.json makes the optimizer: `accelerate.utils.DummyOptim(parameters, lr=...)` in its "
         "place, or the Trainer.",
-        "lightning": "ds_config.json makes the optimizer, and `configure_optimizers` is not called: its `lr` is a "
-        "placeholder, put in your own.",
+        "lightning": "ds_config.json makes the optimizer: `configure_optimizers` has to be there, and is not called. "
+        "Its `lr` is a placeholder, put in your own.",
     }
     return [told[target]]
 
 
 def _at_stage_3(job: Job, target: str) -> list[str]:
-    lines = _leaves(job)
-    if target == "lightning":
-        lines.append("The model is made in `configure_model`, so that stage 3 shares it out from the start.")
-    return lines
+    return [*_leaves(job), *([SHARED[target]] if target in SHARED and job.strategy.builds_partitioned else [])]
 
 
 def _leaves(job: Job) -> list[str]:
@@ -167,13 +183,26 @@ def _of(tier: TierFit) -> str:
     return f"needs {gib(tier.needed)}" + (f" of {gib(tier.capacity)}" if tier.capacity is not None else "")
 
 
+def _start(launch: Launch, names: list[str]) -> list[str]:
+    """Any one of these commands starts it; what they start, and what for."""
+    block = "```sh\n" + "\n".join(_commands(launch, names)) + "\n```"
+    if SCRIPT not in names:
+        return [block]
+    arguments = "--max_steps 2" if "training_arguments.json" in names else "--steps 2"
+    own = (
+        f"Each starts `train.py`, which trains for {STEPS} steps; arguments behind the command are the script's, as in "
+        f"`{arguments} --seq 128`. If the first word behind it is a script of your own, that is started in its place."
+    )
+    return [block, own]
+
+
 def _commands(launch: Launch, names: list[str]) -> list[str]:
-    each = launch.nodes > 1
+    each, own = launch.nodes > 1, "" if SCRIPT in names else " /path/to/train.py"
     lines = []
     for name in ("deepspeed.sh", "torchrun.sh", "accelerate.sh"):
         if name in names:
             on_each = each and name != "deepspeed.sh"
             lines += ["# on each node, with its own number"] if on_each else []
-            lines.append(f"{'NODE_RANK=0 MASTER_ADDR=worker-1 ' * on_each}bash {name} /path/to/train.py")
-    lines += ["sbatch slurm.sbatch /path/to/train.py"] if "slurm.sbatch" in names else []
+            lines.append(f"{'NODE_RANK=0 MASTER_ADDR=worker-1 ' * on_each}bash {name}{own}")
+    lines += [f"sbatch slurm.sbatch{own}"] if "slurm.sbatch" in names else []
     return lines + (["kubectl apply -f pytorchjob.yaml"] if "pytorchjob.yaml" in names else [])

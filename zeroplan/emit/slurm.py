@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.emit.launch import PORT, Launch, accelerate_command
+from zeroplan.emit.launch import CHOSEN, PORT, Launch, accelerate_command
 
 TEXT = """\
 #!/usr/bin/env bash
@@ -12,17 +12,14 @@ TEXT = """\
 #SBATCH --gpus-per-node={per_node}
 #SBATCH --exclusive
 # Submit it from this folder, and add partition, account and time of your site:
-#   sbatch slurm.sbatch /path/to/train.py [arguments]
+#   sbatch slurm.sbatch [my_train.py] [arguments]
 set -euo pipefail
 here="${{SLURM_SUBMIT_DIR:?submit this with sbatch}}"
 if [ ! -f "$here/ds_config.json" ]; then
   echo "no ds_config.json in $here: submit from the folder of the plan" >&2
   exit 2
 fi
-if [ "$#" -eq 0 ]; then
-  echo "usage: sbatch slurm.sbatch /path/to/train.py [arguments]" >&2
-  exit 2
-fi
+{chosen}
 first="$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)"
 export here first
 srun bash -c '
@@ -43,5 +40,5 @@ def slurm_script(launch: Launch, *, by_accelerate: bool = False) -> str:
     )
     return TEXT.format(
         nodes=launch.nodes, per_node=launch.per_node, command=accelerate if by_accelerate else torchrun,
-        script=launch.script,
+        script=launch.script, chosen=CHOSEN,
     )  # fmt: skip

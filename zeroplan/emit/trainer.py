@@ -8,6 +8,7 @@ from typing import Any
 from zeroplan.specs.checkpointing import Recomputing
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.target import HF, is_told
 
 NAMES = {
     "optimizer": {"lr": "learning_rate", "eps": "adam_epsilon", "weight_decay": "weight_decay"},
@@ -33,16 +34,18 @@ def training_arguments(job: Job, given: dict[str, Any] | None = None) -> dict[st
     }
     if strategy.precision != "fp32":
         arguments["fp16" if strategy.precision == "fp16" else "bf16"] = True
-    if strategy.recomputing.every:  # the Trainer has no selective checkpointing
+    if strategy.recomputing.every and is_told(HF, strategy.checkpointing):  # else it would replace what the script does
         arguments["gradient_checkpointing"] = True
-    if words := checkpointing_words(strategy.recomputing):
-        arguments["gradient_checkpointing_kwargs"] = words
+        if words := checkpointing_words(strategy.recomputing):
+            arguments["gradient_checkpointing_kwargs"] = words
     if OPTIMIZERS[strategy.optimizer].config_type is None:
         arguments["optim"] = OPTIMIZERS[strategy.optimizer].trainer
     if strategy.weight_decay:
         arguments["weight_decay"] = strategy.weight_decay
     if strategy.kernels != "transformers":
         arguments["use_liger_kernel"] = True
+    if strategy.backend == "cpu":
+        arguments["use_cpu"] = True
     if strategy.kernels == "liger-loss":
         arguments["liger_kernel_config"] = dict.fromkeys(("rope", "rms_norm", "swiglu", "geglu"), False)
     return arguments | (_repeated(given) if given else {})

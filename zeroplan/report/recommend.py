@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
@@ -39,9 +40,9 @@ def details(
     given: dict[str, Any] | None = None,
     written: str | None = None,
     run: Run | None = None,
-    flash: Rejected | None = None,
+    outside: Sequence[Rejected] = (),
 ) -> list[RenderableType]:
-    """What `recommend` prints below its answer."""
+    """What `recommend` prints below its answer; `outside`: what another package or lines of code would gain."""
     parts: list[RenderableType] = [""]
     if plan.chosen:
         name = "The plan" if run is None or run.in_time else "The fastest plan"
@@ -49,7 +50,7 @@ def details(
     if plan.rejected:
         others = "Why the others lost, each with one thing changed" if plan.chosen else "Nearest to fitting"
         parts += [heading(others), _others(plan)]
-        parts += [_searched(plan), *([_flash(flash)] if flash else []), ""]
+        parts += [_searched(plan), *map(_outside, outside), ""]
     if plan.ways_out:
         parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), _predicted(), ""]
     if plan.chosen and target == "hf":
@@ -208,7 +209,7 @@ def _stopped(plan: Plan) -> str:
     return f"stopped after its limit of work: no other can {text} ({max(0.0, share):.1%} less)"
 
 
-def _flash(found: Rejected) -> Text:
+def _outside(found: Rejected) -> Text:
     return Text(f"With {found.change} this plan {found.reason}.")
 
 

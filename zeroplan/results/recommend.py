@@ -79,13 +79,14 @@ class Recommendation(Result):
         headroom: Headroom | None = None,
         run: Run | None = None,
         flash: Rejected | None = None,
+        coded: Rejected | None = None,
     ) -> None:
         self.assumed = assumed
         """What nobody stated."""
         self.job, self.found, self.given, self.fewest = job, found, given, fewest
         self.run = run
         """The whole training run, where its tokens or a price were said."""
-        self._flash = flash
+        self._flash, self._coded = flash, coded
         self.headroom = headroom
         """What of each card is kept free."""
         self.why = why
@@ -148,7 +149,8 @@ class Recommendation(Result):
         shown = (
             [] if quiet
             else report.details(
-                self.found, self.assumed, self.target, self.given, self.written, self.run, self._flash
+                self.found, self.assumed, self.target, self.given, self.written, self.run,
+                [one for one in (self._flash, self._coded) if one],
             )
         )  # fmt: skip
         answer = report.answer(self.job, self.found, self.run)
@@ -188,6 +190,7 @@ class Recommendation(Result):
             "assumed": list(self.assumed),
             **machine.kept_free(self.headroom, self.job.cluster.capacity),
             **({"flash_attention_2": rejected_object(self._flash)} if self._flash else {}),
+            **({"with_code": rejected_object(self._coded)} if self._coded else {}),
             **({"fewest": fewest_object(self.fewest)} if self.fewest else {}),
             **({"run": run_object(self.run)} if self.run else {}),
             **({"in_time": fewest_object(self.in_time)} if self.in_time else {}),

@@ -165,11 +165,12 @@ def attentions(job: Job, settled: dict[str, Any]) -> list[str]:
 
 
 def checkpointing(job: Job, stage: int, settled: dict[str, Any]) -> list[str]:
-    """Those that the model can run with."""
+    """Those that the model can run with, and that the training script can be told of."""
     if "checkpointing" in settled:
         return [settled["checkpointing"]]
     layers = job.model.shape.layers
-    return [kind for kind in CHECKPOINTING if _runs_with(job.at(stage=stage, checkpointing=kind), kind, layers)]
+    known = filter(job.workload.script.runs, CHECKPOINTING)
+    return [kind for kind in known if _runs_with(job.at(stage=stage, checkpointing=kind), kind, layers)]
 
 
 def _runs_with(job: Job, kind: str, layers: int) -> bool:

@@ -7,6 +7,7 @@ import sys
 from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import DEEPSPEED, ActivationCheckpointing, Recomputing, recomputing
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
+from zeroplan.specs.target import USUAL, Script
 from zeroplan.specs.zenflow import ZenFlow
 
 PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
@@ -271,3 +272,5 @@ class Workload(NamedTuple):
 
     seq: int = 2048
     global_batch: int | None = None
+    script: Script = USUAL
+    """The training script that a plan is for."""

@@ -22,6 +22,7 @@ NVME = ', "offload_optimizer": {"device": "nvme", "nvme_path": "/local_nvme"}'
 EIGHT_BILLION = {"model": "llama-3.1-8b", "gpus": "8", "gpu_mem": "80", "checkpointing": "full"}
 LEDGER = "the ledger of zeroplan estimate --config"
 NO_SINGLE_CHANGE = "no single change is enough; zeroplan recommend finds several"
+UNSAID = "; no checkpointing was assumed (--checkpointing, --trainer-args)"
 LINES = 4
 """Of a peak, named in a message."""
 
@@ -74,12 +75,14 @@ def fits(subject: Subject) -> Iterator[Hit]:
     short = candidate.fit.missing
     write = mended(planned, subject.setting) if candidate.fit.fits is False else ""
     for key in short:
-        yield Hit(RULES_BY_TIER[key], path, _shortage(candidate, key), write or NO_SINGLE_CHANGE)
+        unsaid = UNSAID if key == "gpu" and planned.assumes_no_checkpointing else ""
+        yield Hit(RULES_BY_TIER[key], path, _shortage(candidate, key) + unsaid, write or NO_SINGLE_CHANGE)
     severity = ADVICE if planned.accepts_tight else ERROR
     for key in candidate.fit.tight if not short else ():
         tier = candidate.fit.tiers[key]
         room = f"{gib(tier.room or 0)} of {PLACES[key]}"
         message = f"is tight: needs {gib(tier.needed)} of {room}, and such runs took up to {gib(tier.most)}"
+        message += UNSAID if key == "gpu" and planned.assumes_no_checkpointing else ""
         yield Hit("ZP905", path, message, write or f"{NO_SINGLE_CHANGE}, or --accept tight",
                   severity=severity)  # fmt: skip
 

@@ -26,6 +26,14 @@ def recommend(
             help='Who reads it: hf leaves "auto" where the Trainer fills in the plan, the others get every value.',
         ),
     ] = "hf",
+    allow: Annotated[
+        str | None,
+        typer.Option(
+            "--allow", metavar="code", show_default=False,
+            help="Plan also with what takes lines of code in the training script, such as selective checkpointing: "
+            "--dir writes them.",
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     max_params: Annotated[
         bool, typer.Option("--max-params", help="The largest model that can be trained, with and without offload.")
@@ -78,8 +86,10 @@ def recommend(
     from zeroplan.cli.goal import read_goal
     from zeroplan.cli.output import Output
     from zeroplan.cli.recommend import run
+    from zeroplan.specs.target import read_script
 
     goal = read_goal(tokens, deadline, price, objective, apart)
+    options.script = read_script(target, allow)
     code = run(
         options, Output(output, folder, target, force), json=json, quiet=quiet, max_params=max_params,
         alternatives=why or (), goal=goal,

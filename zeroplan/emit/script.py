@@ -1,0 +1,266 @@
+"""train.py: a training script of one target that does what the plan says, with random tokens for data.
+
+It builds the model from config.json beside it, as the plan counts it: weights in the training dtype, at stage 3 shared
+out as they are made.
+"""
+
+from __future__ import annotations
+
+import json
+
+from zeroplan.deepspeed.write import LEARNING_RATE
+from zeroplan.emit.checkpointing import FILE, call, checkpointing_file
+from zeroplan.specs.job import Job
+from zeroplan.specs.optimizer import OPTIMIZERS
+from zeroplan.specs.strategy import Strategy
+
+NAME, MODEL, STEPS = "train.py", "config.json", 10
+FIRST = '"""Trains the model of config.json on random tokens, as the plan says, '
+HEADER = '''\
+{first}with {who}.
+
+Copy it under another name before you put your own model and data in: zeroplan recommend --force writes it anew.
+"""
+
+'''
+HF = '''\
+import json
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, {auto}, HfArgumentParser, Trainer, TrainingArguments
+{imports}
+HERE = Path(__file__).parent
+
+{tokens}
+
+def main():
+    planned = json.loads((HERE / "training_arguments.json").read_text())
+    planned["deepspeed"] = str(HERE / "ds_config.json")
+    parser = HfArgumentParser(TrainingArguments)
+    parser.add_argument("--seq", type=int, default={seq}, help="tokens of a sequence")
+    unasked = {{"max_steps": {steps}, "logging_steps": 1, "save_strategy": "no", "report_to": "none"}}
+    parser.set_defaults(**(unasked | planned))
+    arguments, more = parser.parse_args_into_dataclasses()  # before the model is made: stage 3 shares it out
+
+    config = AutoConfig.from_pretrained(HERE)
+    config.use_cache = False
+    model = {model}
+{calls}    data = RandomTokens(config.get_text_config().vocab_size, more.seq)
+    Trainer(model, arguments, train_dataset=data).train()
+'''
+DEEPSPEED = '''\
+import argparse
+from pathlib import Path
+
+import deepspeed
+import torch
+from transformers import AutoConfig, {auto}
+{imports}
+HERE = Path(__file__).parent
+
+
+def main():
+    parser = deepspeed.add_config_arguments(argparse.ArgumentParser())
+    parser.add_argument("--local_rank", type=int, help="what DeepSpeed's launcher says")
+    parser.add_argument("--steps", type=int, default={steps})
+    parser.add_argument("--seq", type=int, default={seq}, help="tokens of a sequence")
+    arguments = parser.parse_args()
+    plan = arguments.deepspeed_config or str(HERE / "ds_config.json")
+    deepspeed.init_distributed()
+
+    config = AutoConfig.from_pretrained(HERE)
+    config.use_cache = False
+{share}    model = {model}
+{calls}    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+{optimizer}    engine, *_ = deepspeed.initialize(model=model, model_parameters=trained, config=plan{given})
+    shape = (engine.train_micro_batch_size_per_gpu(), arguments.seq)
+    for step in range(arguments.steps):
+        for _ in range(engine.gradient_accumulation_steps()):
+            tokens = torch.randint(config.get_text_config().vocab_size, shape, device=engine.device)
+            loss = engine(input_ids=tokens, labels=tokens).loss
+            engine.backward(loss)
+            engine.step()
+        if engine.global_rank == 0:
+            print(f"step {{step + 1}}: loss {{loss.item():.4f}}", flush=True)
+'''
+ACCELERATE = '''\
+import argparse
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+{dummy}from transformers import AutoConfig, {auto}
+{imports}
+HERE = Path(__file__).parent
+MICRO_BATCH, ACCUMULATION = {micro_batch}, {grad_accum}
+
+{tokens}
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default={steps})
+    parser.add_argument("--seq", type=int, default={seq}, help="tokens of a sequence")
+    arguments = parser.parse_args()
+    accelerator = Accelerator(gradient_accumulation_steps=ACCUMULATION)  # first: stage 3 shares out what is made then
+
+    config = AutoConfig.from_pretrained(HERE)
+    config.use_cache = False
+    model = {model}
+{calls}    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+{optimizer}    data = RandomTokens(config.get_text_config().vocab_size, arguments.seq)
+    batches = torch.utils.data.DataLoader(data, batch_size=MICRO_BATCH)
+    model, optimizer, batches = accelerator.prepare(model, optimizer, batches)
+    for number, batch in zip(range(1, arguments.steps * ACCUMULATION + 1), batches):
+        with accelerator.accumulate(model):
+            loss = model(**batch).loss
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+        if number % ACCUMULATION == 0:
+            accelerator.print(f"step {{number // ACCUMULATION}}: loss {{loss.item():.4f}}", flush=True)
+'''
+LIGHTNING = '''\
+import argparse
+from pathlib import Path
+
+import torch
+from lightning.pytorch import LightningModule
+from lightning_trainer import MICRO_BATCH, trainer
+from transformers import AutoConfig, {auto}
+{imports}
+HERE = Path(__file__).parent
+
+{tokens}
+
+class LanguageModel(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.model = None
+
+    def configure_model(self):  # here stage 3 shares it out as it is made
+        if self.model is None:
+            config = AutoConfig.from_pretrained(HERE)
+            config.use_cache = False
+            model = {model}
+{calls}            self.model = model
+
+    def training_step(self, batch):
+        return self.model(**batch).loss
+{optimizer}
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, default={steps})
+    parser.add_argument("--seq", type=int, default={seq}, help="tokens of a sequence")
+    arguments = parser.parse_args()
+    vocabulary = AutoConfig.from_pretrained(HERE).get_text_config().vocab_size
+    batches = torch.utils.data.DataLoader(RandomTokens(vocabulary, arguments.seq), batch_size=MICRO_BATCH)
+    trainer(max_steps=arguments.steps, enable_checkpointing=False, logger=False).fit(LanguageModel(), batches)
+'''
+TOKENS = '''
+class RandomTokens(torch.utils.data.Dataset):
+    def __init__(self, vocabulary, length):
+        self.vocabulary, self.length = vocabulary, length
+
+    def __len__(self):
+        return 1_000_000
+
+    def __getitem__(self, index):
+        tokens = torch.randint(self.vocabulary, (self.length,))
+        return {"input_ids": tokens, "labels": tokens}
+'''
+SHARED = "    shared = HfDeepSpeedConfig(plan)  # while it lives, stage 3 shares models out as they are made\n"
+MAIN = '''
+
+if __name__ == "__main__":
+    main()
+'''
+EARLY = "import torch._dynamo.polyfills.loader  # transformers would import it where stage 3 has replaced torch.empty"
+TEXTS = {"hf": HF, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE, "lightning": LIGHTNING}
+WHO = {
+    "hf": "transformers' Trainer", "deepspeed": "DeepSpeed", "accelerate": "Accelerate",
+    "lightning": "Lightning's Trainer",
+}  # fmt: skip
+OWN_OPTIMIZERS = {
+    "adafactor": (
+        "from transformers.optimization import Adafactor",
+        f"Adafactor(trained, lr={LEARNING_RATE}, scale_parameter=False, relative_step=False)",
+    ),
+    "adam8bit": ("from bitsandbytes.optim import AdamW8bit", f"AdamW8bit(trained, lr={LEARNING_RATE})"),
+}
+"""Those that ds_config.json does not name: an import, and the call, as the Trainer makes them."""
+
+
+def own_files(job: Job, target: str) -> dict[str, str]:
+    """train.py and what it reads and imports, by name; nothing where no config.json of the model is known."""
+    if not job.model.config:
+        return {}
+    files = {NAME: train_script(job, target), MODEL: json.dumps(job.model.config, indent=2) + "\n"}
+    lines = checkpointing_file(job.strategy)
+    return files | ({FILE: lines} if lines else {})
+
+
+def train_script(job: Job, target: str) -> str:
+    """The text of train.py."""
+    strategy, by_config = job.strategy, bool(OPTIMIZERS[job.strategy.optimizer].config_type)
+    auto = "AutoModelForMaskedLM" if _is_encoder(job) else "AutoModelForCausalLM"
+    lines = _calls(strategy, target)
+    made, more = OWN_OPTIMIZERS.get(strategy.optimizer, ("", "")), []
+    if target != "hf" and not by_config:
+        more.append(made[0])
+    if _applies_liger(strategy, target):
+        more.append("from transformers.integrations.liger import apply_liger_kernel")
+    if target == "deepspeed" and strategy.builds_partitioned:
+        more.append("from transformers.integrations import HfDeepSpeedConfig")
+    if target == "lightning" and strategy.builds_partitioned:
+        more.append(EARLY)
+    if any("checkpointing.turn_on" in line for line in lines):
+        more.append("\nimport checkpointing")
+    model = f'{auto}.from_config(config, dtype=torch.{strategy.dtype}, attn_implementation="{strategy.attention}")'
+    indent = " " * (12 if target == "lightning" else 4)
+    body = TEXTS[target].format(
+        auto=auto,
+        imports="".join(f"{line}\n" for line in more),
+        tokens=TOKENS,
+        seq=job.workload.seq,
+        steps=STEPS,
+        micro_batch=strategy.micro_batch,
+        grad_accum=strategy.grad_accum,
+        model=model,
+        share=SHARED if strategy.builds_partitioned else "",
+        calls="".join(f"{indent}{line}\n" for line in lines),
+        dummy="from accelerate.utils import DummyOptim\n" if by_config else "",
+        optimizer=_optimizer(made[1], target, by_config=by_config),
+        given="" if by_config else ", optimizer=optimizer",
+    )
+    return HEADER.format(first=FIRST, who=WHO[target]) + body + MAIN
+
+
+def _is_encoder(job: Job) -> bool:
+    return job.model.family == "bert" and not job.model.config.get("is_decoder")
+
+
+def _calls(strategy: Strategy, target: str) -> list[str]:
+    """What is done to a `model` before it trains."""
+    lines = []
+    if _applies_liger(strategy, target):
+        alone = ', dict.fromkeys(("rope", "rms_norm", "swiglu", "geglu"), False)'
+        lines.append(f"apply_liger_kernel(model{alone if strategy.kernels == 'liger-loss' else ', None'})")
+    turned_on = call(strategy.checkpointing, target)
+    return lines + ([turned_on] if turned_on else [])
+
+
+def _applies_liger(strategy: Strategy, target: str) -> bool:
+    return target != "hf" and strategy.kernels != "transformers"
+
+
+def _optimizer(made: str, target: str, *, by_config: bool) -> str:
+    """The lines that make it; where ds_config.json does, Accelerate wants a stand-in."""
+    if target == "lightning":
+        trained = "trained = [parameter for parameter in self.parameters() if parameter.requires_grad]"
+        lines = f"{trained}\n        return {made}" if made else "pass  # Lightning asks for it and never calls it"
+        return f"\n    def configure_optimizers(self):\n        {lines}\n"
+    if target == "accelerate" and by_config:
+        return f"    optimizer = DummyOptim(trained, lr={LEARNING_RATE})\n"
+    return "" if by_config or target == "hf" else f"    optimizer = {made}\n"
