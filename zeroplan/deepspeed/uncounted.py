@@ -16,6 +16,8 @@ NEGATIVE = ("managed_gradient_accumulation",)
 """They do something when they are false."""
 SANITY_CHECKS = f"{ZERO}.enable_sanity_checks"
 """Each bucket's tensors are broadcast to be compared (runtime/zero/stage3.py:1671)."""
+TORCH_ADAM = tuple(f"optimizer.params.{name}" for name in ("capturable", "differentiable", "maximize"))
+"""With them torch's Adam copies more (torch/optim/adam.py)."""
 DEGREES = ("tensor_parallel.autotp_size", "sequence_parallel_size", "pipeline.stages")
 """They do something when they are numbers over 1."""
 IDLE = (
@@ -43,6 +45,8 @@ def uncounted(facts: Facts) -> tuple[str, ...]:
             found.append("torch_autocast without a 16-bit dtype")
     if facts.stated("data_types.keep_in_fp32_modules") not in (None, AUTO):
         found.append("data_types.keep_in_fp32_modules")
+    if facts.stated("optimizer.params.torch_adam") is True:
+        found += [path for path in TORCH_ADAM if facts.stated(path) is True]
     if facts.stated("aio.use_gds") is True and facts.stated(f"{ZERO}.offload_param.device") == "nvme":
         found.append("aio.use_gds")
     return tuple(found)
