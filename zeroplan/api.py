@@ -47,6 +47,7 @@ class Words(TypedDict, total=False):
     global_batch: Numbers | None
     precision: str | Sequence[str] | None
     optimizer: str | Sequence[str] | None
+    optim: str | Sequence[str] | None
     checkpointing: str | Sequence[str] | None
     attention: str | Sequence[str] | None
     kernels: str | Sequence[str] | None
@@ -54,6 +55,8 @@ class Words(TypedDict, total=False):
     offload_optimizer: str | Sequence[str] | None
     offload_param: str | Sequence[str] | None
     zero_init: str | bool | None
+    built_in: str | Sequence[str] | None
+    built_on: str | None
     backend: str | None
     rank: Number | None
     gpus: Numbers | None

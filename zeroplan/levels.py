@@ -83,9 +83,11 @@ def left_by_initialize(job: Job, peak: int) -> int:
     """Blocks of the model as built, which stages 1 and 2 flatten on the card: they stay reserved where there is room.
 
     DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py (flatten_on_accelerator) empties no cache after it; BF16_Optimizer
-    takes another way. Published: ml-engineering's stage-2 runs reserve as much more.
+    takes another way. Of a model that was built on the card in fp32, blocks of that size stay. Published:
+    ml-engineering's stage-2 runs reserve as much more.
     """
-    left = left_by_flattening(job.model.parameters, job.strategy.element_bytes)
+    fp32 = job.strategy.built_on == "gpu" and job.strategy.built_dtype == "float32"
+    left = left_by_flattening(job.model.parameters, 4 if fp32 else job.strategy.element_bytes)
     capacity = job.cluster.capacity
     has_room = capacity is None or peak + left + total(outside(job)) <= capacity
     return left if job.strategy.stage in (1, 2) and has_room and not job.strategy.runs_bf16_optimizer else 0

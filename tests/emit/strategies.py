@@ -10,7 +10,7 @@ from zeroplan.deepspeed.read import ZERO_FIELDS, autos, read_config, trainer_fil
 from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.model import DEFAULT_LEAVES
 from zeroplan.specs.optimizer import OPTIMIZERS
-from zeroplan.specs.strategy import Offload, Strategy
+from zeroplan.specs.strategy import UPDATES, Offload, Strategy
 from zeroplan.specs.zenflow import ZenFlow
 
 MODELS = ("smollm2-135m", "gpt2", "qwen3-30b-a3b", "mixtral-8x7b")
@@ -128,7 +128,7 @@ def adam(draw, found):
     if found.optimizer == "adam":
         found = found._replace(decoupled_decay=draw(st.booleans()))
     if kind == "torch" and not (found.offload_optimizer and found.offload_optimizer.ratio < 1):
-        return found._replace(torch_adam=True, amsgrad=draw(st.booleans()), foreach=draw(st.booleans()))
+        return found._replace(torch_adam=True, amsgrad=draw(st.booleans()), update=draw(st.sampled_from(UPDATES)))
     if kind == "masters" and found.precision != "fp32" and found.offload_optimizer:
         return found._replace(master_dtype=found.precision, states_as_master=draw(st.booleans()))
     if kind == "zenflow" and found.stage in (1, 2) and found.offload_optimizer:

@@ -17,7 +17,7 @@ from zeroplan.specs.strategy import Strategy, Workload
 
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
 NAMES = ("deepspeed", "zenflow", "liger", "recomputing", "checkpointing", "flash_attn", "bert", "autocast", "unusual", "plans",
-         "waiting")  # fmt: skip
+         "waiting", "optimizers")  # fmt: skip
 RECORDED = {name: json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in NAMES}
 RUNS: list[dict[str, Any]] = [{**run, "of": name} for name, found in RECORDED.items() for run in found["measured"]]
 REFUSED: list[dict[str, Any]] = [run for found in RECORDED.values() for run in found["refused"]]
@@ -28,7 +28,10 @@ def job_of(case: dict[str, Any]) -> Job:
     model_type, config = read_model(case["model"], "case")
     fields = read_config(case["ds_config"], "case").fields
     if client := case.get("optimizer"):
-        fields |= {"optimizer": CLIENT_OPTIMIZERS[client["type"]], "torch_adam": True}
+        momentum = "-momentum" if client.get("momentum") else ""
+        fields |= {"optimizer": CLIENT_OPTIMIZERS[client["type"]] + momentum, "torch_adam": "Adam" in client["type"]}
+        fields["update"] = "fused" if client.get("fused") else "single-tensor" if client.get("foreach") is False else "foreach"
+    fields |= {"built_in": case.get("built_in"), "built_on": "gpu"}
     fields["kernels"] = case.get("kernels", "transformers")
     fields |= {name: case[name] for name in ("micro_batch", "checkpointing", "attention", "parameter_groups")}
     per_node = min(case["ranks_per_node"], case["world"])

@@ -14,9 +14,11 @@ from zeroplan.check.planned import Planned
 from zeroplan.check.setting import READERS, Setting, guessed
 from zeroplan.check.subject import Subject
 from zeroplan.cli.options import Options
+from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.parallelism import grouped_ranks
 from zeroplan.errors import QuantityError, SpecError, ZeroplanError, shown
 from zeroplan.record import NamedTuple
+from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMS
 
 if TYPE_CHECKING:  # what reads a model takes longer to import than a file to check
     from zeroplan.cli.request import Request
@@ -125,6 +127,7 @@ def _request(options: Options, model: Model, document: Document, setting: Settin
 
     try:
         given = Subject(document, setting).given
+        options = _with_optim(options, Facts(given, document.name), setting.arguments)
         return read_request(options, config=Config(given, document.name), known=model)
     except ZeroplanError as error:
         return error
@@ -155,6 +158,15 @@ def _checkpointing(arguments: Arguments) -> str | None:
     every = options.get("every_n_layers", 1)
     which = f"every-{every}" if isinstance(every, int) and every > 1 else "full"
     return which + "-reentrant" * (options.get("use_reentrant") is True)
+
+
+def _with_optim(options: Options, facts: Facts, arguments: Arguments | None) -> Options:
+    """TrainingArguments' `optim`, where it decides: without a section, and not replaced by DeepSpeed's CPU Adam."""
+    name = "" if arguments is None else str(arguments("optim"))
+    if name not in OPTIMS or options.optim or options.optimizer or facts.stated("optimizer.type") is not None:
+        return options
+    replaced = facts.offloads_optimizer and OPTIMS[name].optimizer not in OFFLOADABLE
+    return options if replaced else _copied(options, optim=name)
 
 
 def _copied(options: Options, **changes: str | None) -> Options:

@@ -25,7 +25,7 @@ from zeroplan.specs.scope import scope
 
 LISTS = (
     "gpus", "gpu", "cluster", "config", "stage", "seq", "micro_batch", "grad_accum", "global_batch", "precision",
-    "optimizer", "checkpointing", "attention", "kernels", "offload_optimizer", "offload_param",
+    "optimizer", "optim", "built_in", "checkpointing", "attention", "kernels", "offload_optimizer", "offload_param",
 )  # fmt: skip
 """Options that may hold several values, separated by commas."""
 INSTEAD = {

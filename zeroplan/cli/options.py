@@ -54,6 +54,13 @@ class Options:
         _option("--optimizer", JOB, "adam, adamw (default), sgd, sgd-momentum, adagrad, lion, lamb, adafactor, "
                 "adam8bit or muon.", "NAME"),
     ] = None  # fmt: skip
+    optim: Annotated[
+        Text,
+        _option("--optim", JOB, "The optimizer by the name that TrainingArguments has for it, made by the Trainer (a "
+                "config without an optimizer section: adamw_torch_fused, its choice from torch 2.8 on); -single-tensor "
+                "behind adamw_torch, sgd or adagrad: as torch before 2.0 updates.",
+                "adamw_torch_fused|adamw_torch|adamw_bnb_8bit|..."),
+    ] = None  # fmt: skip
     checkpointing: Annotated[
         Text,
         _option("--checkpointing", JOB, "Activation checkpointing (none): of all layers, of every K-th "
@@ -85,6 +92,16 @@ class Options:
     zero_init: Annotated[
         Text, _option("--zero-init", JOB, "Build the model under deepspeed.zero.Init (at stage 3: yes).", "yes|no")
     ] = None
+    built_in: Annotated[
+        Text,
+        _option("--built-in", JOB, "The dtype in which the model is built, before DeepSpeed casts it (the training "
+                "precision).", "fp32|fp16|bf16"),
+    ] = None  # fmt: skip
+    built_on: Annotated[
+        Text,
+        _option("--built-on", JOB, "Where it is built and cast: on the host, as under the Trainer (default), or on the "
+                "GPU, as with device_map.", "host|gpu"),
+    ] = None  # fmt: skip
     backend: Annotated[Text, _option("--backend", JOB, "DeepSpeed's accelerator (cuda).", "cuda|cpu")] = None
     rank: Annotated[Text, _option("--rank", JOB, "The rank to look at (that which needs most).", "N")] = None
     gpus: Annotated[

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 from zeroplan.cli.headroom import kept_free, read_headroom
 from zeroplan.cli.options import Options, flag
 from zeroplan.cli.request_batch import batch, number, read_seq
+from zeroplan.cli.request_build import check_build
 from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.cli.request_operators import check_operators, choose_attention
+from zeroplan.cli.request_optimizer import read_optim, settle_optimizer
 from zeroplan.costs.deepspeed.room import with_room
 from zeroplan.errors import ContradictionError, QuantityError, UnplannedError, nearest, shown
 from zeroplan.fit import TIGHT
@@ -24,6 +26,8 @@ from zeroplan.specs.scope import Scope, scope
 from zeroplan.specs.strategy import (
     ATTENTION,
     BACKENDS,
+    BUILT_IN,
+    BUILT_ON,
     DEVICES,
     KERNELS,
     PRECISIONS,
@@ -48,6 +52,8 @@ CHOICES = {
     "offload_optimizer": DEVICES,
     "offload_param": DEVICES,
     "zero_init": ("yes", "no"),
+    "built_in": BUILT_IN,
+    "built_on": BUILT_ON,
     "backend": BACKENDS,
 }
 DEFAULTS: dict[str, Any] = {
@@ -136,6 +142,7 @@ def read_request(
     headroom = read_headroom(options.headroom, cluster)
     model = known or read_model(options, assumed, default_params)
     settled = read_flags(options)
+    named = read_optim(options.optim)
     total = number(options.global_batch, "--global-batch")
     given, total_alone, unplanned, sharing = None, False, model.unplanned, cluster.gpus
     assumed.extend(model.assumed)
@@ -152,6 +159,7 @@ def read_request(
     if "precision" not in settled and given is None and _lacks_bf16(cluster):
         settled["precision"] = "fp16"
         assumed.append(f"precision fp16 (--precision): {cluster.gpu.title if cluster.gpu else 'the card'} has no bf16")
+    settle_optimizer(settled, named, config, assumed)
     check_offload(settled)
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
     open_sizes = batch(settled, total, sharing, said_by, total_alone=total_alone)
@@ -160,8 +168,9 @@ def read_request(
     seq = read_seq(options, model, assumed)
     choose_attention(settled, model, assumed)
     check_operators(settled, model, cluster.gpu)
+    check_build(settled, assumed)
     for name, value in DEFAULTS.items():
-        if name not in settled:
+        if name not in settled and name != "optimizer":
             assumed.append(f"{name} {value} (--{name})")
     if settled.get("precision") == "fp8":
         assumed.append(

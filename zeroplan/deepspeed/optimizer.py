@@ -41,8 +41,17 @@ def _parameters(name: str, params: dict[str, Any]) -> dict[str, Any]:
         fields["weight_decay"] = float(decay)
     if params.get("ns_method") == "standard":
         fields["ns_method"] = "standard"
-    if params.get("torch_adam") is True and params.get("foreach") is False:
-        fields["foreach"] = False
+    if name == "sgd" or params.get("torch_adam") is True:
+        fields |= _update(name, params)
     if name == "adam" and params.get("adam_w_mode") is False:
         fields["decoupled_decay"] = False
     return fields | {switch: True for switch in ("torch_adam", "amsgrad") if params.get(switch) is True}
+
+
+def _update(name: str, params: dict[str, Any]) -> dict[str, str]:
+    """How torch's class goes through its tensors, where the parameters say so; Muon hands foreach alone to its Adam
+    (runtime/engine.py:get_optimizer_configuration).
+    """
+    if params.get("fused") is True and name != "muon":
+        return {"update": "fused"}
+    return {"update": "single-tensor"} if params.get("foreach") is False else {}

@@ -17,6 +17,8 @@ FP32_BUFFERS = "data_types.keep_in_fp32_modules"
 """Buffers, not parameters (runtime/keep_in_fp32.py): a rotary table is some hundred bytes."""
 GPU_DIRECT = "aio.use_gds"
 """Files are read into GPU memory without the host's buffers (runtime/swap_tensor/utils.py): less than is counted."""
+TORCH_ADAM = tuple(f"optimizer.params.{name}" for name in ("capturable", "differentiable", "maximize"))
+"""With them torch's Adam copies more (torch/optim/adam.py)."""
 IDLE = (
     "activation_checkpointing does nothing unless the model calls deepspeed.checkpointing.checkpoint, which models "
     "of transformers do not of themselves (--checkpointing deepspeed: as if they did, and a call of "
@@ -35,6 +37,8 @@ def uncounted(facts: Facts) -> tuple[str, ...]:
         found.append(FP32_BUFFERS)
     if facts.stated(GPU_DIRECT) is True and facts.stated(f"{ZERO}.offload_param.device") == "nvme":
         found.append(GPU_DIRECT)
+    if facts.stated("optimizer.params.torch_adam") is True:
+        found += [path for path in TORCH_ADAM if facts.stated(path) is True]
     return tuple(found)
 
 

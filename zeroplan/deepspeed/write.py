@@ -140,7 +140,7 @@ def _dtypes(strategy: Strategy) -> dict[str, Any]:
 def _optimizer(strategy: Strategy, target: str) -> dict[str, Any]:
     optimizer = OPTIMIZERS[strategy.optimizer]
     config: dict[str, Any] = {}
-    if optimizer.config_type:
+    if strategy.has_optimizer_section:
         config["optimizer"] = {"type": optimizer.config_type, "params": _optimizer_params(strategy, target)}
     if strategy.offload_optimizer and strategy.optimizer not in OFFLOADABLE:
         config["zero_force_ds_cpu_optimizer"] = False
@@ -165,8 +165,8 @@ def _optimizer_params(strategy: Strategy, target: str) -> dict[str, Any]:
     if strategy.optimizer == "adam" and not strategy.decoupled_decay:
         params["adam_w_mode"] = False
     params |= {name: True for name in ("torch_adam", "amsgrad") if getattr(strategy, name)}
-    if strategy.torch_adam and not strategy.foreach:
-        params["foreach"] = False
+    if strategy.torch_adam or strategy.optimizer in ("sgd", "sgd-momentum"):
+        params |= {"fused": {"fused": True}, "single-tensor": {"foreach": False}}.get(strategy.update, {})
     if strategy.states_as_master and not _states_by_switch(strategy):
         params["fp32_optimizer_states"] = False
     return params

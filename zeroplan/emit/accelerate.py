@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from zeroplan.emit.yaml_text import dumps
 from zeroplan.specs.job import Job
-from zeroplan.specs.optimizer import OPTIMIZERS
 
 HEADER = """\
 # For accelerate launch --config_file. The script says accelerate.utils.DummyOptim(parameters, lr=...), or leaves it all
@@ -36,4 +35,4 @@ def accelerate_yaml(job: Job, config: str) -> str:
         "same_network": True,
         "use_cpu": job.strategy.backend == "cpu",
     }
-    return (HEADER if OPTIMIZERS[job.strategy.optimizer].config_type else OWN_OPTIMIZER) + dumps(content)
+    return (HEADER if job.strategy.has_optimizer_section else OWN_OPTIMIZER) + dumps(content)

@@ -9,7 +9,6 @@ _initialize_deepspeed_train).
 from __future__ import annotations
 
 from zeroplan.specs.job import Job
-from zeroplan.specs.optimizer import OPTIMIZERS
 
 PRECISIONS = {"fp32": "32-true", "fp16": "16-mixed", "bf16": "bf16-mixed", "fp8": "bf16-mixed"}
 """DeepSpeed casts the weights; mixed leaves the model as it was built until then."""
@@ -48,7 +47,7 @@ def lightning_trainer(job: Job) -> str:
     """A Python module with `trainer()`."""
     strategy = job.strategy
     return TEXT.format(
-        optimizer=IN_CONFIG if OPTIMIZERS[strategy.optimizer].config_type else IN_MODULE,
+        optimizer=IN_CONFIG if strategy.has_optimizer_section else IN_MODULE,
         micro_batch=strategy.micro_batch,
         gpus=job.ranks,
         accelerator="cpu" if strategy.backend == "cpu" else "gpu",

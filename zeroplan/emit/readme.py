@@ -16,8 +16,8 @@ from zeroplan.ledger import total
 from zeroplan.plan import label
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
-from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.scope import scope
+from zeroplan.specs.strategy import FLOATING, Strategy
 from zeroplan.units import count, gb, gib, seconds
 
 PURPOSES = {
@@ -96,7 +96,7 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
     """What the files cannot do by themselves."""
     strategy = job.strategy
     lines = [f'Sequences of {job.workload.seq} tokens; `attn_implementation="{strategy.attention}"`.']
-    lines += AT_START[target]
+    lines += AT_START[target] + _build(strategy)
     if target != "hf":
         lines.append(f"The training DataLoader has `batch_size={strategy.micro_batch}`.")
     turned_on = call(strategy.checkpointing, target)
@@ -114,10 +114,31 @@ def in_script(job: Job, target: str, given: dict[str, Any] | None = None) -> lis
     return lines + (_at_stage_3(job, target) if strategy.stage == 3 else [])
 
 
+def _build(strategy: Strategy) -> list[str]:
+    """How the model is loaded, where the plan says it."""
+    if strategy.builds_partitioned or (strategy.built_in is None and strategy.built_on == "host"):
+        return []
+    dtype = FLOATING.get(strategy.built_in or "", strategy.dtype)
+    place = ", on the GPU (`device_map`)" if strategy.built_on == "gpu" else ""
+    return [f"The model is loaded with `dtype=torch.{dtype}`{place}."]
+
+
+TORCH_ADAMW = {
+    "fused": "torch.optim.AdamW, fused=True",
+    "foreach": "torch.optim.AdamW",
+    "single-tensor": "torch.optim.AdamW, foreach=False",
+}
+"""Which AdamW the script makes, by its update."""
+CPU_ADAM = "deepspeed.ops.adam.DeepSpeedCPUAdam, which Accelerate puts in the place of another AdamW"
+
+
 def _optimizer(job: Job, target: str) -> list[str]:
-    known = OPTIMIZERS[job.strategy.optimizer]
-    if known.config_type is None:
-        return [] if target == "hf" else [f"The script makes the optimizer ({job.strategy.optimizer})."]
+    strategy = job.strategy
+    if not strategy.has_optimizer_section:
+        older = strategy.update == "single-tensor"
+        if target == "hf":
+            return ["Torch's optimizer is counted tensor by tensor, as torch before 2.0 runs it."] if older else []
+        return [f"The script makes the optimizer ({_client_class(strategy)})."]
     told = {
         "hf": "`learning_rate` is a TrainingArgument, which the Trainer writes into ds_config.json.",
         "deepspeed": "ds_config.json makes the optimizer: its `lr` is a placeholder, put in your own.",
@@ -127,6 +148,12 @@ def _optimizer(job: Job, target: str) -> list[str]:
         "Its `lr` is a placeholder, put in your own.",
     }
     return [told[target]]
+
+
+def _client_class(strategy: Strategy) -> str:
+    if not strategy.torch_adam:
+        return strategy.optimizer
+    return TORCH_ADAMW[strategy.update] if strategy.runs_torch_adam else CPU_ADAM
 
 
 def _at_stage_3(job: Job, target: str) -> list[str]:

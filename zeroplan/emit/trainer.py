@@ -7,7 +7,6 @@ from typing import Any
 
 from zeroplan.specs.checkpointing import Recomputing
 from zeroplan.specs.job import Job
-from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.target import HF, is_told
 
 NAMES = {
@@ -38,8 +37,8 @@ def training_arguments(job: Job, given: dict[str, Any] | None = None) -> dict[st
         arguments["gradient_checkpointing"] = True
         if words := checkpointing_words(strategy.recomputing):
             arguments["gradient_checkpointing_kwargs"] = words
-    if OPTIMIZERS[strategy.optimizer].config_type is None:
-        arguments["optim"] = OPTIMIZERS[strategy.optimizer].trainer
+    if not strategy.has_optimizer_section:
+        arguments["optim"] = strategy.trainer_optim
     if strategy.weight_decay:
         arguments["weight_decay"] = strategy.weight_decay
     if strategy.kernels != "transformers":

@@ -7,6 +7,7 @@ import sys
 from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import DEEPSPEED, ActivationCheckpointing, Recomputing, recomputing
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
+from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.target import USUAL, Script
 from zeroplan.specs.zenflow import ZenFlow
 
@@ -15,6 +16,9 @@ FLASH = "flash_attention_2"
 ATTENTION = ("eager", "sdpa", FLASH, "flash_attention_3")
 KERNELS = ("transformers", "liger", "liger-loss")
 BACKENDS = ("cuda", "cpu")
+UPDATES = ("fused", "foreach", "single-tensor")
+BUILT_IN = ("fp32", "fp16", "bf16")
+BUILT_ON = ("host", "gpu")
 STAGES = (0, 1, 2, 3)
 DEVICES = ("none", "cpu", "nvme")
 
@@ -88,9 +92,12 @@ class Strategy(NamedTuple):
     """BF16_Optimizer adds each gradient to its fp32 one as it is born, and frees it."""
     compute_grad_norm: bool = True
     torch_adam: bool = False
+    """Torch's Adam steps in place of DeepSpeed's."""
+    client_optimizer: bool = False
+    """The Trainer or the script makes the optimizer, and ds_config.json has no optimizer section."""
+    update: str = "foreach"
+    """How torch's own optimizers update their tensors on a GPU: in fused kernels, foreach, or tensor by tensor."""
     amsgrad: bool = False
-    foreach: bool = True
-    """False: torch's Adam goes tensor by tensor on a GPU too."""
     decoupled_decay: bool = True
     """False: adam_w_mode is, so that Adam adds weight decay to gradients."""
     ns_method: str = "gram"
@@ -125,6 +132,10 @@ class Strategy(NamedTuple):
     zenflow: ZenFlow | None = None
     zero_init: bool | None = None
     """The model is built under deepspeed.zero.Init; None: at stage 3, as from_pretrained does under the Trainer."""
+    built_in: str | None = None
+    """The dtype in which the model comes to `initialize`, which casts its parameters; None: the training dtype."""
+    built_on: str = "host"
+    """Where it is built, and cast: on the host, as under the Trainer, or on the gpu (device_map)."""
 
     @property
     def not_counted(self) -> tuple[str, ...]:
@@ -207,6 +218,34 @@ class Strategy(NamedTuple):
     def builds_partitioned(self) -> bool:
         """Whether the model comes to `initialize` partitioned already."""
         return self.stage == 3 if self.zero_init is None else self.zero_init
+
+    @property
+    def built_dtype(self) -> str:
+        """Of parameters as they come to `initialize`; deepspeed.zero.Init makes them in the training dtype."""
+        return self.dtype if self.builds_partitioned else FLOATING.get(self.built_in or "", self.dtype)
+
+    @property
+    def is_cast(self) -> bool:
+        """Whether `initialize` casts the model's parameters (runtime/engine.py:_cast_module_mixed_precision)."""
+        return self.built_dtype != self.dtype
+
+    @property
+    def has_optimizer_section(self) -> bool:
+        """Whether DeepSpeed makes the optimizer, as ds_config.json says."""
+        return OPTIMIZERS[self.optimizer].config_type is not None and not self.client_optimizer
+
+    @property
+    def trainer_optim(self) -> str:
+        """TrainingArguments' `optim`, which counts where there is no such section."""
+        fused = self.optimizer == "adamw" and self.update == "fused"
+        return "adamw_torch_fused" if fused else OPTIMIZERS[self.optimizer].trainer
+
+    @property
+    def runs_torch_adam(self) -> bool:
+        """Accelerate puts DeepSpeedCPUAdam in the place of a client optimizer whose states are offloaded (accelerate
+        1.15 utils/deepspeed.py:map_pytorch_optim_to_deepspeed).
+        """
+        return self.torch_adam and not (self.client_optimizer and self.offload_optimizer is not None)
 
     @property
     def scatters(self) -> bool:

@@ -48,7 +48,8 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
     DeepSpeed, which takes as long again.
     """
     strategy = job.strategy
-    if strategy.optimizer not in RUNNABLE:
+    theirs = not (strategy.has_optimizer_section or strategy.optimizer in CLASSES)
+    if strategy.optimizer not in RUNNABLE or theirs:
         kind = OPTIMIZERS[strategy.optimizer].config_type or "the training script's own"
         raise ContradictionError(f"verify cannot run the optimizer {kind}; write --optimizer adamw")
     if mode == "real" and (strategy.offload_optimizer or strategy.offload_param):
@@ -60,7 +61,10 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
         raise ContradictionError("verify runs --attention eager or sdpa")
     if strategy.kernels != "transformers":
         raise ContradictionError("verify runs no Liger kernels, which need a GPU and Triton; leave --kernels out")
-    config, steps = zenflow.looked_at(job, ds_config(job, "deepspeed", given))
+    if strategy.is_cast and strategy.built_on == "host":
+        raise ContradictionError("verify builds the model on the GPU, where it has no bytes; write --built-on gpu")
+    by_deepspeed = job.at(client_optimizer=False) if strategy.offload_optimizer else job
+    config, steps = zenflow.looked_at(by_deepspeed, ds_config(by_deepspeed, "deepspeed", given))
     return {
         "model": job.model.config,
         "ds_config": config,
@@ -76,8 +80,24 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
         "checkpointing": strategy.checkpointing,
         "zero_init": strategy.builds_partitioned,
         "parameter_groups": strategy.parameter_groups,
+        "optimizer": client(job),
+        "built_in": strategy.built_in,
         "gpu_memory": room(job) if mode == "meta" else None,
     }
+
+
+CLASSES = {"adamw": "AdamW", "sgd": "SGD", "sgd-momentum": "SGD", "adagrad": "Adagrad"}
+"""The Trainer's optimizers that are torch's."""
+UPDATES = {"fused": {"fused": True}, "single-tensor": {"foreach": False}, "foreach": {}}
+
+
+def client(job: Job) -> dict[str, Any] | None:
+    """The optimizer that the Trainer makes, or none where DeepSpeed does; one that is offloaded becomes DeepSpeed's."""
+    strategy = job.strategy
+    if strategy.has_optimizer_section or strategy.offload_optimizer:
+        return None
+    momentum = {"momentum": 0.9} if strategy.optimizer == "sgd-momentum" else {}
+    return {"type": CLASSES[strategy.optimizer], **momentum, **UPDATES[strategy.update]}
 
 
 def room(job: Job) -> int | None:

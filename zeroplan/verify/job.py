@@ -1,7 +1,8 @@
 """The model, optimizer and inputs of a case, built as a user of transformers would.
 
 Parameters are created in the training dtype of the case's ds_config (transformers' `dtype=`), so DeepSpeed's own cast
-finds nothing to do; buffers stay as the model makes them. `use_cache` is off, as the Trainer sets it.
+finds nothing to do, unless the case names another; buffers stay as the model makes them. `use_cache` is off, as the
+Trainer sets it.
 Only the child process imports this module (it needs torch and transformers).
 """
 
@@ -20,12 +21,13 @@ from zeroplan.specs.checkpointing import DEEPSPEED, KEPT, Recomputing, recomputi
 NO_DECAY = ("bias", "norm", "ln_", "layernorm")
 
 
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
+
+
 def training_dtype(ds_config: dict[str, Any]) -> torch.dtype:
     """fp16 if enabled, else bf16 if enabled, else fp32 (deepspeed/runtime/config.py)."""
-    for name, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16)):
-        if ds_config.get(name, {}).get("enabled") is True:
-            return dtype
-    return torch.float32
+    enabled = (name for name in ("fp16", "bf16") if ds_config.get(name, {}).get("enabled") is True)
+    return DTYPES[next(enabled, "fp32")]
 
 
 def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Module:
@@ -36,9 +38,10 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     config = AutoConfig.for_model(settings.pop("model_type"), **settings)
     config.use_cache = False
     torch.manual_seed(case.get("seed", 0))
+    dtype = DTYPES.get(case.get("built_in") or "", training_dtype(case["ds_config"]))
     with init or torch.device(device):
         model: torch.nn.Module = model_class(config)(
-            config, dtype=training_dtype(case["ds_config"]), attn_implementation=case.get("attention", "eager")
+            config, dtype=dtype, attn_implementation=case.get("attention", "eager")
         )
     for name, parameter in model.named_parameters():
         if any(fnmatch.fnmatch(name, pattern) for pattern in case.get("freeze") or ()):

@@ -18,6 +18,7 @@ A case is a dict (JSON):
                      "selective": transformers' AttentionInterface through torch.utils.checkpoint
     optimizer        null: ds_config's; or {"type": class of torch.optim, ...}, a client optimizer
     zero_init        build the model under deepspeed.zero.Init
+    built_in         the dtype in which the model is built, null: the training dtype
     parameter_groups 1, 2 (decay and no decay, as the Trainer) or k (tensor i in group i mod k)
     freeze           name patterns of parameters that do not train
     activations      false: do not run the model without DeepSpeed as well

@@ -98,20 +98,23 @@ class Setting:
 
     @contextlib.contextmanager
     def kernels(self) -> Iterator[None]:
-        """On "meta", torch's optimizers take the foreach path and the model CUDA's kernels."""
+        """On "meta", torch's optimizers take the paths of CUDA and the model its kernels."""
         if not self.meta:
             yield
             return
         from torch.optim import optimizer as torch_optimizer
 
-        supported = torch_optimizer._get_foreach_kernels_supported_devices
-        torch_optimizer._get_foreach_kernels_supported_devices = lambda: [*supported(), "meta"]
+        foreach = torch_optimizer._get_foreach_kernels_supported_devices
+        fused = torch_optimizer._get_fused_kernels_supported_devices
+        torch_optimizer._get_foreach_kernels_supported_devices = lambda: [*foreach(), "meta"]
+        torch_optimizer._get_fused_kernels_supported_devices = lambda: [*fused(), "meta"]
         torch.Tensor.record_stream = lambda _self, _stream: None
         try:
             with kernels.as_on_cuda(), autocast.as_on_cuda():
                 yield
         finally:
-            torch_optimizer._get_foreach_kernels_supported_devices = supported
+            torch_optimizer._get_foreach_kernels_supported_devices = foreach
+            torch_optimizer._get_fused_kernels_supported_devices = fused
 
     def config(self) -> dict[str, Any]:
         """The ds_config to run. In "meta" mode NVMe folders are made in a scratch place and stay empty."""

@@ -13,7 +13,7 @@ def check(job: Job) -> None:
     runtime/zero/stage_1_and_2.py:947 and 2969, stage3.py:1358 and 1260.
     """
     strategy = job.strategy
-    torchs = strategy.torch_adam or not strategy.offload_optimizer  # DeepSpeed's own runs on the host
+    torchs = strategy.runs_torch_adam or not strategy.offload_optimizer  # DeepSpeed's own runs on the host
     rebuilt = strategy.optimizer == "adagrad" and strategy.stage > 0 and torchs and not strategy.runs_bf16_optimizer
     if rebuilt and len(group_members(job)) > 1:
         raise ContradictionError(

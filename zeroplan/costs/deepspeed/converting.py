@@ -7,6 +7,7 @@ initialize_optimizer_states, _setup_for_real_optimizer, create_reduce_and_remove
 from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed import casting
 from zeroplan.costs.deepspeed.alive import Alive
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, state_bytes
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
@@ -19,7 +20,7 @@ from zeroplan.specs.job import Job
 
 def init(job: Job) -> tuple[Line, ...]:
     """Everything alive where most of it is."""
-    strategy, alive = job.strategy, Alive()
+    strategy, alive = job.strategy, Alive() if job.strategy.builds_partitioned else casting.with_model(job)
     for states in built_states(job):
         alive.make(moments.first_states, states.dtype, job.model.parameters)
     _partition(job, alive)
@@ -43,7 +44,6 @@ def _partition(job: Job, alive: Alive) -> None:
         alive.make(gathered.parameter_partitions, dtype, stays * shard_elements(job))
         alive.make(gathered.secondary_partitions, dtype, stays * sum(second))
         return
-    alive.make(moments.model_as_built, dtype, job.model.parameters)
     for index, size in enumerate(tensor_sizes(job)):
         if second:
             alive.make(gathered.secondary_partitions, dtype, stays * second[index])

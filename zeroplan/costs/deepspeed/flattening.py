@@ -7,8 +7,16 @@ the flat copy of stages 1 and 2, DeepSpeed makes it on the host.
 
 from __future__ import annotations
 
+from zeroplan.costs.deepspeed import casting
 from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.held import built_states, model_buffers, runs_fused, state_bytes, temporaries
+from zeroplan.costs.deepspeed.held import (
+    built_states,
+    counts_on_gpu,
+    model_buffers,
+    runs_fused,
+    state_bytes,
+    temporaries,
+)
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
 from zeroplan.costs.deepspeed.zenflow import transposes
@@ -91,6 +99,7 @@ def init_stage_0(job: Job) -> tuple[Line, ...]:
         for tensors in group_tensors(job):
             elements = sum(tensors)
             alive.make(moments.first_states, "float32", state_bytes(job) * elements // 4)
+            alive.make(moments.first_states, "float32", counts_on_gpu(job) * len(tensors))
             copies = (moments.optimizer_temporaries, "float32", temporaries(job, tensors))
             alive.briefly(*last_update(job), copies)
     elif strategy.optimizer == "adagrad":  # its states are made as it is built
@@ -115,8 +124,7 @@ def group_elements(job: Job) -> list[int]:
 
 
 def _with_model(job: Job) -> Alive:
-    alive = Alive()
-    alive.make(moments.model_as_built, job.strategy.dtype, job.model.parameters)
+    alive = casting.with_model(job)
     for states in built_states(job):
         alive.make(moments.first_states, states.dtype, job.model.parameters)
     return alive

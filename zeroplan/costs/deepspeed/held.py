@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed import cpu
+from zeroplan.costs.deepspeed import one_by_one
 from zeroplan.formulas import states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
@@ -21,7 +21,19 @@ FUSED = ("adam", "adamw", "lion", "lamb", "muon")
 def runs_fused(job: Job) -> bool:
     """Whether DeepSpeed's fused optimizer runs on the GPU (runtime/engine.py:get_optimizer_configuration)."""
     strategy = job.strategy
-    return strategy.optimizer in FUSED and not strategy.torch_adam and not strategy.offload_optimizer
+    return _is_deepspeeds(job) and strategy.optimizer in FUSED and not strategy.offload_optimizer
+
+
+def _is_deepspeeds(job: Job) -> bool:
+    """Neither torch's Adam nor bitsandbytes' Lion, which the Trainer makes."""
+    strategy = job.strategy
+    return not (strategy.runs_torch_adam or (strategy.client_optimizer and strategy.optimizer == "lion"))
+
+
+def counts_on_gpu(job: Job) -> bool:
+    """Torch's fused Adam keeps each tensor's number of steps beside it (torch/optim/adam.py:_init_group)."""
+    strategy = job.strategy
+    return strategy.runs_torch_adam and strategy.update == "fused" and not strategy.offload_optimizer
 
 
 def model_buffers(job: Job) -> list[Line]:
@@ -33,7 +45,7 @@ def model_buffers(job: Job) -> list[Line]:
     cast = job.strategy.buffer_dtype if job.strategy.element_bytes == 2 else None
     for stated, elements in job.model.buffers:
         follows = stated == "training" or (stated == "built" and job.strategy.builds_partitioned)
-        dtype = job.strategy.dtype if follows else "float32" if stated in ("built", "kept") else stated
+        dtype = job.strategy.built_dtype if follows else "float32" if stated in ("built", "kept") else stated
         if cast and stated != "kept" and dtype in FLOATING.values():
             dtype = FLOATING[cast]
         sizes[dtype] = sizes.get(dtype, 0) + elements * DTYPE_BYTES[dtype]
@@ -105,18 +117,22 @@ def host_state_dtype(job: Job) -> str:
 def temporaries(job: Job, tensors: Sequence[int]) -> int:
     """Elements that the optimizer copies while it updates these tensors together, under Muon those of Adam's half.
 
-    Torch's own runs as foreach on CUDA: Adam takes the square roots of all second moments first, SGD adds weight decay
-    to all gradients, Adagrad takes square roots and scales gradients (torch/optim/adam.py, sgd.py, adagrad.py); with
-    foreach false Adam goes tensor by tensor. DeepSpeed's fused optimizers copy nothing. The sub-groups that partial
-    offload leaves on the GPU run torch's (runtime/zero/stage3.py, backup_optimizer).
+    Fused kernels copy nothing, DeepSpeed's or torch's. Torch's foreach, its default on CUDA since torch 2.0: Adam takes
+    the square roots of all second moments first, SGD adds weight decay to all gradients, Adagrad takes square roots and
+    scales gradients (torch/optim/adam.py, sgd.py, adagrad.py). Otherwise they go tensor by tensor, as does
+    transformers' Adafactor. The sub-groups that partial offload leaves on the GPU run torch's Adam as it comes
+    (runtime/zero/stage3.py, backup_optimizer).
     """
     strategy = job.strategy
-    torchs = strategy.torch_adam or strategy.offload_optimizer is not None
-    adam = torchs and strategy.optimizer in ("adam", "adamw", "muon")
-    decays = strategy.weight_decay > 0 or strategy.parameter_groups == 2
+    backup = strategy.offload_optimizer is not None and not strategy.runs_torch_adam
+    adam = (strategy.runs_torch_adam or backup) and strategy.optimizer in ("adam", "adamw", "muon")
+    decays = strategy.weight_decay > 0 or (strategy.parameter_groups == 2 and not strategy.client_optimizer)
     sgd = strategy.optimizer in ("sgd", "sgd-momentum") and decays
-    adagrad = strategy.optimizer == "adagrad"
-    if strategy.backend == "cpu" or (adam and not strategy.foreach):
+    adagrad, adafactor = (strategy.optimizer == name for name in ("adagrad", "adafactor"))
+    update = "foreach" if adam and backup else strategy.update
+    if adafactor or update == "single-tensor" or (strategy.backend == "cpu" and update == "foreach"):
         adds = sgd or (decays and (adagrad or (adam and not strategy.decoupled_decay)))
-        return cpu.temporaries(tensors, adam=adam, adagrad=adagrad, adds_decay=adds)
+        return one_by_one.temporaries(tensors, made=2 if adam or adafactor else int(adagrad), adds_decay=adds)
+    if update == "fused":
+        return 0
     return sum(tensors) * (2 if adagrad else 1) if adam or sgd or adagrad else 0

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from zeroplan.costs.deepspeed import checkpoints, cpu, zenflow
+from zeroplan.costs.deepspeed import casting, checkpoints, cpu, zenflow
 from zeroplan.costs.deepspeed.flattening import flattened_on_host
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES, host_state_dtype, state_bytes
+from zeroplan.costs.deepspeed.held import DTYPE_BYTES, counts_on_gpu, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import Piece, flat_groups, fp32_groups, group_members, own_pieces, tensor_sizes
-from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     secondary_sizes,
     shard_elements,
     shard_sizes,
-    sub_group_members,
 )
+from zeroplan.costs.deepspeed.step_counters import updated_tensors
 from zeroplan.costs.deepspeed.swapping import (
     EXACT,
     PAGEABLE,
@@ -68,10 +67,8 @@ def tier(job: Job) -> Tier:
         moments += [Moment(phase, "all layers' inputs", (*held, *waiting)) for phase in ("forward", "backward")]
     if secondary := lines(job, _secondary(job)):
         moments.append(Moment("step", "secondary partitions", (*held, *secondary)))
-    if not strategy.builds_partitioned:
-        psi = job.model.parameters
-        built = line("models built", hosted.built_model, strategy.dtype, psi=psi, w=w, ranks=ranks)
-        moments.append(Moment("init", "each process builds the model", (built,)))
+    if built := casting.on_host(job):
+        moments.append(Moment("init", "each process builds the model", tuple(built)))
     if strategy.stage in (1, 2) and (flat := flattened_on_host(job)):
         beside = line("flattened on the host", hosted.flattened, strategy.dtype, flat=flat, w=w, ranks=ranks)
         moments.append(Moment("init", "the card has no room for flat copies", (beside,)))
@@ -100,7 +97,7 @@ def stages_1_2(job: Job) -> Iterator[Block]:
     """Optimizer offload: master weights, their gradients and staging page-locked, states not."""
     strategy, offload = job.strategy, job.strategy.offload_optimizer
     by_adam = [layout for layout in flat_groups(job) if not layout.muon]
-    yield from _step_counters(job, len(by_adam) if offload is None or strategy.torch_adam else 0)
+    yield from _step_counters(job, updated_tensors(job) if offload is None or strategy.runs_torch_adam else 0)
     if offload is None:
         return
     pin = TORCH if offload.pin_memory else PAGEABLE
@@ -127,16 +124,18 @@ def stages_1_2(job: Job) -> Iterator[Block]:
 
 def stage_0(job: Job) -> Iterator[Block]:
     """Nothing but the counters of torch's own optimizers, tensor by tensor."""
-    yield from _step_counters(job, len(job.model.tensors) - len(matrices(job)))
+    yield from _step_counters(job, updated_tensors(job))
 
 
 def _step_counters(job: Job, count: int) -> Iterator[Block]:
-    """Torch's own Adam and Adagrad keep each parameter's number of steps on the host; Adagrad the model's own too."""
+    """Torch's own Adam and Adagrad keep each parameter's number of steps on the host, Adagrad the model's own too;
+    fused Adam keeps it on the GPU.
+    """
     strategy = job.strategy
     if strategy.optimizer == "adagrad" and not strategy.offload_optimizer:
         wrapped = strategy.stage > 0 or strategy.element_bytes == 2
         yield Block("step counters", "float32", (4,) * (count + wrapped * len(job.model.tensors)))
-    elif count and (strategy.torch_adam or strategy.offload_optimizer):
+    elif count and (strategy.runs_torch_adam or strategy.offload_optimizer) and not counts_on_gpu(job):
         yield Block("step counters", "float32", (4,) * count)
 
 
@@ -174,8 +173,7 @@ def stage_3(job: Job) -> Iterator[Block]:
         yield Block("overflow flag", "bool", (1,))
         if offload.device == "nvme":
             yield Block("optimizer swap buffers", master, swap_buffers(job), EXACT)
-    counted = [members for members in sub_group_members(job) if members[0] not in matrices(job)]
-    yield from _step_counters(job, len(counted) if strategy.torch_adam else by_torch)
+    yield from _step_counters(job, updated_tensors(job) if strategy.runs_torch_adam else by_torch)
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         shards = [sum(shard_sizes(job)[index] for index in members) for members in group_members(job)]
         yield Block("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)

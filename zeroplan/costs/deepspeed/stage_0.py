@@ -6,6 +6,7 @@ group, else in FP16_UnfusedOptimizer, which keeps tensors apart; fp32 runs the b
 
 from __future__ import annotations
 
+from zeroplan.costs.deepspeed import step_counters
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Passed
 from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, numbers, state_bytes, state_dtype, temporaries
@@ -24,7 +25,8 @@ def held(job: Job) -> list[Line]:
     """Between steps. Gradients live from backward to the step only; 16-bit training copies them to fp32 there."""
     psi, w = job.model.parameters, job.strategy.element_bytes
     parameters = line("parameters", states.whole_parameters, job.strategy.dtype, psi=psi, w=w)
-    return [parameters, *_optimizer(job), *built_states(job), *model_buffers(job), *numbers(job, {})]
+    single = [*numbers(job, {}), *step_counters.on_gpu(job)]
+    return [parameters, *_optimizer(job), *built_states(job), *model_buffers(job), *single]
 
 
 def _optimizer(job: Job) -> list[Line]:

@@ -7,7 +7,7 @@ from itertools import accumulate, chain
 from types import ModuleType
 from typing import Any
 
-from zeroplan.costs.deepspeed import gather_buffers, gathering, muon_offload
+from zeroplan.costs.deepspeed import gather_buffers, gathering, muon_offload, step_counters
 from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
 from zeroplan.costs.deepspeed.backward import backward_of, gradients, partitioned
 from zeroplan.costs.deepspeed.early import may_need_more, surely_needs_more
@@ -66,7 +66,7 @@ def held(job: Job) -> list[Line]:
     if emptied.bytes:
         lines.append(emptied)
     norms = {} if strategy.offload_optimizer else {"float64": 1, "bool": 1}
-    return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms)]
+    return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *step_counters.on_gpu(job)]
 
 
 def _emptied_leaves(job: Job) -> int:

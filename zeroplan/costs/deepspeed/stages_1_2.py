@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed import gather_buffers, muon_offload, zenflow
+from zeroplan.costs.deepspeed import gather_buffers, muon_offload, step_counters, zenflow
 from zeroplan.costs.deepspeed.alive import Passed
 from zeroplan.costs.deepspeed.held import (
     DTYPE_BYTES,
@@ -38,8 +38,8 @@ def held(job: Job) -> list[Line]:
         lines += _optimizer(job, flat)
     if strategy.runs_bf16_optimizer:
         lines.append(line("fp32 gradients", buffers.whole_gradients, "float32", psi=flat, g=4))
-    on_gpu = strategy.compute_grad_norm and not strategy.offload_optimizer
-    return [*lines, *built_states(job), *model_buffers(job), *numbers(job, {"float32": int(on_gpu)})]
+    norms = {"float32": int(strategy.compute_grad_norm and not strategy.offload_optimizer)}
+    return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *step_counters.on_gpu(job)]
 
 
 @once(whatever_runs, order=gradients)

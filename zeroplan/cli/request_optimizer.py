@@ -1,0 +1,108 @@
+"""Which class steps, and who makes it: DeepSpeed, as an optimizer section says, or the Trainer, as --optim says.
+
+Under the Trainer a section wins, and TrainingArguments' `optim` then does nothing; without a section the Trainer makes
+its optimizer with two parameter groups, decay and no decay (transformers 5.24 integrations/deepspeed.py,
+deepspeed_optim_sched; trainer.py, create_optimizer).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
+from zeroplan.record import NamedTuple
+from zeroplan.specs.optimizer import (
+    ASSUMED_OPTIM,
+    OFFLOADABLE,
+    OPTIMS,
+    SINGLE_TENSOR,
+    TORCHS_OPTIMS,
+    UNPLANNED_OPTIMS,
+    Optim,
+)
+
+if TYPE_CHECKING:
+    from zeroplan.cli.request import Config
+
+
+CHOICES = (*OPTIMS, *(name + SINGLE_TENSOR for name in TORCHS_OPTIMS))
+
+
+class Named(NamedTuple):
+    """What --optim says."""
+
+    text: str
+    optim: Optim
+
+
+def read_optim(text: str | None) -> Named | None:
+    """Raises `QuantityError` for a name that the Trainer does not have, or that is not planned."""
+    if text is None:
+        return None
+    if text in UNPLANNED_OPTIMS:
+        raise QuantityError(
+            f"--optim: found {text}, which is not planned, expected {', '.join(OPTIMS)}; write --optim "
+            f"{nearest(text, OPTIMS)}, whose memory is another"
+        )
+    if text not in CHOICES:
+        raise QuantityError(
+            f"--optim: found {shown(text)}, expected {', '.join(CHOICES)}; write --optim {nearest(text, CHOICES)}"
+        )
+    name = text.removesuffix(SINGLE_TENSOR)
+    return Named(text, OPTIMS[name] if name == text else OPTIMS[name]._replace(update="single-tensor"))
+
+
+def settle_optimizer(settled: dict[str, Any], named: Named | None, config: Config | None, assumed: list[str]) -> None:
+    """Fill in the optimizer and its class, and say what was assumed of them."""
+    section = config is not None and bool((config.content.get("optimizer") or {}).get("type"))
+    if named is not None:
+        _check(settled, named, config, has_section=section)
+        settled.update(_by_trainer(settled, named.optim))
+        return
+    if config is None or section or settled.get("zenflow"):
+        if "optimizer" not in settled:
+            assumed.append(f"optimizer adamw, {_own(settled)} (--optimizer, --optim)")
+        return
+    if settled.get("optimizer", "adamw") != "adamw":
+        return
+    settled.update(_by_trainer(settled, OPTIMS[ASSUMED_OPTIM]))
+    if settled.get("offload_optimizer"):
+        made = "DeepSpeedCPUAdam, which Accelerate puts in the place of the Trainer's AdamW"
+    else:
+        made = f"{ASSUMED_OPTIM}, as the Trainer makes it from torch 2.8 on"
+    assumed.append(f"optimizer adamw, {made}: the config has no optimizer section (--optim)")
+
+
+def _own(settled: dict[str, Any]) -> str:
+    return "DeepSpeedCPUAdam" if settled.get("offload_optimizer") else "DeepSpeed's FusedAdam"
+
+
+def _by_trainer(settled: dict[str, Any], optim: Optim) -> dict[str, Any]:
+    """Fields of `Strategy`; a momentum that --optimizer names is the Trainer's optim_args."""
+    momentum = optim.optimizer == "sgd" and settled.get("optimizer") == "sgd-momentum"
+    return {
+        "optimizer": "sgd-momentum" if momentum else optim.optimizer, "client_optimizer": True,
+        "torch_adam": optim.optimizer == "adamw", "update": optim.update, "parameter_groups": 2,
+    }  # fmt: skip
+
+
+def _check(settled: dict[str, Any], named: Named, config: Config | None, *, has_section: bool) -> None:
+    """Raises `ContradictionError` where something else decides or another optimizer is named."""
+    if has_section and config is not None:
+        raise ContradictionError(
+            f"--optim {named.text} does nothing beside {config.place}, whose optimizer section decides, under the "
+            "Trainer too; leave --optim out"
+        )
+    typed = settled.get("optimizer")
+    if typed not in (None, named.optim.optimizer) and (typed, named.optim.optimizer) != ("sgd-momentum", "sgd"):
+        raise ContradictionError(f"--optimizer {typed} contradicts --optim {named.text}, {_says(named)}; keep one")
+    forced = config is not None and config.content.get("zero_force_ds_cpu_optimizer", True) is not False
+    if forced and settled.get("offload_optimizer") and named.optim.optimizer not in OFFLOADABLE:
+        raise ContradictionError(
+            f"--optim {named.text} beside an offloaded optimizer becomes DeepSpeedCPUAdam (Accelerate); write --optim "
+            'adamw_torch, or "zero_force_ds_cpu_optimizer": false in the config'
+        )
+
+
+def _says(named: Named) -> str:
+    return f"which is {named.optim.optimizer}"
