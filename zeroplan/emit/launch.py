@@ -8,6 +8,7 @@ from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 PORT = 29500
+MEETING = f'--master_port "${{MASTER_PORT:-{PORT}}}"'
 GIVEN = '"$@"'
 """The training script and what the user typed after it."""
 TEXT = """\
@@ -70,7 +71,7 @@ def deepspeed_script(launch: Launch) -> str:
     if launch.nodes > 1:
         what = f"DeepSpeed's launcher: run it on the first host of hostfile, which reaches all {launch.nodes} by ssh."
         where = f'--hostfile "$here/hostfile" --num_nodes {launch.nodes} --num_gpus {launch.per_node}'
-    return _script(what, "bash deepspeed.sh", f"exec deepspeed {where} --master_port {PORT} {launch.script}")
+    return _script(what, "bash deepspeed.sh", f"exec deepspeed {where} {MEETING} {launch.script}")
 
 
 def torchrun_script(launch: Launch) -> str:
@@ -78,14 +79,14 @@ def torchrun_script(launch: Launch) -> str:
     each = f"--nproc_per_node {launch.per_node} {launch.script}"
     if launch.nodes == 1:
         return _script("torchrun on one node.", "bash torchrun.sh", f"exec torchrun --standalone {each}")
-    where = '--node_rank "$NODE_RANK" --master_addr "$MASTER_ADDR" --master_port "${MASTER_PORT:-29500}"'
+    where = f'--node_rank "$NODE_RANK" --master_addr "$MASTER_ADDR" {MEETING}'
     return _on_each(launch, "torchrun", f"exec torchrun --nnodes {launch.nodes} {where} {each}")
 
 
 def accelerate_script(launch: Launch) -> str:
     """With accelerate launch; on several nodes once on each, with NODE_RANK and MASTER_ADDR."""
     if launch.nodes == 1:
-        body = f"exec {accelerate_command()} {launch.script}"
+        body = f'exec {accelerate_command()} --main_process_port "${{MASTER_PORT:-{PORT}}}" {launch.script}'
         return _script("accelerate launch on one node.", "bash accelerate.sh", body)
     where = '--machine_rank "$NODE_RANK" --main_process_ip "$MASTER_ADDR" --main_process_port "${MASTER_PORT:-29500}"'
     return _on_each(launch, "accelerate", f"exec {accelerate_command()} {where} {launch.script}")
