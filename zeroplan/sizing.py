@@ -15,6 +15,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.plan import per_gpu, plan
 from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate, nearest, space
+from zeroplan.search.work import Allowance
 from zeroplan.specs.job import Job
 
 Settled = dict[str, Any]
@@ -59,26 +60,31 @@ def lack(found: Sequence[Candidate]) -> Lack | None:
     return Lack(candidate, tier, size)
 
 
-def fits(job: Job, settled: Settled, reserve: float | None, found: Sequence[Candidate]) -> bool:
-    """Whether any strategy does: one of the leanest, or what the search finds where these do not."""
+def fits(
+    job: Job, settled: Settled, reserve: float | None, found: Sequence[Candidate], allowance: Allowance
+) -> bool:  # fmt: skip
+    """Whether any strategy does: one of the leanest, or while work is left what the search finds."""
     if any(candidate.fit.accepted for candidate in found):
         return True
-    return bool(found) and plan(job, settled, reserve=reserve, rescue=False, fine=False).chosen is not None
+    if not found or allowance.left <= 0:
+        return False
+    return plan(job, settled, reserve=reserve, rescue=False, fine=False, allowance=allowance).chosen is not None
 
 
 def fewest(
     asked: Callable[[int], tuple[Job, Settled]], counts: Sequence[int], node: int, reserve: float | None,
     late: Callable[[Job, Settled], float] = lambda _job, _settled: 0.0,
-    quick: Callable[[int], bool] = lambda _gpus: True,
+    quick: Callable[[int], bool] = lambda _gpus: True, allowance: Allowance | None = None,
 ) -> Fewest:  # fmt: skip
     """The first of `counts`, in ascending order, on which something fits, and ends in time.
 
     `late`: seconds that the fastest plan of a job ends after its deadline; 0 or less: in time. `quick`: whether a count
-    may end in time at all, which costs less to say.
+    may end in time at all, which costs less to say. `allowance`: work of all searches; None: as much as any command's.
 
     Up to a whole node each is tried, for more GPUs also need more of its memory; beyond it what fits on some nodes is
     taken to fit on more. A count that the job cannot have (its batch is no multiple) counts as not fitting.
     """
+    allowance = allowance or Allowance()
     lacks: dict[int, Lack | None] = {}
     lates: dict[int, float] = {}
 
@@ -88,7 +94,7 @@ def fewest(
             job, settled = asked(gpus)
             found = leanest(job, settled, reserve)
             lacks[gpus] = lack(found)
-            if not fits(job, settled, reserve, found):
+            if not fits(job, settled, reserve, found, allowance):
                 return False
             lacks[gpus] = None
             lates[gpus] = late(job, settled)
