@@ -244,8 +244,6 @@ JUNK = [
     ("null", b"null", "JSON"),
     ("number", b"3", "JSON"),
     ("text", b'"x"', "JSON"),
-    ("NaN", b'{"a": NaN}', "NaN"),
-    ("-Infinity", b'{"a": -Infinity}', "-Infinity"),
     ("10 MB", b"x" * 10_000_000, "10,000,000"),
     ("NUL bytes", b"\0\1\2\0", "not JSON"),
     ("not UTF-8", b'{"a": "\xff"}', "UTF-8"),
