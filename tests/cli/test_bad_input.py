@@ -244,8 +244,6 @@ JUNK = [
     ("null", b"null", "JSON"),
     ("number", b"3", "JSON"),
     ("text", b'"x"', "JSON"),
-    ("NaN", b'{"a": NaN}', "NaN"),
-    ("-Infinity", b'{"a": -Infinity}', "-Infinity"),
     ("10 MB", b"x" * 10_000_000, "10,000,000"),
     ("NUL bytes", b"\0\1\2\0", "not JSON"),
     ("not UTF-8", b'{"a": "\xff"}', "UTF-8"),
@@ -257,8 +255,8 @@ JUNK = [
 
 AS_CONFIG = {
     "not JSON": "no key that DeepSpeed knows", "single quotes": "no key that DeepSpeed knows",
-    "trailing comma": "no key that DeepSpeed knows", "NaN": "no key that DeepSpeed knows",
-    "-Infinity": "no key that DeepSpeed knows", "nested lists": "list", "nested objects": "600,001 letters",
+    "trailing comma": "no key that DeepSpeed knows",
+    "nested lists": "list", "nested objects": "600,001 bytes",
     "a number of 5000 digits": "no key that DeepSpeed knows",
 }
 """DeepSpeed reads hjson, which takes these for configs: of keys that it does not know."""

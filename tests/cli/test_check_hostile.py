@@ -93,8 +93,8 @@ DEEP = 10_000
 CONTENTS = {
     "50 MB of JSON": ("a.json", b'{"a": [' + b"1," * 25_000_000 + b"1]}", "50,000,010 bytes"),
     "50 MB of YAML": ("a.yaml", b"a: 1\n" * 10_000_000, "50,000,000 bytes"),
-    "4 MB of JSON": ("a.json", b'{"a":' + b" " * 3_900_000 + b"1}", "3,900,007 letters"),
-    "4 MB of YAML": ("a.yaml", b"a: 1\n" * 780_000, "3,900,000 letters"),
+    "4 MB of JSON": ("a.json", b'{"a":' + b" " * 3_900_000 + b"1}", "3,900,007 bytes"),
+    "4 MB of YAML": ("a.yaml", b"a: 1\n" * 780_000, "3,900,000 bytes"),
     "objects 10,000 deep": ("a.json", b'{"a":' * DEEP + b"1" + b"}" * DEEP, "over 100 objects or lists"),
     "lists 10,000 deep": ("a.json", b'{"a":' + b"[" * DEEP + b"]" * DEEP + b"}", "over 100 objects or lists"),
     "YAML 10,000 deep": ("a.yaml", b"[" * DEEP + b"]" * DEEP, "over 50 lists or mappings"),
@@ -129,7 +129,7 @@ def test_a_file(check, tmp_path, name, content, said, options):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b'{"a": [' + b"1," * 25_000_000, "over 4,000,000 bytes"), (b"\xff", "not UTF-8"), (b'{"a":' * DEEP, "over 100 objects")],
+    [(b'{"a": [' + b"1," * 25_000_000, "over 500,000 bytes"), (b"\xff", "not UTF-8"), (b'{"a":' * DEEP, "over 100 objects")],
     ids=["50 MB", "no UTF-8", "deep"],
 )  # fmt: skip
 def test_standard_input(check, content, said):

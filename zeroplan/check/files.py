@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from zeroplan.check.arguments import YAML, Arguments
-from zeroplan.check.check import MOST, check, check_text, placed
+from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
 from zeroplan.check.document import Document, Node
 from zeroplan.check.finding import Finding, Hit, said
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.check.launch import FILE, SECTION, Launch, as_yaml, field_of, inline, is_launch
 from zeroplan.check.proposed import tried
+from zeroplan.check.rules import RULES
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
 from zeroplan.check.rules.trainer import ARGUMENT_CHECKS
 from zeroplan.check.setting import ACCELERATE, TRAINER, Setting
-from zeroplan.deepspeed.keys import key
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError
 
@@ -80,6 +82,28 @@ def findings_of(name: str, text: str, setting: Setting, made: Made, launch: Laun
     return check(document, made(document, setting, launch))
 
 
+def _reached(
+    name: str, text: str, setting: Setting, made: Made, launch: Launch | None = None
+) -> tuple[list[Finding], str]:
+    """The findings of a file that another one names, and its text. Of what is no config nothing is quoted, and there is
+    no text: whoever writes a YAML may name any file, and a log may be read by others than that file.
+    """
+    if text.lstrip().startswith("{"):
+        with suppress(NotReadableError):
+            read_json(name, text)
+            return check_json(name, text, setting, made, launch), text
+    line, column = 1, 1
+    try:
+        json.loads(text)
+    except json.JSONDecodeError as error:
+        line, column = error.lineno, error.colno
+    except (ValueError, RecursionError):
+        pass
+    rule = RULES[UNREADABLE]
+    message = f"not JSON, line {line} column {column}"
+    return [Finding(rule.id, rule.severity, name, line, column, column + 1, "", message, "", rule.link)], ""
+
+
 def check_arguments(arguments: Arguments) -> list[Finding]:
     """What TrainingArguments say that no config is needed to see."""
     return [placed(arguments.document, hit) for found in ARGUMENT_CHECKS for hit in islice(found(arguments), MOST)]
@@ -97,8 +121,7 @@ def _launched(launch: Launch, setting: Setting, beside: Beside, made: Made) -> C
     elif launch.is_deepspeed and (found := beside(str(launch.config_file))) is None:
         inner = [_missing(document, str(launch.config_file))]
     elif launch.is_deepspeed and found:
-        inner = check_json(*found, setting, made, launch)
-        checked.texts[found[0]] = _quotable(*found)
+        inner, checked.texts[found[0]] = _reached(*found, setting, made, launch)
         stage = _stage(*found)
     checked.findings = [placed(document, hit) for asked in LAUNCH_CHECKS
                         for hit in islice(asked(launch, stage), MOST)] + inner  # fmt: skip
@@ -120,23 +143,14 @@ def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made)
     elif (found := beside(str(member.node.scalar))) is None:
         raise SpecError(document.name, f"deepspeed {said(member.node.scalar)}, which is not there", "a ds_config.json")
     else:
-        checked.texts[found[0]] = _quotable(*found)
-        checked.findings += check_json(*found, setting, made)
+        inner, checked.texts[found[0]] = _reached(*found, setting, made)
+        checked.findings += inner
     return checked
 
 
 def _as_fixed(finding: Finding) -> Finding:
     """Edits are those of JSON, and a file that is named as YAML gets none, even where it is named as a config."""
     return replace(finding, edits=()) if finding.file.endswith(YAML) else finding
-
-
-def _quotable(name: str, text: str) -> str:
-    """The lines that findings may repeat of a file that another one names: none of what is no config."""
-    try:
-        names = [member.name for member in read_json(name, text).root.members or ()]
-    except NotReadableError:
-        return ""
-    return text if any(key(one) for one in names) else ""
 
 
 def _stage(name: str, text: str) -> object:

@@ -91,11 +91,18 @@ def _leaves(job: Job) -> dict[str, Any]:
     return found
 
 
+def with_defaults(offload: Offload, name: str) -> Offload:
+    """With a path and a number of buffers: what is on NVMe has both, whether or not anybody stated them."""
+    return offload._replace(
+        nvme_path=offload.nvme_path or NVME_PATH, buffer_count=offload.buffer_count or BUFFERS[name]
+    )
+
+
 def _offload(offload: Offload, name: str) -> dict[str, Any]:
     section: dict[str, Any] = {"device": offload.device, "pin_memory": offload.pin_memory}
     if offload.device == "nvme":
-        section["nvme_path"] = offload.nvme_path or NVME_PATH
-        section["buffer_count"] = offload.buffer_count or BUFFERS[name]
+        offload = with_defaults(offload, name)
+        section |= {"nvme_path": offload.nvme_path, "buffer_count": offload.buffer_count}
         if name == "offload_param":
             section |= {"buffer_size": offload.buffer_size, "max_in_cpu": offload.max_in_cpu}
     usual = Offload._field_defaults

@@ -70,6 +70,7 @@ from zeroplan.clock import GROUPS, Speed, Term
 from zeroplan.costs.course import Instant
 from zeroplan.costs.operations import operations
 from zeroplan.costs.passes import alone
+from zeroplan.deepspeed.write_zero import BUFFERS, with_defaults
 from zeroplan.fit import Fit, TierFit
 from zeroplan.ledger import Copied, Ledger, Line, Tier, Transfer, less_activations, total
 from zeroplan.levels import Level, shown_by
@@ -226,7 +227,11 @@ def _level(level: Level) -> dict[str, Any]:
 
 
 def strategy_fields(strategy: Strategy) -> dict[str, Any]:
-    """A strategy by its fields, and each part that has fields of its own by those."""
+    """A strategy by its fields, and each part that has fields of its own by those: what is on NVMe with the path and
+    the buffers that its ds_config.json states, whether or not it was read from one.
+    """
+    offloads = {name: offload for name in BUFFERS if (offload := getattr(strategy, name)) and offload.device == "nvme"}
+    strategy = strategy._replace(**{name: with_defaults(offload, name) for name, offload in offloads.items()})
     return {name: part._asdict() if hasattr(part, "_asdict") else part for name, part in strategy._asdict().items()}
 
 

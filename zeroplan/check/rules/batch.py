@@ -12,6 +12,7 @@ from zeroplan.check.rules import answers
 from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.parallelism import DATA, SEQUENCE, Indivisible, data_parallel_sizes, indivisible, makes_mesh
+from zeroplan.deepspeed.read import LARGEST_BATCH
 from zeroplan.deepspeed.values import AUTO
 from zeroplan.deepspeed.values import example as instead
 
@@ -88,6 +89,10 @@ def refused_sizes(subject: Subject) -> Iterator[Hit]:
         yield Hit("ZP204", (name,), f"{said(sizes[name])} for {name}: DeepSpeed stops, it takes a whole number over 0",
                   f'"{name}": {_instead(subject, name, sizes)}',
                   edits=answers.value(subject, (name,), KEYS[name], sizes[name]))  # fmt: skip
+    for name in BATCH:
+        if name not in wrong and isinstance(sizes[name], int | float) and sizes[name] > LARGEST_BATCH:
+            yield Hit("ZP204", (name,), f"{said(sizes[name])} for {name}: no batch is as large, and zeroplan estimate "
+                      f"takes at most {LARGEST_BATCH:,}", f'"{name}": 8', WARNING)  # fmt: skip
     if filled and not (autos or wrong):
         yield from _beside_filled(sizes)
     if not (filled or autos or wrong):

@@ -93,6 +93,19 @@ def not_read(launch: Launch, _stage: Any) -> Iterator[Hit]:
                   "mixed_precision: bf16")  # fmt: skip
 
 
+def numbers(launch: Launch, _stage: Any) -> Iterator[Hit]:
+    """What num_processes becomes on torchrun's command line (run: AssertionError, ValueError), and num_machines."""
+    if not launch.is_deepspeed:
+        return
+    for name, write in (("num_processes", "8"), ("num_machines", "1")):
+        value = launch.document.config.get(name)
+        if value is None or (type(value) is int and value > 0):
+            continue
+        stops = name == "num_processes" and not isinstance(value, str)
+        does = "accelerate launch stops" if stops else "it is no whole number from 1 up"
+        yield Hit("ZP811", (name,), f"{said(value)} for {name}: {does}", f"{name}: {write}", "" if stops else WARNING)
+
+
 def beside_a_file(launch: Launch, _stage: Any) -> Iterator[Hit]:
     if launch.config_file is None or not launch.is_deepspeed:
         return
@@ -141,7 +154,7 @@ def lost_paths(launch: Launch, _stage: Any) -> Iterator[Hit]:
 
 
 LAUNCH_CHECKS: tuple[Callable[[Launch, Any], Iterator[Hit]], ...] = (
-    not_read, beside_a_file, initialisation, without_effect, lost_paths,
+    not_read, numbers, beside_a_file, initialisation, without_effect, lost_paths,
 )  # fmt: skip
 CHECKS = ()
 """None that asks a ds_config."""
