@@ -12,6 +12,7 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.step import step_time
 from zeroplan.ledger import total
 from zeroplan.plan import plan
+from zeroplan.report.recommend import _searched
 from zeroplan.search import evaluate, fastest, space
 from zeroplan.search.front import front
 from zeroplan.search.leanest_first import least_memory
@@ -141,3 +142,24 @@ def test_several_searches_share_an_allowance():
         work.done = work.limit
     assert limits == [2_000_000, 2_000_000, 1_000_000]
     assert allowance.left == 0
+
+
+@pytest.mark.parametrize("objective", ["fastest", "least-memory"])
+def test_the_screen_says_what_is_proven(objective):
+    one = job("gpt2", gpus=8, seq=256, stage=0, capacity=80 * GiB)
+    stopped, whole = (
+        plan(one, {}, reserve=0.05, objective=objective, allowance=allowance) for allowance in (Allowance(1, 1), None)
+    )
+    best = stopped.chosen.fit.gpu.needed if objective == "least-memory" else stopped.chosen.time.total
+    line = _searched(stopped).plain
+    assert "stopped after its limit of work: no other can " in line
+    assert f"({1 - stopped.searched.bound / best:.1%} less)" in line
+    assert "by proven bounds no other " in _searched(whole).plain
+
+
+def test_json_says_whether_a_plan_is_proven(zeroplan):
+    request = ("recommend", "--model", "gpt2", "--gpus", "8", "--gpu-mem", "80", "--json")
+    searched = zeroplan(*request).json["searched"]
+    assert (searched["proven"], searched["bound_seconds"]) == (True, None)
+    searched = zeroplan(*request, "--objective", "least-memory").json["searched"]
+    assert (searched["proven"], searched["bound_bytes"]) == (True, None)

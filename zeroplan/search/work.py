@@ -22,9 +22,9 @@ class Cost(NamedTuple):
     each_tensor: float
 
 
-BOUND = Cost(250, 0.5)
+BOUND = Cost(80, 0.15)
 """Seconds that it takes at least, or bytes."""
-TRACED = Cost(0, 4)
+TRACED = Cost(0, 1)
 """Following the model's operators under another micro-batch, sequence or checkpointing."""
 GATHERS = Cost(0, 31)
 """Replaying what stage 3's coordinator gathers, and timing that."""
