@@ -24,7 +24,7 @@ LLAMA = {
     "num_attention_heads": 8, "intermediate_size": 1376,
 }  # fmt: skip
 JOB = ("--params", "7B", "--gpus", "8", "--gpu-mem", "80")
-DEEP = 100_000
+DEEP = 80_000
 
 
 def as_json(text: str) -> str:

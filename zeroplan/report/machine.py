@@ -230,9 +230,11 @@ def strategy_fields(strategy: Strategy) -> dict[str, Any]:
     """A strategy by its fields, and each part that has fields of its own by those: what is on NVMe with the path and
     the buffers that its ds_config.json states, whether or not it was read from one.
     """
-    offloads = {name: offload for name in BUFFERS if (offload := getattr(strategy, name)) and offload.device == "nvme"}
-    strategy = strategy._replace(**{name: with_defaults(offload, name) for name, offload in offloads.items()})
-    return {name: part._asdict() if hasattr(part, "_asdict") else part for name, part in strategy._asdict().items()}
+    fields = strategy._asdict()
+    for name in BUFFERS:
+        if (offload := fields[name]) and offload.device == "nvme":
+            fields[name] = with_defaults(offload, name)
+    return {name: part._asdict() if hasattr(part, "_asdict") else part for name, part in fields.items()}
 
 
 def model_object(model: Model) -> dict[str, Any]:

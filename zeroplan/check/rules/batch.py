@@ -90,8 +90,9 @@ def refused_sizes(subject: Subject) -> Iterator[Hit]:
                   f'"{name}": {_instead(subject, name, sizes)}',
                   edits=answers.value(subject, (name,), KEYS[name], sizes[name]))  # fmt: skip
     for name in BATCH:
-        if name not in wrong and isinstance(sizes[name], int | float) and sizes[name] > LARGEST_BATCH:
-            yield Hit("ZP204", (name,), f"{said(sizes[name])} for {name}: no batch is as large, and zeroplan estimate "
+        size = sizes[name]
+        if name not in wrong and isinstance(size, int | float) and size > LARGEST_BATCH:
+            yield Hit("ZP204", (name,), f"{said(size)} for {name}: no batch is as large, and zeroplan estimate "
                       f"takes at most {LARGEST_BATCH:,}", f'"{name}": 8', WARNING)  # fmt: skip
     if filled and not (autos or wrong):
         yield from _beside_filled(sizes)
