@@ -100,7 +100,7 @@ def padding(alive: int, w: int) -> int:
 
 
 def optimizer_temporaries(alive: int, w: int) -> int:
-    """w·Y -- copies that torch's optimizer makes of a partition, foreach or tensor by tensor, or transformers' Adafactor
+    """w·Y -- copies that torch's optimizer makes of a partition, foreach or tensor by tensor, or Adafactor
     [torch torch/optim, transformers optimization.py].
     """
     return w * alive
