@@ -69,7 +69,7 @@ WRONG = {
     "a list": ("[1]", "a.json: found a JSON list"),
     "something else": ("hidden_size: 4096", "a.json: found no key that DeepSpeed knows ('hidden_size')"),
     "a key without a value": ('{"gradient_clipping"}', "a.json:1:21: found text that is not JSON"),
-    "too long": ('{"a": "' + 600_000 * "x" + '"}', "a.json: found 600,009 letters"),
+    "too long": ('{"a": "' + 600_000 * "x" + '"}', "a.json: found 600,009 bytes"),
 }
 
 

@@ -10,7 +10,7 @@ from zeroplan.deepspeed.read import ZERO_FIELDS, autos, read_config, trainer_fil
 from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.model import DEFAULT_LEAVES
 from zeroplan.specs.optimizer import OPTIMIZERS
-from zeroplan.specs.strategy import UPDATES, Offload, Strategy
+from zeroplan.specs.strategy import Offload, Strategy
 from zeroplan.specs.zenflow import ZenFlow
 
 MODELS = ("smollm2-135m", "gpt2", "qwen3-30b-a3b", "mixtral-8x7b")
@@ -19,6 +19,8 @@ DTYPES = st.sampled_from([None, "fp16", "bf16", "fp32"])
 ON_HOST = ("adam", "adamw", "adagrad", "lion")
 OUTSIDE = ("checkpointing", "attention", "kernels", "parameter_groups", "backend", "native_pinning", "zero_init")
 """Fields of which a ds_config.json says nothing: the training script decides them."""
+SWITCHED = ("foreach", "single-tensor")
+"""Updates that a key of DeepSpeed's own switches; fused is a parameter of torch's class (tests/emit/test_client_optimizer.py)."""
 AIO = ("aio_block_size", "aio_intra_op_parallelism", "aio_queue_depth", "aio_overlap_events", "aio_single_submit")
 
 
@@ -128,7 +130,7 @@ def adam(draw, found):
     if found.optimizer == "adam":
         found = found._replace(decoupled_decay=draw(st.booleans()))
     if kind == "torch" and not (found.offload_optimizer and found.offload_optimizer.ratio < 1):
-        return found._replace(torch_adam=True, amsgrad=draw(st.booleans()), update=draw(st.sampled_from(UPDATES)))
+        return found._replace(torch_adam=True, amsgrad=draw(st.booleans()), update=draw(st.sampled_from(SWITCHED)))
     if kind == "masters" and found.precision != "fp32" and found.offload_optimizer:
         return found._replace(master_dtype=found.precision, states_as_master=draw(st.booleans()))
     if kind == "zenflow" and found.stage in (1, 2) and found.offload_optimizer:

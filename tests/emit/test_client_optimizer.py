@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.emit.plans import candidate
+from zeroplan.deepspeed.read import read_config
+from zeroplan.deepspeed.write import ds_config
 from zeroplan.emit.accelerate import accelerate_yaml
 from zeroplan.emit.launch import Launch
 from zeroplan.emit.lightning import lightning_trainer
@@ -76,6 +78,15 @@ def test_a_plan_says_which_optimizer_the_script_makes(changes, says, optim):
     assert training_arguments(plan.job)["optim"] == optim
     assert "The script makes the optimizer" in accelerate_yaml(plan.job, "ds_config.json")
     assert "made in configure_optimizers" in lightning_trainer(plan.job)
+
+
+@pytest.mark.parametrize(("update", "params"), [("fused", {"fused": True}), ("single-tensor", {"foreach": False})])
+@pytest.mark.parametrize("kind", ["adamw", "sgd"])
+def test_a_section_s_update_is_written_and_read(kind, update, params):
+    section = {"optimizer": kind, "torch_adam": kind == "adamw", "update": update}
+    config = ds_config(candidate("stage 2, every other layer", 8).job.at(**section), "deepspeed")
+    assert config["optimizer"]["params"].items() >= params.items()
+    assert read_config(config, "ds_config.json").fields["update"] == update
 
 
 def test_a_plan_says_how_the_model_is_loaded():
