@@ -40,9 +40,9 @@ MODELS = {
 }  # fmt: skip
 """Fields of config.json that make each small."""
 TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id")
-UNSEEN, EXACT = 0.05, 0.01
+UNSEEN, EXACT = 0.1, 0.01
 """Shares by which what forward hands to autograd may differ from the plan's count: that has what the closures of
-checkpointed layers keep beside it, the rotary angles and positions."""
+checkpointed layers keep beside it, rotary angles, positions and the mask of eager attention."""
 CLASSES = {
     "adam": {"FusedAdam", "DeepSpeedCPUAdam"}, "adamw": {"FusedAdam", "DeepSpeedCPUAdam"}, "sgd": {"SGD"},
     "sgd-momentum": {"SGD"}, "adafactor": {"Adafactor"}, "lion": {"FusedLion", "DeepSpeedCPULion"},
