@@ -66,9 +66,11 @@ def proof(content: dict[str, Any] | None) -> str:
     searched = (content or {}).get("searched")
     if content is None or searched is None:
         return "-"
-    plan = content.get("plan") or next(iter(content.get("front", ())), None)
+    plan, rows = content.get("plan"), content.get("front", ())
     if searched["proven"]:
-        return "proven" if plan else "proven: none fits"
+        return "proven" if plan or rows else "proven: none fits"
+    if rows:
+        return f"{len(rows)} rows, others from {searched['bound_seconds']:.1f} s"
     if plan is None:
         return "none was found, not proven"
     if (least := searched.get("bound_bytes")) is not None:
