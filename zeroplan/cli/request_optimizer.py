@@ -22,7 +22,7 @@ from zeroplan.specs.optimizer import (
 )
 
 if TYPE_CHECKING:
-    from zeroplan.cli.request import Config
+    from zeroplan.check.config_file import Config
 
 
 CHOICES = (*OPTIMS, *(name + SINGLE_TENSOR for name in TORCHS_OPTIMS))

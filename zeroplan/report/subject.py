@@ -40,6 +40,10 @@ COMPARED_BUT_FLASH = (
     "kernels ran in none, for they need a GPU: what they make for themselves is as its source says, and the "
     "allocator's fragments are not in it."
 )
+APPROXIMATED = (
+    "An approximation: its family is not described, and its sizes are planned in layers like Llama's. Described "
+    "families planned so need as much memory as planned themselves, within {:.0%}; no run of this family was compared."
+)
 
 
 def title(model: Model) -> str:
@@ -80,6 +84,8 @@ def trust(job: Job, *, whole: bool = True) -> list[RenderableType]:
 
 
 def _compared(job: Job) -> str:
+    if job.model.approximate:
+        return APPROXIMATED.format(job.model.approximate)
     if job.strategy.autocast:
         return COMPARED_BUT_AUTOCAST
     if job.strategy.flash:
