@@ -256,7 +256,7 @@ JUNK = [
 AS_CONFIG = {
     "not JSON": "no key that DeepSpeed knows", "single quotes": "no key that DeepSpeed knows",
     "trailing comma": "no key that DeepSpeed knows",
-    "nested lists": "list", "nested objects": "nesting",
+    "nested lists": "list", "nested objects": "inside one another",
     "a number of 5000 digits": "no key that DeepSpeed knows",
 }
 """DeepSpeed reads hjson, which takes these for configs: of keys that it does not know."""

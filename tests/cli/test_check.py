@@ -172,10 +172,10 @@ def test_an_unreadable_file_is_one_line(zeroplan, file, monkeypatch):
     """As another user's: the test may run as root, whom no permission stops."""
     name = file(CLEAN)
 
-    def refuses(_path):
+    def refuses(*_path):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("pathlib.Path.read_bytes", refuses)
+    monkeypatch.setattr("zeroplan.catalog.files.open", refuses, raising=False)
     assert zeroplan("check", name).err == f"zeroplan: {name}: found permission denied, expected a ds_config.json\n"
 
 

@@ -23,7 +23,7 @@ from zeroplan.search.bounds import ROUNDED, Bounds
 from zeroplan.search.candidate import Candidate
 from zeroplan.search.incumbent import Start, fastest_of
 from zeroplan.search.room import UNSAID, gathers
-from zeroplan.search.space import BYTELESS, Branch, Root, Space, timeless
+from zeroplan.search.space import BYTELESS, Branch, Root, Space, simplicity, timeless
 from zeroplan.search.work import Work
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES
@@ -32,7 +32,6 @@ ALIKE, COMPUTING, ROUGH, BOUND, GATHERED, EXACT = range(6)
 """What a waiting entry's seconds are: of computing alone, for all that compute alike or for one of them; of all without
 products that run again, with them, with gathers as stage 3's coordinator issues them, and as they are."""
 REDUCE = "reduce_bucket_size"
-AGAIN = ("none", "full", "selective")
 
 
 class Found(NamedTuple):
@@ -51,19 +50,6 @@ class Found(NamedTuple):
     def proven(self) -> bool:
         """Whether no other strategy is better, or none fits."""
         return self.bound is None
-
-
-def simplicity(job: Job, branch: Branch) -> tuple[Any, ...]:
-    """Smaller is simpler: no offload, the lowest stage, no checkpointing, a larger micro-batch, the usual numbers."""
-    strategy, kind = job.strategy, job.strategy.checkpointing
-    devices = [part for part in (strategy.offload_optimizer, strategy.offload_param) if part]
-    offload = sum({"cpu": 1, "nvme": 3}[part.device] + (part.ratio < 1) for part in devices)
-    again = AGAIN.index(kind) if kind in AGAIN else len(AGAIN)
-    places = [values.index(getattr(strategy, name)) for name, values in branch.numbers.items()]
-    return (
-        offload, strategy.stage, strategy.hpz_partition_size, again, kind, -strategy.micro_batch,
-        sum(place > 0 for place in places), *places,
-    )  # fmt: skip
 
 
 class Waiting(NamedTuple):

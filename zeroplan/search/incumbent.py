@@ -13,8 +13,8 @@ from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.search.bounds import Bounds
 from zeroplan.search.candidate import Candidate
-from zeroplan.search.neighbours import leanest_of_each
-from zeroplan.search.space import Branch, Space
+from zeroplan.search.neighbours import leanest_of_each, with_choice
+from zeroplan.search.space import Branch, Space, simplicity
 from zeroplan.search.work import COMPLETING
 from zeroplan.specs.job import Job
 
@@ -46,20 +46,25 @@ class Incumbent(NamedTuple):
         """To the digits that a search compares."""
         return float(f"{self.candidate.time.total:.12g}")
 
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """Of equally fast ones the simplest comes first."""
+        return (self.seconds, *simplicity(self.candidate.job, self.branch))
+
 
 def fastest_of(starts: Iterable[Start], space: Space, bounds: Bounds) -> Candidate | None:
     """The fastest that some work more comes to; None where none of what was looked at fits."""
     bounds.work.extend(COMPLETING * (1 - REFINING))
     best = _completed(starts, bounds) or _leanest(space, bounds)
     bounds.work.extend(COMPLETING * REFINING)
-    return _refined(best, bounds).candidate if best else None
+    return _refined(best, space, bounds).candidate if best else None
 
 
 def _completed(starts: Iterable[Start], bounds: Bounds) -> Incumbent | None:
     """The fastest of the first of each choice, with usual numbers or else with the leanest."""
     best: Incumbent | None = None
     for start in _one_of_each(starts):
-        if bounds.work.is_over or (best and start.seconds >= best.seconds):
+        if bounds.work.is_over or (best and start.seconds > best.seconds):
             break
         for job in (start.job, start.job.at(**start.branch.leanest(start.branch.open))):
             if candidate := bounds.counts(job):
@@ -88,33 +93,33 @@ def _leanest(space: Space, bounds: Bounds) -> Incumbent | None:
 
 
 def _faster(best: Incumbent | None, other: Incumbent) -> Incumbent:
-    return other if best is None or other.seconds < best.seconds else best
+    return other if best is None or other.order < best.order else best
 
 
-def _refined(best: Incumbent, bounds: Bounds) -> Incumbent:
-    """With each number changed in turn while that is faster and fits."""
+def _refined(best: Incumbent, space: Space, bounds: Bounds) -> Incumbent:
+    """With each choice and each number changed in turn while that is faster, or as fast and simpler, and fits."""
     before: Incumbent | None = None
     while best is not before:
         before = best
         for name, values in best.branch.numbers.items():
             for value in _spread(values):
-                if bounds.work.is_over:
-                    return best
-                best = _changed(best, best.candidate.job.at(**{name: value}), bounds)
+                best = _changed(best, best.candidate.job.at(**{name: value}), best.branch, bounds)
+        for branch in space.branches:
+            best = _changed(best, with_choice(branch, best.candidate.job), branch, bounds)
     return best
 
 
-def _changed(best: Incumbent, job: Job, bounds: Bounds) -> Incumbent:
-    """The job where it is faster and fits, else what was best before."""
-    if job.strategy == best.candidate.strategy:
+def _changed(best: Incumbent, job: Job, branch: Branch, bounds: Bounds) -> Incumbent:
+    """The job where it is better and fits, else what was best before, as where there is no work left."""
+    if bounds.work.is_over or job.strategy == best.candidate.strategy:
         return best
     try:
-        if bounds.timed(job) >= best.seconds:
+        if bounds.timed(job) > best.seconds:
             return best
     except ContradictionError:  # too few buffers for NVMe
         return best
     candidate = bounds.counts(job)
-    return Incumbent(candidate, best.branch) if candidate else best
+    return _faster(best, Incumbent(candidate, branch)) if candidate else best
 
 
 def _spread(values: Sequence[Any]) -> Sequence[Any]:

@@ -53,7 +53,7 @@ def _changed(space: Space, plan: Job) -> Iterator[tuple[str, Job]]:
     for branch in space.branches:
         others = [name for name in CHOICES if getattr(own, name) != branch.choice.get(name, getattr(own, name))]
         if len(others) == 1:
-            yield words(others[0], branch.choice[others[0]]), _with(branch, plan)
+            yield words(others[0], branch.choice[others[0]]), with_choice(branch, plan)
         for what, names in USUAL.items() if not others else ():
             usual = {name: branch.numbers[name][0] for name in names if name in branch.numbers}
             if any(getattr(own, name) != value for name, value in usual.items()):
@@ -77,7 +77,7 @@ def words(name: str, value: Any) -> str:
     return f"{what} on {value.device}" + (f", ratio {value.ratio:g}" if value.ratio < 1 else "")
 
 
-def _with(branch: Branch, plan: Job) -> Job:
+def with_choice(branch: Branch, plan: Job) -> Job:
     """The branch with the plan's numbers where it has them among its own, else its first."""
     numbers = {
         name: getattr(plan.strategy, name) if getattr(plan.strategy, name) in values else values[0]

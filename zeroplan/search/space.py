@@ -19,6 +19,8 @@ from zeroplan.specs.strategy import STAGES, Offload, Strategy
 
 WITHOUT_PACKAGE = ("sdpa", "eager")
 CHECKPOINTING = ("none", "selective", "full", "every-2", "every-3", "every-4", "every-8")
+AGAIN = ("none", "full", "selective")
+"""Checkpointing, the simplest first."""
 RATIOS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
 MOST_SIZES = 1024
 ORDER = (
@@ -87,6 +89,22 @@ class Branch(NamedTuple):
     def size(self) -> int:
         """How many strategies its numbers make."""
         return prod(len(values) for values in self.numbers.values())
+
+
+def simplicity(job: Job, branch: Branch) -> tuple[Any, ...]:
+    """Smaller is simpler: no offload, the lowest stage, no checkpointing, fused attention, a larger micro-batch, and
+    the usual numbers.
+    """
+    strategy, kind = job.strategy, job.strategy.checkpointing
+    devices = [part for part in (strategy.offload_optimizer, strategy.offload_param) if part]
+    offload = sum({"cpu": 1, "nvme": 3}[part.device] + (part.ratio < 1) for part in devices)
+    again = AGAIN.index(kind) if kind in AGAIN else len(AGAIN)
+    places = [values.index(getattr(strategy, name)) for name, values in branch.numbers.items()]
+    return (
+        offload, strategy.stage, strategy.hpz_partition_size, again, kind, strategy.attention == "eager",
+        -strategy.micro_batch,
+        sum(place > 0 for place in places), *places,
+    )  # fmt: skip
 
 
 Root = tuple[Branch, int]
