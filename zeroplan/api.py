@@ -66,8 +66,8 @@ class Words(TypedDict, total=False):
     host_mem: Number | None
     nvme: Number | None
     cluster: Paths | None
-    hostfile: Path | None
     accept: str | None
+    hostfile: Path | None
 
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -189,8 +189,8 @@ def host_fit(job: Job, peak: int, beside: int) -> TierFit:
 
 
 def beside_on_host(job: Job) -> tuple[Line, ...]:
-    """What a node may hold beside what is counted: its processes, a model being saved, and of a plan that keeps states
-    on the host the page cache of its files. Data loaders' workers are not in it.
+    """What a node may hold beside what is counted: its processes, a model being saved, and where its memory keeps states
+    the page cache of files, for which little is left then. Data loaders' workers are not in it.
     """
     strategy, ranks, psi = job.strategy, job.cluster.gpus_per_node, job.model.parameters
     w = strategy.element_bytes
@@ -199,7 +199,7 @@ def beside_on_host(job: Job) -> tuple[Line, ...]:
         saved = line("weights being saved", hosted.gathered_by_first, strategy.dtype, psi=psi, w=w)
     else:
         saved = line("weights being saved", hosted.cloned_by_each, strategy.dtype, psi=psi, w=w, ranks=ranks)
-    if not (strategy.offload_optimizer or strategy.offload_param):
+    if not any(part and part.device == "cpu" for part in (strategy.offload_optimizer, strategy.offload_param)):
         return processes, saved
     k, nodes = paper_state_bytes(strategy.optimizer, strategy.precision), job.cluster.nodes
     return processes, saved, line("page cache", hosted.cached_files, psi=psi, w=w, k=k, nodes=nodes)

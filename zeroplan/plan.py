@@ -29,7 +29,7 @@ RECOMPUTATION = "recomputation"
 WORTH_SAYING = 0.001
 """Shares of a plan's bytes or seconds from which on another package's gain is said."""
 OFFLOADS = ("offload_optimizer", "offload_param")
-WAYS_OUT, EACH_WAY = 1_200_000, 400_000
+WAYS_OUT, EACH_WAY = 5_000_000, 2_500_000
 """Units of work for all ways out, and for a single search among them."""
 FRONT = 1.5
 """Of a search's limit, that of a front."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from zeroplan.arithmetic import ceil_div
+from zeroplan.fit import Fit
 from zeroplan.search import Candidate
 from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
@@ -111,14 +112,20 @@ def _more_host(job: Job, settled: dict[str, Any], fitting: Fitting) -> Iterator[
     while size < MOST_HOST:
         size *= 2
         if found := fitting(job._replace(cluster=job.cluster._replace(host_memory=size)), settled):
-            memory = f"{ceil_div(found.fit.host.needed, GiB)}GiB"
+            memory = f"{ceil_div(enough(found.fit, 'host'), GiB)}GiB"
             yield f"a host of {memory.replace('G', ' G')} (--host-mem {memory})", found
             break
     if not job.cluster.nvme:
         with_disks = job._replace(cluster=job.cluster._replace(nvme=MOST_NVME))
         if found := fitting(with_disks, settled):
-            disks = f"{ceil_div(found.fit.nvme.needed, GB)}GB"
+            disks = f"{ceil_div(enough(found.fit, 'nvme'), GB)}GB"
             yield f"NVMe of {disks.replace('G', ' G')} a node (--nvme {disks})", found
+
+
+def enough(verdict: Fit, key: str) -> int:
+    """Bytes of a tier with which the search that it was counted for takes it."""
+    tier = verdict.tiers[key]
+    return tier.most if verdict.comfortable else tier.needed
 
 
 def _shorter(job: Job) -> list[Job]:
