@@ -189,8 +189,8 @@ def host_fit(job: Job, peak: int, beside: int) -> TierFit:
 
 
 def beside_on_host(job: Job) -> tuple[Line, ...]:
-    """What a node may hold beside what is counted: its processes, a model being saved, and where its memory keeps states
-    the page cache of files, for which little is left then. Data loaders' workers are not in it.
+    """What a node may hold beside what is counted: its processes, a model being saved, and where its memory keeps
+    states the page cache of files, for which little is left then. Data loaders' workers are not in it.
     """
     strategy, ranks, psi = job.strategy, job.cluster.gpus_per_node, job.model.parameters
     w = strategy.element_bytes

@@ -326,7 +326,7 @@ def test_refused_in_one_line(_by, refused, word, _taken):
 @pytest.mark.parametrize(("_by", "_refused", "_word", "taken"), ROWS, ids=NAMED)
 def test_its_neighbour_is_taken(_by, _refused, _word, taken):
     before = copy.deepcopy(taken)
-    read_config(taken, "ds_config.json")
+    read_config(taken, "ds_config.json", planned=False)
     assert taken == before
 
 

@@ -207,7 +207,10 @@ def _numbers(chosen: Candidate) -> list[tuple[str, str]]:
 
 
 def _of(tier: TierFit) -> str:
-    return f"needs {gib(tier.needed)}" + (f" of {gib(tier.capacity)}" if tier.capacity is not None else "")
+    needs = f"needs {gib(tier.needed)} (such runs took up to {gib(tier.most)})"
+    if tier.capacity is None:
+        return f"{needs}; how much there is was not said"
+    return f"{needs} of {gib(tier.capacity)}: {str(tier.verdict).replace('_', ' ')}"
 
 
 def _start(launch: Launch, names: list[str]) -> list[str]:
