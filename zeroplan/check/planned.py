@@ -25,7 +25,7 @@ class Planned:
     """The share of each card that is kept free."""
     hindrance: str = ""
     accepts_tight: bool = False
-    """As --accept has it: a tight plan is advice then, and no error."""
+    """As --accept has it: nothing is said of a tight plan then."""
     assumes_no_checkpointing: bool = False
     """Nobody said whether layers are checkpointed, which no config can: none are."""
 

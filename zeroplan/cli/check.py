@@ -141,7 +141,7 @@ def _show(asked: Asked, chosen: Chosen, files: Sequence[check_fix.Changed], plan
         for finding in file.left:
             lines = lines_of[finding.file]
             typer.echo(report.concise(finding) if asked.form == "concise" else report.full(finding, lines))
-    if planned:
+    if planned and asked.form == "full":
         typer.echo(planned.line)
     typer.echo(report.summary(findings, len(files)))
 

@@ -51,5 +51,5 @@ def run(options: Options, log_path: str, *, steps: str | None, json: bool, quiet
 
     details = [] if quiet else report.details(log, rows, said, assumed)
     planned = scope_lines(request.scope, quiet=quiet)
-    console.show(report.answer(job, log, rows), *planned, *report.contradicted(wrong), *details)
+    console.show(report.answer(job, log, rows), *report.contradicted(wrong), *planned, *details)
     return 0

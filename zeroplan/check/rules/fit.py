@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from zeroplan.check.finding import ADVICE, ERROR, WARNING, Hit
+from zeroplan.check.finding import ERROR, WARNING, Hit
 from zeroplan.check.rule import Rule, example
 from zeroplan.check.rules.names import STAGE_2, STAGE_3
 from zeroplan.check.subject import Subject
@@ -69,6 +69,8 @@ def fits(subject: Subject) -> Iterator[Hit]:
     except ZeroplanError as error:
         yield Hit("ZP904", path, f"no ledger: {_clause(error)}", "what it asks for")
         return
+    if candidate is None and planned.cluster.capacity is None:
+        return  # nobody asked whether it fits
     if candidate is None:
         yield Hit("ZP904", path, f"no ledger: {_clause(planned.hindrance)}", "what it asks for")
         return
@@ -77,14 +79,14 @@ def fits(subject: Subject) -> Iterator[Hit]:
     for key in short:
         unsaid = UNSAID if key == "gpu" and planned.assumes_no_checkpointing else ""
         yield Hit(RULES_BY_TIER[key], path, _shortage(candidate, key) + unsaid, write or NO_SINGLE_CHANGE)
-    severity = ADVICE if planned.accepts_tight else ERROR
-    for key in candidate.fit.tight if not short else ():
+    if short or planned.accepts_tight:
+        return
+    for key in candidate.fit.tight:
         tier = candidate.fit.tiers[key]
         room = f"{gib(tier.room or 0)} of {PLACES[key]}"
         message = f"is tight: needs {gib(tier.needed)} of {room}, and such runs took up to {gib(tier.most)}"
         message += UNSAID if key == "gpu" and planned.assumes_no_checkpointing else ""
-        yield Hit("ZP905", path, message, write or f"{NO_SINGLE_CHANGE}, or --accept tight",
-                  severity=severity)  # fmt: skip
+        yield Hit("ZP905", path, message, write or f"{NO_SINGLE_CHANGE}, or --accept tight")
 
 
 def _clause(error: object) -> str:
