@@ -27,6 +27,9 @@ recommend, and with --headroom also estimate, compare's rows[] and matrix: kept_
   fit.capacity is without.
 compare: model; rows[] {changed {option: value}, stage, gpus, strategy, fit, time, assumed[]}, or {changed, reason} of a
   combination that cannot run.
+recommend: searched {stood_for, timed, counted, proven (false where the search stopped after its limit of work),
+  bound_seconds or bound_bytes (what no other strategy can be under)}; with_code, as one of rejected, where lines in the
+  training script would gain (--allow code).
 recommend where flash_attention_2 would gain and no attention was asked for, also flash_attention_2: as one of rejected.
 recommend with --gpus auto also fewest {gpus (null: nothing fits), smaller, lack}; with several cards cards[] {gpu,
   gpu_mem or cluster: as written, gpus, plan, lack, fewest, assumed[]}; with --max-params largest {row: {parameters,
