@@ -14,9 +14,11 @@ from zeroplan.cli.options import Options
 from zeroplan.cli.request import Request, read_request
 from zeroplan.errors import ZeroplanError
 from zeroplan.plan import plan
-from zeroplan.specs.headroom import USUAL
 from zeroplan.specs.job import Job
 from zeroplan.verify.case import RUNNABLE, as_measured, case_of
+
+KEPT_FREE = 0.05
+"""Share of each card, as the recorded plans were made."""
 
 FAMILIES = (
     ("llama-2-7b", "llama-3.1-8b", "llama-3.2-1b", "llama-3.2-3b", "tinyllama-1.1b", "smollm2-135m", "llama-2-13b",
@@ -101,7 +103,7 @@ def planned(options: dict[str, str]) -> Job | None:
         request = read(options)
         if not request.model.inferred and 0 < request.model.shape.positions < request.workload.seq:
             return None
-        best = plan(request.job(), request.settled, reserve=USUAL.share, rescue=False).chosen
+        best = plan(request.job(), request.settled, reserve=KEPT_FREE, rescue=False).chosen
     except ZeroplanError:
         return None
     if best is None or (best.strategy.stage == 3 and best.strategy.checkpointing == "selective-products"):
