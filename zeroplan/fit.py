@@ -10,7 +10,7 @@ from __future__ import annotations
 from zeroplan.costs.outside import outside
 from zeroplan.formulas import hosted
 from zeroplan.formulas.outside import at_most
-from zeroplan.ledger import Ledger, Line, line, total
+from zeroplan.ledger import Ledger, Line, Tier, line, total
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import paper_state_bytes
@@ -146,10 +146,9 @@ def fit(job: Job, ledger: Ledger, *, reserve: float | None = 0.0) -> Fit:
 
     `reserve`: the share of the card to keep free; None: as much as the verdict `fits` asks for.
     """
-    on_host, files, beside = total(ledger.host.peak.lines), total(ledger.nvme.peak.lines), beside_on_host(job)
     return Fit(
-        gpu_fit(job, total(ledger.gpu.peak.lines), reserve), host_fit(job, on_host, total(beside)),
-        nvme_fit(job, files), outside(job), beside, reserve is None,
+        gpu_fit(job, total(ledger.gpu.peak.lines), reserve), host_fit(job, ledger.host),
+        nvme_fit(job, total(ledger.nvme.peak.lines)), outside(job), beside_on_host(job), reserve is None,
     )  # fmt: skip
 
 
@@ -182,10 +181,14 @@ def most_outside(job: Job) -> int:
     return max(here, OUTSIDE_OF_MORE if job.ranks > 1 else OUTSIDE_OF_ONE) if here else 0
 
 
-def host_fit(job: Job, peak: int, beside: int) -> TierFit:
-    """Of what one node's memory holds at most, as counted, and may hold beside it."""
-    room = job.cluster.host_memory
-    return TierFit(peak, peak + beside, room, room, _least(job, peak))
+def host_fit(job: Job, tier: Tier) -> TierFit:
+    """Of what one node's memory holds, as counted, and may hold beside it: its processes always, and what is saved and
+    cached beside what is held between steps.
+    """
+    room, peak = job.cluster.host_memory, total(tier.peak.lines)
+    processes, *saving = beside_on_host(job)
+    most = processes.bytes + max(peak, total(tier.resident) + total(saving))
+    return TierFit(peak, most, room, room, _least(job, peak))
 
 
 def beside_on_host(job: Job) -> tuple[Line, ...]:

@@ -53,8 +53,14 @@ def sums(job: Job, ledger: Ledger, paper: Ledger, time: StepTime | None) -> Iter
         if total(found.peak.lines):
             meaning = "what all ranks of a node need of it at their peak"
             yield Sum(PLACES[key], "GiB", meaning, _bytes(found.peak.lines), counted, _where(found))
-    meaning = "what a node's memory may hold at most: what is counted, processes, a model being saved, page cache"
-    yield Sum(HOST_AT_MOST, "GiB", meaning, _bytes((*ledger.host.peak.lines, *beside_on_host(job))), "published")
+    processes, *saving = beside_on_host(job)
+    between = (*ledger.host.resident, *saving)
+    at_peak = total(ledger.host.peak.lines) > total(between)
+    meaning = "what a node's memory may hold at most, while the model is built or in a step" if at_peak else (
+        "what a node's memory may hold at most, while the model is saved between steps"
+    )
+    parts = _bytes((*(ledger.host.peak.lines if at_peak else between), processes))
+    yield Sum(HOST_AT_MOST, "GiB", meaning, parts, "published")
     sent = (
         (each.title, each.wire_bytes * times)
         for each in ledger.traffic

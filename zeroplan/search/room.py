@@ -23,7 +23,7 @@ from zeroplan.costs.passes import (
     saved_at_least,
 )
 from zeroplan.errors import ContradictionError
-from zeroplan.fit import TierFit, beside_on_host, gpu_limit, host_fit, nvme_fit
+from zeroplan.fit import TierFit, gpu_limit, host_fit, nvme_fit
 from zeroplan.ledger import total
 from zeroplan.search.bucketed import beside_buckets, with_first_gradients
 from zeroplan.search.work import BOUND, TRACED, Work
@@ -132,7 +132,7 @@ class Room:
         )  # fmt: skip
         if key not in self.held:
             least = max(held_at_least(job), init_at_least(job), step_at_least(job))
-            in_host = host_fit(job, total(host.tier(job).peak.lines), total(beside_on_host(job)))
+            in_host = host_fit(job, host.tier(job))
             on_disks = nvme_fit(job, total(host.nvme(job).peak.lines))
             self.held[key] = least, all(self._accepts(tier) for tier in (in_host, on_disks))
         return self.held[key]
