@@ -147,7 +147,7 @@ def read_request(
     given, total_alone, unplanned, sharing = None, False, model.unplanned, cluster.gpus
     assumed.extend(model.assumed)
     if model.unread:
-        assumed.append(f"{', '.join(model.unread)} of its config.json change nothing, which nobody has looked at")
+        assumed.append(f"not read in its config.json, and not looked at: {', '.join(model.unread)}")
     if config is not None:
         config = _with_precision(config, settled.get("precision"), assumed)
         given, stated = config.content, _merge_config(config, options, settled, model, assumed)
