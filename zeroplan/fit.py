@@ -131,13 +131,14 @@ class Fit(NamedTuple):
     @property
     def shortage(self) -> str:
         """Why it does not fit, or is tight, of all tiers that are short; empty where it fits."""
-        clauses = [f"{_needed(self, key)}, {gib(missing)} too many" for key, missing in self.missing.items()]
+        clauses = [f"{need(self, key)}, {gib(missing)} too many" for key, missing in self.missing.items()]
         if not clauses:
-            clauses = [f"{_needed(self, key)} and is tight (up to {gib(self.tiers[key].most)})" for key in self.tight]
+            clauses = [f"{need(self, key)} and is tight (up to {gib(self.tiers[key].most)})" for key in self.tight]
         return f"needs {', and '.join(clauses)}" if clauses else ""
 
 
-def _needed(verdict: Fit, key: str) -> str:
+def need(verdict: Fit, key: str) -> str:
+    """Bytes that a tier must have, with its name where it is not the GPU."""
     return f"{gib(verdict.tiers[key].needed)}{'' if key == 'gpu' else f' of {PLACES[key]}'}"
 
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from zeroplan.clock import Speed
 from zeroplan.costs.passes import timeline_of
-from zeroplan.fit import FITS, PLACES, TIGHT, Fit
+from zeroplan.fit import FITS, TIGHT, Fit, need
 from zeroplan.ledger import Ledger, Line, is_activation, total
 from zeroplan.levels import RESERVED, USED, USED_ON_OTHERS, shown_by
 from zeroplan.record import NamedTuple
@@ -73,7 +73,7 @@ def answer(estimates: list[Estimate]) -> Text:
         names = _listed([f"{_name(e)} ({_tight(e.fit)})" for e in tight])
         clauses.append(f"{names} {'is' if len(tight) == 1 else 'are'} tight in {gib(capacity)}")
     clauses += [f"{_name(e)} {e.fit.shortage}" for e in estimates if not e.fit.possible]
-    clauses += on_host(estimates[-1].job, estimates[-1].fit)
+    clauses += on_host(estimates[-1].job, *(e.fit for e in estimates))
     runs = estimates[0].speed if len(estimates) == 1 and estimates[0].fit.possible else None
     took = f" {step.answer(runs)}" if runs else ""
     return Text(f"{what}{'; '.join(clauses)}.{took}", style=f"bold {_colour(estimates)}")
@@ -106,9 +106,8 @@ def _colour(estimates: list[Estimate]) -> str:
 def _tight(verdict: Fit) -> str:
     """Needed, and what such runs took at most, of the tiers that are tight."""
     return ", ".join(
-        f"{gib(verdict.tiers[key].needed)}{'' if key == 'gpu' else f' of {PLACES[key]}'}, such runs took up to "
-        f"{gib(verdict.tiers[key].most)}" for key in verdict.tight
-    )  # fmt: skip
+        f"{need(verdict, key)}, such runs took up to {gib(verdict.tiers[key].most)}" for key in verdict.tight
+    )
 
 
 def _step(estimates: list[Estimate]) -> list[RenderableType]:

@@ -59,13 +59,14 @@ def gpus(job: Job) -> str:
     return f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
 
 
-def on_host(job: Job, verdict: Fit) -> list[str]:
-    """Of a plan that offloads, the memory that a node needs: a part of the answer, not a footnote."""
+def on_host(job: Job, *verdicts: Fit) -> list[str]:
+    """The memory that a node needs where a job offloads, over all of its stages: a part of the answer, no footnote."""
     if not (job.strategy.offload_optimizer or job.strategy.offload_param):
         return []
-    host = verdict.host
-    size = f"of {gib(host.capacity)}" if host.capacity is not None else "its size is not given (--host-mem)"
-    return [f"each node needs {between(host.needed, host.most)} of host memory, {size}"]
+    needed, most = min(one.host.needed for one in verdicts), max(one.host.most for one in verdicts)
+    capacity = verdicts[0].host.capacity
+    size = f"of {gib(capacity)}" if capacity is not None else "its size is not given (--host-mem)"
+    return [f"each node needs {between(needed, most)} of host memory, {size}"]
 
 
 def scope_lines(scope: Scope, *, quiet: bool = False) -> list[RenderableType]:
