@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 from zeroplan.errors import SpecError, printable, shown
 
+STANDARD_INPUT = "standard input"
+"""What errors and reports call it."""
 LARGEST_FILE = 4_000_000
 """Bytes. The largest config.json seen has 60 kB."""
 LARGEST_CONFIG = 500_000
@@ -27,7 +29,7 @@ TAG = "__float__"
 
 def place_of(path: str | Path) -> str:
     """What errors and reports call a file."""
-    return "standard input" if str(path) == "-" else printable(str(path))
+    return STANDARD_INPUT if str(path) == "-" else printable(str(path))
 
 
 def read_text(path: str | Path, expected: str, largest: int = LARGEST_FILE) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from zeroplan.catalog.files import LARGEST_CONFIG, read_text
+from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, read_text
 from zeroplan.check.arguments import YAML, read_arguments
 from zeroplan.check.chosen import Chosen, names
 from zeroplan.check.files import Checked, check_arguments, check_file, findings_of
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from zeroplan.specs.scope import Scope
 
 FORMATS = ("full", "concise", "json", "github", "sarif", "markdown", "junit")
-STANDARD_INPUT = "standard input"
 
 
 class Asked(NamedTuple):

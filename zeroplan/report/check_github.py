@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zeroplan.catalog.files import STANDARD_INPUT
 from zeroplan.check.finding import ADVICE, ERROR, SEVERITIES, WARNING, Finding
 from zeroplan.errors import printable
 from zeroplan.report.check import concise, summary
-from zeroplan.report.check_place import STANDARD_INPUT, relative
+from zeroplan.report.check_place import relative
 
 LINE_ENDS = "\r\n"
 """GitHub takes these escaped, in its own way."""

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from urllib.parse import quote
 
-STANDARD_INPUT = "standard input"
+from zeroplan.catalog.files import STANDARD_INPUT
 
 
 def relative(path: str) -> str:
