@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-from zeroplan.plan import per_gpu, plan
+from zeroplan.plan import Plan, per_gpu, plan
 from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate, nearest, space
 from zeroplan.search.work import Allowance
@@ -36,6 +36,8 @@ class Largest(NamedTuple):
     """The next larger size, which does not fit; None at the end of the sizes."""
     lack: Lack | None
     """What it lacks."""
+    proven: bool = True
+    """Whether the search at the next size did not stop at its limit of work: else it may fit."""
 
 
 def sizes() -> list[int]:
@@ -70,17 +72,19 @@ def largest(
         short_of_host |= nearest_one is not None and nearest_one.fit.gpu_accepted
     if best < 0:
         return None
-    found = _fastest(job(best), settled, reserve, allowance) or fitting
+    found = _fastest(job(best), settled, reserve, allowance).chosen or fitting
     assert found is not None  # the leanest fits
-    while best + 1 < len(grid) and (larger := _fastest(job(best + 1), settled, reserve, allowance)):
-        best, found = best + 1, larger  # what looks leanest need not be
-    if best + 1 == len(grid):
-        return Largest(grid[best], found, None, None)
-    return Largest(grid[best], found, grid[best + 1], lack(leanest(job(best + 1), settled, reserve)))
+    while best + 1 < len(grid):
+        larger = _fastest(job(best + 1), settled, reserve, allowance)
+        if larger.chosen is None:
+            short = lack(leanest(job(best + 1), settled, reserve))
+            return Largest(grid[best], found, grid[best + 1], short, larger.searched.proven)
+        best, found = best + 1, larger.chosen  # what looks leanest need not be
+    return Largest(grid[best], found, None, None)
 
 
-def _fastest(job: Job, settled: dict[str, Any], reserve: float | None, allowance: Allowance) -> Candidate | None:
-    return plan(job, settled, reserve=reserve, rescue=False, allowance=allowance).chosen
+def _fastest(job: Job, settled: dict[str, Any], reserve: float | None, allowance: Allowance) -> Plan:
+    return plan(job, settled, reserve=reserve, rescue=False, allowance=allowance)
 
 
 def _choices(job: Job, settled: dict[str, Any]) -> list[dict[str, Any]]:

@@ -59,6 +59,8 @@ class Plan(NamedTuple):
     ways_out: tuple[WayOut, ...]
     searched: Found = Found(None)
     objective: str = FASTEST
+    ways_out_complete: bool = True
+    """Whether each way out was looked at before the limit of work."""
 
 
 def label(candidate: Candidate) -> str:
@@ -98,8 +100,10 @@ def plan(
         failing = sorted(nearest(open_ones, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
         of_host = any("host" in candidate.fit.lacking for candidate in failing)
-        ways = _ways_out(job, settled, reserve, cards(), of_host=of_host) if rescue and ways_out else ()
-        return Plan(None, rejected, ways, found, objective)
+        if not (rescue and ways_out):
+            return Plan(None, rejected, (), found, objective)
+        ways, complete = _ways_out(job, settled, reserve, cards(), of_host=of_host)
+        return Plan(None, rejected, ways, found, objective, complete)
     if not rescue:
         return Plan(found.best, (), (), found, objective)
     others, reason = neighbours(open_ones, found.best, reserve), _in_bytes if lean else _in_seconds
@@ -235,8 +239,8 @@ def _parts(candidate: Candidate) -> dict[str, float]:
 
 def _ways_out(
     job: Job, settled: dict[str, Any], reserve: float | None, cards: Sequence[Gpu], *, of_host: bool
-) -> tuple[WayOut, ...]:
-    """The one that trains most tokens a second on each GPU first."""
+) -> tuple[tuple[WayOut, ...], bool]:
+    """The one that trains most tokens a second on each GPU first; and whether no search for them stopped."""
     from zeroplan.ways_out import ways_out
 
     allowance = Allowance(WAYS_OUT, EACH_WAY)
@@ -247,10 +251,11 @@ def _ways_out(
         return plan(changed, free, reserve=reserve, rescue=False, fine=False, allowance=allowance).chosen
 
     found = sorted(ways_out(job, settled, fitting, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
-    return tuple(
+    ways = tuple(
         WayOut(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}, {_rate(one):,.0f} tokens/s per GPU", one)
         for said, one in found
     )
+    return ways, not allowance.stopped
 
 
 def _rate(candidate: Candidate) -> float:

@@ -42,6 +42,8 @@ class Fewest(NamedTuple):
     """What the next smaller number lacks."""
     late: float | None = None
     """Seconds by which the next smaller number misses a deadline, where it has room."""
+    proven: bool = True
+    """Whether no search for fewer stopped at its limit of work: else these may be enough."""
 
 
 def leanest(job: Job, settled: Settled, reserve: float | None) -> list[Candidate]:
@@ -62,13 +64,16 @@ def lack(found: Sequence[Candidate]) -> Lack | None:
 
 def fits(
     job: Job, settled: Settled, reserve: float | None, found: Sequence[Candidate], allowance: Allowance
-) -> bool:  # fmt: skip
-    """Whether any strategy does: one of the leanest, or while work is left what the search finds."""
+) -> bool | None:  # fmt: skip
+    """Whether any strategy does: one of the leanest, or what the search finds; None: it stopped at its limit."""
     if any(candidate.fit.accepted for candidate in found):
         return True
-    if not found or allowance.left <= 0:
+    if not found:
         return False
-    return plan(job, settled, reserve=reserve, rescue=False, fine=False, allowance=allowance).chosen is not None
+    if allowance.left <= 0:
+        return None
+    made = plan(job, settled, reserve=reserve, rescue=False, fine=False, allowance=allowance)
+    return True if made.chosen else False if made.searched.proven else None
 
 
 def fewest(
@@ -87,6 +92,7 @@ def fewest(
     allowance = allowance or Allowance()
     lacks: dict[int, Lack | None] = {}
     lates: dict[int, float] = {}
+    unknown: set[int] = set()
 
     @cache
     def has_room(gpus: int) -> bool:
@@ -94,7 +100,10 @@ def fewest(
             job, settled = asked(gpus)
             found = leanest(job, settled, reserve)
             lacks[gpus] = lack(found)
-            if not fits(job, settled, reserve, found, allowance):
+            known = fits(job, settled, reserve, found, allowance)
+            if known is None:
+                unknown.add(gpus)
+            if not known:
                 return False
             lacks[gpus] = None
             lates[gpus] = late(job, settled)
@@ -108,10 +117,11 @@ def fewest(
     within = next((index for index, gpus in enumerate(counts) if gpus > node or enough(gpus)), len(counts))
     at = within if within < len(counts) and counts[within] <= node else _first(enough, counts, within)
     if at == 0:
-        return Fewest(counts[0])
+        return Fewest(counts[0])  # fewer are not tried
     smaller = counts[-1 if at is None else at - 1]
     has_room(smaller)
-    return Fewest(None if at is None else counts[at], smaller, lacks.get(smaller), lates.get(smaller))
+    enough_ones = None if at is None else counts[at]
+    return Fewest(enough_ones, smaller, lacks.get(smaller), lates.get(smaller), not unknown)
 
 
 def _first(enough: Callable[[int], bool], counts: Sequence[int], start: int) -> int | None:

@@ -76,6 +76,8 @@ class Why(NamedTuple):
     """Why nothing has it, where something stands against it."""
     more: int | None = None
     """Bytes of a GPU that it needs more, where the plan is the leanest; less than zero: fewer."""
+    proven: bool = True
+    """Whether the search for the best with it did not stop at its limit of work."""
 
     @property
     def reason(self) -> str:
@@ -120,22 +122,25 @@ def why(
     """
     if plan and wish.has(plan.strategy):
         return Why(wish.name, is_plan=True)
-    each = _sequences_per_gpu(job, settled, wish)
+    each, work = _sequences_per_gpu(job, settled, wish), work or Work()
     try:
         found = _best(job, settled, wish, each, reserve, work, lean=objective == LEAST_MEMORY)
     except ContradictionError as error:
         return Why(wish.name, cannot=str(error))
     if found is None:
-        return Why(wish.name)
+        return Why(wish.name, proven=not work.stopped)
     short = lack([found])
     of = short.tier if short else "gpu"
     if plan is None:
-        return Why(wish.name, candidate=found, lack=short, of=of)
+        return Why(wish.name, candidate=found, lack=short, of=of, proven=not work.stopped)
     share = plan.sequences / found.sequences
     times = _rows(_by_line(plan), {name: share * value for name, value in _by_line(found).items()})
     held = _rows(_held(plan, of), _held(found, of))
     more = found.fit.gpu.needed - plan.fit.gpu.needed if objective == LEAST_MEMORY and not short else None
-    return Why(wish.name, False, found, short, share * found.time.total - plan.time.total, times, held, of, more=more)
+    return Why(
+        wish.name, False, found, short, share * found.time.total - plan.time.total, times, held, of, more=more,
+        proven=not work.stopped,
+    )  # fmt: skip
 
 
 def _best(

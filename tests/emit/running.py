@@ -40,9 +40,8 @@ MODELS = {
 }  # fmt: skip
 """Fields of config.json that make each small."""
 TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id")
-UNSEEN, EXACT = 0.1, 0.01
-"""Shares by which what forward hands to autograd may differ from the plan's count: that has what the closures of
-checkpointed layers keep beside it, rotary angles, positions and the mask of eager attention."""
+EXACT = 0.001
+"""Share by which what forward keeps for backward may differ from the plan's count."""
 CLASSES = {
     "adam": {"FusedAdam", "DeepSpeedCPUAdam"}, "adamw": {"FusedAdam", "DeepSpeedCPUAdam"}, "sgd": {"SGD"},
     "sgd-momentum": {"SGD"}, "adafactor": {"Adafactor"}, "lion": {"FusedLion", "DeepSpeedCPULion"},
@@ -56,12 +55,11 @@ class Kept(NamedTuple):
 
     planned: int
     without: int
-    has_closures: bool
 
     def agrees(self, seen: int) -> bool:
         """Nearer to what is planned than to no checkpointing, and near."""
         nearer = abs(seen - self.planned) <= abs(seen - self.without)
-        return nearer and abs(seen - self.planned) <= (UNSEEN if self.has_closures else EXACT) * self.planned
+        return nearer and abs(seen - self.planned) <= EXACT * self.planned
 
 
 class Started(NamedTuple):
@@ -167,7 +165,7 @@ def expected(options: dict[str, str], strategy: dict[str, Any], folder: Path) ->
         "accumulation": strategy["grad_accum"], "micro_batch": strategy["micro_batch"],
         "clipping": strategy["gradient_clipping"], "dtype": [DTYPES[strategy["precision"]]],
         "attention": strategy["attention"], "keeps_products": products, "ranks": int(options["gpus"]),
-        "built_partitioned": strategy["stage"] == 3, "saved": Kept(activations.saved, kept["none"].saved, job.strategy.recomputing.every > 0),
+        "built_partitioned": strategy["stage"] == 3, "saved": Kept(activations.saved, kept["none"].saved),
         **({"reduce_bucket_size": strategy["reduce_bucket_size"]} if strategy["stage"] else {}),
     }  # fmt: skip
 

@@ -20,9 +20,9 @@ if any(importlib.util.find_spec(name) is None for name in ("deepspeed", "torch",
 HAS_LIGHTNING = importlib.util.find_spec("lightning") is not None
 USUAL = {"gpus": "1", "gpu": "h100-80gb", "global-batch": "4", "micro-batch": "2", "seq": "128", "host-mem": "1TiB"}
 PLANS = {
-    "Trainer, stage 3 offloaded, every other layer": {
-        "model": "smollm2-135m", "for": "hf", "stage": "3", "checkpointing": "every-2", "offload-optimizer": "cpu",
-        "offload-param": "cpu",
+    "Trainer, two ranks, stage 3 offloaded, every other layer": {
+        "model": "smollm2-135m", "for": "hf", "gpus": "2", "stage": "3", "checkpointing": "every-2",
+        "offload-optimizer": "cpu", "offload-param": "cpu",
     },
     "Trainer, stage 2, selective in lines of code": {
         "model": "qwen3-0.6b", "for": "hf", "stage": "2", "checkpointing": "selective", "precision": "fp32",

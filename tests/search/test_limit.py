@@ -8,16 +8,22 @@ from tests.jobs import job
 from tests.search.test_best_first import drawn
 from tests.search.test_front import shown
 from tests.search.test_least_memory import limited
+from zeroplan.architectures.infer import infer
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.step import step_time
+from zeroplan.largest import largest
 from zeroplan.ledger import total
 from zeroplan.plan import plan
+from zeroplan.report import sizing as report
+from zeroplan.report import why as report_why
 from zeroplan.report.recommend import _searched
 from zeroplan.search import evaluate, fastest, space
 from zeroplan.search.front import front
 from zeroplan.search.leanest_first import least_memory
 from zeroplan.search.work import COMPLETING, TIMED, Allowance, Work
+from zeroplan.sizing import fewest
 from zeroplan.units import GiB
+from zeroplan.why import Wish, why
 
 LIMITS = (1, 3_000, 30_000)
 """Units: from one look on; searches of these spaces take up to a few hundred thousand."""
@@ -163,3 +169,44 @@ def test_json_says_whether_a_plan_is_proven(zeroplan):
     assert (searched["proven"], searched["bound_seconds"]) == (True, None)
     searched = zeroplan(*request, "--objective", "least-memory").json["searched"]
     assert (searched["proven"], searched["bound_bytes"]) == (True, None)
+
+
+def test_the_fewest_gpus_are_not_proven_where_a_search_for_fewer_stopped():
+    """Of 16 bytes a parameter 124M need 1.85 GiB, and DDP shards nothing: no number of cards of 1.5 GiB is enough."""
+    settled = {"stage": 0, "offload_optimizer": None}
+
+    def asked(gpus):
+        return job("gpt2", gpus=gpus, seq=256, capacity=3 * GiB // 2), settled
+
+    found, stopped = (fewest(asked, range(1, 9), 8, 0.05, allowance=one) for one in (Allowance(), Allowance(0, 0)))
+    assert (found.gpus, found.proven, stopped.gpus, stopped.proven) == (None, True, None, False)
+    assert "fewer may be enough" in report.fewest(stopped)
+    assert "fewer may be enough" not in report.fewest(found)
+
+
+def test_the_largest_model_is_not_proven_where_a_search_for_a_larger_one_stopped(monkeypatch):
+    def sized(parameters):
+        return job("gpt2", gpus=1, seq=256, capacity=8 * GiB)._replace(model=infer(parameters, str(parameters)))
+
+    settled = {"stage": 0, "offload_optimizer": None, "checkpointing": "full", "micro_batch": 1}
+    whole = largest(sized, settled, 0.05)
+    monkeypatch.setattr("zeroplan.search.work.LEAST", 1)
+    stopped = largest(sized, settled, 0.05, allowance=Allowance(1, 1))
+    assert (whole.proven, stopped.proven) == (True, False)
+    assert stopped.parameters <= whole.parameters
+
+
+def test_an_alternative_is_not_proven_where_its_search_stopped():
+    one = job("gpt2", gpus=8, seq=256, capacity=80 * GiB)
+    best = plan(one, {}, reserve=0.05).chosen
+    wish = Wish("zero-3", {"stage": 3}, lambda strategy: strategy.stage == 3)
+    whole, stopped = (why(one, {}, wish, best, reserve=0.05, work=work) for work in (None, work_of(1)))
+    assert (whole.proven, stopped.proven) == (True, False)
+    assert "stopped at its limit of work" in report_why.answer(stopped).plain
+
+
+def test_ways_out_are_not_complete_where_a_search_for_them_stopped(monkeypatch):
+    monkeypatch.setattr("zeroplan.plan.WAYS_OUT", 1)
+    found = plan(job("llama-3.1-8b", gpus=1, seq=4096, capacity=8 * GiB), {}, reserve=0.05)
+    assert found.chosen is None
+    assert not found.ways_out_complete

@@ -174,7 +174,9 @@ def _tight(request: Request, job: Job, failed: Plan, goal: Goal, allowance: Allo
         job, request.settled, reserve=0.0, rescue=bool(failed.rejected), objective=goal.objective,
         allowance=allowance, ways_out=False,
     )  # fmt: skip
-    return found._replace(ways_out=failed.ways_out) if found.chosen else failed
+    if not found.chosen:
+        return failed
+    return found._replace(ways_out=failed.ways_out, ways_out_complete=failed.ways_out_complete)
 
 
 def _run(chosen: Candidate, wanted: Wanted) -> Run:

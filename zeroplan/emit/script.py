@@ -27,7 +27,7 @@ HF = '''\
 import json
 from pathlib import Path
 
-import torch
+{deepspeed}import torch
 from transformers import AutoConfig, {auto}, HfArgumentParser, Trainer, TrainingArguments
 {imports}
 HERE = Path(__file__).parent
@@ -42,7 +42,7 @@ def main():
     unasked = {{"max_steps": {steps}, "logging_steps": 1, "save_strategy": "no", "report_to": "none"}}
     parser.set_defaults(**(unasked | planned))
     arguments, more = parser.parse_args_into_dataclasses()  # before the model is made: stage 3 shares it out
-
+{started}
     config = AutoConfig.from_pretrained(HERE)
     config.use_cache = False
     model = {model}
@@ -171,6 +171,7 @@ class RandomTokens(torch.utils.data.Dataset):
         return {"input_ids": tokens, "labels": tokens}
 '''
 SHARED = "    shared = HfDeepSpeedConfig(plan)  # while it lives, stage 3 shares models out as they are made\n"
+STARTED = "    deepspeed.init_distributed()  # stage 3 counts the processes; on CPUs the Trainer has not joined them yet\n"
 MAIN = '''
 
 if __name__ == "__main__":
@@ -228,6 +229,8 @@ def train_script(job: Job, target: str) -> str:
         micro_batch=strategy.micro_batch,
         grad_accum=strategy.grad_accum,
         model=model,
+        deepspeed="import deepspeed\n" if strategy.builds_partitioned else "",
+        started=STARTED if strategy.builds_partitioned else "",
         share=SHARED if strategy.builds_partitioned else "",
         calls="".join(f"{indent}{line}\n" for line in lines),
         dummy="from accelerate.utils import DummyOptim\n" if by_config else "",

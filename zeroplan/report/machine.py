@@ -31,16 +31,19 @@ recommend: searched {stood_for, timed, counted, proven (false where the search s
   bound_seconds or bound_bytes (what no other strategy can be under)}; with_code, as one of rejected, where lines in the
   training script would gain (--allow code).
 recommend where flash_attention_2 would gain and no attention was asked for, also flash_attention_2: as one of rejected.
-recommend with --gpus auto also fewest {gpus (null: nothing fits), smaller, lack}; with several cards cards[] {gpu,
-  gpu_mem or cluster: as written, gpus, plan, lack, fewest, assumed[]}; with --max-params largest {row: {parameters,
-  plan, next_size, lack}, or null}. lack {tier, bytes, name}: of the strategy nearest to fitting, null where one fits.
+recommend where nothing fits also ways_out_complete (false where the searches for them stopped after their limit).
+recommend with --gpus auto also fewest {gpus (null: nothing fits), smaller, lack, proven}; with several cards cards[]
+  {gpu, gpu_mem or cluster: as written, gpus, plan, lack, fewest, assumed[]}; with --max-params largest {row:
+  {parameters, plan, next_size, lack, proven (false where a search stopped, and a larger one may fit)}, or null}.
+  lack {tier, bytes, name}: of the strategy nearest to fitting, null where one fits.
   With --tokens or --price also run {tokens, steps, seconds (low, high: by the interval of a step), gpu_hours,
   deadline_seconds, late_seconds (less than 0: to spare), in_time, price {amount (of a GPU-hour), currency}, cost,
   cost_per_million_tokens}, null where it was not asked for; where the deadline is missed in_time, as fewest: the fewest
   GPUs that make it; fewest.late_seconds: of the next smaller number, where it has room.
-  With --why also why[] {what, is_plan, reason, lack, seconds_slower (of a step; null beside no plan), bytes_more (of a
-  GPU; null but with --objective least-memory), seconds[] and bytes[] {name, plan, alternative, difference} (lines that
-  differ; bytes of the place `of`: gpu, host or nvme), alternative (as `plan`; null: that is the plan, or nothing is)}.
+  With --why also why[] {what, is_plan, reason, lack, proven, seconds_slower (of a step; null beside no plan),
+  bytes_more (of a GPU; null but with --objective least-memory), seconds[] and bytes[] {name, plan, alternative,
+  difference} (lines that differ; bytes of the place `of`: gpu, host or nvme), alternative (as `plan`; null: that is the
+  plan, or nothing is)}.
 matrix: rows[] {model, strategies {name: {stage, micro_batch, grad_accum, checkpointing, offload_optimizer,
   offload_param, gpus, held, peak, needed, capacity, host_needed, nvme_needed, fits, sent, step, tokens_per_s_per_gpu,
   headroom}, or {reason} of what cannot run}}; assumed[].

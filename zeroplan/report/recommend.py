@@ -52,7 +52,10 @@ def details(
         parts += [heading(others), _others(plan)]
         parts += [_searched(plan), *map(_outside, outside), ""]
     if plan.ways_out:
-        parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), _predicted(), ""]
+        parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), _predicted()]
+    if not plan.ways_out_complete:
+        parts.append(Text(NOT_ALL, style="dim"))
+    parts += [""] if plan.ways_out or not plan.ways_out_complete else []
     if plan.chosen and target == "hf":
         arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job, given).items())
         parts += [Text(f'TrainingArguments({arguments}, deepspeed="ds_config.json")'), ""]
@@ -62,6 +65,9 @@ def details(
         hint = "Write the config: add -o ds_config.json (--for deepspeed for every value), or all with --dir plan."
         parts.append(Text(f"Written: {written}." if written else hint))
     return parts + assumptions(assumed)
+
+
+NOT_ALL = "Not all ways were looked at before the limit of work; others may fit."
 
 
 def _predicted() -> Text:

@@ -17,9 +17,16 @@ from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.cluster import Cluster
 from zeroplan.units import count, duration, gib
 
+UNPROVEN = "A search stopped at its limit of work:"
+"""Before what it did not look at."""
+
 
 def fewest(found: Fewest) -> str:
     """Why no fewer GPUs are enough."""
+    return _fewest(found) if found.proven else f"{_fewest(found)} {UNPROVEN} fewer may be enough."
+
+
+def _fewest(found: Fewest) -> str:
     if found.gpus is None and found.late:
         return f"Nor do fewer: {found.smaller:,} GPUs are the most that were tried."
     if found.gpus is None:
@@ -67,4 +74,6 @@ def largest_details(
         f"{name}: {count(found.next_size)} lacks {lacking(found.lack)}."
         for name, found in rows.items() if found and found.next_size and found.lack
     ]  # fmt: skip
+    stopped = [name for name, found in rows.items() if found and not found.proven]
+    missing += [f"{UNPROVEN} the next size may fit {', '.join(stopped)}."] * bool(stopped)
     return ["", grid, *(Text(line, style="dim") for line in [*missing, *notes]), "", *assumptions(assumed)]

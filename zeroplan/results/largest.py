@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
 
 class Size(NamedTuple):
-    """A largest model: its parameters, the numbers of its plan, and the next size, which does not fit."""
+    """A largest model: its parameters, the numbers of its plan, and the next size, which does not fit if `proven`."""
 
     parameters: int
     plan: Outcome
     next_size: int | None
+    proven: bool
 
 
 class LargestModels(Result):
@@ -66,11 +67,11 @@ class LargestModels(Result):
 
 
 def _size(found: Largest) -> Size:
-    return Size(found.parameters, numbers(found.candidate), found.next_size)
+    return Size(found.parameters, numbers(found.candidate), found.next_size, found.proven)
 
 
 def _object(found: Largest) -> dict[str, Any]:
     return {
         "parameters": found.parameters, "plan": entry(found.candidate), "next_size": found.next_size,
-        "lack": lack_object(found.lack),
+        "lack": lack_object(found.lack), "proven": found.proven,
     }  # fmt: skip

@@ -187,6 +187,7 @@ class Recommendation(Result):
             "rejected": [rejected_object(rejected) for rejected in found.rejected],
             "searched": searched_object(found.searched, bytes=found.objective == LEAST_MEMORY),
             "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
+            **({} if found.chosen else {"ways_out_complete": found.ways_out_complete}),
             "assumed": list(self.assumed),
             **machine.kept_free(self.headroom, self.job.cluster.capacity),
             **({"flash_attention_2": rejected_object(self._flash)} if self._flash else {}),
@@ -229,7 +230,7 @@ def why_object(found: Why) -> dict[str, Any]:
 
     return {
         "what": found.wish, "is_plan": found.is_plan, "reason": found.reason, "lack": lack_object(found.lack),
-        "seconds_slower": found.slower, "bytes_more": found.more,
+        "proven": found.proven, "seconds_slower": found.slower, "bytes_more": found.more,
         "seconds": rows(found.seconds), "of": found.of, "bytes": rows(found.bytes),
         "alternative": entry(found.candidate) if found.candidate else None,
     }  # fmt: skip
@@ -238,7 +239,7 @@ def why_object(found: Why) -> dict[str, Any]:
 def fewest_object(fewest: Fewest) -> dict[str, Any]:
     """The fewest GPUs, and what the next smaller number lacks."""
     return {"gpus": fewest.gpus, "smaller": fewest.smaller, "lack": lack_object(fewest.lack),
-            "late_seconds": fewest.late if fewest.late != inf else None}  # fmt: skip
+            "late_seconds": fewest.late if fewest.late != inf else None, "proven": fewest.proven}  # fmt: skip
 
 
 def lack_object(lack: Lack | None) -> dict[str, Any] | None:

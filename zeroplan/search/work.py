@@ -49,6 +49,11 @@ class Work:
         """Whether as much was done as may be."""
         return self.done >= self.limit
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the limit ended the search: what it came to is not proven."""
+        return self.is_over or self.limit != self.first
+
     def extend(self, share: float) -> None:
         """Allow so much of the first limit from here on."""
         self.limit = self.done + share * self.first
@@ -60,6 +65,11 @@ class Allowance:
     def __init__(self, limit: float = COMMAND, each: float = SEARCH) -> None:
         self.limit, self.each = limit, each
         self.works: list[Work] = []
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the limit ended any of them."""
+        return any(work.stopped for work in self.works)
 
     @property
     def left(self) -> float:

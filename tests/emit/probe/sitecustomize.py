@@ -14,8 +14,21 @@ if os.environ.get("PROBE") and "LOCAL_RANK" in os.environ:
     import sys
     from pathlib import Path
 
-    import deepspeed
     import torch
+    import torch.utils.checkpoint
+
+    CLOSED = []
+    """What checkpointed layers keep beside their inputs, which no hook sees: the keywords that they are called with."""
+    once = torch.utils.checkpoint.checkpoint
+
+    @functools.wraps(once)
+    def checkpoint(function, *args, **kwargs):
+        CLOSED.append([getattr(function, "keywords", {}), kwargs])
+        return once(function, *args, **kwargs)
+
+    torch.utils.checkpoint.checkpoint = checkpoint  # before transformers takes it from there
+
+    import deepspeed
     from deepspeed.accelerator import get_accelerator
 
     SEEN = {"steps": 0, "micro_steps": 0}
@@ -38,11 +51,11 @@ if os.environ.get("PROBE") and "LOCAL_RANK" in os.environ:
                     setattr(sys.modules[name], f"{operator}Builder", Builder)
 
     def storages(value):
-        """Places of the tensors in arguments."""
+        """Bytes of the tensors in arguments, by their places."""
         if isinstance(value, torch.Tensor):
-            return {value.untyped_storage().data_ptr()}
+            return {value.untyped_storage().data_ptr(): value.untyped_storage().nbytes()}
         inside = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-        return set().union(*map(storages, inside))
+        return {place: size for one in inside for place, size in storages(one).items()}
 
     def watched(engine):
         """The engine, which says what it is when it has run."""
@@ -50,6 +63,7 @@ if os.environ.get("PROBE") and "LOCAL_RANK" in os.environ:
 
         @functools.wraps(forward)
         def through(*args, **kwargs):
+            CLOSED.clear()
             saved, given = {}, storages([args, kwargs])
             SEEN["micro_steps"] += 1
             SEEN["batch"] = next((list(t.shape) for t in [*args, *kwargs.values()] if isinstance(t, torch.Tensor)), None)
@@ -65,7 +79,9 @@ if os.environ.get("PROBE") and "LOCAL_RANK" in os.environ:
 
             with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
                 found = forward(*args, **kwargs)
-            SEEN["saved"] = sum(saved.values())
+            closed = {place: size for place, size in storages(CLOSED).items() if place not in given}
+            CLOSED.clear()
+            SEEN["saved"] = sum({**saved, **closed}.values())
             return found
 
         engine.forward = through
