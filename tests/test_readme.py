@@ -86,6 +86,14 @@ def test_the_recorded_runs_are_as_many_as_is_said():
     assert f"{sum(recorded.values()):,} recorded runs" in TEXTS["README.md"]
 
 
+def test_the_fields_of_json_are_told(zeroplan):
+    told = set(re.findall(r"`(\w+)", of("json")))
+    shown = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--gpu-mem", "80", "--stage", "2", "--timeline", "--json")
+    assert set(shown.json) <= told
+    for field in shown.json["memory"]["gpu"]:
+        assert f".{field}" in of("json"), field
+
+
 def test_the_two_commands_of_a_fresh_machine_are_there():
     """`.ci/run` takes the second from here."""
     fresh = re.search(r"```sh\n(.*?)```", TEXTS["README.md"], re.DOTALL)
