@@ -1,6 +1,8 @@
-"""The README's examples: what each command prints now. `python -m tests.readme_blocks` rewrites them.
+"""The examples of README.md and docs/*.md: what each command prints now. `python -m tests.readme_blocks` rewrites them.
 
-A block begins with ```console and `$ zeroplan ...`; `| head -N` after the command shows its first lines.
+A block begins with ```console; each line of it that begins with `$ ` is a command, and what follows is its output. A
+command is `zeroplan ...`; `| head -N` behind it shows its first lines, `; echo $?` its exit code on a last line. The
+commands of one block run in one folder, in turn; tests/ and docs/ can be read from there, and what they write is dropped.
 """
 
 from __future__ import annotations
@@ -10,31 +12,89 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-README = Path(__file__).parent.parent / "README.md"
-BLOCK = re.compile(r"```console\n\$ (zeroplan[^\n]*)\n(.*?)```", re.DOTALL)
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+FILES = (README, *sorted((ROOT / "docs").glob("*.md")))
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+STEP = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+COMMAND = re.compile(r"(zeroplan .*?)(?: \| head -(\d+))?(; echo \$\?)?")
 COLUMNS = "100"
 
 
-def output(command: str) -> str:
-    """What a command prints at 100 columns, trailing spaces aside. `| head -N` is understood."""
-    words, _, head = command.partition(" | head -")
-    environment = {**os.environ, "COLUMNS": COLUMNS, "NO_COLOR": "1"}
-    run = [sys.executable, "-m", *shlex.split(words)]
-    ran = subprocess.run(run, capture_output=True, text=True, env=environment, cwd=README.parent, check=False)
-    lines = [line.rstrip() for line in (ran.stdout + ran.stderr).splitlines()]
-    return "\n".join(lines[: int(head)] if head else lines) + "\n"
+class Command(NamedTuple):
+    bare: str
+    """Without `| head` and `echo`."""
+    head: int | None
+    code: bool
+    """Whether the exit code is shown."""
 
 
-def blocks() -> list[tuple[str, str]]:
-    """Each command with the output that the README shows."""
-    return BLOCK.findall(README.read_text(encoding="utf-8"))
+class Ran(NamedTuple):
+    lines: tuple[str, ...]
+    code: int
+
+
+def command(written: str) -> Command:
+    found = COMMAND.fullmatch(written)
+    assert found, f"{written}: expected zeroplan ..., and perhaps | head -N or ; echo $?"
+    return Command(found[1], int(found[2]) if found[2] else None, bool(found[3]))
+
+
+@cache
+def session(bare: tuple[str, ...]) -> tuple[Ran, ...]:
+    """What commands print at 100 columns, trailing spaces aside, in a folder of their own, one after the other."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "COLUMNS": COLUMNS, "NO_COLOR": "1", "PYTHONPATH": path}
+    ran = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("tests", "docs"):
+            (Path(folder) / name).symlink_to(ROOT / name)
+        for words in bare:
+            run = [sys.executable, "-m", *shlex.split(words)]
+            done = subprocess.run(run, capture_output=True, text=True, env=environment, cwd=folder, check=False)
+            lines = (done.stdout + done.stderr).splitlines()
+            ran.append(Ran(tuple(line.rstrip() for line in lines), done.returncode))
+    return tuple(ran)
+
+
+def outputs(written: tuple[str, ...]) -> tuple[str, ...]:
+    """What a block shows below each of its commands."""
+    asked = [command(one) for one in written]
+    return tuple(
+        "".join(f"{line}\n" for line in (*ran.lines[: one.head], *([str(ran.code)] if one.code else [])))
+        for one, ran in zip(asked, session(tuple(one.bare for one in asked)), strict=True)
+    )
+
+
+def steps(block: str) -> list[tuple[str, str]]:
+    """Each command of a block with the output that it shows."""
+    found = STEP.findall(block)
+    assert "".join(f"$ {one}\n{shown}" for one, shown in found) == block, f"no command: {block[:60]}"
+    return found
+
+
+def blocks() -> Iterator[tuple[Path, list[tuple[str, str]]]]:
+    """The blocks of all files, each with its commands and their output."""
+    for file in FILES:
+        for block in BLOCK.findall(file.read_text(encoding="utf-8")):
+            yield file, steps(block)
 
 
 def rewritten(text: str) -> str:
-    return BLOCK.sub(lambda found: f"```console\n$ {found[1]}\n{output(found[1])}```", text)
+    def now(found: re.Match[str]) -> str:
+        written = tuple(one for one, _shown in steps(found[1]))
+        shown = "".join(f"$ {one}\n{out}" for one, out in zip(written, outputs(written), strict=True))
+        return f"```console\n{shown}```"
+
+    return BLOCK.sub(now, text)
 
 
 if __name__ == "__main__":
-    README.write_text(rewritten(README.read_text(encoding="utf-8")), encoding="utf-8")
+    for file in FILES:
+        file.write_text(rewritten(file.read_text(encoding="utf-8")), encoding="utf-8")

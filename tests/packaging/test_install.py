@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -56,3 +57,10 @@ def test_an_editable_install_uses_those_of_the_checkout(tmp_path):
     folder, *_counts = ran([sys.executable, "-c", COUNT], ROOT, tmp_path).split()
     assert folder == str(ROOT / "presets")
     assert "fit in 79.21 GiB" in ran(COMMAND, ROOT, tmp_path)
+
+
+def test_a_source_distribution_carries_what_the_tests_read():
+    """The README, docs/ and what .ci/run runs, beside the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    included = set(project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
+    assert {"zeroplan", "presets", "tests", "benchmarks", "docs", "README.md", ".pre-commit-hooks.yaml", ".ci"} <= included
