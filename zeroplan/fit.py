@@ -22,8 +22,8 @@ FITS, TIGHT, DOES_NOT_FIT = VERDICTS = ("fits", "tight", "does_not_fit")
 
 RESERVED_PERCENT = 116
 """Of the allocated peak: what PyTorch reserves when a card fills up. Published runs of torch 2 that reserve three
-quarters of a card or more lie at 95 to 112, DeepSpeed's stage 2 at 114 and 124; and of the reported jobs that ran out none
-is below this line (`benchmarks/verdicts.py`)."""
+quarters of a card or more lie at 95 to 112, DeepSpeed's stage 2 at 114 and 124; and of the reported jobs that ran out
+none is below this line (`benchmarks/verdicts.py`)."""
 OUTSIDE_OF_ONE, OUTSIDE_OF_MORE = int(1.1 * GiB), int(2.31 * GiB)
 """The most that one process was seen to hold on a card outside PyTorch's allocator: a context on a V100; and with NCCL,
 in two reported runs on several nodes, 2.05 and 2.31 GiB."""

@@ -215,12 +215,12 @@ def _in_seconds(candidate: Candidate, chosen: Candidate) -> str:
     share = lost / chosen.time.total
     if lost <= 0:
         return f"as fast, needs {gib(candidate.fit.gpu.needed)}: the simpler plan is taken"
-    line = _slowest_part(candidate, chosen)
+    line = slowest_part(candidate, chosen)
     more = f"+{share:.0%}" if share >= WHOLE else f"+{share:.2%}"
     return f"{seconds(lost)} a step slower ({more}: {line}), needs {gib(candidate.fit.gpu.needed)}"
 
 
-def _slowest_part(candidate: Candidate, chosen: Candidate) -> str:
+def slowest_part(candidate: Candidate, chosen: Candidate) -> str:
     """The part of the step that grew most, for as many sequences."""
     share = chosen.sequences / candidate.sequences
     before, after = _parts(chosen), _parts(candidate)

@@ -16,7 +16,7 @@ from zeroplan.ledger import total
 from zeroplan.plan import plan
 from zeroplan.report import sizing as report
 from zeroplan.report import why as report_why
-from zeroplan.report.recommend import _searched
+from zeroplan.report.recommend import searched
 from zeroplan.search import evaluate, fastest, space
 from zeroplan.search.front import front
 from zeroplan.search.leanest_first import least_memory
@@ -157,10 +157,10 @@ def test_the_screen_says_what_is_proven(objective):
         plan(one, {}, reserve=0.05, objective=objective, allowance=allowance) for allowance in (Allowance(1, 1), None)
     )
     best = stopped.chosen.fit.gpu.needed if objective == "least-memory" else stopped.chosen.time.total
-    line = _searched(stopped).plain
+    line = searched(stopped).plain
     assert "stopped after its limit of work: no other can " in line
     assert f"({1 - stopped.searched.bound / best:.1%} less)" in line
-    assert "by proven bounds no other " in _searched(whole).plain
+    assert "by proven bounds no other " in searched(whole).plain
 
 
 def test_json_says_whether_a_plan_is_proven(zeroplan):

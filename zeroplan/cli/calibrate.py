@@ -33,7 +33,7 @@ def run(*, output: str | None, disk: str, quick: bool, force: bool, json: bool) 
         from zeroplan.report import calibrate as report
         from zeroplan.report import console
 
-        console.show(report.answer(found, output), *report.details(found))
+        console.show(report.answer(found, output), report.details(found))
     return 0
 
 

@@ -11,7 +11,7 @@ import typer
 from zeroplan.cli.options import Options
 from zeroplan.cli.progress import part, watched
 from zeroplan.cli.request import Request, read_request
-from zeroplan.cli.screen import exit_code
+from zeroplan.cli.screen import View, exit_code
 from zeroplan.cli.several import lists, with_values
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.speed import speed
@@ -39,7 +39,7 @@ MOST = 64
 """Combinations in one table."""
 
 
-def run(options: Options, *, json: bool, quiet: bool) -> int:
+def run(options: Options, *, view: View) -> int:
     """0 when something fits, 1 when nothing does."""
     varied = lists(options, LISTS, "compare", INSTEAD)
     if not varied and options.gpus is None and options.hostfile is None:
@@ -60,7 +60,7 @@ def run(options: Options, *, json: bool, quiet: bool) -> int:
     if not found:
         raise ContradictionError(rows[0].reason if isinstance(rows[0], Failed) else "nothing to compare")
     planned = scope([row.job.model for row in found], found[0].job.workload.seq)
-    if json:
+    if view.json:
         from zeroplan.report import machine
 
         model = machine.model_object(found[0].job.model)
@@ -68,11 +68,12 @@ def run(options: Options, *, json: bool, quiet: bool) -> int:
         said = machine.scope_object(planned)
         typer.echo(machine.dumps({"command": "compare", "scope": said, "model": model, "rows": rows_of}))
     else:
-        from zeroplan.report import compare, console
+        from zeroplan.report import compare, console, rendered
+        from zeroplan.report.cards import common
         from zeroplan.report.subject import scope_lines
 
-        below = [] if quiet else compare.details(rows)
-        console.show(compare.answer(found), *scope_lines(planned, quiet=quiet), *below)
+        head, assumed = scope_lines(planned, quiet=view.quiet), common([row.assumed for row in found])
+        console.show(*rendered.screen(compare.answer(found), head, compare.details(rows), assumed, view.level))
     return exit_code(best(row.fit.verdict for row in found), options.accept)
 
 

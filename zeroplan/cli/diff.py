@@ -9,7 +9,7 @@ from zeroplan.check.config_file import Config, read_config_file
 from zeroplan.cli.options import Options, flag
 from zeroplan.cli.progress import tell, watched
 from zeroplan.cli.request import Request, read_request
-from zeroplan.cli.screen import show
+from zeroplan.cli.screen import View, show
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed
@@ -27,11 +27,11 @@ MOST = 200
 """Keys that differ, each of which is counted twice with a model."""
 
 
-def run(first: str, second: str, options: Options, *, json: bool, quiet: bool) -> int:
+def run(first: str, second: str, options: Options, *, view: View) -> int:
     """0, whatever differs."""
     with watched("diff"):
         found = asked(first, second, options)
-    show(found, json=json, quiet=quiet)
+    show(found, view)
     return 0
 
 

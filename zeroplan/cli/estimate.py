@@ -5,20 +5,20 @@ from __future__ import annotations
 from zeroplan.cli.options import Options
 from zeroplan.cli.progress import watched
 from zeroplan.cli.request import read_request
-from zeroplan.cli.screen import show
+from zeroplan.cli.screen import View, show
 from zeroplan.costs.ledger import ACCOUNTINGS
 from zeroplan.errors import QuantityError, shown
 from zeroplan.results.estimate import Estimate
 
 
-def run(options: Options, *, json: bool, quiet: bool, accounting: str, timeline: bool, partial: bool) -> int:
+def run(options: Options, *, view: View, accounting: str, timeline: bool, partial: bool) -> int:
     """0 when something fits (or nothing could fail), 1 when nothing does, or is tight and not accepted."""
     _check(accounting, timeline=timeline)
     with watched("estimate"):
-        whose = accounting if json else "deepspeed"  # tables show both
+        whose = accounting if view.json else "deepspeed"  # tables show both
         found = asked(options, accounting=whose, timeline=timeline, partial=partial)
         found.count()
-    return show(found, json=json, quiet=quiet, accept=options.accept)
+    return show(found, view, accept=options.accept)
 
 
 def asked(

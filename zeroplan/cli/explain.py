@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from zeroplan import quantities, sums
 from zeroplan.cli.headroom import refuse_headroom
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import Request, read_request
+from zeroplan.cli.screen import View
 from zeroplan.clock import Term
 from zeroplan.costs.activations import activations
 from zeroplan.costs.closed_forms import counted
@@ -32,7 +35,7 @@ LEVELS = {RESERVED: ("reserved",), USED: (USED_ON_OTHERS,)}
 """Beyond what is allocated, as `levels` counts them; and other words for them."""
 
 
-def run(options: Options, term: str, *, json: bool) -> int:
+def run(options: Options, term: str, view: View) -> int:
     """Explain a line of the ledger, a transfer, a formula or a key. 0 when it is known."""
     refuse_headroom(options, "explain")
     request = read_request(options, default_params="7B", default_gpus=8)
@@ -56,7 +59,7 @@ def run(options: Options, term: str, *, json: bool) -> int:
         known = {name for _job, entry in entries for name in _names(entry)} | {k.name for k in KEYS.values()}
         known |= {*(n for e in step for n in _parts(e)), *quantities.MEMORY, *quantities.CLOCK, *sums.OTHERS, *LEVELS}
         raise UnknownNameError("line, formula or key", term, known)
-    if json:
+    if view.json:
         from zeroplan.report import explain_quantities, explain_sums, machine
         from zeroplan.report.explain import machine_form
 
@@ -70,24 +73,37 @@ def run(options: Options, term: str, *, json: bool) -> int:
             found["activations"] = activations_form(highest)
         scope = machine.scope_object(request.scope)
         typer.echo(machine.dumps({"command": "explain", "term": term, "scope": scope, **found}))
-    else:
-        from zeroplan.report import console, explain_quantities, explain_step, explain_sums
-        from zeroplan.report.explain import screen
-        from zeroplan.report.subject import scope_lines
+        return 0
+    from zeroplan.report import explain_quantities, explain_step, explain_sums
+    from zeroplan.report.explain import screen
 
-        parts = [
-            *explain_quantities.screen(summed), *explain_sums.screen(added),
-            *explain_sums.levels_screen(_level_named(wanted), seen), *screen(lines, keys, costed, highest),
-        ]  # fmt: skip
-        if wanted == ACTIVATIONS:
-            from zeroplan.report.activations import screen as activations_screen
+    parts = [
+        *explain_quantities.screen(summed), *explain_sums.screen(added),
+        *explain_sums.levels_screen(_level_named(wanted), seen), *screen(lines, keys, costed, highest),
+    ]  # fmt: skip
+    if wanted == ACTIVATIONS:
+        from zeroplan.report.activations import screen as activations_screen
 
-            parts = [*activations_screen(highest), *parts]
-        parts += explain_step.screen(highest, terms)
-        if any((wanted == ACTIVATIONS, lines, terms, summed, added, seen, *costed.values())):
-            parts += [*scope_lines(request.scope), *console.assumptions(request.assumed)]
-        console.show(*parts)
+        parts = [*activations_screen(highest), *parts]
+    of_job = any((wanted == ACTIVATIONS, lines, terms, summed, added, seen, *costed.values()))
+    _show([*parts, *explain_step.screen(highest, terms)], request, view, of_job=of_job)
     return 0
+
+
+def _show(parts: list[Any], request: Request, view: View, *, of_job: bool) -> None:
+    """What was explained, and of which job where it is of one."""
+    from zeroplan.report import console
+    from zeroplan.report.brief.assumed import assumed
+    from zeroplan.report.brief.lines import within
+    from zeroplan.report.depth import BRIEF
+    from zeroplan.report.subject import scope_lines
+
+    first, *rest = parts
+    scope, said = (scope_lines(request.scope), request.assumed) if of_job else ([], ())
+    if view.level > BRIEF:
+        console.show(first, [*rest, *scope, *console.assumptions(said)])
+    else:
+        console.show(first, within(first, [], rest, [*scope, *assumed(said)]))
 
 
 def _summed(request: Request, wanted: str) -> list[tuple[Job, quantities.Quantity]]:

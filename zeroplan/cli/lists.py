@@ -99,7 +99,7 @@ def _tensors(name: str, *, json: bool) -> int:
         grid.add_row(tensor.name, " × ".join(map(str, tensor.shape)), f"{tensor.elements:,}")
     console.show(
         console.heading(f"{found.name}: {found.parameters:,} trainable parameters in {len(found.tensors)} tensors"),
-        grid, f"source: {found.source}",
+        [grid, f"source: {found.source}"],
     )  # fmt: skip
     return 0
 
@@ -120,5 +120,5 @@ def _listed(command: str, columns: list[str], rows: Sequence[tuple[str, ...]]) -
         grid.columns[-1].no_wrap = False
     for row in rows:
         grid.add_row(*row)
-    console.show(console.heading(f"{len(rows)} {command}"), grid)
+    console.show(console.heading(f"{len(rows)} {command}"), [grid])
     return 0

@@ -9,7 +9,7 @@ import typer
 from zeroplan.cli.options import Options, flag
 from zeroplan.cli.progress import part, watched
 from zeroplan.cli.request import Request, check_offload, read_request
-from zeroplan.cli.screen import exit_code, show
+from zeroplan.cli.screen import View, exit_code, show
 from zeroplan.cli.several import lists, with_values
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
@@ -37,16 +37,16 @@ MOST = 64
 COLUMNS = ("stage", "offload_optimizer", "offload_param", "config")
 
 
-def run(options: Options, *, form: str, json: bool, quiet: bool) -> int:
+def run(options: Options, *, form: str, view: View) -> int:
     """0 when something fits (or nothing could fail), 1 when nothing does."""
     if form not in FORMATS:
         raise QuantityError(f"--format: found {shown(form)}, expected {', '.join(FORMATS)}; write --format markdown")
-    if json and form != "text":
+    if view.json and form != "text":
         raise ContradictionError(f"--json and --format {form} both say what is printed; keep one")
     with watched("matrix"):
         found = asked(options)
     if form == "text":
-        return show(found, json=json, quiet=quiet, accept=options.accept)
+        return show(found, view, accept=options.accept)
     typer.echo(found.markdown() if form == "markdown" else found.csv().rstrip("\n"))
     return exit_code(found.verdict, options.accept)
 

@@ -8,6 +8,7 @@ from zeroplan.catalog.files import check_regular
 from zeroplan.cli.headroom import refuse_headroom
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
+from zeroplan.cli.screen import View
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.speed import speed
 from zeroplan.errors import QuantityError
@@ -17,7 +18,7 @@ from zeroplan.observe.notes import contradictions, notes
 from zeroplan.units import read_integer
 
 
-def run(options: Options, log_path: str, *, steps: str | None, json: bool, quiet: bool) -> int:
+def run(options: Options, log_path: str, *, steps: str | None, view: View) -> int:
     """Always 0: what a difference means is the reader's to say."""
     passed = read_integer(steps, "--steps", "100") if steps is not None else None
     refuse_headroom(options, "observe")
@@ -33,7 +34,7 @@ def run(options: Options, log_path: str, *, steps: str | None, json: bool, quiet
     rows, said = beside(log, predicted, passed), list(notes(log, predicted, passed))
     wrong = list(contradictions(log, predicted))
     assumed = request.assumed_for(jobs)
-    if json:
+    if view.json:
         from zeroplan.report import machine
 
         found = [{**row._asdict(), "difference": row.difference} for row in rows]
@@ -45,11 +46,12 @@ def run(options: Options, log_path: str, *, steps: str | None, json: bool, quiet
         }  # fmt: skip
         typer.echo(machine.dumps({"command": "observe", **body}))
         return 0
-    from zeroplan.report import console
+    from zeroplan.report import console, rendered
     from zeroplan.report import observe as report
+    from zeroplan.report.depth import BRIEF
     from zeroplan.report.subject import scope_lines
 
-    details = [] if quiet else report.details(log, rows, said, assumed)
-    planned = scope_lines(request.scope, quiet=quiet)
-    console.show(report.answer(job, log, rows), *report.contradicted(wrong), *planned, *details)
+    below = report.details(log, rows, said, brief=view.level == BRIEF)
+    head = [*report.contradicted(wrong), *scope_lines(request.scope, quiet=view.quiet)]
+    console.show(*rendered.screen(report.answer(job, log, rows), head, below, assumed, view.level))
     return 0

@@ -21,6 +21,10 @@ def _option(name: str, panel: str, text: str, metavar: str) -> Any:
 
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable: bytes as integers.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only the answer.", rich_help_panel=OUTPUT)]
+Verbose = Annotated[
+    int,
+    typer.Option("-v", "--verbose", count=True, help="All tables; -vv: each of their lines.", rich_help_panel=OUTPUT),
+]
 
 Text = str | None
 

@@ -12,7 +12,7 @@ from zeroplan.cli.output import Output
 from zeroplan.cli.progress import tell, watched
 from zeroplan.cli.request import Request, check_offload, read_request
 from zeroplan.cli.request_operators import check_operators, choose_attention
-from zeroplan.cli.screen import exit_code, show
+from zeroplan.cli.screen import View, exit_code, show
 from zeroplan.cli.several import AUTO, cards_named
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
@@ -36,7 +36,7 @@ ROOM_KEPT = "room kept for what such runs took beside what is counted (--headroo
 
 
 def run(
-    options: Options, output: Output, *, json: bool, quiet: bool, max_params: bool, alternatives: Sequence[str] = (),
+    options: Options, output: Output, *, view: View, max_params: bool, alternatives: Sequence[str] = (),
     goal: Goal = NOTHING,
 ) -> int:  # fmt: skip
     """0 with a plan, 1 when nothing fits, or nothing in time, or a plan is tight and not accepted."""
@@ -52,8 +52,8 @@ def run(
             raise ContradictionError(f"{none}; write --params SIZE in its place")
         with watched("recommend --max-params"):
             sizes = largest(options)
-        return show(sizes, json=json, quiet=quiet, accept=options.accept)
-    output.check(json=json)
+        return show(sizes, view, accept=options.accept)
+    output.check(json=view.json)
     if goal.objective == PARETO and (output.file is not None or output.folder is not None):
         raise ContradictionError(
             "-o and --dir write one plan and --objective pareto makes several; write --headroom as the table says"
@@ -61,10 +61,10 @@ def run(
     if alternatives and output.file == "-":
         raise ContradictionError("--why and -o - both want standard output; write -o ds_config.json")
     with watched("recommend"):
-        answer = asked(options, lines=json, alternatives=alternatives, goal=goal)
+        answer = asked(options, lines=view.json, alternatives=alternatives, goal=goal)
     answer.target, answer.written = output.target, output.write(answer, options)
-    if json or output.file != "-" or exit_code(answer.verdict, options.accept):
-        return show(answer, json=json, quiet=quiet, accept=options.accept, errors=output.file == "-")
+    if view.json or output.file != "-" or exit_code(answer.verdict, options.accept):
+        return show(answer, view, accept=options.accept, errors=output.file == "-")
     return 0  # with -o - standard output holds the config and nothing else
 
 

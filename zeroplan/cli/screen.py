@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import sys
+
 import typer
 
 from zeroplan.fit import FITS
+from zeroplan.record import NamedTuple
+from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
 from zeroplan.results.result import Result
 
 
-def show(result: Result, *, json: bool, quiet: bool, accept: str | None = None, errors: bool = False) -> int:
+class View(NamedTuple):
+    """How a result is shown: what was typed of --json, -q, -v and -vv."""
+
+    json: bool = False
+    quiet: bool = False
+    verbose: int = 0
+
+    @property
+    def level(self) -> int:
+        """How much of a screen; -q wins."""
+        return QUIET if self.quiet else min(BRIEF + self.verbose, EVERYTHING)
+
+
+def show(result: Result, view: View, *, accept: str | None = None, errors: bool = False) -> int:
     """As a table or as JSON; the exit code. `accept`: as --accept has it. `errors`: tables go to standard error."""
-    if json:
+    if view.json:
         from zeroplan.report import machine
 
         typer.echo(machine.dumps(result.content()))
     else:
         from zeroplan.report import console
 
-        screen = result.screen(quiet=quiet)
-        console.show(screen.answer, *screen.parts, errors=errors)
+        result.typed = tuple(sys.argv[1:])
+        screen = result.screen(view.level)
+        console.show(*screen, errors=errors)
     return exit_code(result.verdict, accept)
 
 

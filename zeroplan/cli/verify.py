@@ -13,6 +13,7 @@ from zeroplan.cli.headroom import refuse_headroom
 from zeroplan.cli.options import Options
 from zeroplan.cli.progress import part, watched
 from zeroplan.cli.request import read_request
+from zeroplan.cli.screen import View
 from zeroplan.costs.ledger import ledger
 from zeroplan.deepspeed.files import write_all
 from zeroplan.errors import ContradictionError, SpecError, shown
@@ -21,7 +22,7 @@ from zeroplan.specs.job import Job
 NEEDED = ("deepspeed", "torch", "transformers")
 
 
-def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bool, json: bool, quiet: bool) -> int:
+def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bool, view: View) -> int:
     """0 when every number is as predicted, 1 when one is not."""
     from zeroplan.verify.compare import compare
 
@@ -42,7 +43,7 @@ def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bo
             found.append((job, measured, compare(job, ledger(job), measured)))
     if save:
         _save(save, [measured for _job, measured, _rows in found])
-    if json:
+    if view.json:
         from zeroplan.report import machine
 
         runs = [
@@ -54,13 +55,15 @@ def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bo
         body = {"command": "verify", "scope": scope, "runs": runs, "assumed": list(request.assumed)}
         typer.echo(machine.dumps(body))
     else:
-        from zeroplan.report import console
+        from zeroplan.report import console, rendered
         from zeroplan.report import verify as report
+        from zeroplan.report.depth import BRIEF
         from zeroplan.report.subject import scope_lines
 
         for job, measured, rows in found:
-            below = [] if quiet else report.details(rows, measured)
-            console.show(report.answer(job, rows, measured), *scope_lines(request.scope, quiet=quiet), *below)
+            below = report.details(rows, measured, brief=view.level == BRIEF)
+            head = scope_lines(request.scope, quiet=view.quiet)
+            console.show(*rendered.screen(report.answer(job, rows, measured), head, below, (), view.level))
     return 0 if all(row.holds for _job, _measured, rows in found for row in rows) else 1
 
 

@@ -171,7 +171,7 @@ class RandomTokens(torch.utils.data.Dataset):
         return {"input_ids": tokens, "labels": tokens}
 '''
 SHARED = "    shared = HfDeepSpeedConfig(plan)  # while it lives, stage 3 shares models out as they are made\n"
-STARTED = "    deepspeed.init_distributed()  # stage 3 counts the processes; on CPUs the Trainer has not joined them yet\n"
+STARTED = "    deepspeed.init_distributed()  # stage 3 counts the processes; on CPUs the Trainer joins them later\n"
 MAIN = '''
 
 if __name__ == "__main__":

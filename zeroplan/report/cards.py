@@ -12,7 +12,7 @@ from zeroplan.costs.timing.speed import speed_of
 from zeroplan.plan import label
 from zeroplan.record import NamedTuple
 from zeroplan.report import training
-from zeroplan.report.console import assumptions, table
+from zeroplan.report.console import table
 from zeroplan.report.sizing import fewest, lacking
 from zeroplan.report.speed import UNMEASURED
 from zeroplan.report.subject import gpus, title
@@ -67,9 +67,8 @@ def _where(row: Row, option: str) -> str:
     return gpus(row.job) if option == "gpus" else f"{gpus(row.job)} of {row.name}"
 
 
-def details(
-    option: str, rows: Sequence[Row], assumed: Sequence[tuple[str, ...]], written: str | None
-) -> list[RenderableType]:
+def details(option: str, rows: Sequence[Row], written: str | None) -> list[RenderableType]:
+    """One row for each card, and why it takes as many."""
     run = next((row.run for row in rows if row.run), None)
     counts = [] if option == "gpus" else ["GPUs"]
     after = ["tokens/s/GPU", *training.columns(run)] if run else ["of", "step", "tokens/s/GPU", "in all"]
@@ -81,7 +80,7 @@ def details(
     legend: list[RenderableType] = [Text(UNMEASURED, style="dim")]
     why = [Text(f"{row.name}: {fewest(row.fewest)}", style="dim") for row in rows if row.fewest and row.chosen]
     saved = [Text(f"Written: {written}.")] if written else []
-    return ["", grid, *legend, *why, *saved, "", *_assumed(assumed)]
+    return ["", grid, *legend, *why, *saved]
 
 
 def _cells(row: Row) -> list[str | Text]:
@@ -97,9 +96,9 @@ def _cells(row: Row) -> list[str | Text]:
     return [*known, gib(fit.capacity), *rates]
 
 
-def _assumed(said: Sequence[tuple[str, ...]]) -> list[RenderableType]:
+def common(said: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
     """What was assumed for all rows, then what for some."""
     every = dict.fromkeys(text for row in said for text in row)
-    common = [text for text in every if all(text in row for row in said)]
-    some = "; ".join(text for text in every if text not in common)
-    return assumptions((*common, *([f"for some rows: {some}"] if some else [])))
+    of_all = [text for text in every if all(text in row for row in said)]
+    some = "; ".join(text for text in every if text not in of_all)
+    return (*of_all, *([f"for some rows: {some}"] if some else []))

@@ -11,7 +11,7 @@ from zeroplan.clock import COMMUNICATION, OFFLOAD, Speed
 from zeroplan.errors import printable
 from zeroplan.fit import TIGHT, Fit
 from zeroplan.record import NamedTuple
-from zeroplan.report.console import assumptions, console, heading, table
+from zeroplan.report.console import console, heading, table
 from zeroplan.report.speed import UNMEASURED
 from zeroplan.report.subject import gpus, title
 from zeroplan.specs.headroom import Headroom
@@ -87,15 +87,7 @@ def details(rows: Sequence[Combination | Failed]) -> list[RenderableType]:
         Text(printable(f"{', '.join(row.changed.values())}: {row.reason}"), style="yellow")
         for row in rows if isinstance(row, Failed)
     ]  # fmt: skip
-    return [*parts, *scaling(found), *_assumed(found)]
-
-
-def _assumed(rows: Sequence[Combination]) -> list[RenderableType]:
-    """What was assumed for all rows, then what for some."""
-    every = dict.fromkeys(said for row in rows for said in row.assumed)
-    common = [said for said in every if all(said in row.assumed for row in rows)]
-    some = "; ".join(said for said in every if said not in common)
-    return ["", *assumptions((*common, *([f"for some rows: {some}"] if some else [])))] if every else []
+    return [*parts, *scaling(found)]
 
 
 def _measures(row: Combination, *, offloads: bool) -> list[str]:

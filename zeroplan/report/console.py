@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -67,7 +67,7 @@ def table(columns: list[str]) -> Table:
     return grid
 
 
-def show(answer: Text, *parts: RenderableType, errors: bool = False) -> None:
+def show(answer: Text, parts: Sequence[RenderableType], *, errors: bool = False) -> None:
     """Print the answer as one line, then the rest to the console's width."""
     out = console(errors=errors)
     if out.is_terminal:

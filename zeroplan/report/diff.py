@@ -13,8 +13,9 @@ from zeroplan.deepspeed.difference import Difference
 from zeroplan.deepspeed.effect import Change, Comparison, Counted, Effect
 from zeroplan.deepspeed.idle import NOT_COUNTED
 from zeroplan.errors import printable
-from zeroplan.report.console import assumptions, console, heading, table
-from zeroplan.report.subject import gpus, title, trust
+from zeroplan.report.brief.marks import legend, marks, of_time
+from zeroplan.report.console import console, heading, table
+from zeroplan.report.subject import gpus, not_counted, title, trust
 from zeroplan.units import gb, gib, seconds
 
 SAME_SPEED = 0.0005
@@ -94,8 +95,8 @@ def _speed(before: Counted, after: Counted) -> list[str]:
     return [f"is {abs(b / a - 1):.1%} {'faster' if b > a else 'slower'} {rates}"]
 
 
-def details(found: Comparison, assumed: tuple[str, ...]) -> list[RenderableType]:
-    """Every change with its numbers, those that change nothing with the reason, and what was assumed."""
+def details(found: Comparison, *, brief: bool) -> list[RenderableType]:
+    """Every change with its numbers, and those that change nothing with the reason; `brief`: these by name alone."""
     if not found.changes:
         return []
     if not found.ends:
@@ -114,9 +115,22 @@ def details(found: Comparison, assumed: tuple[str, ...]) -> list[RenderableType]
     for name, uncounted in (("Not counted", True), ("Changes nothing here", False)):
         lines = [_line(f"{_keys(one)}: {', '.join(one.reasons).removeprefix(f'{NOT_COUNTED}: ')}")
                  for one in idle if one.uncounted is uncounted]  # fmt: skip
-        parts += ["", heading(name), *lines[:MOST], *_others(lines)] if lines else []
-    parts += ["", *trust(found.ends[1].job), *_left_out(found)]
-    return [*parts, "", *assumptions(assumed)] if assumed else parts
+        parts += ["", heading(name), *lines[:MOST], *_others(lines)] if lines and not brief else []
+    if brief:
+        job = found.ends[1].job
+        parts += [*_idle(idle), *not_counted(job), *_left_out(found), legend(job, {marks(job).needed, of_time(job)})]
+        return parts
+    return [*parts, "", *trust(found.ends[1].job), *_left_out(found)]
+
+
+def _idle(changes: Sequence[Change]) -> list[RenderableType]:
+    """Keys that change nothing, or are not counted, in a line each kind."""
+    parts: list[RenderableType] = []
+    for said, uncounted in (("not counted", True), ("changes nothing here", False)):
+        of_kind = (change for change in changes if change.uncounted is uncounted)
+        names = [_path(one) for change in of_kind for one in change.differences]
+        parts += [Text(f"{said}: {', '.join(names[:MOST])}", style="dim")] if names else []
+    return parts
 
 
 def _others(every: Sequence[object]) -> list[RenderableType]:

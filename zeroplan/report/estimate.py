@@ -41,16 +41,16 @@ class Estimate(NamedTuple):
     """None where no card is named."""
 
 
-def details(estimates: list[Estimate], assumed: tuple[str, ...]) -> list[RenderableType]:
-    """What `estimate` prints below its answer, for one strategy or for several side by side."""
+def details(estimates: list[Estimate], assumed: tuple[str, ...], *, everything: bool) -> list[RenderableType]:
+    """The tables of `estimate -v`, for one strategy or for several side by side; `everything`: each line and term."""
     parts: list[RenderableType] = [
         "",
         heading("Model states by the ZeRO paper, per GPU (GB = 10⁹ bytes)"), *_abreast(_paper_table, estimates), "",
         heading(f"What DeepSpeed {DEEPSPEED} needs, per GPU (GiB = 2³⁰ bytes)"), *_abreast(_need_table, estimates),
         *_peak(estimates), *trust(estimates[0].job, whole=timeline_of(estimates[0].job) is not None),
-        *_step(estimates),
+        *_step(estimates, everything=everything),
     ]  # fmt: skip
-    if len(estimates) == 1:
+    if len(estimates) == 1 and everything:
         parts += ["", heading("Every line, per GPU"), _lines_table(estimates[0])]
         parts += [*_traffic(estimates[0]), *_copies(estimates[0])]
     return [*parts, "", *assumptions(assumed)] if assumed else parts
@@ -110,10 +110,11 @@ def _tight(verdict: Fit) -> str:
     )
 
 
-def _step(estimates: list[Estimate]) -> list[RenderableType]:
+def _step(estimates: list[Estimate], *, everything: bool) -> list[RenderableType]:
     """How long it takes, where a card is named."""
     if len(estimates) == 1:
-        return step.alone(estimates[0].job, estimates[0].speed) if estimates[0].speed else []
+        speed = estimates[0].speed
+        return step.alone(estimates[0].job, speed, everything=everything) if speed else []
     known = [entry.speed for entry in estimates if entry.fit.possible and entry.speed]
     if not known:
         return []
@@ -163,7 +164,7 @@ def _need_table(estimates: list[Estimate]) -> Table:
     grid.add_row("needed", *(gib(e.fit.gpu.needed) for e in estimates), style="bold")
     if estimates[0].fit.gpu.capacity is not None:
         grid.add_row(f"free of {gib(estimates[0].fit.gpu.capacity)}", *(_free(e) for e in estimates))
-        grid.add_row("verdict", *(_verdict(e.fit) for e in estimates))
+        grid.add_row("verdict", *(in_words(e.fit) for e in estimates))
     if any(e.real.host.resident for e in estimates) or estimates[0].job.cluster.host_memory:
         grid.add_row("host memory per node", *(gib(e.fit.host.needed) for e in estimates))
         grid.add_row("  up to", *(gib(e.fit.host.most) for e in estimates), style="dim")
@@ -192,12 +193,12 @@ def _peak(estimates: list[Estimate]) -> list[RenderableType]:
     found: list[RenderableType] = [
         Text(f"Largest at the peak ({peak.phase.replace('_', ' ')}, {peak.place}): {largest}.")
     ]
-    if _experts_stay_gathered(estimates[0]):
+    if experts_stay_gathered(estimates[0]):
         found.append(Text(EXPERTS_STAY, style="yellow"))
     return found
 
 
-def _experts_stay_gathered(estimate: Estimate) -> bool:
+def experts_stay_gathered(estimate: Estimate) -> bool:
     """Grouped products save views of their weights, whose storage then outlives DeepSpeed's release in forward."""
     strategy = estimate.job.strategy
     first = estimate.real.gpu.peak.largest[0].name
@@ -207,7 +208,7 @@ def _experts_stay_gathered(estimate: Estimate) -> bool:
     )  # fmt: skip
 
 
-def _verdict(verdict: Fit) -> Text:
+def in_words(verdict: Fit) -> Text:
     """In words."""
     said = str(verdict.verdict).replace("_", " ")
     return Text(said, style={FITS: "green", TIGHT: "yellow"}.get(verdict.verdict or "", "red"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -9,13 +11,16 @@ from rich.text import Text
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.plan import label
-from zeroplan.report.console import assumptions, table
+from zeroplan.report.brief.marks import legend, marks, of_time
+from zeroplan.report.console import table
 from zeroplan.report.speed import trust as step_trust
 from zeroplan.report.subject import gpus, title, trust
 from zeroplan.search import Candidate
 from zeroplan.search.front import Front
 from zeroplan.units import GiB, count, gib, seconds
 
+FEW = 6
+"""Rows of a short screen."""
 WHOLE = 0.095
 """Shares from here on are shown in whole per cent."""
 
@@ -38,7 +43,7 @@ def _ends(row: Candidate) -> str:
     return f"{seconds(row.time.total)} a step in {gib(row.fit.gpu.needed)}"
 
 
-def details(found: Front, apart: float, assumed: tuple[str, ...]) -> list[RenderableType]:
+def details(found: Front, apart: float, *, brief: bool) -> list[RenderableType]:
     """The table, how its rows were chosen, and how one of them becomes a config."""
     first = found.rows[0]
     counted = f"{found.timed:,} timed and {found.counted:,} counted to the byte"
@@ -53,11 +58,16 @@ def details(found: Front, apart: float, assumed: tuple[str, ...]) -> list[Render
             f"To have a row's config, leave out --objective and write as --headroom what it leaves of the card's "
             f"{gib(capacity)}, as in --headroom {_headroom(row, capacity)} for row {len(found.rows) // 2 + 1}."
         )
+    if brief:
+        used = {marks(first.job).needed, of_time(first.job)}
+        rows = len(found.rows)
+        some = sorted({round(at * (rows - 1) / (FEW - 1)) for at in range(FEW)}) if rows > FEW else range(rows)
+        said = [f"{rows - len(some)} rows between these: -v has all."] * (rows > FEW)
+        below = [Text(note, style="dim") for note in [*said, *notes[1:]]]
+        return ["", _table(found, some), *below, legend(first.job, used)]
     step = step_trust(first.job, speed_of(first.job, first.time)) if is_timed(first.job) else None
-    return [
-        "", _table(found), *(Text(note, style="dim") for note in notes), *trust(first.job), *([step] if step else []),
-        "", *assumptions(assumed),
-    ]  # fmt: skip
+    below = [Text(note, style="dim") for note in notes]
+    return ["", _table(found, range(len(found.rows))), *below, *trust(first.job), *([step] if step else [])]
 
 
 def _chosen(apart: float) -> str:
@@ -74,12 +84,14 @@ def _headroom(row: Candidate, capacity: int) -> str:
     return f"{(capacity - row.fit.gpu.needed) * 100 // GiB / 100:.2f}GiB"
 
 
-def _table(found: Front) -> Table:
+def _table(found: Front, places: Sequence[int]) -> Table:
+    """Of the rows in these places."""
     first, names = found.rows[0], described(found.rows)
     grid = table(["", "plan", "needed", "less", "step", "slower", "tokens/s/GPU"])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     grid.columns[0].justify = "right"
-    for number, (row, name) in enumerate(zip(found.rows, names, strict=True), 1):
+    for place in places:
+        number, row, name = place + 1, found.rows[place], names[place]
         less, slower = first.fit.gpu.needed - row.fit.gpu.needed, row.time.total / first.time.total - 1
         each = f"{speed_of(row.job, row.time).tokens_per_gpu:,.0f}" if is_timed(row.job) else "-"
         grid.add_row(

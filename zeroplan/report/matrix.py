@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.fit import DOES_NOT_FIT, FITS, TIGHT
-from zeroplan.report.console import assumptions, table
+from zeroplan.report.console import table
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.model import Model
 from zeroplan.units import GiB, gib
@@ -55,7 +55,8 @@ def answer(rows: Sequence[Row], cluster: Cluster) -> Text:
     return Text(text, style="bold green" if found else "bold red")
 
 
-def details(rows: Sequence[Row], cluster: Cluster, assumed: tuple[str, ...]) -> list[RenderableType]:
+def details(rows: Sequence[Row], cluster: Cluster) -> list[RenderableType]:
+    """One row for each model, and what the signs behind sizes mean."""
     columns = list(rows[0].cells)
     grid = table(["GiB per GPU", *columns])
     for row in rows:
@@ -67,7 +68,7 @@ def details(rows: Sequence[Row], cluster: Cluster, assumed: tuple[str, ...]) -> 
             if isinstance(cell, str):
                 why.setdefault(f"{name}: {cell}", []).append(row.model.name)
     reasons = [Text(f"{', '.join(models)}, {reason}", style="yellow") for reason, models in why.items()]
-    return ["", grid, legend, *reasons, "", *assumptions(assumed)]
+    return ["", grid, legend, *reasons]
 
 
 def markdown(rows: Sequence[Row], cluster: Cluster) -> str:

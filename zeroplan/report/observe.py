@@ -12,7 +12,7 @@ from rich.text import Text
 from zeroplan.errors import printable
 from zeroplan.observe.beside import SUM, Observed
 from zeroplan.observe.log import Log
-from zeroplan.report.console import assumptions, console, heading, table
+from zeroplan.report.console import console, heading, table
 from zeroplan.report.subject import title
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
@@ -20,6 +20,8 @@ from zeroplan.units import gib, seconds
 WIDE, USUAL = 100, 80
 """Columns from which on there is room for differences in units and the file's name in every row, and for how often each
 number was seen."""
+MOST_OFF = 12
+"""Rows of a short screen."""
 LETTERS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "K"))
 
 
@@ -38,13 +40,24 @@ def contradicted(said: list[str]) -> list[RenderableType]:
     return [Text(one, style="bold yellow") for one in said]
 
 
-def details(log: Log, rows: list[Observed], notes: list[str], assumed: tuple[str, ...]) -> list[RenderableType]:
-    """Every number of the log beside its prediction."""
+def details(log: Log, rows: list[Observed], notes: list[str], *, brief: bool) -> list[RenderableType]:
+    """Every number of the log beside its prediction; `brief`: those that have one, the furthest off first."""
     parts: list[RenderableType] = []
+    if brief:
+        known = sorted((row for row in rows if row.difference is not None), key=_off, reverse=True)
+        off = [row for row in known if row.difference]
+        said = f"{len(known) - len(off)} as predicted, {len(rows) - len(known)} without a prediction: -v has all."
+        parts += ["", *([_table(log, off[:MOST_OFF])] if off else []), Text(said, style="dim")]
+        return [*parts, *(Text(note, style="dim") for note in notes)]
     for group, found in groupby(rows, key=lambda row: row.group):
         parts += ["", heading(group), _table(log, list(found))]
     parts += ["", *(Text(note, style="dim") for note in notes)]
-    return [*parts, *assumptions(assumed)]
+    return parts
+
+
+def _off(row: Observed) -> float:
+    """Share of what was observed."""
+    return abs(row.difference or 0.0) / (abs(row.observed) or 1.0)
 
 
 def _table(log: Log, rows: list[Observed]) -> Table:

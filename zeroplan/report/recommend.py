@@ -42,7 +42,7 @@ def details(
     run: Run | None = None,
     outside: Sequence[Rejected] = (),
 ) -> list[RenderableType]:
-    """What `recommend` prints below its answer; `outside`: what another package or lines of code would gain."""
+    """The tables of `recommend -v`; `outside`: what another package or lines of code would gain."""
     parts: list[RenderableType] = [""]
     if plan.chosen:
         name = "The plan" if run is None or run.in_time else "The fastest plan"
@@ -50,7 +50,7 @@ def details(
     if plan.rejected:
         others = "Why the others lost, each with one thing changed" if plan.chosen else "Nearest to fitting"
         parts += [heading(others), _others(plan)]
-        parts += [_searched(plan), *map(_outside, outside), ""]
+        parts += [searched(plan), *map(_outside, outside), ""]
     if plan.ways_out:
         parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), _predicted()]
     if not plan.ways_out_complete:
@@ -119,8 +119,8 @@ def _plan_table(chosen: Candidate, run: Run | None) -> Table:
         ("checkpointing", strategy.checkpointing),
         ("attention", _attention(chosen)),
         ("offload", _offload(chosen)),
-        ("buckets", _buckets(strategy)),
-        *_thresholds(strategy),
+        ("buckets", buckets(strategy)),
+        *thresholds(strategy),
         ("GPU memory", f"held {gib(total(chosen.ledger.gpu.resident))}, peak {gib(total(chosen.ledger.gpu.peak.lines))}"
          f" in {where}, {_room(chosen.fit.gpu)}"),
     ]  # fmt: skip
@@ -162,7 +162,7 @@ def _stage(strategy: Strategy) -> str:
     return f"{strategy.stage}{f', secondary partitions among each {within} GPUs (hpZ)' if within > 1 else ''}"
 
 
-def _thresholds(strategy: Strategy) -> list[tuple[str, str]]:
+def thresholds(strategy: Strategy) -> list[tuple[str, str]]:
     """In elements, where they are not all DeepSpeed's own."""
     live, reuse = strategy.max_live_parameters, strategy.max_reuse_distance
     usual, rows = Strategy(stage=3), []
@@ -175,7 +175,7 @@ def _thresholds(strategy: Strategy) -> list[tuple[str, str]]:
     return rows
 
 
-def _buckets(strategy: Strategy) -> str:
+def buckets(strategy: Strategy) -> str:
     if strategy.stage == 0:
         return "none at stage 0"
     prefetch = f", prefetch {strategy.prefetch_bucket_size:,}" if strategy.stage == 3 else ""
@@ -195,7 +195,7 @@ def _offload(chosen: Candidate) -> str:
     return ", ".join(words(name, part) for name, part in parts if part) or "none"
 
 
-def _searched(plan: Plan) -> Text:
+def searched(plan: Plan) -> Text:
     found = plan.searched
     counted = f"{found.timed:,} timed and {found.counted:,} counted to the byte"
     least = "no other needs less" if plan.objective == LEAST_MEMORY else "no other is faster"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from io import StringIO
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from zeroplan.record import NamedTuple
-from zeroplan.report.console import Piped, console, printed, trimmed
+from zeroplan.report.console import Piped, assumptions, console, printed, trimmed
+from zeroplan.report.depth import BRIEF, QUIET
 
 BLOCK = '<pre style="white-space:pre;overflow-x:auto;line-height:normal">{code}</pre>'
 
@@ -18,6 +20,20 @@ class Screen(NamedTuple):
 
     answer: Text
     parts: list[RenderableType]
+
+
+def screen(
+    answer: Text, head: list[RenderableType], body: list[RenderableType], said: Sequence[str], level: int
+) -> Screen:
+    """At a level: the answer and what stands below it always, what its tables are, and what was assumed."""
+    if level == QUIET:
+        return Screen(answer, head)
+    if level > BRIEF:
+        return Screen(answer, [*head, *body, "", *assumptions(tuple(said))])
+    from zeroplan.report.brief.assumed import assumed
+    from zeroplan.report.brief.lines import within
+
+    return Screen(answer, within(answer, head, body, assumed(said)))
 
 
 def text(screen: Screen) -> str:

@@ -12,7 +12,7 @@ from zeroplan.costs.timing.speed import speed_of
 from zeroplan.fit import PLACES
 from zeroplan.largest import Largest
 from zeroplan.plan import label
-from zeroplan.report.console import assumptions, table
+from zeroplan.report.console import table
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.cluster import Cluster
 from zeroplan.units import count, duration, gib
@@ -54,9 +54,8 @@ def largest_answer(rows: Mapping[str, Largest | None], cluster: Cluster) -> Text
     return Text(f"{what}: {', '.join(sizes)}.", style="bold green" if any(rows.values()) else "bold red")
 
 
-def largest_details(
-    rows: Mapping[str, Largest | None], notes: list[str], assumed: tuple[str, ...]
-) -> list[RenderableType]:
+def largest_details(rows: Mapping[str, Largest | None], notes: list[str]) -> list[RenderableType]:
+    """The plan of each row's largest model, and what the next larger one lacks."""
     grid = table(["", "largest", "plan", "per GPU", "per node", "tokens/s/GPU"])
     grid.columns[2].justify = "left"
     grid.columns[2].no_wrap = False
@@ -76,4 +75,4 @@ def largest_details(
     ]  # fmt: skip
     stopped = [name for name, found in rows.items() if found and not found.proven]
     missing += [f"{UNPROVEN} the next size may fit {', '.join(stopped)}."] * bool(stopped)
-    return ["", grid, *(Text(line, style="dim") for line in [*missing, *notes]), "", *assumptions(assumed)]
+    return ["", grid, *(Text(line, style="dim") for line in [*missing, *notes])]

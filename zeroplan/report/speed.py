@@ -51,16 +51,15 @@ def side_by_side(names: Sequence[str], speeds: Sequence[Speed | None]) -> Table:
     return grid
 
 
-def alone(job: Job, speed: Speed) -> list[RenderableType]:
-    """Of one strategy: where the time goes, and every term with its formula."""
+def alone(job: Job, speed: Speed, *, everything: bool) -> list[RenderableType]:
+    """Of one strategy: where the time goes, and for `everything` each term with its formula."""
     cards = f"{job.ranks} GPU{'s' if job.ranks > 1 else ''}"
     batch = f"micro-batch {job.strategy.micro_batch} × accumulation {job.strategy.micro_steps} × {cards}"
     title = f"How long an optimizer step takes ({batch} × {job.workload.seq:,} tokens = {speed.tokens:,} tokens)"
-    return [
-        "", heading(title), _summary(speed), trust(job, speed), "", heading("Where the time goes"), _bars(speed), "",
-        heading("Every term of the step (times: how often in a step; of collectives, as far as they show)"),
-        _terms(speed),
-    ]  # fmt: skip
+    terms = "Every term of the step (times: how often in a step; of collectives, as far as they show)"
+    each: list[RenderableType] = ["", heading(terms), _terms(speed)] if everything else []
+    goes = heading("Where the time goes")
+    return ["", heading(title), _summary(speed), trust(job, speed), "", goes, _bars(speed), *each]
 
 
 def _summary(speed: Speed) -> Table:

@@ -77,11 +77,15 @@ def scope_lines(scope: Scope, *, quiet: bool = False) -> list[RenderableType]:
 
 def trust(job: Job, *, whole: bool = True) -> list[RenderableType]:
     """How far the numbers hold: what runs have confirmed, and what of the config is not in them."""
-    found: list[RenderableType] = [Text(_compared(job) if whole else COMPARED_IN_PART, style="dim")]
-    if left_out := job.strategy.not_counted:
-        text = f"Not counted, and DeepSpeed then holds or moves other amounts: {', '.join(left_out)}."
-        found.append(Text(text, style="yellow"))
-    return found
+    return [Text(_compared(job) if whole else COMPARED_IN_PART, style="dim"), *not_counted(job)]
+
+
+def not_counted(job: Job) -> list[RenderableType]:
+    """What of the config is in no number."""
+    if not (left_out := job.strategy.not_counted):
+        return []
+    text = f"Not counted, and DeepSpeed then holds or moves other amounts: {', '.join(left_out)}."
+    return [Text(text, style="yellow")]
 
 
 def _compared(job: Job) -> str:

@@ -39,21 +39,29 @@ def answer(job: Job, rows: list[Checked], measured: dict[str, Any]) -> Text:
     return Text(f"{ran}{len(differing)} of {len(rows)} numbers differ: {named}{more}.", style="bold red")
 
 
-def details(rows: list[Checked], measured: dict[str, Any]) -> list[RenderableType]:
-    """Every number beside its measurement."""
+def details(rows: list[Checked], measured: dict[str, Any], *, brief: bool) -> list[RenderableType]:
+    """Every number beside its measurement; `brief`: how many of a group are as predicted, and those that are not."""
     parts: list[RenderableType] = []
     other = measured["versions"]["deepspeed"] != DEEPSPEED
+    if brief:
+        grid = table(["", "numbers", "as predicted"])
+        for group, each in groupby(rows, key=lambda row: row.group):
+            held = [row.holds for row in each]
+            grid.add_row(group, f"{len(held)}", f"{sum(held)}")
+        if differing := [row for row in rows if not row.holds]:
+            parts += ["", _table(differing, other=other)]
+        return ["", grid, *parts, *_with(measured)]
     for group, found in groupby(rows, key=lambda row: row.group):
         parts += ["", heading(group), _table(found, other=other)]
     if below := max((row.less for row in rows if row.difference > row.within * row.measured), default=0):
         parts += ["", Text(ADDRESSES.format(less=below), style="dim")]
+    return [*parts, "", Text(LESS, style="dim"), *_with(measured)]
+
+
+def _with(measured: dict[str, Any]) -> list[RenderableType]:
+    """What ran, and how long."""
     versions = ", ".join(f"{name} {version}" for name, version in measured["versions"].items())
-    parts += [
-        "",
-        Text(LESS, style="dim"),
-        Text(f"measured with {versions} in {measured['seconds']:.0f} s", style="dim"),
-    ]
-    return parts
+    return [Text(f"measured with {versions} in {measured['seconds']:.0f} s", style="dim")]
 
 
 def _table(rows: Iterable[Checked], *, other: bool) -> Table:

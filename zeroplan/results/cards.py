@@ -7,6 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.record import NamedTuple
+from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.recommend import Recommendation, entry, fewest_object, lack_object, run_object
 from zeroplan.sizing import Lack
 
@@ -49,19 +50,18 @@ class Cards(Recommendation):
         self.cards = {card.name: card.found.plan for card in rows}
         self._option, self._rows = option, rows
 
-    def screen(self, *, quiet: bool = False) -> Screen:
+    def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import cards as report
-        from zeroplan.report.rendered import Screen
+        from zeroplan.report import rendered
         from zeroplan.report.subject import scope_lines
 
         rows = [
             report.Row(card.name, card.found.job, card.found.found.chosen, card.lack, card.found.fewest, card.found.run)
             for card in self._rows
         ]
-        said = [card.found.assumed for card in self._rows]
         answer = report.answer(rows, self._option, cheapest=self._cheapest)
-        below = [] if quiet else report.details(self._option, rows, said, self.written)
-        return Screen(answer, [*scope_lines(self.scope, quiet=quiet), *below])
+        head, body = scope_lines(self.scope, quiet=level == QUIET), report.details(self._option, rows, self.written)
+        return rendered.screen(answer, head, body, report.common([card.found.assumed for card in self._rows]), level)
 
     def content(self) -> dict[str, Any]:
         from zeroplan.report import machine

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.deepspeed.effect import Change, Comparison, Counted
+from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result, worst
 from zeroplan.specs.headroom import Headroom
@@ -41,14 +42,15 @@ class Diff(Result):
         ends = self._comparison.ends
         return scope([ends[0].job.model], ends[0].job.workload.seq) if ends else None
 
-    def screen(self, *, quiet: bool = False) -> Screen:
+    def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import diff as report
-        from zeroplan.report.rendered import Screen
+        from zeroplan.report import rendered
         from zeroplan.report.subject import scope_lines
 
         found = self._comparison
-        planned = scope_lines(self.scope, quiet=quiet) if self.scope else []
-        return Screen(report.answer(found), [*planned, *([] if quiet else report.details(found, self.assumed))])
+        head = scope_lines(self.scope, quiet=level == QUIET) if self.scope else []
+        body = report.details(found, brief=level == BRIEF)
+        return rendered.screen(report.answer(found), head, body, self.assumed if found.ends else (), level)
 
     def content(self) -> dict[str, Any]:
         from zeroplan.report import machine

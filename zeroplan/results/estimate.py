@@ -10,6 +10,7 @@ from zeroplan.costs.timing.rates import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger
+from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET, TABLES
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result, best
 from zeroplan.specs.headroom import Headroom
@@ -17,6 +18,8 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.scope import Scope
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from zeroplan.clock import Speed
     from zeroplan.report import estimate as report
     from zeroplan.report.rendered import Screen
@@ -61,17 +64,25 @@ class Estimate(Result):
         """All numbers now, and not when they are asked for."""
         assert self.stages
 
-    def screen(self, *, quiet: bool = False) -> Screen:
+    def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import console
         from zeroplan.report import estimate as report
         from zeroplan.report.rendered import Screen
         from zeroplan.report.subject import scope_lines
 
-        estimates = self._estimates
+        estimates, quiet = self._estimates, level == QUIET
         if self.scope.unplanned:
             held = [] if quiet else report.held_details(estimates, self.assumed)
             return Screen(report.held_answer(estimates), [*scope_lines(self.scope, quiet=quiet), *held])
-        parts = [] if quiet else report.details(estimates, self.assumed)
+        answer, head = report.answer(estimates), scope_lines(self.scope, quiet=quiet)
+        if level == BRIEF and not self._timeline:
+            from zeroplan.report.brief import estimate as brief
+            from zeroplan.report.brief.lines import within
+
+            return Screen(answer, within(answer, head, *brief.details(estimates, self.assumed, self.typed)))
+        parts: list[RenderableType] = []
+        if level >= TABLES:
+            parts = report.details(estimates, self.assumed, everything=level == EVERYTHING)
         if self._timeline:
             from zeroplan.costs.course import course
             from zeroplan.costs.passes import timeline_of
@@ -80,7 +91,7 @@ class Estimate(Result):
             width = console.console().width
             whole = timeline_of(self._jobs[0]) is not None
             parts = [*timeline(course(self._jobs[0]), estimates[0].real, width, whole=whole), *parts]
-        return Screen(report.answer(estimates), [*scope_lines(self.scope, quiet=quiet), *parts])
+        return Screen(answer, [*head, *parts])
 
     def content(self) -> dict[str, Any]:
         from zeroplan.report import machine

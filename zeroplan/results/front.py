@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.plan import Plan
+from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.recommend import Recommendation, entry, fewest_object, numbers, searched_object
 from zeroplan.search import Candidate, Found
 from zeroplan.search.front import Front
@@ -43,9 +44,9 @@ class Plans(Recommendation):
             chosen.job, _alone(self._rows, chosen), self.assumed, self.given, self.fewest, headroom=self.headroom
         )
 
-    def screen(self, *, quiet: bool = False) -> Screen:
+    def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import front as report
-        from zeroplan.report.rendered import Screen
+        from zeroplan.report import rendered
         from zeroplan.report.subject import scope_lines
 
         answer = report.answer(self._rows)
@@ -53,8 +54,9 @@ class Plans(Recommendation):
             from zeroplan.report.sizing import fewest
 
             answer.append(f" {fewest(self.fewest)}")
-        below = [] if quiet else report.details(self._rows, self.apart, self.assumed)
-        return Screen(answer, [*scope_lines(self.scope, quiet=quiet), *below])
+        head = scope_lines(self.scope, quiet=level == QUIET)
+        body = report.details(self._rows, self.apart, brief=level == BRIEF)
+        return rendered.screen(answer, head, body, self.assumed, level)
 
     def content(self) -> dict[str, Any]:
         """`front`, from the fastest to the leanest, `apart` and `searched`."""

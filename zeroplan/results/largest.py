@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zeroplan.fit import DOES_NOT_FIT, FITS
 from zeroplan.largest import Largest
 from zeroplan.record import NamedTuple
+from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.outcome import Outcome
 from zeroplan.results.recommend import entry, lack_object, numbers
 from zeroplan.results.result import Result
@@ -45,14 +46,14 @@ class LargestModels(Result):
     def verdict(self) -> str:
         return FITS if any(self.sizes.values()) else DOES_NOT_FIT
 
-    def screen(self, *, quiet: bool = False) -> Screen:
+    def screen(self, level: int = BRIEF) -> Screen:
+        from zeroplan.report import rendered
         from zeroplan.report import sizing as report
-        from zeroplan.report.rendered import Screen
         from zeroplan.report.subject import scope_lines
 
-        below = [] if quiet else report.largest_details(self._found, self._notes, self.assumed)
+        head, body = scope_lines(self.scope, quiet=level == QUIET), report.largest_details(self._found, self._notes)
         answer = report.largest_answer(self._found, self._cluster)
-        return Screen(answer, [*scope_lines(self.scope, quiet=quiet), *below])
+        return rendered.screen(answer, head, body, self.assumed, level)
 
     def content(self) -> dict[str, Any]:
         from zeroplan.report import machine

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan.fit import DOES_NOT_FIT
 from zeroplan.record import NamedTuple
+from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.outcome import Outcome
 from zeroplan.results.result import Result, best
 from zeroplan.specs.cluster import Cluster
@@ -55,14 +56,14 @@ class Matrix(Result):
 
         return report.comma_separated(self._rows)
 
-    def screen(self, *, quiet: bool = False) -> Screen:
+    def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import matrix as report
-        from zeroplan.report.rendered import Screen
+        from zeroplan.report import rendered
         from zeroplan.report.subject import scope_lines
 
-        below = [] if quiet else report.details(self._rows, self._cluster, self.assumed)
+        head, body = scope_lines(self.scope, quiet=level == QUIET), report.details(self._rows, self._cluster)
         answer = report.answer(self._rows, self._cluster)
-        return Screen(answer, [*scope_lines(self.scope, quiet=quiet), *below])
+        return rendered.screen(answer, head, body, self.assumed, level)
 
     def content(self) -> dict[str, Any]:
         from zeroplan.report import machine

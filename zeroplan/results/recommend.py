@@ -16,6 +16,7 @@ from zeroplan.errors import ContradictionError
 from zeroplan.fit import DOES_NOT_FIT
 from zeroplan.plan import Plan, Rejected, label
 from zeroplan.record import NamedTuple
+from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
 from zeroplan.search import Candidate, Found
@@ -141,18 +142,12 @@ class Recommendation(Result):
         to = known_target(target or self.target)
         write_alone(self._chosen().job, to, os.fspath(path), given=self.given, force=force)
 
-    def screen(self, *, quiet: bool = False) -> Screen:
+    def screen(self, level: int = BRIEF) -> Screen:
         from zeroplan.report import recommend as report
         from zeroplan.report.rendered import Screen
         from zeroplan.report.subject import scope_lines
 
-        shown = (
-            [] if quiet
-            else report.details(
-                self.found, self.assumed, self.target, self.given, self.written, self.run,
-                [one for one in (self._flash, self._coded) if one],
-            )
-        )  # fmt: skip
+        quiet, outside = level == QUIET, [one for one in (self._flash, self._coded) if one]
         answer = report.answer(self.job, self.found, self.run)
         if self.fewest:
             from zeroplan.report.sizing import fewest
@@ -162,7 +157,20 @@ class Recommendation(Result):
             from zeroplan.report.training import in_time
 
             answer.append(f" {in_time(self.in_time)}")
-        return Screen(answer, [*scope_lines(self.scope, quiet=quiet), *self._reasons(quiet=quiet), *shown])
+        head = [*scope_lines(self.scope, quiet=quiet), *self._reasons(quiet=quiet)]
+        if level == BRIEF:
+            from zeroplan.report.brief import recommend as brief
+            from zeroplan.report.brief.lines import within
+
+            body, tail = brief.details(
+                self.found, self.assumed, self.typed, target=self.target, given=self.given, written=self.written,
+                run=self.run, outside=outside,
+            )  # fmt: skip
+            return Screen(answer, within(answer, head, [] if self.why else body, tail))
+        shown = [] if quiet else report.details(
+            self.found, self.assumed, self.target, self.given, self.written, self.run, outside
+        )  # fmt: skip
+        return Screen(answer, [*head, *shown])
 
     def _reasons(self, *, quiet: bool) -> list[RenderableType]:
         if not self.why:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.fit import FITS, VERDICTS
+from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 
 class Result:
     """`print` shows what the command shows in a terminal, a notebook shows it in colour."""
+
+    typed: tuple[str, ...] = ()
+    """The words of the command, from which the next one is made; none from Python."""
 
     @property
     def verdict(self) -> str | None:
@@ -24,8 +28,8 @@ class Result:
         """Whether the verdict is `fits`; None where no capacity is known."""
         return None if self.verdict is None else self.verdict == FITS
 
-    def screen(self, *, quiet: bool = False) -> Screen:
-        """The answer, and what stands below it unless `quiet`."""
+    def screen(self, level: int = BRIEF) -> Screen:
+        """The answer, and what stands below it at a level."""
         raise NotImplementedError
 
     def content(self) -> dict[str, Any]:
@@ -44,12 +48,16 @@ class Result:
     @property
     def answer(self) -> str:
         """The one sentence on top."""
-        return self.screen(quiet=True).answer.plain
+        return self.screen(QUIET).answer.plain
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, verbose: int = 0) -> str:
+        """What the command prints; with `verbose` 1 or 2 as with -v or -vv."""
         from zeroplan.report import rendered  # rich, which --json has no need of
 
-        return rendered.text(self.screen())
+        return rendered.text(self.screen(min(BRIEF + verbose, EVERYTHING)))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.answer}>"

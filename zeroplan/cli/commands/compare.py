@@ -3,12 +3,13 @@
 # As in options.py: annotations stay objects, not strings.
 import typer
 
-from zeroplan.cli.options import Json, Options, Quiet, with_options
+from zeroplan.cli.options import Json, Options, Quiet, Verbose, with_options
 
 
 @with_options
-def compare(options: Options, *, json: Json = False, quiet: Quiet = False) -> None:
+def compare(options: Options, *, json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) -> None:
     """Strategies or GPU counts side by side: give several values, as in --gpus 8,64,512 or --stage 1,2,3."""
     from zeroplan.cli.compare import run
+    from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(options, json=json, quiet=quiet))
+    raise typer.Exit(run(options, view=View(json, quiet, verbose)))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import Json, Options, Quiet, with_options
+from zeroplan.cli.options import Json, Options, Quiet, Verbose, with_options
 
 
 @with_options
@@ -16,11 +16,13 @@ def diff(
     second: Annotated[str, typer.Argument(metavar="B.json", help="Another; - is standard input.", show_default=False)],
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = 0,
 ) -> None:
     """Which differences between two ds_config.json (one may be -, standard input) matter for a --model on --gpus: what
     each changes in bytes, calls and seconds by itself, and what all do together. Without a model: the keys that differ
     in meaning, defaults filled in.
     """
     from zeroplan.cli.diff import run
+    from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(first, second, options, json=json, quiet=quiet))
+    raise typer.Exit(run(first, second, options, view=View(json, quiet, verbose)))

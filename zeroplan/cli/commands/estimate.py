@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import OUTPUT, Json, Options, Quiet, with_options
+from zeroplan.cli.options import OUTPUT, Json, Options, Quiet, Verbose, with_options
 
 Accounting = Annotated[
     str,
@@ -32,10 +32,12 @@ def estimate(
     ] = False,
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = 0,
     accounting: Accounting = "deepspeed",
 ) -> None:
     """Memory per GPU and traffic of a strategy, or of ZeRO 0-3 side by side."""
     from zeroplan.cli.estimate import run
+    from zeroplan.cli.screen import View
 
-    code = run(options, json=json, quiet=quiet, accounting=accounting, timeline=timeline, partial=partial)
+    code = run(options, view=View(json, quiet, verbose), accounting=accounting, timeline=timeline, partial=partial)
     raise typer.Exit(code)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import Json, Options, with_options
+from zeroplan.cli.options import Json, Options, Verbose, with_options
 
 
 @with_options
@@ -18,6 +18,7 @@ def explain(
         )
     ],
     json: Json = False,
+    verbose: Verbose = 0,
 ) -> None:
     """Formula, symbols with their values, source and assumptions of any number; or a ds_config key."""
     if term.upper().startswith("ZP"):
@@ -27,5 +28,6 @@ def explain(
         if code is not None:
             raise typer.Exit(code)
     from zeroplan.cli.explain import run
+    from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(options, term, json=json))
+    raise typer.Exit(run(options, term, View(json, verbose=verbose)))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import OUTPUT, Json, Options, Quiet, with_options
+from zeroplan.cli.options import OUTPUT, Json, Options, Quiet, Verbose, with_options
 
 
 @with_options
@@ -17,8 +17,10 @@ def matrix(
     ] = "text",
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = 0,
 ) -> None:
     """Models by strategies, with what each GPU needs: --params 1.3B,7B,13B,70B or --model a,b."""
     from zeroplan.cli.matrix import run
+    from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(options, form=form, json=json, quiet=quiet))
+    raise typer.Exit(run(options, form=form, view=View(json, quiet, verbose)))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import Json, Options, Quiet, with_options
+from zeroplan.cli.options import Json, Options, Quiet, Verbose, with_options
 
 
 @with_options
@@ -19,8 +19,10 @@ def observe(
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = 0,
 ) -> None:
     """What DeepSpeed's own log lines say of a run, beside what was predicted for it."""
     from zeroplan.cli.observe import run
+    from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(options, log, steps=steps, json=json, quiet=quiet))
+    raise typer.Exit(run(options, log, steps=steps, view=View(json, quiet, verbose)))

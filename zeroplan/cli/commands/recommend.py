@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import Json, Options, Quiet, with_options
+from zeroplan.cli.options import Json, Options, Quiet, Verbose, with_options
 
 
 @with_options
@@ -79,6 +79,7 @@ def recommend(
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = 0,
 ) -> None:
     """The fastest strategy that fits (or the leanest: --objective), why the others lost, its ds_config.json, and all
     that starts it; of several cards (--gpu a,b), the fewest GPUs (--gpus auto), or the largest model (--max-params).
@@ -86,12 +87,13 @@ def recommend(
     from zeroplan.cli.goal import read_goal
     from zeroplan.cli.output import Output
     from zeroplan.cli.recommend import run
+    from zeroplan.cli.screen import View
     from zeroplan.specs.target import read_script
 
     goal = read_goal(tokens, deadline, price, objective, apart)
     options.script = read_script(target, allow)
     code = run(
-        options, Output(output, folder, target, force), json=json, quiet=quiet, max_params=max_params,
+        options, Output(output, folder, target, force), view=View(json, quiet, verbose), max_params=max_params,
         alternatives=why or (), goal=goal,
     )  # fmt: skip
     raise typer.Exit(code)

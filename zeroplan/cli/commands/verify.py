@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import Json, Options, Quiet, with_options
+from zeroplan.cli.options import Json, Options, Quiet, Verbose, with_options
 
 
 @with_options
@@ -24,8 +24,10 @@ def verify(
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     json: Json = False,
     quiet: Quiet = False,
+    verbose: Verbose = 0,
 ) -> None:
     """Run DeepSpeed itself as one rank of N, without a GPU, and compare it with the prediction."""
+    from zeroplan.cli.screen import View
     from zeroplan.cli.verify import run
 
-    raise typer.Exit(run(options, real=real, cuda=cuda, save=save, force=force, json=json, quiet=quiet))
+    raise typer.Exit(run(options, real=real, cuda=cuda, save=save, force=force, view=View(json, quiet, verbose)))

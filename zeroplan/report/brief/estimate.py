@@ -1,0 +1,152 @@
+"""The short screen of `zeroplan estimate`: a row for each stage, or one strategy with its card as a bar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from zeroplan.clock import GROUPS, Speed
+from zeroplan.ledger import total
+from zeroplan.report.brief.assumed import assumed
+from zeroplan.report.brief.bar import FILLS, Part, bar, parts
+from zeroplan.report.brief.marks import EXACT, legend, marks, of_time
+from zeroplan.report.brief.next_command import changed, line
+from zeroplan.report.console import console, table
+from zeroplan.report.estimate import Estimate, experts_stay_gathered, in_words
+from zeroplan.report.subject import not_counted
+from zeroplan.specs.job import Job
+from zeroplan.units import between, gb, gib, seconds
+
+LEAST_BAR, MOST_BAR = 16, 60
+"""Columns of a bar: with fewer it is left out."""
+GAP = 2
+
+
+def details(
+    estimates: list[Estimate], said: Sequence[str], typed: Sequence[str]
+) -> tuple[list[RenderableType], list[RenderableType]]:
+    """What stands below the answer and the scope: the numbers, and what goes on from them."""
+    first = estimates[0]
+    body = _alone(first) if len(estimates) == 1 else _side_by_side(estimates)
+    known = marks(first.job)
+    used = {*known} if len(estimates) == 1 else {known.needed}
+    used |= {of_time(one.job) for one in estimates if one.speed and one.fit.possible}
+    tail = [*_next(estimates, typed), *assumed(said, estimates[-1].real), legend(first.job, used)]
+    return ["", *body, *not_counted(first.job)], tail
+
+
+def _side_by_side(estimates: list[Estimate]) -> list[RenderableType]:
+    """One row each: what the paper says, what DeepSpeed needs, the verdict, the step and the card."""
+    capacity = estimates[0].fit.gpu.capacity
+    grid = table(["", "paper's states", "DeepSpeed needs", *([""] if capacity else []), *_step_columns(estimates)])
+    if capacity:
+        grid.columns[3].justify = "left"
+    rows: list[list[str | Text]] = []
+    for one in estimates:
+        needed = f"{marks(one.job).needed}{gib(one.fit.gpu.needed)}"
+        cells: list[str | Text] = [f"ZeRO-{one.job.strategy.stage}", gb(total(one.paper.gpu.resident)), needed]
+        cells += [*([in_words(one.fit)] if capacity else []), *_step(one, estimates)]
+        rows.append(cells)
+    width = console().width - _width(grid, rows)
+    drawn = min(MOST_BAR, width) if width >= LEAST_BAR else 0
+    if drawn:
+        grid.add_column(f"of {gib(capacity)}" if capacity else "", no_wrap=True)
+    whole = None if capacity else max(one.fit.gpu.needed for one in estimates)
+    for one, cells in zip(estimates, rows, strict=True):
+        last = [bar(parts(one.real, one.fit), capacity, drawn, whole=whole or _scale(estimates))] if drawn else []
+        grid.add_row(*cells, *last)
+    shown: list[RenderableType] = [grid]
+    return [*shown, Text(_fills(capacity), style="dim")] if drawn else shown
+
+
+def _scale(estimates: list[Estimate]) -> int:
+    """Bytes that a full bar stands for, alike in all rows."""
+    capacity = estimates[0].fit.gpu.capacity or 0
+    return min(max(capacity, *(one.fit.gpu.needed for one in estimates)), capacity * 3 // 2)
+
+
+def _width(grid: Table, rows: list[list[str | Text]]) -> int:
+    """Columns that a table takes, and the gap before one more."""
+    headings = [str(column.header) for column in grid.columns]
+    each = zip(headings, *([str(cell) for cell in row] for row in rows), strict=True)
+    return sum(max(map(len, cells)) + GAP for cells in each)
+
+
+def _step_columns(estimates: list[Estimate]) -> list[str]:
+    return ["a step"] if any(one.speed for one in estimates) else []
+
+
+def _step(one: Estimate, estimates: list[Estimate]) -> list[str]:
+    if not _step_columns(estimates):
+        return []
+    return [f"{of_time(one.job)}{seconds(one.speed.step.total)}" if one.speed and one.fit.possible else "-"]
+
+
+def _fills(capacity: int | None) -> str:
+    names = [name for name in FILLS if capacity or name != "free"]
+    return "  ".join(f"{FILLS[name]} {name}" for name in names) + ("  │ the card's end" if capacity else "")
+
+
+def _alone(one: Estimate) -> list[RenderableType]:
+    """The card and its parts, and what else a step needs, in a line each."""
+    job, counted, verdict, known = one.job, one.real, one.fit, marks(one.job)
+    capacity, width = verdict.gpu.capacity, min(console().width - 2 - len("of 79.25 GiB"), 2 * MOST_BAR)
+    filled = parts(counted, verdict)
+    of_card = f" {gib(capacity)}" if capacity else ""
+    shown: list[RenderableType] = [Text(bar(filled, capacity, width) + of_card), Text(card_line(one.job, filled))]
+    grid = table(["", ""])
+    grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
+    peak = counted.gpu.peak
+    largest = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in peak.largest)
+    where = f"{peak.phase.replace('_', ' ')}, {peak.place}"
+    grid.add_row("peak", f"{known.peak}{gib(total(peak.lines))} in {where}; most of it {largest}")
+    grid.add_row("paper", _paper(one))
+    if verdict.host.needed:
+        grid.add_row("host", f"{known.host}{between(verdict.host.needed, verdict.host.most)} of a node")
+    if verdict.nvme.needed:
+        grid.add_row("NVMe", f"{EXACT}{gib(verdict.nvme.needed)} of a node")
+    if counted.traffic:
+        grid.add_row("sent", f"{known.held}{gb(counted.sent(job.strategy.micro_steps))} by each GPU a step")
+    if one.speed and verdict.possible:
+        grid.add_row("step", step_line(one.speed, of_time(job)))
+    shown.append(grid)
+    if experts_stay_gathered(one):
+        shown.append(Text("Experts stay gathered from forward to backward (-v); --checkpointing full ends that."))
+    return shown
+
+
+def card_line(job: Job, filled: Sequence[Part]) -> str:
+    """The parts of a card with their sizes."""
+    known = marks(job)
+    signs = {
+        "held": known.held, "gradients, buffers": known.peak, "activations": known.activations,
+        "outside PyTorch": known.outside, "free": "",
+    }  # fmt: skip
+    return "  ".join(f"{FILLS[part.name]} {part.name} {signs[part.name]}{gib(part.bytes)}" for part in filled)
+
+
+def step_line(speed: Speed, mark: str) -> str:
+    """Seconds with their interval, tokens per second, utilisation, and where the time goes."""
+    step, low, high = speed.step, seconds(speed.interval.low), seconds(speed.interval.high)
+    goes = ", ".join(f"{group} {seconds(step.of(group))}" for group in GROUPS if step.of(group))
+    used = f", MFU {speed.utilisation[0].value:.0%}" if speed.utilisation else ""
+    rate = f"{speed.tokens_per_gpu:,.0f} tokens/s per GPU{used}"
+    return f"{mark}{seconds(step.total)} ({low} to {high}), {rate}: {goes}"
+
+
+def _paper(one: Estimate) -> str:
+    lines = one.paper.gpu.resident
+    return f"{gb(total(lines))} of model states: {', '.join(f'{entry.name} {gb(entry.bytes)}' for entry in lines)}"
+
+
+def _next(estimates: list[Estimate], typed: Sequence[str]) -> list[RenderableType]:
+    """A command that goes on from here."""
+    if not typed:
+        return []
+    if estimates[0].fit.gpu.capacity is None:
+        words = changed(typed, "estimate", "--gpu", "h100-80gb")
+        return [line(words, "your card: verdict, step time")]
+    return [line(changed(typed, "recommend"), "the fastest plan, and its config")]

@@ -1,0 +1,40 @@
+"""A short screen in as many lines as a person reads: what goes beyond them is left to -v."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.segment import Segment, Segments
+from rich.text import Text
+
+from zeroplan.report.console import console
+
+MOST, MOST_NARROW = 24, 30
+"""Lines of a screen from 100 columns on, and of a narrower one."""
+WIDE = 100
+
+
+def within(
+    answer: Text, head: Sequence[RenderableType], body: Sequence[RenderableType], tail: Sequence[RenderableType]
+) -> list[RenderableType]:
+    """Below the answer: all of `head` and `tail`, and of `body` as many lines as there is room for."""
+    most = MOST if console().width >= WIDE else MOST_NARROW
+    room = most - sum(len(_lines(part)) for part in (_wrapped(answer), Group(*head), Group(*tail)))
+    lines = _lines(Group(*body))
+    if len(lines) <= room:
+        return [*head, *body, *tail]
+    kept = [segment for line in lines[: max(room - 1, 1)] for segment in (*line, Segment.line())]
+    left = len(lines) - max(room - 1, 1)
+    return [*head, Segments(kept), Text(f"... {left} more lines (-v)", style="dim"), *tail]
+
+
+def _lines(shown: RenderableType) -> list[list[Segment]]:
+    return console().render_lines(shown, pad=False)
+
+
+def _wrapped(answer: Text) -> Text:
+    """As a terminal breaks one line."""
+    width = console().width
+    pieces = range(0, len(answer), width)
+    return Text("\n".join(answer.plain[at : at + width] for at in pieces))

@@ -1,0 +1,76 @@
+"""How far a number holds, as one sign before it, and one line that says what the signs mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.text import Text
+
+from zeroplan.costs.passes import timeline_of
+from zeroplan.record import NamedTuple
+from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER
+from zeroplan.specs.job import Job
+from zeroplan.specs.strategy import Strategy
+
+EXACT, NEAR, PUBLISHED, ASSUMED = "=", "≈", "~", "?"
+"""From the surest to the least sure."""
+
+
+class Marks(NamedTuple):
+    """Of the numbers of one job."""
+
+    held: str
+    """Bytes that a GPU holds between steps; traffic and offload's copies likewise."""
+    activations: str
+    peak: str
+    outside: str
+    """What the process takes beside PyTorch's allocator."""
+    host: str
+
+    @property
+    def needed(self) -> str:
+        """Of a sum that has both the peak and what is outside of it in it."""
+        return least((self.peak, self.outside))
+
+
+def marks(job: Job) -> Marks:
+    """What was compared with runs for such a job; `docs/evidence.md` has the runs."""
+    outside = EXACT if job.strategy.backend == "cpu" else PUBLISHED
+    if job.model.approximate or job.strategy.not_counted:
+        return Marks(ASSUMED, ASSUMED, ASSUMED, outside, ASSUMED)
+    if timeline_of(job) is None:
+        return Marks(EXACT, ASSUMED, ASSUMED, outside, ASSUMED)
+    return Marks(EXACT, EXACT, NEAR, outside, ASSUMED)
+
+
+def of_time(job: Job) -> str:
+    """Of seconds: published steps of dense models on named cards lie around them."""
+    is_compared = job.cluster.gpu is not None and not job.model.shape.experts and not job.model.approximate
+    return PUBLISHED if is_compared else ASSUMED
+
+
+def least(several: Iterable[str]) -> str:
+    """The least sure of them."""
+    return max(several, key=(EXACT, NEAR, PUBLISHED, ASSUMED).index)
+
+
+def legend(job: Job, used: Iterable[str]) -> Text:
+    """One line on the signs that a screen has."""
+    meanings = {
+        EXACT: f"equal to DeepSpeed {DEEPSPEED}'s runs{_kernels(job.strategy)}", NEAR: "within 1 %",
+        PUBLISHED: "by published runs", ASSUMED: "not compared",
+    }  # fmt: skip
+    if job.model.approximate:
+        meanings[ASSUMED] = f"undescribed family, memory within {job.model.approximate:.0%}"
+    known = set(used)
+    said = [f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in known]
+    return Text("  ".join([*said, "more: -v, -vv"]), style="dim")
+
+
+def _kernels(strategy: Strategy) -> str:
+    """What could not run in them, for it needs a GPU."""
+    if strategy.kernels != "transformers":
+        return f" (Liger {LIGER}'s kernels aside)"
+    if strategy.flash:
+        return f" (flash-attn {FLASH_ATTN}'s kernels aside)"
+    return " (CUDA's autocast lists)" if strategy.autocast else ""

@@ -1,0 +1,195 @@
+"""The short screen of `zeroplan recommend`: the plan in five lines, and what its nearest alternatives cost."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from zeroplan.costs.timing.rates import is_timed
+from zeroplan.costs.timing.speed import speed_of
+from zeroplan.emit.trainer import training_arguments
+from zeroplan.fit import PLACES
+from zeroplan.plan import OFFLOADS, Plan, Rejected, slower, slowest_part
+from zeroplan.report import training
+from zeroplan.report.brief.assumed import assumed
+from zeroplan.report.brief.bar import bar, parts
+from zeroplan.report.brief.estimate import MOST_BAR, card_line, step_line
+from zeroplan.report.brief.marks import legend, marks, of_time
+from zeroplan.report.brief.next_command import changed, line
+from zeroplan.report.console import console, table
+from zeroplan.report.recommend import NOT_ALL
+from zeroplan.report.subject import gpus, not_counted
+from zeroplan.search import Candidate
+from zeroplan.search.neighbours import words
+from zeroplan.specs.objective import LEAST_MEMORY
+from zeroplan.specs.strategy import STAGES, Strategy
+from zeroplan.units import between, count, gb, gib, seconds
+
+if TYPE_CHECKING:
+    from zeroplan.training import Run
+
+ALTERNATIVES, WAYS = 3, 3
+LONG = r"\d{1,3}(?:,\d{3}){2,}"
+"""A number of millions or more, which stands as 500M."""
+AS_FAST, WHOLE = 1e-4, 0.095
+"""Shares of a step: below the first two are as fast, from the second on they are shown in whole per cent."""
+
+
+def details(
+    plan: Plan, said: Sequence[str], typed: Sequence[str], *, target: str, given: dict[str, Any] | None,
+    written: str | None, run: Run | None, outside: Sequence[Rejected],
+) -> tuple[list[RenderableType], list[RenderableType]]:  # fmt: skip
+    """What stands below the answer and the scope: the plan, and what goes on from it.
+
+    `outside`: what another package or lines of code would gain.
+    """
+    if plan.chosen is None:
+        return _nothing(plan, said, typed)
+    chosen = plan.chosen
+    used = {*marks(chosen.job), of_time(chosen.job)}
+    body = [
+        "", *_card(chosen), _settings(chosen, run), *not_counted(chosen.job), "", *_others(plan, outside, run),
+        *_arguments(chosen, target, given, written),
+    ]  # fmt: skip
+    return body, [*_next(typed, written, run), *assumed(said, chosen.ledger), legend(chosen.job, used)]
+
+
+def _card(chosen: Candidate) -> list[RenderableType]:
+    """What fills a GPU, as a bar and in numbers."""
+    filled, capacity = parts(chosen.ledger, chosen.fit), chosen.fit.gpu.capacity
+    of_card = f" {gib(capacity)}" if capacity else ""
+    width = min(console().width - len(of_card), 2 * MOST_BAR)
+    return [Text(bar(filled, capacity, width) + of_card), Text(card_line(chosen.job, filled))]
+
+
+def _settings(chosen: Candidate, run: Run | None) -> Table:
+    """The plan in five lines, and the whole run where it was asked for."""
+    strategy, job, known = chosen.strategy, chosen.job, marks(chosen.job)
+    grid = table(["", ""])
+    grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
+    within = strategy.hpz_partition_size
+    stage = f"{strategy.stage}{f' with hpZ of {within} GPUs' if within > 1 else ''}"
+    offloaded = ((name, getattr(strategy, name)) for name in OFFLOADS)
+    offload = ", ".join(words(name, part) for name, part in offloaded if part) or "none"
+    sequences = strategy.micro_batch * strategy.micro_steps * job.ranks
+    rows = [
+        ("ZeRO", f"stage {stage}; offload: {offload}; checkpointing: {strategy.checkpointing}; "
+         f"attention: {strategy.attention}"),
+        ("batch", f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {gpus(job)} = "
+         f"{sequences} sequences of {job.workload.seq:,} tokens a step"),
+        *([] if run else [("buckets", _buckets(strategy))]),
+    ]  # fmt: skip
+    if is_timed(job):
+        rows.append(("step", step_line(speed_of(job, chosen.time), of_time(job))))
+    sent = chosen.ledger.sent(strategy.micro_steps)
+    moved = [f"{known.held}{gb(sent)} sent by each GPU a step"] if sent else []
+    if chosen.fit.host.needed:
+        moved.append(f"a node holds {known.host}{between(chosen.fit.host.needed, chosen.fit.host.most)} of host memory")
+    if chosen.fit.nvme.needed:
+        moved.append(f"{known.held}{gib(chosen.fit.nvme.needed)} of NVMe")
+    rows += [("moves", "; ".join(moved))] if moved else []
+    for name, value in [*rows, *(training.rows(run) if run else [])]:
+        grid.add_row(name, value)
+    return grid
+
+
+def _buckets(strategy: Strategy) -> str:
+    """In elements; thresholds of stage 3 where they are not DeepSpeed's own."""
+    if strategy.stage == 0:
+        return "none at stage 0"
+    sizes = {"reduce": strategy.reduce_bucket_size}
+    if strategy.stage == STAGES[-1]:
+        usual, sizes["prefetch"] = Strategy(stage=strategy.stage), strategy.prefetch_bucket_size
+        for name, field in (("live", "max_live_parameters"), ("reuse", "max_reuse_distance"),
+                            ("sub-groups", "sub_group_size")):  # fmt: skip
+            if (size := getattr(strategy, field)) != getattr(usual, field):
+                sizes[name] = size
+    said = ", ".join(f"{name} {count(size)}" for name, size in sizes.items())
+    apart = "" if strategy.contiguous else ", gradients not copied into it"
+    return f"{said} elements{', while backward goes on' if strategy.overlaps else ''}{apart}"
+
+
+def _others(plan: Plan, outside: Sequence[Rejected], run: Run | None) -> list[RenderableType]:
+    """How far it is proven that nothing is better, what would be, and what came next with what it costs."""
+    chosen, rows = plan.chosen, ALTERNATIVES - bool(run)
+    assert chosen is not None
+    grid = table(["", ""])
+    grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
+    for one in outside[:rows]:
+        grid.add_row(f"with {one.change}", one.reason)
+    for lost in plan.rejected[: max(0, rows - len(outside))]:
+        grid.add_row(re.sub(LONG, _shortened, lost.change), _cost(lost.candidate, chosen))
+    return [Text(f"{_proof(plan)} The next best:"), grid] if grid.rows else [Text(_proof(plan))]
+
+
+def _shortened(size: re.Match[str]) -> str:
+    return count(int(size[0].replace(",", "")))
+
+
+def _cost(candidate: Candidate, chosen: Candidate) -> str:
+    """Seconds more and why, and bytes; or what is missing."""
+    fit = candidate.fit
+    if not fit.accepted:
+        missing = ", ".join(f"{gib(size)} too few of {PLACES[key]}" for key, size in fit.lacking.items())
+        return f"does not fit: {missing}" if fit.missing else f"tight: {gib(fit.gpu.needed)}, up to {gib(fit.gpu.most)}"
+    lost, needs = slower(candidate, chosen), f"needs {gib(fit.gpu.needed)}"
+    share = abs(lost) / chosen.time.total
+    if share < AS_FAST:
+        return f"as fast, {needs}"
+    sign = "+" if lost > 0 else "-"
+    why = f": {slowest_part(candidate, chosen)}" if lost > 0 else ""
+    return f"{sign}{seconds(abs(lost))} a step ({sign}{share:.{0 if share >= WHOLE else 1}%}{why}), {needs}"
+
+
+def _proof(plan: Plan) -> str:
+    """What is known of all that was not chosen."""
+    found, lean, chosen = plan.searched, plan.objective == LEAST_MEMORY, plan.chosen
+    which = f"Of {found.stood_for:,} strategies none"
+    if found.proven:
+        return f"{which} {'fits' if chosen is None else 'needs less' if lean else 'is faster'} (proven)."
+    if chosen is None:
+        return f"{which} was seen to fit before the search's limit."
+    bound, best = found.bound or 0.0, chosen.fit.gpu.needed if lean else chosen.time.total
+    under = f"needs less than {gib(int(bound))}" if lean else f"is faster than {seconds(bound)}"
+    return f"{which} {under} ({max(0.0, 1 - bound / best):.0%} less; the search's limit)."
+
+
+def _arguments(
+    chosen: Candidate, target: str, given: dict[str, Any] | None, written: str | None
+) -> list[RenderableType]:
+    """What TrainingArguments must say beside a config that was written alone."""
+    if target != "hf" or written is None:
+        return []
+    named = ", ".join(f"{key}={value}" for key, value in training_arguments(chosen.job, given).items())
+    return [Text(f'TrainingArguments({named}, deepspeed="ds_config.json")')]
+
+
+def _next(typed: Sequence[str], written: str | None, run: Run | None) -> list[RenderableType]:
+    if written:
+        return [Text(f"Written: {written}.")]
+    if not typed or (run and not run.in_time):
+        return []
+    return [line(changed(typed, "recommend", "--dir", "plan"), "config, train.py, scripts")]
+
+
+def _nothing(
+    plan: Plan, said: Sequence[str], typed: Sequence[str]
+) -> tuple[list[RenderableType], list[RenderableType]]:
+    """What comes nearest, and what would fit."""
+    nearest = plan.rejected[0].candidate
+    grid = table(["else nearest", "why not"])
+    grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
+    for lost in plan.rejected[1:ALTERNATIVES]:  # the answer has the first
+        grid.add_row(lost.change, lost.reason)
+    ways = [Text(f"would fit: {way.change}") for way in plan.ways_out[:WAYS]]
+    stopped = [] if plan.ways_out_complete else [Text(NOT_ALL, style="dim")]
+    body = ["", *_card(nearest), *ways, *stopped, *([grid] if grid.rows else []), Text(_proof(plan))]
+    words = re.search(r"\((--[^()]+)\)", plan.ways_out[0].change) if plan.ways_out else None
+    after = [line(changed(typed, "recommend", *shlex.split(words[1])), "the first")] if typed and words else []
+    return body, [*after, *assumed(said, nearest.ledger), legend(nearest.job, {*marks(nearest.job)})]
