@@ -72,9 +72,14 @@ def not_planned(option: str) -> str | None:
 
 
 def refusal(error: click.ClickException) -> str:
-    """What to say of words that no command has: what is planned in their place, or what click says of them."""
-    if isinstance(error, click.NoSuchOption) and (answer := not_planned(error.option_name)):
-        return answer
+    """What to say of words that no command has: what is planned in their place, what was meant, or what click says."""
+    if isinstance(error, click.NoSuchOption):
+        from zeroplan.cli.typos import unknown_option  # only on the way to an error
+
+        return not_planned(error.option_name) or unknown_option(error)
+    word = str(error.message).removeprefix("No such command '").removesuffix("'.")
+    if word != error.message and word[:1].isdigit():
+        return f"{word}: found a size, expected a command before it; write zeroplan estimate {word}"
     suggested = "Did you mean" in error.message  # by typer; click 8.4 says it once more
     said = error.message if suggested else error.format_message()
     return f"{said}{'' if said.endswith(('.', '?', '?)')) else '.'} Write zeroplan -h for what there is."
