@@ -69,9 +69,9 @@ ANSWER = ("json", "quiet")
 CARDS = ("gpus", "gpu", "gpu_mem")
 PAGES: dict[str, Page] = {
     "ask": Page((
-        ("zeroplan ask", "questions, each with a default in brackets"),
+        ("zeroplan ask", "questions, with defaults"),
         ("yes '' | zeroplan ask", "every default"),
-        ("printf '7B\\na100\\n8\\nfull\\n4096\\n' | zeroplan ask", "answers from a pipe"),
+        ("printf 'gpt2\\nt4\\n2\\n\\n512\\n' | zeroplan ask", "from a pipe"),
     )),
     "estimate": Page(
         (
@@ -116,9 +116,9 @@ PAGES: dict[str, Page] = {
     ),
     "diff": Page(
         (
-            ("zeroplan diff a.json b.json", "keys that differ in meaning"),
+            ("zeroplan diff a.json b.json", "what differs"),
             ("zeroplan diff a.json b.json --params 7B --gpus 8", "and in bytes"),
-            ("zeroplan diff a.json b.json --model gpt2 --gpu t4", "and in seconds"),
+            ("zeroplan diff a.json b.json --params 7B --gpu a100", "and in seconds"),
         ),
         ("first", "second", "params", "model", "seq", "micro_batch", "checkpointing", *CARDS, *ANSWER),
     ),
@@ -140,9 +140,9 @@ PAGES: dict[str, Page] = {
     ),
     "observe": Page(
         (
-            ("zeroplan observe run.log --params 7B --gpus 8", "beside a prediction"),
-            ("zeroplan observe run.log --model gpt2 --config ds_config.json", "of a config"),
-            ("zeroplan observe run.log --params 7B --json", "for a program"),
+            ("zeroplan observe run.log --params 7B --stage 3", "of a strategy"),
+            ("zeroplan observe run.log --params 7B --config a.json", "of a config"),
+            ("zeroplan observe run.log --params 7B --stage 2 --json", "for a program"),
         ),
         ("log", "steps", "params", "model", "config", "seq", "micro_batch", "stage", "gpus", *ANSWER),
     ),
