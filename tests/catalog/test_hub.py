@@ -61,12 +61,17 @@ def test_a_publisher_s_own_needs_no_network(monkeypatch):
     assert asked == []
 
 
-@pytest.mark.parametrize("connect", [refused, lambda address, timeout: time.sleep(5)], ids=["refused", "no answer"])
+def silent(address, timeout):
+    time.sleep(2)
+    raise TimeoutError
+
+
+@pytest.mark.parametrize("connect", [refused, silent])
 def test_without_a_network_it_fails_within_a_second(monkeypatch, connect):
     client(monkeypatch, lambda name, file: pytest.fail("the client was asked"))
     online(monkeypatch, connect)
     start = time.perf_counter()
-    with pytest.raises(SpecError, match="this machine is offline"):
+    with pytest.raises(SpecError, match="no connection to huggingface.co"):
         model("some/one")
     assert time.perf_counter() - start < 1
 

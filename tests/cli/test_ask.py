@@ -81,11 +81,19 @@ def test_bytes_that_are_no_text_and_no_input_at_all(zeroplan, monkeypatch):
     assert zeroplan("ask").code == 2
 
 
+ON_A_TERMINAL = """
+import fcntl, runpy, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+sys.argv = ["zeroplan", "ask"]
+runpy.run_module("zeroplan", run_name="__main__", alter_sys=True)
+"""
+
+
 def conversation(*lines: bytes) -> tuple[int, str]:
     """On a terminal: each line is typed at the next prompt."""
     mine, theirs = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-m", "zeroplan", "ask"], stdin=theirs, stdout=theirs, stderr=theirs,
-                               start_new_session=True, preexec_fn=_take_terminal)  # fmt: skip
+    command = [sys.executable, "-c", ON_A_TERMINAL]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
     seen, left, deadline = b"", list(lines), time.monotonic() + 30
     while time.monotonic() < deadline:
@@ -95,7 +103,7 @@ def conversation(*lines: bytes) -> tuple[int, str]:
             continue
         try:
             new = os.read(mine, 4096)
-        except OSError:
+        except OSError:  # the other end is closed
             break
         if not new:
             break
@@ -104,13 +112,6 @@ def conversation(*lines: bytes) -> tuple[int, str]:
             os.write(mine, left.pop(0))
     os.close(mine)
     return process.wait(10), seen.decode()
-
-
-def _take_terminal() -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 def test_on_a_terminal_a_bad_answer_is_asked_again():

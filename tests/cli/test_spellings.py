@@ -153,6 +153,8 @@ REFUSED = [
     ("gpt2 --modle x", "--modle", "--model, or"),
     ("gpt2 --bach-size 4", "--bach-size", "--batch-size"),
     ("gpt2 --lora", "--lora", "not planned"),
+    ("gpt2 --learning_rate 1e-5", "--learning_rate", "leave it out"),
+    ("gpt2 --per_device_eval_batch_size 4", "--per_device_eval_batch_size", "leave it out"),
 ]  # fmt: skip
 
 

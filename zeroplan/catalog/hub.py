@@ -78,8 +78,9 @@ def _check_online() -> None:
     for variable in OFFLINE:
         if os.environ.get(variable, "").upper() in YES:
             raise OutOfReachError(f"{variable} is set")
-    if not _takes_connections(*_first_hop()):
-        raise OutOfReachError("this machine is offline")
+    host, port = _first_hop()
+    if not _takes_connections(host, port):
+        raise OutOfReachError(f"no connection to {host} within {PATIENCE} s")
 
 
 def _first_hop() -> tuple[str, int]:

@@ -28,9 +28,9 @@ def bare(kind: str, name: str) -> str:
     if kind == "GPU":
         text = GIGABYTES.sub("gb", SOCKET.sub("sxm", MAKERS.sub(" ", text)))
     organization, slash, own = text.rpartition("/")
-    if kind == "model":
-        own = own.removeprefix("meta-").removesuffix("-hf")
     parts = [part for part in SEPARATORS.split(own) if part]
+    if kind == "model":
+        parts = parts[parts[:1] == ["meta"] : len(parts) - (parts[-1:] == ["hf"])]
     joined = "".join(f"-{part}" if _between_digits(before, part) else part
                      for before, part in zip(["", *parts], parts, strict=False))  # fmt: skip
     return f"{organization}{slash}{joined}"

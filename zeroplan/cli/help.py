@@ -19,7 +19,7 @@ COMMANDS = 58
 GENERAL = "Options"
 WORDS = "Arguments"
 ORDER = (WORDS, MODEL, JOB, CLUSTER, "Goal", OUTPUT, GENERAL)
-HELP: tuple[str, str] = ("-h, --help", f"Show this page; {EVERYTHING}: all options.")
+HELP = "-h, --help"
 
 
 class Text(click.HelpFormatter):
@@ -79,7 +79,7 @@ def front_page(group: click.Command, ctx: click.Context, *, whole: bool = True) 
             text.write_dl((f"{name:{widest}}", summary) for name, summary in rows)
     if whole:
         with text.section(GENERAL):
-            text.write_dl([*(_row(param, ctx, whole=True) for param in group.params), (HELP[0], "Show this page.")])
+            text.write_dl([*(_row(param, ctx, whole=True) for param in group.params), (HELP, "Show this page.")])
         text.write_paragraph()
         text.write_text(SCOPE)
     text.write_text("zeroplan COMMAND --help shows examples and options of one.")
@@ -96,8 +96,9 @@ def _rows(
     for param in usual:
         found[_title(param)].append(_row(param, ctx, whole=everything))
     last = next((title for title in reversed(ORDER) if found[title]), GENERAL)
-    found[last].append(HELP)
-    return {title: rows for title, rows in found.items() if rows}, len(params) - len(usual)
+    rare = len(params) - len(usual)
+    found[last].append((HELP, f"Show this page; {EVERYTHING}: all options." if rare else "Show this page."))
+    return {title: rows for title, rows in found.items() if rows}, rare
 
 
 def _title(param: click.Parameter) -> str:

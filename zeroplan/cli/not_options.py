@@ -41,6 +41,7 @@ PACKING = (
     "packing is not planned: every sequence has --seq tokens of one document; write --seq for the packed length"
 )
 IMAGES = "images, video and audio are not planned: a text model trains here on tokens; leave it out for the text model"
+OF_NO_STEP = "it changes neither the memory nor the time of a step; leave it out, and write --tokens for a whole run"
 EVALUATION = "evaluation and generation are not planned: the numbers are of training steps; leave it out"
 
 FOREIGN: tuple[Foreign, ...] = (
@@ -57,7 +58,11 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign(("ep", "ep-*", "expert-*", "autoep*"), EXPERT),
     Foreign(("packing", "packing-*", "neat-packing", "sample-packing", "padding-free"), PACKING),
     Foreign(("image*", "video*", "audio*", "vision-*", "max-pixels", "min-pixels", "freeze-vit"), IMAGES),
-    Foreign(("eval-*", "do-eval", "predict-with-generate", "max-new-tokens", "generation-*"), EVALUATION),
+    Foreign(("learning-rate", "lr", "lr-*", "min-lr", "warmup-*", "weight-decay", "adam-*", "num-train-epochs",
+             "epochs", "max-steps", "logging-*", "save-*", "output-dir", "overwrite-output-dir", "report-to",
+             "run-name", "seed", "do-train", "dataset*", "train-file", "push-to-hub", "ddp-timeout"), OF_NO_STEP),
+    Foreign(("per-device-eval-*", "eval-*", "do-eval", "predict-with-generate", "max-new-tokens", "generation-*"),
+            EVALUATION),
 )  # fmt: skip
 
 
