@@ -93,7 +93,9 @@ def _card(options: Options, cluster: Cluster, assumed: list[str]) -> Cluster:
             )
         cluster = cluster._replace(gpu=card, capacity=int(card.memory.value))
         if others := usual_of("GPU", options.gpu):
-            assumed.append(f"{printable(options.gpu)} is {card.title} (--gpu {' or '.join(others)} otherwise)")
+            *some, last = others
+            named = f"{', '.join(some)} or {last}" if some else last
+            assumed.append(f"{printable(options.gpu)} is {card.title} (--gpu {named} otherwise)")
     if options.gpu_mem is None:
         return cluster
     if re.fullmatch(r"[0-9]{1,4}", options.gpu_mem) and int(options.gpu_mem) > 0:
