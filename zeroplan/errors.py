@@ -38,7 +38,10 @@ class UnknownNameError(ZeroplanError):
         import difflib  # only on the way to an error
 
         known = sorted(known)
-        near = difflib.get_close_matches(name[:LONGEST_NAME].lower(), known, n=3, cutoff=0.4)
+        start = name[:LONGEST_NAME].lower()
+        begun = [one for one in known if start.strip() and one.startswith(start)]
+        alike = difflib.get_close_matches(start, known, n=3, cutoff=0.4)
+        near = list(dict.fromkeys([*begun, *alike]))[:3]
         hint = f"nearest: {', '.join(near)}" if near else f"known: {', '.join(known[:8])}, ..."
         super().__init__(f"unknown {kind} {shown(name)}; {hint}{f'; {way_out}' if way_out else ''}")
 

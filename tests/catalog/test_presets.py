@@ -109,6 +109,33 @@ def test_names_and_aliases_are_unique(kind):
         assert {presets.load(kind, alias)[0] for alias in content(kind, name).get("aliases") or []} <= {name}
 
 
+@pytest.mark.parametrize("kind", presets.KINDS)
+def test_every_spelling_names_one_preset(kind):
+    """With its publisher and without."""
+    for name in presets.names(kind):
+        found = content(kind, name)
+        for spelling in (*(found.get("aliases") or ()), *found.get("repositories", ())):
+            assert presets.load(kind, spelling)[0] == name
+            assert presets.load(kind, spelling.rpartition("/")[2].replace("-", "_").upper())[0] == name
+
+
+@pytest.mark.parametrize("name", [name for name in presets.names("model") if "repositories" in content("model", name)])
+def test_a_repository_has_its_preset_s_sizes_and_says_where_that_is_known_from(name):
+    found = content("model", name)
+    assert found["repositories_source"]
+    for repository, differs in found["repositories"].items():
+        assert from_preset(repository).parameters == found["parameters"]
+        assert all(found["config"][field] != value for field, value in differs.items())
+
+
+def test_short_names_of_cards_name_others_that_there_are():
+    for name in presets.names("GPU"):
+        for short, others in content("GPU", name).get("usual_of", {}).items():
+            assert presets.usual_of("GPU", short) == tuple(others)
+            assert presets.load("GPU", short)[0] == name
+            assert set(others) <= set(presets.names("GPU")) - {name}
+
+
 @pytest.mark.parametrize(
     ("typed", "name"),
     [

@@ -75,7 +75,7 @@ def test_a_suffix_counts_tensor_by_tensor(zeroplan):
     (BF16 | SECTION, ("--optim", "adamw_torch"), "whose optimizer section decides, under the Trainer too"),
     (CPU, ("--optim", "adafactor"), "becomes DeepSpeedCPUAdam (Accelerate)"),
     (None, ("--built-in", "bf16", "--precision", "fp32"), "DeepSpeed casts no model there"),
-    (None, ("--built-in", "float32"), "--built-in: found 'float32', expected fp32, fp16, bf16"),
+    (None, ("--built-in", "float64"), "--built-in: found 'float64', expected fp32, fp16, bf16"),
     (None, ("--built-on", "cpu"), "--built-on: found 'cpu', expected host, gpu"),
 ])  # fmt: skip
 def test_what_contradicts_is_said_in_one_line(zeroplan, tmp_path, content, words, says):

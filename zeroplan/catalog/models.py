@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,15 @@ from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import Named, config_class, known_fields, named
 from zeroplan.architectures.refused import QUANTIZATIONS, check_language_model, dequantized
 from zeroplan.architectures.registry import language_models
-from zeroplan.catalog import other_files, presets
-from zeroplan.catalog.files import place_of, read_object, read_text
+from zeroplan.catalog import hub, other_files, presets
+from zeroplan.catalog.files import place_of, read_object
+from zeroplan.catalog.spelling import bare, is_quantized, without_quantization
 from zeroplan.errors import SpecError, UnknownNameError, ZeroplanError, printable
 from zeroplan.specs.model import Model
 
 EXPECTED = "a Hugging Face config.json"
-LONGEST_REVISION = 1000
-"""Bytes: a commit has 40."""
-REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+WAY_OUT = "`zeroplan models` lists them; or write --model config.json"
+QUANTIZED = "quantized weights (4 or 8 bit) are not planned yet"
 
 
 def model(name: str) -> Model:
@@ -33,25 +32,27 @@ def model(name: str) -> Model:
     path = Path(os.path.expanduser(name))
     if _exists(path) or name.endswith(".json") or name.startswith((".", "/", "~")):
         return from_file(path)
-    if cached := _cached(name):
+    if cached := hub.cached(name):
         return from_file(cached, name=name)
     try:
         return from_preset(name)
-    except UnknownNameError:
-        if REPOSITORY.fullmatch(name):
+    except UnknownNameError as error:
+        if hub.REPOSITORY.fullmatch(name):
             return from_hub(name)
-        raise
+        raise _quantized(name) or error from None
 
 
 def from_preset(name: str) -> Model:
     """A shipped preset. Its content is checked by the tests, so its types are not checked again here."""
-    found, content = presets.load(
-        "model", name, "`zeroplan models` lists them; or write --model config.json"
-    )
+    found, content = presets.load("model", name, WAY_OUT)
     fields = content["config"]
     config = config_class(fields["model_type"], found)(**known_fields(fields, found))
     source = f"preset {found}: {content['source']}"
-    return model_of(fields["model_type"], config, name=found, source=source, content=fields)
+    known = model_of(fields["model_type"], config, name=found, source=source, content=fields)
+    if bare("model", name) == bare("model", found):
+        return known
+    unread = " (config.json of the repository is not read for it)" if "/" in name else ""
+    return known._replace(assumed=(f"{printable(name)} is preset {found}{unread}",))
 
 
 def from_file(path: Path, name: str = "") -> Model:
@@ -102,22 +103,34 @@ def config_in(folder: Path) -> Path:
 
 
 def from_hub(name: str) -> Model:
-    """org/name through huggingface_hub (an optional extra), which keeps it in the local cache."""
-    way_out = f"download its config.json and write --model {name.rsplit('/', 1)[-1]}/config.json"
+    """org/name from the Hub; where nothing can be asked, the preset of the same name under its publisher, as assumed.
+
+    Raises `SpecError` where neither is to be had.
+    """
     try:
-        from huggingface_hub import hf_hub_download  # optional extra
-    except ImportError:
-        raise SpecError(
-            f"--model {name}", "no preset and nothing in the local Hugging Face cache",
-            "a model known here", f"pip install 'zeroplan[hub]' to fetch it, or {way_out}",
-        ) from None  # fmt: skip
+        return from_file(hub.fetched(name), name=name)
+    except hub.OutOfReachError as error:
+        reason = str(error)
+        if quantized := _quantized(name):
+            raise quantized from error
+        try:
+            found = from_preset(name.rpartition("/")[2])
+        except ZeroplanError:
+            raise hub.out_of_reach(name, error) from error
+    assumed = f"{name} has the sizes of preset {found.name}: its own config.json could not be read ({reason})"
+    return found._replace(assumed=(f"{assumed}; a fine-tune may have added tokens",))
+
+
+def _quantized(name: str) -> SpecError | None:
+    """What to say of a name of quantized weights that nothing is read of."""
+    if not is_quantized(name):
+        return None
     try:
-        return from_file(Path(hf_hub_download(name, "config.json")), name=name)
+        whole = presets.load("model", without_quantization(name.rpartition("/")[2]))[0]
     except ZeroplanError:
-        raise
-    except Exception as error:  # the Hub's client raises requests', httpx's and its own
-        reason = type(error).__name__
-        raise SpecError(f"--model {name}", f"no answer from the Hub ({reason})", "its config.json", way_out) from error
+        whole = "the model that was quantized"
+    return SpecError(f"--model {name}", "a name of quantized weights", f"a model: {QUANTIZED}",
+                     f"--model {whole} for full training")  # fmt: skip
 
 
 def _validated(kind: type[Config], fields: dict[str, Any], place: str) -> Config:
@@ -143,17 +156,3 @@ def _exists(path: Path) -> bool:
         return path.exists()
     except OSError:
         return True  # a loop or a name too long: let reading it say so
-
-
-def _cached(name: str) -> Path | None:
-    """config.json of org/name in the Hugging Face cache, if it is there."""
-    if not REPOSITORY.fullmatch(name):
-        return None
-    home = Path(os.environ.get("HF_HOME") or Path("~/.cache/huggingface").expanduser())
-    root = Path(os.environ.get("HF_HUB_CACHE") or home / "hub") / f"models--{name.replace('/', '--')}"
-    try:
-        revision = read_text(root / "refs" / "main", "a revision", LONGEST_REVISION).strip()
-    except SpecError:
-        return None
-    path = root / "snapshots" / revision / "config.json"
-    return path if path.is_file() else None

@@ -1,14 +1,14 @@
-"""The shipped presets: one JSON file each, found by file name or alias."""
+"""The shipped presets: one JSON file each, found by file name, alias or repository in any usual spelling."""
 
 from __future__ import annotations
 
 import json
-import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from zeroplan.errors import UnknownNameError
+from zeroplan.catalog.spelling import bare, without_size, without_tuning
+from zeroplan.errors import ContradictionError, UnknownNameError, shown
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 # A wheel carries them inside the package; in a checkout (and an editable install) they stand beside it.
@@ -26,25 +26,66 @@ def names(kind: str) -> tuple[str, ...]:
 
 
 def load(kind: str, name: str, way_out: str = "") -> tuple[str, dict[str, Any]]:
-    """The preset of that name or alias, in any usual spelling. Raises `UnknownNameError`."""
+    """The preset of that name, alias or repository, in any usual spelling.
+
+    Raises `UnknownNameError`, and `ContradictionError` for a name that is one of several.
+    """
     wanted = name.strip().lower()
     if wanted in names(kind):
         return wanted, _parsed(kind, wanted)
-    for candidate in names(kind) if wanted else ():
-        content = _parsed(kind, candidate)
-        if bare(wanted) in map(bare, (candidate, *content.get("aliases", ()))):
-            return candidate, content
-    raise UnknownNameError(kind, name, names(kind), way_out)
+    found = _matching(kind, wanted) if wanted else {}
+    if len(found) > 1:
+        raise ContradictionError(f"{kind} {shown(name)} is one of several; write {' or '.join(sorted(found))}")
+    if not found:
+        raise UnknownNameError(kind, name, names(kind), way_out)
+    (preset, spelling), = found.items()  # fmt: skip
+    return preset, _as_in(_parsed(kind, preset), spelling)
 
 
-def bare(name: str) -> str:
-    """A name without what people leave out or write otherwise: "NVIDIA RTX 4080" is "rtx-4080"."""
-    return re.sub(r"[\s_-]+", "", name.lower()).removeprefix("nvidia")
+def usual_of(kind: str, name: str) -> tuple[str, ...]:
+    """The other presets that a short name may mean as well, such as the A100 of 40 GB for `A100`."""
+    wanted = bare(kind, name)
+    _preset, content = load(kind, name)
+    others = ((bare(kind, short), others) for short, others in content.get("usual_of", {}).items())
+    return next((tuple(names) for short, names in others if short == wanted), ())
 
 
 def having(kind: str, **fields: Any) -> list[str]:
     """Names of the presets that state all these fields."""
     return [name for name in names(kind) if fields.items() <= _parsed(kind, name).items()]
+
+
+def _matching(kind: str, wanted: str) -> dict[str, str]:
+    """Presets of that name, each with the spelling by which it was found: exact first, then less what says nothing."""
+    spelled = _spelled(kind)
+    if found := spelled.get(bare(kind, wanted)):
+        return found
+    if kind == "model" and "/" not in wanted:
+        return spelled.get(bare(kind, without_tuning(wanted)), {})
+    sized = without_size(bare(kind, wanted)) if kind == "GPU" else None
+    if sized is None:
+        return {}
+    card, size = sized
+    return {name: spelling for name, spelling in spelled.get(card, {}).items()
+            if _parsed(kind, name)["memory_class"] == size}  # fmt: skip
+
+
+@cache
+def _spelled(kind: str) -> dict[str, dict[str, str]]:
+    """By bare spelling, the presets that it names; a repository goes by its own name too, without its publisher's."""
+    found: dict[str, dict[str, str]] = {}
+    for name in names(kind):
+        content = _parsed(kind, name)
+        for spelling in (name, *content.get("aliases", ()), *content.get("repositories", ())):
+            for each in {spelling, spelling.rpartition("/")[2]}:
+                found.setdefault(bare(kind, each), {}).setdefault(name, spelling)
+    return found
+
+
+def _as_in(content: dict[str, Any], spelling: str) -> dict[str, Any]:
+    """A preset as one of its repositories has it: same sizes, and what differs."""
+    differs = content.get("repositories", {}).get(spelling)
+    return {**content, "config": {**content["config"], **differs}} if differs else content
 
 
 @cache

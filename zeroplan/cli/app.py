@@ -1,43 +1,48 @@
 """The commands. Each reads a request, calls one function, shows the result and sets the exit code."""
 
 # As in options.py: annotations stay objects, not strings.
+import os
 from importlib import import_module
 from typing import Annotated
 
 import typer
 
 from zeroplan import __version__
+from zeroplan.cli.command import HELP_NAMES, Command, Commands
 
 FITS, DOES_NOT_FIT, BAD_INPUT = 0, 1, 2
 COMMANDS = (
-    "estimate", "recommend", "compare", "diff", "matrix", "explain", "check", "rules", "schema", "verify", "observe",
-    "calibrate", "models", "gpus", "clusters",
+    "ask", "recommend", "estimate", "compare", "matrix", "check", "diff", "verify", "observe", "calibrate", "explain",
+    "rules", "schema", "models", "gpus", "clusters",
 )  # fmt: skip
 """Each a module of `zeroplan.cli.commands` with a function of that name, in the order of the help."""
-OF_A_JOB = ("estimate", "recommend", "compare", "diff", "matrix", "explain", "verify", "observe")
-SCOPE = (
-    "Scope: full training of one text model, every sequence of --seq tokens. Not planned: adapters (LoRA, QLoRA), "
-    "frozen or quantized weights, a second model (DPO, PPO), generation, evaluation, images, tensor or sequence "
-    "parallelism."
-)
-"""`zeroplan.specs.scope` says it of a job."""
+ALONE = ("", *HELP_NAMES, "--version")
+"""Words that no command stands behind."""
+COMPLETION = "_ZEROPLAN_COMPLETE"
+"""Set by a shell that asks for completions."""
 
 
 def app(name: str = "") -> typer.Typer:
-    """With no command but this one, where there is one: loading the options of all takes 20 ms."""
+    """With the commands that the first word needs: loading the options of all takes 20 ms."""
     made = typer.Typer(
         name="zeroplan",
+        cls=Commands,
         help="Plan a DeepSpeed training run before it starts: what fits, how long a step takes, which ds_config.json.",
-        epilog=SCOPE,
         no_args_is_help=False,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": HELP_NAMES},
     )
     made.callback(invoke_without_command=True)(top)
-    for command in (name,) if name in COMMANDS else COMMANDS:
-        epilog = SCOPE if command in OF_A_JOB else None
-        made.command(epilog=epilog)(getattr(import_module(f"zeroplan.cli.commands.{command}"), command))
+    for command in _loaded(name):
+        made.command(cls=Command)(getattr(import_module(f"zeroplan.cli.commands.{command}"), command))
     return made
+
+
+def _loaded(word: str) -> tuple[str, ...]:
+    """The commands that are needed, where this is the first word; completion asks about all, with none."""
+    if word in COMMANDS:
+        return (word,)
+    return () if word in ALONE and COMPLETION not in os.environ else COMMANDS
 
 
 def top(
@@ -48,4 +53,6 @@ def top(
         typer.echo(f"zeroplan {__version__}")
         raise typer.Exit(FITS)
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+        from zeroplan.cli.help import front_page
+
+        typer.echo(front_page(context.command, context, whole=False))

@@ -56,7 +56,7 @@ def read_known(
         raise QuantityError("check: found several values in one option, expected one; ask for each by itself")
     setting = Setting(
         reader or READERS[0], None, accelerator, None if client_optimizer is None else SWITCH[client_optimizer],
-        arguments=arguments, precision=options.precision, optimizer=options.optimizer,
+        arguments=arguments, precision=options.precision, optimizer=options.optimizer and options.optimizer.lower(),
     )  # fmt: skip
     if version is not None:
         setting = replace(setting, version=version)

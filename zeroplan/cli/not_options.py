@@ -41,6 +41,7 @@ PACKING = (
     "packing is not planned: every sequence has --seq tokens of one document; write --seq for the packed length"
 )
 IMAGES = "images, video and audio are not planned: a text model trains here on tokens; leave it out for the text model"
+OF_NO_STEP = "it changes neither the memory nor the time of a step; leave it out, and write --tokens for a whole run"
 EVALUATION = "evaluation and generation are not planned: the numbers are of training steps; leave it out"
 
 FOREIGN: tuple[Foreign, ...] = (
@@ -57,7 +58,11 @@ FOREIGN: tuple[Foreign, ...] = (
     Foreign(("ep", "ep-*", "expert-*", "autoep*"), EXPERT),
     Foreign(("packing", "packing-*", "neat-packing", "sample-packing", "padding-free"), PACKING),
     Foreign(("image*", "video*", "audio*", "vision-*", "max-pixels", "min-pixels", "freeze-vit"), IMAGES),
-    Foreign(("eval-*", "do-eval", "predict-with-generate", "max-new-tokens", "generation-*"), EVALUATION),
+    Foreign(("learning-rate", "lr", "lr-*", "min-lr", "warmup-*", "weight-decay", "adam-*", "num-train-epochs",
+             "epochs", "max-steps", "logging-*", "save-*", "output-dir", "overwrite-output-dir", "report-to",
+             "run-name", "seed", "do-train", "dataset*", "train-file", "push-to-hub", "ddp-timeout"), OF_NO_STEP),
+    Foreign(("per-device-eval-*", "eval-*", "do-eval", "predict-with-generate", "max-new-tokens", "generation-*"),
+            EVALUATION),
 )  # fmt: skip
 
 
@@ -72,9 +77,14 @@ def not_planned(option: str) -> str | None:
 
 
 def refusal(error: click.ClickException) -> str:
-    """What to say of words that no command has: what is planned in their place, or what click says of them."""
-    if isinstance(error, click.NoSuchOption) and (answer := not_planned(error.option_name)):
-        return answer
+    """What to say of words that no command has: what is planned in their place, what was meant, or what click says."""
+    if isinstance(error, click.NoSuchOption):
+        from zeroplan.cli.typos import unknown_option  # only on the way to an error
+
+        return not_planned(error.option_name) or unknown_option(error)
+    word = str(error.message).removeprefix("No such command '").removesuffix("'.")
+    if word != error.message and word[:1].isdigit():
+        return f"{word}: found a size, expected a command before it; write zeroplan estimate {word}"
     suggested = "Did you mean" in error.message  # by typer; click 8.4 says it once more
     said = error.message if suggested else error.format_message()
     return f"{said}{'' if said.endswith(('.', '?', '?)')) else '.'} Write zeroplan -h for what there is."

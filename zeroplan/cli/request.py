@@ -56,6 +56,9 @@ CHOICES = {
     "built_on": BUILT_ON,
     "backend": BACKENDS,
 }
+OFFLOADED = ("true", "yes", "on", "1")
+SAYS_NO_DEVICE = (*OFFLOADED, "false", "no", "off", "0", "gpu", "cuda")
+"""What people write behind an offload that is no place to offload to."""
 DEFAULTS: dict[str, Any] = {
     "precision": "bf16", "optimizer": "adamw", "checkpointing": "none", "attention": "sdpa",
 }  # fmt: skip
@@ -253,6 +256,25 @@ def read_model(options: Options, assumed: list[str], default_params: str | None)
     return inferred
 
 
+def _no_device(typed: str, value: str) -> QuantityError:
+    """For a yes, a no, or the place where states are without offload."""
+    write = f"{typed} cpu, or nvme" if value.lower() in OFFLOADED else f"{typed} none, or leave it out"
+    return QuantityError(f"{typed}: found {shown(value)}, expected where to: none, cpu or nvme; write {write}")
+
+
+def _choice(name: str, typed: str, choices: tuple[str, ...]) -> str:
+    """One of the words that an option takes, in any case. Raises `QuantityError`."""
+    value = typed.lower()
+    if value in choices or (name == "checkpointing" and is_checkpointing(value)):
+        return value
+    if name.startswith("offload") and value in SAYS_NO_DEVICE:
+        raise _no_device(flag(name), typed)
+    raise QuantityError(
+        f"{flag(name)}: found {shown(typed)}, expected {', '.join(choices)}; write {flag(name)} "
+        f"{nearest(typed, choices)}"
+    )
+
+
 def read_flags(options: Options) -> dict[str, Any]:
     settled: dict[str, Any] = {}
     if options.stage is not None:
@@ -260,19 +282,15 @@ def read_flags(options: Options) -> dict[str, Any]:
             raise QuantityError(f"--stage: found {shown(options.stage)}, expected 0, 1, 2 or 3; write --stage 2")
         settled["stage"] = int(options.stage)
     for name, choices in CHOICES.items():
-        value = getattr(options, name)
-        if value is None:
+        typed = getattr(options, name)
+        if typed is None:
             continue
-        if value not in choices and not (name == "checkpointing" and is_checkpointing(value)):
-            typed = flag(name)
-            raise QuantityError(
-                f"{typed}: found {shown(value)}, expected {', '.join(choices)}; write {typed} {nearest(value, choices)}"
-            )
-        settled[name] = value
+        word = _choice(name, typed, choices)
+        settled[name] = word
         if name.startswith("offload"):
-            settled[name] = None if value == "none" else Offload(device=value)
+            settled[name] = None if word == "none" else Offload(device=word)
         if name == "zero_init":
-            settled[name] = value == "yes"
+            settled[name] = word == "yes"
     for name in ("micro_batch", "grad_accum"):
         value = number(getattr(options, name), flag(name))
         if value is not None:

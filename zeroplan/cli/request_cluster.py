@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from zeroplan.cli.options import Options
-from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.errors import ContradictionError, QuantityError, printable, shown
 from zeroplan.specs.cluster import Cluster
 from zeroplan.units import gib, rate, read_bytes, read_integer
 
@@ -84,6 +84,7 @@ def _nodes(text: str, cluster: Cluster, assumed: list[str]) -> Cluster:
 def _card(options: Options, cluster: Cluster, assumed: list[str]) -> Cluster:
     if options.gpu is not None:
         from zeroplan.catalog.hardware import gpu
+        from zeroplan.catalog.presets import usual_of
 
         card = gpu(options.gpu)
         if cluster.gpu and cluster.gpu.name != card.name:
@@ -91,6 +92,10 @@ def _card(options: Options, cluster: Cluster, assumed: list[str]) -> Cluster:
                 f"--gpu {card.name} contradicts --cluster {cluster.name}, which has {cluster.gpu.name}; keep one"
             )
         cluster = cluster._replace(gpu=card, capacity=int(card.memory.value))
+        if others := usual_of("GPU", options.gpu):
+            *some, last = others
+            named = f"{', '.join(some)} or {last}" if some else last
+            assumed.append(f"{printable(options.gpu)} is {card.title} (--gpu {named} otherwise)")
     if options.gpu_mem is None:
         return cluster
     if re.fullmatch(r"[0-9]{1,4}", options.gpu_mem) and int(options.gpu_mem) > 0:

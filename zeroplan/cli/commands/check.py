@@ -16,20 +16,16 @@ STATED = ("config", "stage", "offload_optimizer", "offload_param", "rank", "back
 def check(
     options: Options,
     *,
-    files: Annotated[list[str], typer.Argument(
-        metavar="FILE...", show_default=False,
-        help="ds_config.json, or a folder of them; YAML of accelerate launch, or of TrainingArguments that name one; "
-        "- is standard input.",
-    )],
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", show_default=False)],
     reader: Annotated[
         str | None,
         typer.Option("--for", metavar="deepspeed|hf|accelerate|lightning", show_default=False,
-                     help='Who reads it: what "auto" means, what is filled in (guessed from the file).'),
+                     help='Who reads it (guessed from the file). So what "auto" means, and what is filled in.'),
     ] = None,
     trainer_args: Annotated[
         str | None,
         typer.Option("--trainer-args", metavar="FILE", show_default=False,
-                     help="TrainingArguments as JSON or YAML: where they and the config say different things."),
+                     help="TrainingArguments as JSON or YAML. Where they and the config say different things."),
     ] = None,
     client_optimizer: Annotated[
         str | None,
@@ -59,7 +55,7 @@ def check(
     ] = None,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit code 0 whatever is found.")] = False,
     fix: Annotated[
-        bool, typer.Option("--fix", help="Mend what has one right answer, and leave the rest of the file as it is.")
+        bool, typer.Option("--fix", help="Mend what has one right answer. The rest of the file stays as it is.")
     ] = False,
     diff: Annotated[bool, typer.Option("--diff", help="Show what --fix would change, and write nothing.")] = False,
 ) -> None:

@@ -1,12 +1,14 @@
 """The options of `zeroplan compare`."""
 
 # As in options.py: annotations stay objects, not strings.
+from functools import partial
+
 import typer
 
 from zeroplan.cli.options import Json, Options, Quiet, Verbose, with_options
 
 
-@with_options
+@partial(with_options, positional=True)
 def compare(options: Options, *, json: Json = False, quiet: Quiet = False, verbose: Verbose = 0) -> None:
     """Strategies or GPU counts side by side: give several values, as in --gpus 8,64,512 or --stage 1,2,3."""
     from zeroplan.cli.compare import run

@@ -12,8 +12,8 @@ from zeroplan.cli.options import Json, Options, Quiet, Verbose, with_options
 def diff(
     options: Options,
     *,
-    first: Annotated[str, typer.Argument(metavar="A.json", help="A ds_config.json.", show_default=False)],
-    second: Annotated[str, typer.Argument(metavar="B.json", help="Another; - is standard input.", show_default=False)],
+    first: Annotated[str, typer.Argument(metavar="A.json", show_default=False)],
+    second: Annotated[str, typer.Argument(metavar="B.json", show_default=False)],
     json: Json = False,
     quiet: Quiet = False,
     verbose: Verbose = 0,

@@ -1,6 +1,7 @@
 """The options of `zeroplan estimate`."""
 
 # As in options.py: annotations stay objects, not strings.
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -16,7 +17,7 @@ Accounting = Annotated[
 ]  # fmt: skip
 
 
-@with_options
+@partial(with_options, positional=True)
 def estimate(
     options: Options,
     *,

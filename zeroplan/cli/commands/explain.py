@@ -12,11 +12,7 @@ from zeroplan.cli.options import Json, Options, Verbose, with_options
 def explain(
     options: Options,
     *,
-    term: Annotated[
-        str, typer.Argument(
-            help="A line, formula, ds_config key or rule of check; MFU, needed, ...; activations.", show_default=False
-        )
-    ],
+    term: Annotated[str, typer.Argument(show_default=False)],
     json: Json = False,
     verbose: Verbose = 0,
 ) -> None:

@@ -1,6 +1,7 @@
 """The options of `zeroplan matrix`."""
 
 # As in options.py: annotations stay objects, not strings.
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -8,7 +9,7 @@ import typer
 from zeroplan.cli.options import OUTPUT, Json, Options, Quiet, Verbose, with_options
 
 
-@with_options
+@partial(with_options, positional=True)
 def matrix(
     options: Options,
     *,

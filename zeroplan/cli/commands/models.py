@@ -9,7 +9,7 @@ from zeroplan.cli.options import Json
 
 
 def models(
-    name: Annotated[str | None, typer.Argument(help="Show every tensor of this model.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(show_default=False)] = None,
     *,
     json: Json = False,
 ) -> None:

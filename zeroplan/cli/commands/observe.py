@@ -12,7 +12,7 @@ from zeroplan.cli.options import Json, Options, Quiet, Verbose, with_options
 def observe(
     options: Options,
     *,
-    log: Annotated[str, typer.Argument(metavar="LOG", help="What the run has printed.", show_default=False)],
+    log: Annotated[str, typer.Argument(metavar="LOG", show_default=False)],
     steps: Annotated[
         str | None,
         typer.Option("--steps", metavar="N", help="Optimizer steps that the log covers, where it does not say."),

@@ -1,0 +1,112 @@
+"""`zeroplan ask`: five questions, and the command that their answers make."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+import typer
+
+from zeroplan.cli.options import Options
+from zeroplan.cli.positional import named
+from zeroplan.cli.request import read_model
+from zeroplan.cli.request_batch import DEFAULT_SEQ, number
+from zeroplan.cli.request_cluster import read_cluster
+from zeroplan.cli.several import AUTO
+from zeroplan.errors import QuantityError, SpecError, UnknownNameError, UnplannedError, ZeroplanError, printable, shown
+
+LONGEST = 1000
+"""Letters of an answer."""
+ADAPTERS = ("lora", "qlora", "dora", "peft", "adapter", "adapters")
+FULL = "full"
+Answer = TypeVar("Answer")
+
+
+def run() -> int:
+    """Ask, print the command, run it; its exit code."""
+    words = command()
+    typer.echo(f"$ {shlex.join(['zeroplan', *words])}\n")
+    from zeroplan.cli.app import app
+
+    return int(app(words[0])(words, standalone_mode=False) or 0)
+
+
+def command() -> list[str]:
+    """The words of the command that was asked for. Raises `ZeroplanError` for an answer from a pipe that is none."""
+    model, seq = asked("Model, or its size (llama-3.1-8b, org/name, config.json, 7B)", "7B", _model)
+    card = asked("Card, or its memory in GB (h100, 4090, 24)", "a100-80gb", _card)
+    gpus = asked("How many GPUs (8, 2x8 for nodes x GPUs, auto for the fewest)", "8", lambda text: _gpus(text, card))
+    asked("What trains (full, lora, qlora)", FULL, _trains)
+    tokens = asked("Tokens of a sequence", str(seq), _tokens)
+    return ["recommend", model, *card, "--gpus", gpus, "--seq", tokens]
+
+
+def asked(question: str, usual: str, read: Callable[[str], Answer]) -> Answer:
+    """What was answered, as `read` has it. On a terminal a bad answer is asked for again."""
+    terminal = sys.stdin is not None and sys.stdin.isatty()
+    while True:
+        sys.stderr.write(f"{question} [{usual}]: ")
+        sys.stderr.flush()
+        line = _line(question)
+        if not terminal:
+            sys.stderr.write(f"{printable(line.strip()) or usual}\n")
+        try:
+            return read(line.strip() or usual)
+        except ZeroplanError as error:
+            if not terminal:
+                raise
+            sys.stderr.write(f"{error}\n")
+
+
+def _line(question: str) -> str:
+    try:
+        line = sys.stdin.readline(LONGEST) if sys.stdin is not None else ""
+    except UnicodeDecodeError as error:
+        raise SpecError("standard input", "bytes that are not UTF-8", "an answer") from error
+    if not line:
+        sys.stderr.write("\n")
+        expected = "five lines, of which an empty one is the usual answer"
+        raise SpecError("standard input", f"its end at the question {shown(question.partition(' (')[0])}", expected)
+    return line
+
+
+def _model(text: str) -> tuple[str, int]:
+    """The word that names the model, and its usual sequence."""
+    model = read_model(named(Options(), text), [], None)
+    positions = 0 if model.inferred else model.shape.positions
+    return text, min(DEFAULT_SEQ, positions or DEFAULT_SEQ)
+
+
+def _card(text: str) -> list[str]:
+    """The option that names a card, with its value: of a number that is no card, its memory."""
+    card, memory = ["--gpu", text], ["--gpu-mem", text]
+    if text[0].isdigit():
+        with suppress(UnknownNameError):
+            read_cluster(Options(gpu=text), [], 1)
+            return card
+        read_cluster(Options(gpu_mem=text), [], 1)
+        return memory
+    read_cluster(Options(gpu=text), [], 1)
+    return card
+
+
+def _gpus(text: str, card: list[str]) -> str:
+    if text != AUTO:
+        read_cluster(Options(gpus=text, **{card[0][2:].replace("-", "_"): card[1]}), [], 1)
+    return text
+
+
+def _trains(text: str) -> str:
+    if text.lower() == FULL:
+        return FULL
+    if text.lower() in ADAPTERS:
+        raise UnplannedError(f"{text} is not planned yet, every weight trains here; write full for that")
+    raise QuantityError(f"found {shown(text)}, expected full, lora or qlora; write full")
+
+
+def _tokens(text: str) -> str:
+    number(text, "--seq", "2048")
+    return text

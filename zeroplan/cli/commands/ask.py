@@ -1,0 +1,13 @@
+"""`zeroplan ask`, which has no options."""
+
+import typer
+
+
+def ask() -> None:
+    """Five questions, each with a usual answer in brackets; then the zeroplan recommend that they make, and its answer.
+
+    A line of standard input is an answer too, an empty one the usual one.
+    """
+    from zeroplan.cli.ask import run
+
+    raise typer.Exit(run())
