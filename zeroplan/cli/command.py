@@ -12,6 +12,8 @@ from zeroplan.errors import ZeroplanError, printable
 
 TYPED = "zeroplan.typed"
 """Where the context keeps options that were typed by another name."""
+WORDS = "zeroplan.words"
+"""Where it keeps the command's own words, from which the next one is made."""
 HELP_NAMES = ["-h", "--help"]
 EVERYTHING = "--help-all"
 
@@ -27,6 +29,7 @@ class Command(TyperCommand):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:  # completion reads half a line
             args, ctx.meta[TYPED] = rewritten(args, self.known_options())
+            ctx.meta[WORDS] = (str(ctx.info_name), *args)
         return super().parse_args(ctx, args)
 
     def known_options(self) -> dict[str, Known]:

@@ -65,7 +65,7 @@ ARGUMENTS = {
     "name": "Show every tensor of this model.",
 }
 """What each stands for: an argument of click's has no help of its own."""
-ANSWER = ("json", "quiet")
+ANSWER = ("json", "verbose", "quiet")
 CARDS = ("gpus", "gpu", "gpu_mem")
 PAGES: dict[str, Page] = {
     "ask": Page((

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
+import click
 import typer
 
+from zeroplan.cli.command import WORDS
 from zeroplan.fit import FITS
 from zeroplan.record import NamedTuple
 from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
@@ -34,7 +34,7 @@ def show(result: Result, view: View, *, accept: str | None = None, errors: bool 
     else:
         from zeroplan.report import console
 
-        result.typed = tuple(sys.argv[1:])
+        result.typed = click.get_current_context().meta[WORDS]
         screen = result.screen(view.level)
         console.show(*screen, errors=errors)
     return exit_code(result.verdict, accept)

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zeroplan.fit import Fit
+from rich.text import Text
+
 from zeroplan.ledger import Ledger, is_activation, total
 from zeroplan.record import NamedTuple
 
 FILLS = {"held": "█", "gradients, buffers": "▓", "activations": "▒", "outside PyTorch": "░", "free": "·"}
+COLOURS = {
+    "held": "blue", "gradients, buffers": "yellow", "activations": "magenta", "outside PyTorch": "cyan", "free": "dim",
+}  # fmt: skip
+"""Beside the fills, where a terminal has colours."""
 END, BEYOND = "│", "▶"
 """Where the card ends, and where a bar would go on."""
 MOST = 1.5
@@ -34,8 +40,15 @@ def parts(counted: Ledger, verdict: Fit) -> list[Part]:
     return [*found, Part("free", headroom)] if headroom is not None and headroom > 0 else found
 
 
-def bar(filled: Sequence[Part], capacity: int | None, width: int, *, whole: int | None = None) -> str:
+def bar(filled: Sequence[Part], capacity: int | None, width: int, *, whole: int | None = None) -> Text:
     """In so many columns, of which `whole` bytes (of a card: at most half as many again) take all."""
+    drawn = Text(_drawn(filled, capacity, width, whole))
+    for name, fill in FILLS.items():
+        drawn.highlight_regex(f"[{fill}]+", COLOURS[name])
+    return drawn
+
+
+def _drawn(filled: Sequence[Part], capacity: int | None, width: int, whole: int | None) -> str:
     needed = sum(part.bytes for part in filled)
     scale = whole or min(max(capacity or 0, needed), int(MOST * capacity) if capacity else needed)
     drawn, at, done = "", 0, 0

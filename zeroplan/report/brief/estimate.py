@@ -96,7 +96,7 @@ def _alone(one: Estimate) -> list[RenderableType]:
     capacity, width = verdict.gpu.capacity, min(console().width - 2 - len("of 79.25 GiB"), 2 * MOST_BAR)
     filled = parts(counted, verdict)
     of_card = f" {gib(capacity)}" if capacity else ""
-    shown: list[RenderableType] = [Text(bar(filled, capacity, width) + of_card), Text(card_line(one.job, filled))]
+    shown: list[RenderableType] = [bar(filled, capacity, width).append(of_card), Text(card_line(one.job, filled))]
     grid = table(["", ""])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     peak = counted.gpu.peak

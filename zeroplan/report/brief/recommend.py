@@ -65,7 +65,7 @@ def _card(chosen: Candidate) -> list[RenderableType]:
     filled, capacity = parts(chosen.ledger, chosen.fit), chosen.fit.gpu.capacity
     of_card = f" {gib(capacity)}" if capacity else ""
     width = min(console().width - len(of_card), 2 * MOST_BAR)
-    return [Text(bar(filled, capacity, width) + of_card), Text(card_line(chosen.job, filled))]
+    return [bar(filled, capacity, width).append(of_card), Text(card_line(chosen.job, filled))]
 
 
 def _settings(chosen: Candidate, run: Run | None) -> Table:
