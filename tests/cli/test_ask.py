@@ -110,8 +110,9 @@ def conversation(*lines: bytes) -> tuple[int, str]:
         seen += new
         if seen.endswith(b"]: ") and left:
             os.write(mine, left.pop(0))
+    code = process.wait(30)  # a terminal that goes away first hangs up
     os.close(mine)
-    return process.wait(10), seen.decode()
+    return code, seen.decode()
 
 
 def test_on_a_terminal_a_bad_answer_is_asked_again():

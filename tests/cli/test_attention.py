@@ -26,7 +26,7 @@ def test_the_better_of_both_is_taken(zeroplan, objective):
 
 
 def test_it_is_shown_as_chosen_and_not_as_assumed(zeroplan):
-    screen = zeroplan(*FALCON).out
+    screen = zeroplan(*FALCON, "-v").out
     assert re.search("attention +sdpa", screen)
     assert "(--attention)" not in screen
     lean = " ".join(zeroplan(*FALCON, "--attention", "eager").out.split())

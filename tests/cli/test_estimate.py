@@ -9,7 +9,7 @@ TIERS = ("gpu", "host", "nvme")
 
 
 def test_the_paper_table_of_7b_on_8_gpus(zeroplan):
-    ran = zeroplan("estimate", "--params", "7B", "--gpus", "8")
+    ran = zeroplan("estimate", "--params", "7B", "--gpus", "8", "-v")
     assert ran.code == 0
     row = next(line for line in ran.out.splitlines() if line.startswith("sum"))
     assert row.split("  ")[0] == "sum"
@@ -17,7 +17,7 @@ def test_the_paper_table_of_7b_on_8_gpus(zeroplan):
 
 
 def test_the_answer_comes_first_and_assumptions_last(zeroplan):
-    lines = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--gpu-mem", "80").out.strip().splitlines()
+    lines = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--gpu-mem", "80", "-v").out.strip().splitlines()
     sized = re.sub(r"\d+\.\d\d GiB", "… GiB", lines[0])
     fits = "ZeRO-1 (… GiB), ZeRO-2 (… GiB) and ZeRO-3 (… GiB) fit in … GiB"
     assert sized == f"7B on 8 GPUs: {fits}; ZeRO-0 needs … GiB, … GiB too many."
@@ -204,7 +204,7 @@ def test_liger_is_refused_where_it_patches_nothing(zeroplan):
 
 def test_liger_says_where_its_numbers_come_from(zeroplan):
     typed = ("estimate", "--model", "llama-3.1-8b", "--gpus", "8", "--stage", "2", "--kernels", "liger")
-    _code, out, _error = zeroplan(*typed)
+    _code, out, _error = zeroplan(*typed, "-v")
     assert "Liger itself ran in none" in " ".join(out.split())
     _code, out, _error = zeroplan(*typed, "--json")
     lines = {line["name"]: line for line in json.loads(out)["memory"]["gpu"]["lines"]}
@@ -236,7 +236,7 @@ def test_flash_attention_is_refused_where_it_does_not_run(zeroplan, typed, reaso
 
 def test_flash_attention_says_where_its_numbers_come_from(zeroplan):
     typed = ("estimate", "--model", "llama-3.1-8b", *FLASH)
-    _code, out, _error = zeroplan(*typed)
+    _code, out, _error = zeroplan(*typed, "-v")
     assert "kernels ran in none" in " ".join(out.split())
     assert "Not counted" not in out
     _code, out, _error = zeroplan(*typed, "--json")
@@ -248,7 +248,7 @@ def test_flash_attention_says_where_its_numbers_come_from(zeroplan):
 @pytest.mark.parametrize(("options", "said"), [([], True), (["--checkpointing", "full"], False)])
 def test_experts_that_stay_gathered_are_named_with_the_way_out(zeroplan, options, said):
     """Recorded runs of Mixtral: its grouped products keep views of gathered weights (tests/verify)."""
-    _code, out, _err = zeroplan("estimate", "--model", "mixtral-8x7b", "--gpus", "8", "--stage", "3", *options)
+    _code, out, _err = zeroplan("estimate", "--model", "mixtral-8x7b", "--gpus", "8", "--stage", "3", *options, "-v")
     assert ("--checkpointing full only those of the layer at work" in " ".join(out.split())) is said
 
 

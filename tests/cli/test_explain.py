@@ -53,7 +53,7 @@ def test_an_unknown_term_suggests_the_nearest(zeroplan):
 def test_activations_are_explained_beside_two_papers(zeroplan, monkeypatch):
     """GPT-2's layer at 1 × 1,024 tokens: 34·768·1,024 + 5·12·1,024² by Korthikanti; three more of gelu_new's results."""
     monkeypatch.setenv("COLUMNS", "150")  # no equation is wrapped
-    ran = zeroplan("explain", "activations", "--model", "gpt2", "--gpus", "1", "--seq", "1024", "--attention", "eager")
+    ran = zeroplan("explain", "activations", "--model", "gpt2", "--gpus", "1", "--seq", "1024", "--attention", "eager", "-v")
     text = " ".join(ran.out.split())
     assert ran.code == 0
     for said in (

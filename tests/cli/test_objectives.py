@@ -35,7 +35,7 @@ def test_neighbours_of_the_leanest_lost_by_bytes(zeroplan):
         assert any(said in rejected["reason"] for said in (" more, ", "needs as much, ", "too many"))
     bytes_ = [rejected["fit"]["needed"] for rejected in found["rejected"] if rejected["fit"]["fits"]]
     assert bytes_ == sorted(bytes_)
-    assert "no other needs less" in " ".join(zeroplan(*LEAN).out.split())
+    assert "no other needs less" in " ".join(zeroplan(*LEAN, "-v").out.split())
 
 
 def test_why_not_another_says_how_many_bytes_more(zeroplan):
@@ -63,10 +63,12 @@ def test_from_python():
 
 def test_the_fewest_gpus_are_those_of_gpus_auto(zeroplan):
     words = ("recommend", "--params", "1.3B", "--gpu-mem", "16", "--offload-optimizer", "none", "--micro-batch", "1")
-    by_number, by_objective = (zeroplan(*words, *more) for more in (("--gpus", "auto"), ("--objective", "fewest-gpus")))
+    by_number, by_objective = (
+        zeroplan(*words, *more, "-v") for more in (("--gpus", "auto"), ("--objective", "fewest-gpus"))
+    )
     assert by_objective == by_number
     assert "These are the fewest" in by_number.out
-    both = zeroplan(*words, "--gpus", "auto", "--objective", "fewest-gpus")
+    both = zeroplan(*words, "--gpus", "auto", "--objective", "fewest-gpus", "-v")
     assert both == by_number
 
 
@@ -110,7 +112,7 @@ def test_a_row_is_the_plan_with_its_headroom(zeroplan):
 
 def test_the_screen_has_a_row_for_each_plan(zeroplan):
     rows = zeroplan(*FRONT, "--apart", "20%", "--json").json["front"]
-    screen = zeroplan(*FRONT, "--apart", "20%").out
+    screen = zeroplan(*FRONT, "--apart", "20%", "-v").out
     assert f"{len(rows)} plans" in screen
     for number in range(1, len(rows) + 1):
         assert re.search(rf"^ *{number}  ZeRO-", screen, re.MULTILINE)

@@ -6,7 +6,7 @@ import pytest
 
 
 def test_works_as_typed(zeroplan):
-    ran = zeroplan("recommend", "--gpu-mem", "80")
+    ran = zeroplan("recommend", "--gpu-mem", "80", "-v")
     assert ran.code == 0
     assert ran.out.startswith("7B on 8 GPUs: ZeRO-")
     text = " ".join(ran.out.split())
@@ -161,7 +161,7 @@ def test_what_a_config_states_of_the_optimizer_is_repeated_for_the_trainer(zerop
     config = tmp_path / "ds_config.json"
     params = {"lr": 4e-05, "betas": [0.9, 0.95], "eps": "auto", "weight_decay": 0.1}
     config.write_text(json.dumps({"optimizer": {"type": "AdamW", "params": params}, "bf16": {"enabled": True}}))
-    text = " ".join(zeroplan("recommend", "--params", "1B", "--gpu-mem", "80", "--config", str(config)).out.split())
+    text = " ".join(zeroplan("recommend", "--params", "1B", "--gpu-mem", "80", "--config", str(config), "-v").out.split())
     for argument in ("learning_rate=4e-05", "adam_beta1=0.9", "adam_beta2=0.95", "weight_decay=0.1"):
         assert argument in text
     assert "adam_epsilon" not in text
@@ -212,7 +212,7 @@ class TestCode:
         assert told["strategy"]["checkpointing"] == "full"
         assert allowed["strategy"]["checkpointing"] == "selective"
         assert allowed["step_seconds"] <= told["step_seconds"]
-        assert "gradient_checkpointing=True" in " ".join(zeroplan(*phi).out.split())
+        assert "gradient_checkpointing=True" in " ".join(zeroplan(*phi, "-v").out.split())
 
     def test_what_lines_of_code_would_gain_is_said(self, zeroplan):
         told, coded = (zeroplan(*QWEN, "--for", "deepspeed", *more, "--json").json for more in ((), ("--allow", "code")))
@@ -222,15 +222,17 @@ class TestCode:
         assert "with_code" not in coded
         share = 1 - told["with_code"]["step_seconds"] / told["plan"]["step_seconds"]  # as many sequences a step
         assert 0.01 < share < 0.1
-        text = " ".join(zeroplan(*QWEN, "--for", "deepspeed").out.split())
+        text = " ".join(zeroplan(*QWEN, "--for", "deepspeed", "-v").out.split())
         assert "With lines of code this plan would be 4% faster" in text
+        text = " ".join(zeroplan(*QWEN, "--for", "deepspeed").out.split())
+        assert "with lines of code would be 4% faster" in text
         assert "write --allow code" in text
 
     def test_a_target_that_is_told_more_plans_more(self, zeroplan):
         answer = zeroplan(*QWEN, "--json").json
         assert answer["plan"]["strategy"]["checkpointing"] == "every-4"
         assert "with_code" not in answer
-        text = " ".join(zeroplan(*QWEN).out.split())
+        text = " ".join(zeroplan(*QWEN, "-v").out.split())
         assert "gradient_checkpointing_kwargs={'every_n_layers': 4}" in text
 
     def test_what_is_typed_needs_no_leave(self, zeroplan):

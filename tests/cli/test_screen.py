@@ -110,7 +110,7 @@ def test_a_timeline_says_what_it_does_not_draw(zeroplan):
 def test_a_narrow_terminal_gets_two_stages_at_a_time(zeroplan, monkeypatch):
     """Four side by side would fold the names of rows, and folded names are hard to tell apart."""
     monkeypatch.setenv("COLUMNS", "60")
-    lines = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--gpu-mem", "80").out.splitlines()[1:]
+    lines = zeroplan("estimate", "--params", "7B", "--gpus", "8", "--gpu-mem", "80", "-v").out.splitlines()[1:]
     assert all(len(line) <= 60 for line in lines)
     assert [line.split() for line in lines if line.strip().startswith("ZeRO-")] == [["ZeRO-0", "ZeRO-1"], ["ZeRO-2", "ZeRO-3"]] * 3
     for row in ("held between steps", "+ gradients and buffers", "reserved by PyTorch"):

@@ -9,7 +9,7 @@ CARD = ("--gpu", "a100-80gb")
 
 
 def test_estimate_says_how_long_a_step_takes_where_a_card_is_named(zeroplan):
-    lines = zeroplan("estimate", *JOB, *CARD, "--stage", "2").out.splitlines()
+    lines = zeroplan("estimate", *JOB, *CARD, "--stage", "2", "-v").out.splitlines()
     assert "A step takes about" in lines[0]
     assert "tokens/s per GPU" in lines[0]
     shown = "\n".join(lines)
@@ -123,13 +123,13 @@ def test_each_row_says_its_strategy_and_what_it_assumes(zeroplan):
     alone = zeroplan("estimate", *job, "--seq", "2048", "--json").json
     assert rows[1]["strategy"] == alone["strategy"]
     assert rows[1]["assumed"] == alone["assumed"]
-    screen = " ".join(zeroplan("compare", *job, "--seq", "512,2048").out.split())
+    screen = " ".join(zeroplan("compare", *job, "--seq", "512,2048", "-v").out.split())
     common, some = rows[0]["assumed"], "for some rows: sequence 2048 is beyond the model's 1024 positions, which it has learned: as it is, its training stops there"
     assert screen.endswith("assumed: " + "; ".join([*common, some]))
 
 
 def test_explain_follows_the_steps_seconds(zeroplan):
-    shown = zeroplan("explain", "step time", *JOB, *CARD, "--stage", "3").out
+    shown = zeroplan("explain", "step time", *JOB, *CARD, "--stage", "3", "-v").out
     for text in ("seconds = Φ/ρ + ω/η", "x/ζ + H + √(J·x/ζ)", "2.5e+14: published", "FLOP/s"):
         assert text in shown
     assert "all_gather, forward" in zeroplan("explain", "all_gather", *JOB, *CARD, "--stage", "3").out

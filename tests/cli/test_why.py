@@ -58,7 +58,7 @@ def test_bytes_that_are_missing_and_the_line_they_are_in(zeroplan):
     states = next(row for row in why["bytes"] if row["name"] == "optimizer states")
     parameters = why["alternative"]["model"]["parameters"]
     assert states["difference"] == pytest.approx(8 * parameters * 7 / 8, rel=1e-3)
-    ran = zeroplan(*words, "--why", "zero-0")
+    ran = zeroplan(*words, "--why", "zero-0", "-v")
     assert f"Why not zero-0: needs {fit['needed'] / GiB:.2f} GiB, {why['lack']['bytes'] / GiB:.2f} GiB too many" in " ".join(
         ran.out.split()
     )

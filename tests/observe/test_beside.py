@@ -159,7 +159,7 @@ def test_of_two_runs_in_a_file_the_answer_says_which_is_observed(zeroplan, tmp_p
 @pytest.mark.parametrize("columns", ["80", "90"])
 def test_rows_are_not_folded_at_the_usual_width(zeroplan, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", columns)
-    out = zeroplan("observe", str(STAGE_2), "--stage", "2", "--gpu", "a100", *JOB).out
+    out = zeroplan("observe", str(STAGE_2), "--stage", "2", "--gpu", "a100", *JOB, "-v").out
     lines = [line for line in out.splitlines() if line.strip()]
     names = ("initialize, most allocated", "multiply-accumulates", "running average", "held between steps", "most reserved")
     for name in names:
@@ -172,7 +172,7 @@ def test_rows_are_not_folded_at_the_usual_width(zeroplan, monkeypatch, columns):
 
 def test_the_screen_names_file_and_line(zeroplan, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
-    ran = zeroplan("observe", str(STAGE_2), "--stage", "2", *JOB)
+    ran = zeroplan("observe", str(STAGE_2), "--stage", "2", *JOB, "-v")
     assert ran.code == 0
     at = max(number for number, text in enumerate(STAGE_2.read_text().splitlines(), 1) if "fwd MACs per GPU:" in text)
     row = next(line for line in ran.out.splitlines() if line.startswith("multiply-accumulates"))

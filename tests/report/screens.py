@@ -57,6 +57,8 @@ def shown(case: str, width: int) -> str:
     words = [sys.executable, "-m", "zeroplan", *shlex.split(CASES[case])]
     ran = subprocess.run(words, cwd=ROOT, env=place, capture_output=True, text=True, check=False)
     text = ran.stdout + ran.stderr
+    if "Traceback" in text:
+        raise AssertionError(f"zeroplan {CASES[case]}: {text}")
     return f"$ zeroplan {CASES[case]}  # exit {ran.returncode}, {lines(text, width)} lines of {width} columns\n{text}"
 
 

@@ -12,9 +12,9 @@ from zeroplan.costs.timing.speed import speed_of
 from zeroplan.plan import label
 from zeroplan.record import NamedTuple
 from zeroplan.report import training
+from zeroplan.report.brief.marks import least, legend, marks, of_time
 from zeroplan.report.console import table
 from zeroplan.report.sizing import fewest, lacking
-from zeroplan.report.speed import UNMEASURED
 from zeroplan.report.subject import gpus, title
 from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest, Lack
@@ -71,16 +71,17 @@ def details(option: str, rows: Sequence[Row], written: str | None) -> list[Rende
     """One row for each card, and why it takes as many."""
     run = next((row.run for row in rows if row.run), None)
     counts = [] if option == "gpus" else ["GPUs"]
-    after = ["tokens/s/GPU", *training.columns(run)] if run else ["of", "step", "tokens/s/GPU", "in all"]
-    grid = table([option.replace("_", "-"), *counts, "plan", "needed", *after])
+    sizes, times = (least(of(row.job) for row in rows) for of in (lambda job: marks(job).needed, of_time))
+    rates = [f"{times}tokens/s/GPU"]
+    after = [*rates, *training.columns(run)] if run else ["of", f"{times}step", *rates, "in all"]
+    grid = table([option.replace("_", "-"), *counts, "plan", f"{sizes}needed", *after])
     plans = grid.columns[1 + len(counts)]
     plans.justify, plans.no_wrap = "left", False
     for row in rows:
         grid.add_row(row.name, *([f"{row.job.ranks:,}"] if counts else []), *_cells(row))
-    legend: list[RenderableType] = [Text(UNMEASURED, style="dim")]
     why = [Text(f"{row.name}: {fewest(row.fewest)}", style="dim") for row in rows if row.fewest and row.chosen]
     saved = [Text(f"Written: {written}.")] if written else []
-    return ["", grid, *legend, *why, *saved]
+    return ["", grid, *why, *saved, legend(rows[0].job, {sizes, times})]
 
 
 def _cells(row: Row) -> list[str | Text]:

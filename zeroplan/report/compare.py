@@ -11,15 +11,15 @@ from zeroplan.clock import COMMUNICATION, OFFLOAD, Speed
 from zeroplan.errors import printable
 from zeroplan.fit import TIGHT, Fit
 from zeroplan.record import NamedTuple
+from zeroplan.report.brief.marks import least, legend, marks, of_time
 from zeroplan.report.console import console, heading, table
-from zeroplan.report.speed import UNMEASURED
 from zeroplan.report.subject import gpus, title
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.units import gib, seconds
 
 BAR = 30
-MARK = "~"
+MARK = "!"
 """Before a size that is tight."""
 WIDE = 80
 """Columns from which on there is room for all."""
@@ -70,7 +70,8 @@ def details(rows: Sequence[Combination | Failed]) -> list[RenderableType]:
     offloads = any(row.speed.step.offload for row in found)
     narrow = console().width < WIDE
     last = [] if narrow else ["traffic", *["offload"] * offloads]
-    columns = ["ZeRO", "needed", "step", "tokens/s/GPU", "MFU", *last]
+    sizes, times = needed_of(found), times_of(found)
+    columns = ["ZeRO", f"{sizes}needed", f"{times}step", f"{times}tokens/s/GPU", "MFU", *last]
     grid = table([", ".join(map(_flag, names)), *columns])
     for row in found:
         label = printable(", ".join(row.changed[name] for name in names))
@@ -81,13 +82,22 @@ def details(rows: Sequence[Combination | Failed]) -> list[RenderableType]:
         parts.append(Text(f"{MARK}: tight, such runs took more than is there.", style="dim"))
     if not all(row.fit.possible for row in found):
         parts.append(Text("-: needs more than there is, and takes no step.", style="dim"))
-    legend = f"MFU: PaLM's convention. traffic: the share of the step that communication adds. {UNMEASURED}"
-    parts.append(Text(legend, style="dim"))
+    parts.append(Text("MFU: PaLM's convention. traffic: the share of the step that communication adds.", style="dim"))
+    parts.append(legend(found[0].job, {sizes, times}))
     parts += [
         Text(printable(f"{', '.join(row.changed.values())}: {row.reason}"), style="yellow")
         for row in rows if isinstance(row, Failed)
     ]  # fmt: skip
     return [*parts, *scaling(found)]
+
+
+def needed_of(rows: Sequence[Combination]) -> str:
+    """The sign of sizes: the least sure of them."""
+    return least(marks(row.job).needed for row in rows)
+
+
+def times_of(rows: Sequence[Combination]) -> str:
+    return least(of_time(row.job) for row in rows)
 
 
 def _measures(row: Combination, *, offloads: bool) -> list[str]:

@@ -86,7 +86,7 @@ def printed(out: Console, answer: Text, *parts: RenderableType) -> None:
     """As `show`, to this console."""
     out.print(answer, soft_wrap=True)
     for part in parts:
-        out.print(part)
+        out.print(part, soft_wrap=isinstance(part, Text) and part.no_wrap is True)
 
 
 def trimmed(text: str) -> str:

@@ -19,7 +19,7 @@ from zeroplan.search import Candidate
 from zeroplan.search.front import Front
 from zeroplan.units import GiB, count, gib, seconds
 
-FEW = 6
+FEW = 5
 """Rows of a short screen."""
 WHOLE = 0.095
 """Shares from here on are shown in whole per cent."""
@@ -87,7 +87,8 @@ def _headroom(row: Candidate, capacity: int) -> str:
 def _table(found: Front, places: Sequence[int]) -> Table:
     """Of the rows in these places."""
     first, names = found.rows[0], described(found.rows)
-    grid = table(["", "plan", "needed", "less", "step", "slower", "tokens/s/GPU"])
+    sizes, times = marks(first.job).needed, of_time(first.job)
+    grid = table(["", "plan", f"{sizes}needed", "less", f"{times}step", "slower", f"{times}tokens/s/GPU"])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     grid.columns[0].justify = "right"
     for place in places:

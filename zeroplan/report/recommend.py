@@ -60,7 +60,7 @@ def details(
         arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job, given).items())
         parts += [Text(f'TrainingArguments({arguments}, deepspeed="ds_config.json")'), ""]
     if plan.chosen and target != "hf" and plan.chosen.strategy.checkpointing != "none":
-        parts += [Text(_checkpointing(plan.chosen.strategy.checkpointing)), ""]
+        parts += [Text(who_turns_on(plan.chosen.strategy.checkpointing)), ""]
     if plan.chosen and (run is None or run.in_time):
         hint = "Write the config: add -o ds_config.json (--for deepspeed for every value), or all with --dir plan."
         parts.append(Text(f"Written: {written}." if written else hint))
@@ -88,7 +88,8 @@ def answer(job: Job, plan: Plan, run: Run | None = None) -> Text:
     took = f" {training.clause(run)}" if run else ""
     tight = plan.chosen.fit.verdict == TIGHT
     clauses = [f"{gib(fit.needed)}{room} per GPU", *on_host(plan.chosen.job, plan.chosen.fit)]
-    text = f"{what}: {label(plan.chosen)}. {'Tight: ' * tight}{'; '.join(clauses)}."
+    verdict = "Tight: " if tight else "Fits: " if room else ""
+    text = f"{what}: {label(plan.chosen)}. {verdict}{'; '.join(clauses)}."
     if tight:
         tiers = plan.chosen.fit.tiers
         took += " " + ", ".join(
@@ -97,7 +98,7 @@ def answer(job: Job, plan: Plan, run: Run | None = None) -> Text:
     return Text(text + took, style=f"bold {'yellow' if tight else 'green'}")
 
 
-def _checkpointing(kind: str) -> str:
+def who_turns_on(kind: str) -> str:
     """ds_config.json has no key that turns checkpointing on; a plan that needs it says who does."""
     return (
         f"The config has no key for checkpointing: turn it on in the training script ({in_the_script(kind)}), "

@@ -12,6 +12,7 @@ from zeroplan.costs.timing.speed import speed_of
 from zeroplan.fit import PLACES
 from zeroplan.largest import Largest
 from zeroplan.plan import label
+from zeroplan.report.brief.marks import ASSUMED, PUBLISHED, least, legend, marks
 from zeroplan.report.console import table
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.cluster import Cluster
@@ -36,8 +37,9 @@ def _fewest(found: Fewest) -> str:
     if found.late:
         late = f"{duration(found.late)} late" if found.late < inf else "not at all"
         return f"These are the fewest: {found.smaller} GPU{'s end' if found.smaller > 1 else ' ends'} {late}."
-    why = f" lack {lacking(found.lack)}" if found.lack else " cannot run it"
-    return f"These are the fewest: {found.smaller} GPU{'s' if found.smaller > 1 else ''}{why}."
+    one = found.smaller == 1
+    why = f" {'lacks' if one else 'lack'} {lacking(found.lack)}" if found.lack else " cannot run it"
+    return f"These are the fewest: {found.smaller} GPU{'' if one else 's'}{why}."
 
 
 def lacking(found: Lack) -> str:
@@ -56,7 +58,9 @@ def largest_answer(rows: Mapping[str, Largest | None], cluster: Cluster) -> Text
 
 def largest_details(rows: Mapping[str, Largest | None], notes: list[str]) -> list[RenderableType]:
     """The plan of each row's largest model, and what the next larger one lacks."""
-    grid = table(["", "largest", "plan", "per GPU", "per node", "tokens/s/GPU"])
+    jobs = [found.candidate.job for found in rows.values() if found]
+    sizes = least([marks(job).needed for job in jobs] or [ASSUMED])
+    grid = table(["", "largest", "plan", f"{sizes}per GPU", "?per node", "~tokens/s/GPU"])
     grid.columns[2].justify = "left"
     grid.columns[2].no_wrap = False
     for name, found in rows.items():
@@ -73,6 +77,7 @@ def largest_details(rows: Mapping[str, Largest | None], notes: list[str]) -> lis
         f"{name}: {count(found.next_size)} lacks {lacking(found.lack)}."
         for name, found in rows.items() if found and found.next_size and found.lack
     ]  # fmt: skip
+    said = [legend(jobs[0], {sizes, PUBLISHED, ASSUMED})] if jobs else []
     stopped = [name for name, found in rows.items() if found and not found.proven]
     missing += [f"{UNPROVEN} the next size may fit {', '.join(stopped)}."] * bool(stopped)
-    return ["", grid, *(Text(line, style="dim") for line in [*missing, *notes])]
+    return ["", grid, *(Text(line, style="dim") for line in [*missing, *notes]), *said]

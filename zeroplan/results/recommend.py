@@ -164,7 +164,7 @@ class Recommendation(Result):
 
             body, tail = brief.details(
                 self.found, self.assumed, self.typed, target=self.target, given=self.given, written=self.written,
-                run=self.run, outside=outside,
+                run=self.run, outside=outside, in_time=self.in_time,
             )  # fmt: skip
             return Screen(answer, within(answer, head, [] if self.why else body, tail))
         shown = [] if quiet else report.details(

@@ -32,13 +32,18 @@ def assumed(texts: Sequence[str], counted: Ledger | None = None) -> list[Rendera
 
 
 def brief(texts: Sequence[str], width: int, lines: int = LINES) -> str:
-    """The first of them that fit into so many lines, and how many were left out."""
-    for kept in range(len(texts), 0, -1):
-        left = len(texts) - kept
-        said = NAMES + "; ".join(texts[:kept]) + (f"; and {left} more (-v)" if left else "")
-        if _height(said, width) <= lines:
-            return said
-    return f"{NAMES}{len(texts)} things (-v)"
+    """Those that fit into so many lines, the first ones first, and how many were left out."""
+    kept: list[str] = []
+    for text in texts:
+        if _height(_said([*kept, text], len(texts)), width) <= lines:
+            kept.append(text)
+    return _said(kept, len(texts))
+
+
+def _said(kept: Sequence[str], every: int) -> str:
+    left = every - len(kept)
+    more = [f"{'and ' * bool(kept)}{left} {'more' if kept else 'things'} (-v)"] if left else []
+    return NAMES + "; ".join([*kept, *more])
 
 
 def _height(text: str, width: int) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.fit import Fit
 from rich.text import Text
 
+from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, is_activation, total
 from zeroplan.record import NamedTuple
 
@@ -42,10 +42,15 @@ def parts(counted: Ledger, verdict: Fit) -> list[Part]:
 
 def bar(filled: Sequence[Part], capacity: int | None, width: int, *, whole: int | None = None) -> Text:
     """In so many columns, of which `whole` bytes (of a card: at most half as many again) take all."""
-    drawn = Text(_drawn(filled, capacity, width, whole))
+    return coloured(_drawn(filled, capacity, width, whole))
+
+
+def coloured(text: str) -> Text:
+    """A text in which fills have their colours."""
+    found = Text(text)
     for name, fill in FILLS.items():
-        drawn.highlight_regex(f"[{fill}]+", COLOURS[name])
-    return drawn
+        found.highlight_regex(f"[{fill}]+", COLOURS[name])
+    return found
 
 
 def _drawn(filled: Sequence[Part], capacity: int | None, width: int, whole: int | None) -> str:

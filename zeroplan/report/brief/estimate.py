@@ -11,9 +11,9 @@ from rich.text import Text
 from zeroplan.clock import GROUPS, Speed
 from zeroplan.ledger import total
 from zeroplan.report.brief.assumed import assumed
-from zeroplan.report.brief.bar import FILLS, Part, bar, parts
+from zeroplan.report.brief.bar import FILLS, Part, bar, coloured, parts
 from zeroplan.report.brief.marks import EXACT, legend, marks, of_time
-from zeroplan.report.brief.next_command import changed, line
+from zeroplan.report.brief.next_command import SETTLED, changed, line
 from zeroplan.report.console import console, table
 from zeroplan.report.estimate import Estimate, experts_stay_gathered, in_words
 from zeroplan.report.subject import not_counted
@@ -59,7 +59,7 @@ def _side_by_side(estimates: list[Estimate]) -> list[RenderableType]:
         last = [bar(parts(one.real, one.fit), capacity, drawn, whole=whole or _scale(estimates))] if drawn else []
         grid.add_row(*cells, *last)
     shown: list[RenderableType] = [grid]
-    return [*shown, Text(_fills(capacity), style="dim")] if drawn else shown
+    return [*shown, coloured(_fills(capacity))] if drawn else shown
 
 
 def _scale(estimates: list[Estimate]) -> int:
@@ -96,7 +96,7 @@ def _alone(one: Estimate) -> list[RenderableType]:
     capacity, width = verdict.gpu.capacity, min(console().width - 2 - len("of 79.25 GiB"), 2 * MOST_BAR)
     filled = parts(counted, verdict)
     of_card = f" {gib(capacity)}" if capacity else ""
-    shown: list[RenderableType] = [bar(filled, capacity, width).append(of_card), Text(card_line(one.job, filled))]
+    shown: list[RenderableType] = [bar(filled, capacity, width).append(of_card), coloured(card_line(one.job, filled))]
     grid = table(["", ""])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     peak = counted.gpu.peak
@@ -148,5 +148,5 @@ def _next(estimates: list[Estimate], typed: Sequence[str]) -> list[RenderableTyp
         return []
     if estimates[0].fit.gpu.capacity is None:
         words = changed(typed, "estimate", "--gpu", "h100-80gb")
-        return [line(words, "your card: verdict, step time")]
-    return [line(changed(typed, "recommend"), "the fastest plan, and its config")]
+        return line(words, "your card: verdict, step time")
+    return line(changed(typed, "recommend", without=SETTLED), "the fastest plan, and its config")

@@ -19,8 +19,9 @@ def within(
     answer: Text, head: Sequence[RenderableType], body: Sequence[RenderableType], tail: Sequence[RenderableType]
 ) -> list[RenderableType]:
     """Below the answer: all of `head` and `tail`, and of `body` as many lines as there is room for."""
+    whole = Text(answer.plain, no_wrap=True)
     most = MOST if console().width >= WIDE else MOST_NARROW
-    room = most - sum(len(_lines(part)) for part in (_wrapped(answer), Group(*head), Group(*tail)))
+    room = most - sum(len(_lines(part)) for part in (_wrapped(whole), *head, *map(_wrapped, tail)))
     lines = _lines(Group(*body))
     if len(lines) <= room:
         return [*head, *body, *tail]
@@ -33,8 +34,9 @@ def _lines(shown: RenderableType) -> list[list[Segment]]:
     return console().render_lines(shown, pad=False)
 
 
-def _wrapped(answer: Text) -> Text:
-    """As a terminal breaks one line."""
+def _wrapped(shown: RenderableType) -> RenderableType:
+    """As a terminal breaks what is printed as one line."""
+    if not isinstance(shown, Text) or shown.no_wrap is not True:
+        return shown
     width = console().width
-    pieces = range(0, len(answer), width)
-    return Text("\n".join(answer.plain[at : at + width] for at in pieces))
+    return Text("\n".join(shown.plain[at : at + width] for at in range(0, len(shown), width)))

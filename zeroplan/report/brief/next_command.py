@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.report.console import console
@@ -12,11 +13,17 @@ from zeroplan.report.console import console
 SCREEN = {"-q", "--quiet", "-v", "-vv", "--verbose", "--json", "--timeline", "--partial", "--force"}
 """Flags of the screen and of files, which another command is typed without."""
 WITH_VALUES = {"--accounting", "-o", "--output", "--dir", "--why"}
+SETTLED = {"--stage", "--micro-batch", "--grad-accum", "--checkpointing", "--offload-optimizer", "--offload-param"}
+"""Options of one strategy, which are left open where the best is looked for."""
 
 
-def changed(typed: Sequence[str], command: str, *more: str) -> str:
-    """The words that were typed, as another command and with more words behind, which stand for earlier ones."""
-    kept, skip, left_out = [], False, SCREEN | WITH_VALUES | {word for word in more if word.startswith("--")}
+def changed(typed: Sequence[str], command: str, *more: str, without: Collection[str] = ()) -> str:
+    """The words that were typed, as another command and with more words behind, which stand for earlier ones.
+
+    `without`: options that are left out, with their values.
+    """
+    kept, skip = [], False
+    left_out = SCREEN | WITH_VALUES | set(without) | {word for word in more if word.startswith("--")}
     for word in typed[1:]:
         name = word.partition("=")[0]
         if not skip and name not in left_out:
@@ -25,8 +32,13 @@ def changed(typed: Sequence[str], command: str, *more: str) -> str:
     return shlex.join(["zeroplan", command, *kept, *more])
 
 
-def line(command: str, what: str) -> Text:
-    """The command in one piece, and where there is room what it gives, as a comment of the shell."""
+def line(command: str, what: str) -> list[RenderableType]:
+    """The command in one piece, and where there is room what it gives, as a comment of the shell.
+
+    Nothing where a word has letters that do not print: what is shown of them cannot be pasted.
+    """
+    if not command.isprintable():
+        return []
     said = f"  # {what}"
     shown = Text.assemble("next: ", (command, "bold"), no_wrap=True, overflow="ignore")
-    return shown.append(said, "dim") if len(shown) + len(said) <= console().width else shown
+    return [shown.append(said, "dim") if len(shown) + len(said) <= console().width else shown]

@@ -18,12 +18,12 @@ from zeroplan.fit import PLACES
 from zeroplan.plan import OFFLOADS, Plan, Rejected, slower, slowest_part
 from zeroplan.report import training
 from zeroplan.report.brief.assumed import assumed
-from zeroplan.report.brief.bar import bar, parts
+from zeroplan.report.brief.bar import bar, coloured, parts
 from zeroplan.report.brief.estimate import MOST_BAR, card_line, step_line
 from zeroplan.report.brief.marks import legend, marks, of_time
 from zeroplan.report.brief.next_command import changed, line
 from zeroplan.report.console import console, table
-from zeroplan.report.recommend import NOT_ALL
+from zeroplan.report.recommend import NOT_ALL, who_turns_on
 from zeroplan.report.subject import gpus, not_counted
 from zeroplan.search import Candidate
 from zeroplan.search.neighbours import words
@@ -32,6 +32,7 @@ from zeroplan.specs.strategy import STAGES, Strategy
 from zeroplan.units import between, count, gb, gib, seconds
 
 if TYPE_CHECKING:
+    from zeroplan.sizing import Fewest
     from zeroplan.training import Run
 
 ALTERNATIVES, WAYS = 3, 3
@@ -43,7 +44,7 @@ AS_FAST, WHOLE = 1e-4, 0.095
 
 def details(
     plan: Plan, said: Sequence[str], typed: Sequence[str], *, target: str, given: dict[str, Any] | None,
-    written: str | None, run: Run | None, outside: Sequence[Rejected],
+    written: str | None, run: Run | None, outside: Sequence[Rejected], in_time: Fewest | None,
 ) -> tuple[list[RenderableType], list[RenderableType]]:  # fmt: skip
     """What stands below the answer and the scope: the plan, and what goes on from it.
 
@@ -57,7 +58,7 @@ def details(
         "", *_card(chosen), _settings(chosen, run), *not_counted(chosen.job), "", *_others(plan, outside, run),
         *_arguments(chosen, target, given, written),
     ]  # fmt: skip
-    return body, [*_next(typed, written, run), *assumed(said, chosen.ledger), legend(chosen.job, used)]
+    return body, [*_next(typed, written, run, in_time), *assumed(said, chosen.ledger), legend(chosen.job, used)]
 
 
 def _card(chosen: Candidate) -> list[RenderableType]:
@@ -65,7 +66,7 @@ def _card(chosen: Candidate) -> list[RenderableType]:
     filled, capacity = parts(chosen.ledger, chosen.fit), chosen.fit.gpu.capacity
     of_card = f" {gib(capacity)}" if capacity else ""
     width = min(console().width - len(of_card), 2 * MOST_BAR)
-    return [bar(filled, capacity, width).append(of_card), Text(card_line(chosen.job, filled))]
+    return [bar(filled, capacity, width).append(of_card), coloured(card_line(chosen.job, filled))]
 
 
 def _settings(chosen: Candidate, run: Run | None) -> Table:
@@ -163,19 +164,26 @@ def _proof(plan: Plan) -> str:
 def _arguments(
     chosen: Candidate, target: str, given: dict[str, Any] | None, written: str | None
 ) -> list[RenderableType]:
-    """What TrainingArguments must say beside a config that was written alone."""
-    if target != "hf" or written is None:
+    """What must be said beside a config that was written alone: by TrainingArguments, or of checkpointing."""
+    if written is None:
         return []
+    if target != "hf":
+        kind = chosen.strategy.checkpointing
+        return [Text(who_turns_on(kind))] if kind != "none" else []
     named = ", ".join(f"{key}={value}" for key, value in training_arguments(chosen.job, given).items())
     return [Text(f'TrainingArguments({named}, deepspeed="ds_config.json")')]
 
 
-def _next(typed: Sequence[str], written: str | None, run: Run | None) -> list[RenderableType]:
+def _next(
+    typed: Sequence[str], written: str | None, run: Run | None, in_time: Fewest | None
+) -> list[RenderableType]:
     if written:
         return [Text(f"Written: {written}.")]
+    if typed and in_time and in_time.gpus:
+        return line(changed(typed, "recommend", "--gpus", str(in_time.gpus)), "ends in time")
     if not typed or (run and not run.in_time):
         return []
-    return [line(changed(typed, "recommend", "--dir", "plan"), "config, train.py, scripts")]
+    return line(changed(typed, "recommend", "--dir", "plan"), "config, train.py, scripts")
 
 
 def _nothing(
@@ -191,5 +199,5 @@ def _nothing(
     stopped = [] if plan.ways_out_complete else [Text(NOT_ALL, style="dim")]
     body = ["", *_card(nearest), *ways, *stopped, *([grid] if grid.rows else []), Text(_proof(plan))]
     words = re.search(r"\((--[^()]+)\)", plan.ways_out[0].change) if plan.ways_out else None
-    after = [line(changed(typed, "recommend", *shlex.split(words[1])), "the first")] if typed and words else []
+    after = line(changed(typed, "recommend", *shlex.split(words[1])), "the first") if typed and words else []
     return body, [*after, *assumed(said, nearest.ledger), legend(nearest.job, {*marks(nearest.job)})]
