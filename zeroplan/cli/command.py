@@ -37,7 +37,7 @@ class Command(TyperCommand):
         found = {name: Known(takes_value=False) for name in HELP_NAMES}
         for each in self.params:
             if isinstance(each, click.Option):
-                option = Known(not each.is_flag, each.multiple)
+                option = Known(not (each.is_flag or each.count), each.multiple)
                 found.update((name, option) for name in (*each.opts, *each.secondary_opts))
         return found
 

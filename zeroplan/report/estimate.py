@@ -51,8 +51,7 @@ def details(estimates: list[Estimate], assumed: tuple[str, ...], *, everything: 
         *_step(estimates, everything=everything),
     ]  # fmt: skip
     if len(estimates) == 1 and everything:
-        parts += ["", heading("Every line, per GPU"), _lines_table(estimates[0])]
-        parts += [*_traffic(estimates[0]), *_copies(estimates[0])]
+        parts += every_line(estimates[0].real)
     return [*parts, "", *assumptions(assumed)] if assumed else parts
 
 
@@ -226,36 +225,42 @@ def _kind(entry: Line) -> str:
     return "activations" if is_activation(entry) else "buffers"
 
 
-def _lines_table(estimate: Estimate) -> Table:
+def every_line(counted: Ledger) -> list[RenderableType]:
+    """What a GPU holds, sends and copies, each with its formula."""
+    lines: list[RenderableType] = ["", heading("Every line, per GPU"), _lines_table(counted)]
+    return [*lines, *_traffic(counted), *_copies(counted)]
+
+
+def _lines_table(counted: Ledger) -> Table:
     grid = table(["", "size", "formula", "counts in"])
     for index in (2, 3):
         grid.columns[index].justify = "left"
         grid.columns[index].no_wrap = False
-    for entry, phases in estimate.real.gpu.lines():
+    for entry, phases in counted.gpu.lines():
         grid.add_row(entry.name, gib(entry.bytes), entry.formula, " ".join(phases).replace("_", "-"))
     return grid
 
 
-def _traffic(estimate: Estimate) -> list[RenderableType]:
-    if not estimate.real.traffic:
+def _traffic(counted: Ledger) -> list[RenderableType]:
+    if not counted.traffic:
         return []
     grid = table(["collective", "when", "ranks", "calls", "tensors", "sent by one rank"])
-    for transfer in estimate.real.traffic:
+    for transfer in counted.traffic:
         name, when = f"{transfer.collective} {transfer.dtype}", transfer.when.replace("_", "-")
         amounts = f"{transfer.calls:,}", gb(transfer.bytes), gb(transfer.wire_bytes)
         grid.add_row(name, when, str(transfer.ranks), *amounts)
     return ["", heading("What each rank takes part in"), grid]
 
 
-def _copies(estimate: Estimate) -> list[RenderableType]:
+def _copies(counted: Ledger) -> list[RenderableType]:
     """What offload moves between the tiers."""
-    if not estimate.real.copies:
+    if not counted.copies:
         return []
     grid = table(["", "from", "to", "a step", "formula"])
     for index in (1, 2, 4):
         grid.columns[index].justify = "left"
     names = {"gpu": "GPU", "host": "host", "nvme": "NVMe"}
-    for entry in estimate.real.copies:
+    for entry in counted.copies:
         line = entry.line
         grid.add_row(line.name, names[entry.source], names[entry.target], gb(line.bytes), line.formula)
     return ["", heading("What each rank copies between GPU, host and NVMe"), grid]

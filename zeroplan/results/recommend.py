@@ -14,9 +14,10 @@ from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import DOES_NOT_FIT
+from zeroplan.ledger import Detail
 from zeroplan.plan import Plan, Rejected, label
 from zeroplan.record import NamedTuple
-from zeroplan.report.depth import BRIEF, QUIET
+from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
 from zeroplan.search import Candidate, Found
@@ -170,6 +171,11 @@ class Recommendation(Result):
         shown = [] if quiet else report.details(
             self.found, self.assumed, self.target, self.given, self.written, self.run, outside
         )  # fmt: skip
+        if level == EVERYTHING and self.found.chosen:
+            from zeroplan.costs.ledger import ledger
+            from zeroplan.report.estimate import every_line
+
+            shown += every_line(ledger(self.found.chosen.job, detail=Detail.EQUATIONS))
         return Screen(answer, [*head, *shown])
 
     def _reasons(self, *, quiet: bool) -> list[RenderableType]:

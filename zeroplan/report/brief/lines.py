@@ -23,6 +23,9 @@ def within(
     most = MOST if console().width >= WIDE else MOST_NARROW
     room = most - sum(len(_lines(part)) for part in (_wrapped(whole), *head, *map(_wrapped, tail)))
     lines = _lines(Group(*body))
+    if len(lines) > room:
+        body = [part for part in body if part != ""]
+        lines = _lines(Group(*body))
     if len(lines) <= room:
         return [*head, *body, *tail]
     kept = [segment for line in lines[: max(room - 1, 1)] for segment in (*line, Segment.line())]

@@ -24,7 +24,7 @@ from zeroplan.report.brief.marks import legend, marks, of_time
 from zeroplan.report.brief.next_command import changed, line
 from zeroplan.report.console import console, table
 from zeroplan.report.recommend import NOT_ALL, who_turns_on
-from zeroplan.report.subject import gpus, not_counted
+from zeroplan.report.subject import gpus, not_counted, on_host
 from zeroplan.search import Candidate
 from zeroplan.search.neighbours import words
 from zeroplan.specs.objective import LEAST_MEMORY
@@ -90,7 +90,7 @@ def _settings(chosen: Candidate, run: Run | None) -> Table:
         rows.append(("step", step_line(speed_of(job, chosen.time), of_time(job))))
     sent = chosen.ledger.sent(strategy.micro_steps)
     moved = [f"{known.held}{gb(sent)} sent by each GPU a step"] if sent else []
-    if chosen.fit.host.needed:
+    if chosen.fit.host.needed and not on_host(job, chosen.fit):  # else the answer has it
         moved.append(f"a node holds {known.host}{between(chosen.fit.host.needed, chosen.fit.host.most)} of host memory")
     if chosen.fit.nvme.needed:
         moved.append(f"{known.held}{gib(chosen.fit.nvme.needed)} of NVMe")
@@ -123,7 +123,7 @@ def _others(plan: Plan, outside: Sequence[Rejected], run: Run | None) -> list[Re
     grid = table(["", ""])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     for one in outside[:rows]:
-        grid.add_row(f"with {one.change}", one.reason)
+        grid.add_row(f"with {one.change}", f"{_cost(one.candidate, chosen)}: {one.reason.rpartition(': ')[2]}")
     for lost in plan.rejected[: max(0, rows - len(outside))]:
         grid.add_row(re.sub(LONG, _shortened, lost.change), _cost(lost.candidate, chosen))
     return [Text(f"{_proof(plan)} The next best:"), grid] if grid.rows else [Text(_proof(plan))]
