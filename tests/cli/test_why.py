@@ -184,7 +184,7 @@ def test_a_batch_nobody_stated_gives_way_to_the_micro_batch(zeroplan):
 def test_the_table_keeps_to_the_terminal(zeroplan, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
     lines = zeroplan(*SMALL, "--why", "param-nvme", "--why", "checkpointing-full").out.splitlines()
-    assert all(len(line) <= columns for line in lines[1:])
+    assert all(len(line) <= columns for line in lines[1:] if not line.startswith("next: "))
     heads = [line.split() for line in lines if line.strip().startswith("difference")]
     assert heads == [["difference", "plan", "param-nvme"], ["difference", "plan", "checkpointing-full"]]
 

@@ -118,7 +118,7 @@ def _plan_table(chosen: Candidate, run: Run | None) -> Table:
         ("batch", f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {gpus(job)}"
          f" = {sequences} sequences of {job.workload.seq} tokens a step"),
         ("checkpointing", strategy.checkpointing),
-        ("attention", _attention(chosen)),
+        ("attention", attention_of(chosen)),
         ("offload", _offload(chosen)),
         ("buckets", buckets(strategy)),
         *thresholds(strategy),
@@ -152,7 +152,7 @@ def _step_trust(chosen: Candidate) -> Text:
     return step.trust(chosen.job, speed_of(chosen.job, chosen.time))
 
 
-def _attention(chosen: Candidate) -> str:
+def attention_of(chosen: Candidate) -> str:
     """What transformers takes by itself needs no word; what it does not, how to have it."""
     name, usual = chosen.strategy.attention, "sdpa" if chosen.job.model.has_sdpa else "eager"
     return name if name == usual else f'{name} (load the model with attn_implementation="{name}")'

@@ -31,6 +31,14 @@ def answer(speed: Speed) -> str:
     return f"A step takes about {seconds(speed.step.total)}, {speed.tokens_per_gpu:,.0f} tokens/s per GPU."
 
 
+def in_one_line(speed: Speed, mark: str) -> str:
+    """Seconds with their interval and a sign of how far they hold, tokens per second, and where the time goes."""
+    step, low, high = speed.step, seconds(speed.interval.low), seconds(speed.interval.high)
+    goes = ", ".join(f"{group} {seconds(step.of(group))}" for group in GROUPS if step.of(group))
+    used = f", MFU {speed.utilisation[0].value:.0%}" if speed.utilisation else ""
+    return f"{mark}{seconds(step.total)} ({low} to {high}), {speed.tokens_per_gpu:,.0f} tokens/s per GPU{used}: {goes}"
+
+
 def side_by_side(names: Sequence[str], speeds: Sequence[Speed | None]) -> Table:
     """Of several strategies; None for one that does not fit, and takes no step."""
     known = [one for one in speeds if one]

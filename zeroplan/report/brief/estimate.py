@@ -8,16 +8,15 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from zeroplan.clock import GROUPS, Speed
 from zeroplan.ledger import total
 from zeroplan.report.brief.assumed import assumed
-from zeroplan.report.brief.bar import FILLS, Part, bar, coloured, parts
+from zeroplan.report.brief.card import bar, card, fills, parts, scale
 from zeroplan.report.brief.marks import EXACT, legend, marks, of_time
 from zeroplan.report.brief.next_command import SETTLED, changed, line
 from zeroplan.report.console import console, table
 from zeroplan.report.estimate import Estimate, experts_stay_gathered, in_words
+from zeroplan.report.speed import in_one_line
 from zeroplan.report.subject import not_counted
-from zeroplan.specs.job import Job
 from zeroplan.units import between, gb, gib, seconds
 
 LEAST_BAR, MOST_BAR = 16, 60
@@ -54,18 +53,11 @@ def _side_by_side(estimates: list[Estimate]) -> list[RenderableType]:
     drawn = min(MOST_BAR, width) if width >= LEAST_BAR else 0
     if drawn:
         grid.add_column(f"of {gib(capacity)}" if capacity else "", no_wrap=True)
-    whole = None if capacity else max(one.fit.gpu.needed for one in estimates)
-    for one, cells in zip(estimates, rows, strict=True):
-        last = [bar(parts(one.real, one.fit), capacity, drawn, whole=whole or _scale(estimates))] if drawn else []
-        grid.add_row(*cells, *last)
-    shown: list[RenderableType] = [grid]
-    return [*shown, coloured(_fills(capacity))] if drawn else shown
-
-
-def _scale(estimates: list[Estimate]) -> int:
-    """Bytes that a full bar stands for, alike in all rows."""
-    capacity = estimates[0].fit.gpu.capacity or 0
-    return min(max(capacity, *(one.fit.gpu.needed for one in estimates)), capacity * 3 // 2)
+    filled = [parts(one.real, one.fit) for one in estimates]
+    whole = scale(filled, capacity)
+    for each, cells in zip(filled, rows, strict=True):
+        grid.add_row(*cells, *([bar(each, capacity, drawn, whole)] if drawn else []))
+    return [grid, fills(capacity)] if drawn else [grid]
 
 
 def _width(grid: Table, rows: list[list[str | Text]]) -> int:
@@ -85,18 +77,9 @@ def _step(one: Estimate, estimates: list[Estimate]) -> list[str]:
     return [f"{of_time(one.job)}{seconds(one.speed.step.total)}" if one.speed and one.fit.possible else "-"]
 
 
-def _fills(capacity: int | None) -> str:
-    names = [name for name in FILLS if capacity or name != "free"]
-    return "  ".join(f"{FILLS[name]} {name}" for name in names) + ("  │ the card's end" if capacity else "")
-
-
 def _alone(one: Estimate) -> list[RenderableType]:
     """The card and its parts, and what else a step needs, in a line each."""
     job, counted, verdict, known = one.job, one.real, one.fit, marks(one.job)
-    capacity, width = verdict.gpu.capacity, min(console().width - 2 - len("of 79.25 GiB"), 2 * MOST_BAR)
-    filled = parts(counted, verdict)
-    of_card = f" {gib(capacity)}" if capacity else ""
-    shown: list[RenderableType] = [bar(filled, capacity, width).append(of_card), coloured(card_line(one.job, filled))]
     grid = table(["", ""])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     peak = counted.gpu.peak
@@ -111,30 +94,11 @@ def _alone(one: Estimate) -> list[RenderableType]:
     if counted.traffic:
         grid.add_row("sent", f"{known.held}{gb(counted.sent(job.strategy.micro_steps))} by each GPU a step")
     if one.speed and verdict.possible:
-        grid.add_row("step", step_line(one.speed, of_time(job)))
-    shown.append(grid)
+        grid.add_row("step", in_one_line(one.speed, of_time(job)))
+    shown = [*card(job, counted, verdict), grid]
     if experts_stay_gathered(one):
         shown.append(Text("Experts stay gathered from forward to backward (-v); --checkpointing full ends that."))
     return shown
-
-
-def card_line(job: Job, filled: Sequence[Part]) -> str:
-    """The parts of a card with their sizes."""
-    known = marks(job)
-    signs = {
-        "held": known.held, "gradients, buffers": known.peak, "activations": known.activations,
-        "outside PyTorch": known.outside, "free": "",
-    }  # fmt: skip
-    return "  ".join(f"{FILLS[part.name]} {part.name} {signs[part.name]}{gib(part.bytes)}" for part in filled)
-
-
-def step_line(speed: Speed, mark: str) -> str:
-    """Seconds with their interval, tokens per second, utilisation, and where the time goes."""
-    step, low, high = speed.step, seconds(speed.interval.low), seconds(speed.interval.high)
-    goes = ", ".join(f"{group} {seconds(step.of(group))}" for group in GROUPS if step.of(group))
-    used = f", MFU {speed.utilisation[0].value:.0%}" if speed.utilisation else ""
-    rate = f"{speed.tokens_per_gpu:,.0f} tokens/s per GPU{used}"
-    return f"{mark}{seconds(step.total)} ({low} to {high}), {rate}: {goes}"
 
 
 def _paper(one: Estimate) -> str:
@@ -144,7 +108,7 @@ def _paper(one: Estimate) -> str:
 
 def _next(estimates: list[Estimate], typed: Sequence[str]) -> list[RenderableType]:
     """A command that goes on from here."""
-    if not typed:
+    if not typed or estimates[0].job.strategy.backend == "cpu":
         return []
     if estimates[0].fit.gpu.capacity is None:
         words = changed(typed, "estimate", "--gpu", "h100-80gb")

@@ -18,12 +18,12 @@ from zeroplan.fit import PLACES
 from zeroplan.plan import OFFLOADS, Plan, Rejected, slower, slowest_part
 from zeroplan.report import training
 from zeroplan.report.brief.assumed import assumed
-from zeroplan.report.brief.bar import bar, coloured, parts
-from zeroplan.report.brief.estimate import MOST_BAR, card_line, step_line
+from zeroplan.report.brief.card import card
 from zeroplan.report.brief.marks import legend, marks, of_time
 from zeroplan.report.brief.next_command import changed, line
-from zeroplan.report.console import console, table
-from zeroplan.report.recommend import NOT_ALL, who_turns_on
+from zeroplan.report.console import table
+from zeroplan.report.recommend import NOT_ALL, attention_of, who_turns_on
+from zeroplan.report.speed import in_one_line
 from zeroplan.report.subject import gpus, not_counted, on_host
 from zeroplan.search import Candidate
 from zeroplan.search.neighbours import words
@@ -55,18 +55,11 @@ def details(
     chosen = plan.chosen
     used = {*marks(chosen.job), of_time(chosen.job)}
     body = [
-        "", *_card(chosen), _settings(chosen, run), *not_counted(chosen.job), "", *_others(plan, outside, run),
+        "", *card(chosen.job, chosen.ledger, chosen.fit), _settings(chosen, run), *not_counted(chosen.job), "",
+        *_others(plan, outside, run),
         *_arguments(chosen, target, given, written),
     ]  # fmt: skip
     return body, [*_next(typed, written, run, in_time), *assumed(said, chosen.ledger), legend(chosen.job, used)]
-
-
-def _card(chosen: Candidate) -> list[RenderableType]:
-    """What fills a GPU, as a bar and in numbers."""
-    filled, capacity = parts(chosen.ledger, chosen.fit), chosen.fit.gpu.capacity
-    of_card = f" {gib(capacity)}" if capacity else ""
-    width = min(console().width - len(of_card), 2 * MOST_BAR)
-    return [bar(filled, capacity, width).append(of_card), coloured(card_line(chosen.job, filled))]
 
 
 def _settings(chosen: Candidate, run: Run | None) -> Table:
@@ -81,13 +74,13 @@ def _settings(chosen: Candidate, run: Run | None) -> Table:
     sequences = strategy.micro_batch * strategy.micro_steps * job.ranks
     rows = [
         ("ZeRO", f"stage {stage}; offload: {offload}; checkpointing: {strategy.checkpointing}; "
-         f"attention: {strategy.attention}"),
+         f"attention: {attention_of(chosen)}"),
         ("batch", f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {gpus(job)} = "
          f"{sequences} sequences of {job.workload.seq:,} tokens a step"),
         *([] if run else [("buckets", _buckets(strategy))]),
     ]  # fmt: skip
     if is_timed(job):
-        rows.append(("step", step_line(speed_of(job, chosen.time), of_time(job))))
+        rows.append(("step", in_one_line(speed_of(job, chosen.time), of_time(job))))
     sent = chosen.ledger.sent(strategy.micro_steps)
     moved = [f"{known.held}{gb(sent)} sent by each GPU a step"] if sent else []
     if chosen.fit.host.needed and not on_host(job, chosen.fit):  # else the answer has it
@@ -197,7 +190,8 @@ def _nothing(
         grid.add_row(lost.change, lost.reason)
     ways = [Text(f"would fit: {way.change}") for way in plan.ways_out[:WAYS]]
     stopped = [] if plan.ways_out_complete else [Text(NOT_ALL, style="dim")]
-    body = ["", *_card(nearest), *ways, *stopped, *([grid] if grid.rows else []), Text(_proof(plan))]
+    filled = card(nearest.job, nearest.ledger, nearest.fit)
+    body = ["", *filled, *ways, *stopped, *([grid] if grid.rows else []), Text(_proof(plan))]
     words = re.search(r"\((--[^()]+)\)", plan.ways_out[0].change) if plan.ways_out else None
     after = line(changed(typed, "recommend", *shlex.split(words[1])), "the first") if typed and words else []
     return body, [*after, *assumed(said, nearest.ledger), legend(nearest.job, {*marks(nearest.job)})]

@@ -1,0 +1,101 @@
+"""A card as a bar: what fills it, each part with a fill of its own, so that no colour is needed, and in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from zeroplan.fit import Fit
+from zeroplan.ledger import Ledger, is_activation, total
+from zeroplan.record import NamedTuple
+from zeroplan.report.brief.marks import marks
+from zeroplan.report.console import console
+from zeroplan.specs.job import Job
+from zeroplan.units import gib
+
+FILLS = {"held": "█", "gradients, buffers": "▓", "activations": "▒", "outside PyTorch": "░", "free": "·"}
+COLOURS = {
+    "held": "blue", "gradients, buffers": "yellow", "activations": "magenta", "outside PyTorch": "cyan", "free": "dim",
+}  # fmt: skip
+"""Beside the fills, where a terminal has colours."""
+END, BEYOND = "│", "▶"
+"""Where the card ends, and where a bar would go on."""
+MOST = 1.5
+"""Of a card that a bar shows."""
+WIDEST = 120
+"""Columns of a bar."""
+
+
+class Part(NamedTuple):
+    name: str
+    bytes: int
+
+
+def card(job: Job, counted: Ledger, verdict: Fit) -> list[RenderableType]:
+    """What fills a GPU of a job, in a line of fills and one of numbers."""
+    filled, capacity = parts(counted, verdict), verdict.gpu.capacity
+    size = f" {gib(capacity)}" if capacity else ""
+    drawn = bar(filled, capacity, min(console().width - len(size), WIDEST), scale([filled], capacity))
+    return [drawn.append(size), coloured(_numbers(job, filled))]
+
+
+def parts(counted: Ledger, verdict: Fit) -> list[Part]:
+    """What makes up the bytes that a GPU needs, and what of the card is left."""
+    beside = counted.gpu.beside(counted.gpu.peak)
+    activations = sum(entry.bytes for entry in beside if is_activation(entry))
+    found = [
+        Part("held", total(counted.gpu.resident)),
+        Part("gradients, buffers", total(beside) - activations),
+        Part("activations", activations),
+        Part("outside PyTorch", total(verdict.outside)),
+    ]
+    headroom = verdict.gpu.headroom
+    return [*found, Part("free", headroom)] if headroom is not None and headroom > 0 else found
+
+
+def scale(several: Sequence[Sequence[Part]], capacity: int | None) -> int:
+    """Bytes that a full bar stands for, where several are to be compared: of a card at most half as many again."""
+    most = max(sum(part.bytes for part in filled) for filled in several)
+    return min(max(capacity, most), int(MOST * capacity)) if capacity else most
+
+
+def bar(filled: Sequence[Part], capacity: int | None, width: int, whole: int) -> Text:
+    """In so many columns, which stand for `whole` bytes."""
+    drawn, at, done = "", 0, 0
+    for part in filled:
+        done += part.bytes
+        end = round(min(done / whole, 1) * width)
+        drawn += FILLS[part.name] * (end - at)
+        at = max(at, end)
+    if done > whole:
+        drawn = drawn[:-1] + BEYOND
+    if capacity and capacity < whole:
+        edge = min(round(capacity / whole * width), width - 1)
+        drawn = f"{drawn[:edge]}{END}{drawn[edge + 1 :]}" if edge < len(drawn) else drawn.ljust(edge) + END
+    return coloured(drawn)
+
+
+def fills(capacity: int | None) -> Text:
+    """What each of them stands for."""
+    names = [f"{fill} {name}" for name, fill in FILLS.items() if capacity or name != "free"]
+    return coloured("  ".join([*names, *([f"{END} the card's end"] if capacity else [])]))
+
+
+def coloured(text: str) -> Text:
+    """A text in which fills have their colours."""
+    found = Text(text)
+    for name, fill in FILLS.items():
+        found.highlight_regex(f"[{fill}]+", COLOURS[name])
+    return found
+
+
+def _numbers(job: Job, filled: Sequence[Part]) -> str:
+    """The parts with their sizes, and how far these hold."""
+    known = marks(job)
+    signs = {
+        "held": known.held, "gradients, buffers": known.peak, "activations": known.activations,
+        "outside PyTorch": known.outside, "free": "",
+    }  # fmt: skip
+    return "  ".join(f"{FILLS[part.name]} {part.name} {signs[part.name]}{gib(part.bytes)}" for part in filled)
