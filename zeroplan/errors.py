@@ -78,5 +78,9 @@ def _escaped(letter: str) -> str:
 
 def shown(value: object, limit: int = 60) -> str:
     """A value as an error message quotes it: printable, on one line, cut when long."""
-    text = repr(value)
+    return shortened(repr(value), limit)
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """The beginning of a text that is longer than so many letters."""
     return text if len(text) <= limit else f"{text[: limit - 3]}..."

@@ -279,6 +279,27 @@ def test_junk_on_standard_input(zeroplan, monkeypatch, content):
     assert_refused(*zeroplan("estimate", *JOB, "--config", "-"), "standard input")
 
 
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('{"gradient_clipping": %s}', "1:23"),
+        ('{"zero_optimization": {"stage": 3,\n"reduce_bucket_size": %s}}', "2:23"),
+        ('{"optimizer": {"type": "AdamW", "params": {"lr": %s}}}', "1:50"),
+    ],
+    ids=["key", "section", "parameter"],
+)
+def test_a_number_of_a_ds_config_that_json_does_not_have(zeroplan, text, place, number):
+    """A model's config.json may hold them: transformers writes such."""
+    Path("ds.json").write_text(text % number, encoding="utf-8")
+    assert_refused(*zeroplan("estimate", *JOB, "--config", "ds.json"), f"ds.json:{place}: found {number}", "a finite number")
+
+
+def test_a_number_of_a_ds_config_is_quoted_in_a_line(zeroplan):
+    Path("ds.json").write_text('{"gradient_clipping": ' + "1" * 5000 + "}", encoding="utf-8")
+    assert_refused(*zeroplan("estimate", *JOB, "--config", "ds.json"), f"found {'1' * 57}..., expected a finite number")
+
+
 def test_a_byte_order_mark_and_a_repeated_key_are_no_error_in_a_model(zeroplan):
     Path("bom.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(LLAMA).encode())
     Path("twice.json").write_text(json.dumps(LLAMA)[:-1] + ', "vocab_size": 64000}', encoding="utf-8")

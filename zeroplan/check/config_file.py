@@ -15,7 +15,7 @@ from zeroplan.deepspeed.keys import key
 from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
 from zeroplan.deepspeed.names import COMMENTS
 from zeroplan.deepspeed.read import refuse_models
-from zeroplan.errors import SpecError, shown
+from zeroplan.errors import SpecError, shortened, shown
 from zeroplan.record import NamedTuple
 
 EXPECTED = "a ds_config.json"
@@ -113,7 +113,7 @@ def _check_numbers(document: Document, node: Node) -> None:
     for number in _floats(node):
         if not math.isfinite(number.scalar):
             line, column = document.place(number.start)
-            found = document.text[number.start : number.end]
+            found = shortened(document.text[number.start : number.end])
             raise SpecError(f"{document.name}:{line}:{column}", found, "a finite number (JSON has no NaN or Infinity)")
 
 
