@@ -6,6 +6,8 @@ import csv
 
 import pytest
 
+from tests.conftest import ROOT
+
 WORDS = ("matrix", "--params", "1.3B,7B", "--gpus", "8", "--gpu-mem", "24")
 GiB = 2**30
 OFFLOAD = {
@@ -107,3 +109,10 @@ def test_from_python():
     assert list(found.rows["7B"]) == list(STRATEGIES)
     assert found.fits is None
     assert found.csv().startswith("model,parameters,")
+
+
+def test_a_spreadsheet_takes_no_model_s_name_for_a_formula(zeroplan, tmp_path):
+    file = tmp_path / "=cmd.json"
+    file.write_text((ROOT / "tests/references/logs/config.json").read_text())
+    rows = list(csv.reader(zeroplan("matrix", "--model", str(file), "--gpus", "8", "--format", "csv").out.splitlines()))
+    assert rows[1][0] == "'=cmd"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from zeroplan.errors import shortened
 from zeroplan.record import NamedTuple
 
 
@@ -13,6 +14,8 @@ class Foreign(NamedTuple):
     answer: str
 
 
+LONGEST = 300
+"""Letters of what click says of words."""
 ADAPTERS = (
     "adapters (LoRA, DoRA, QLoRA) are not planned yet: every weight trains here, and an adapter's job needs a small "
     "part of these bytes; leave it out for full training"
@@ -86,5 +89,5 @@ def refusal(error: click.ClickException) -> str:
     if word != error.message and word[:1].isdigit():
         return f"{word}: found a size, expected a command before it; write zeroplan estimate {word}"
     suggested = "Did you mean" in error.message  # by typer; click 8.4 says it once more
-    said = error.message if suggested else error.format_message()
+    said = shortened(error.message if suggested else error.format_message(), LONGEST)
     return f"{said}{'' if said.endswith(('.', '?', '?)')) else '.'} Write zeroplan -h for what there is."

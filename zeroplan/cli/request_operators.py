@@ -7,6 +7,7 @@ from typing import Any
 from zeroplan.architectures.registry import LIGER_FAMILIES
 from zeroplan.autograd.flash import HEAD_ROW, WIDEST_HEAD
 from zeroplan.errors import ContradictionError
+from zeroplan.sources import TRANSFORMERS
 from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.model import Model
 
@@ -15,6 +16,9 @@ FLASH_CARDS = {"flash_attention_2": (8.0, 99.0), "flash_attention_3": (8.0, 10.0
 or newer" (csrc/flash_attn/flash_api.cpp, hopper/flash_api.cpp). Those of version 3 are compiled for 8.0 and 9.0a
 (hopper/setup.py): Ampere and Ada run them (Dao-AILab/flash-attention#1049, and transformers 5.23.0 asks for 8 in
 modeling_flash_attention_utils.py), and Blackwell finds "no kernel image" (#2593)."""
+
+SINCE = {"gptj": "5.24"}
+"""The version of transformers with which a family has sdpa, where that is newer than the one that numbers are of."""
 
 
 def choose_attention(settled: dict[str, Any], model: Model, assumed: list[str]) -> None:
@@ -25,12 +29,18 @@ def choose_attention(settled: dict[str, Any], model: Model, assumed: list[str]) 
         return
     if "attention" not in settled:
         settled["attention"] = "eager"
-        assumed.append(f"attention eager, transformers has no sdpa for {model.family} (--attention)")
+        assumed.append(f"attention eager, {_no_sdpa(model)} (--attention)")
     elif settled["attention"] == "sdpa":
         raise ContradictionError(
-            f"--attention: found sdpa, which transformers does not have for {model.family} (ValueError), "
+            f"--attention: found sdpa, but {_no_sdpa(model)} (ValueError), "
             f"expected eager{'' if model.no_flash else ' or flash_attention_2'}; write --attention eager"
         )
+
+
+def _no_sdpa(model: Model) -> str:
+    """That the version that is planned has none, and since which version there is one."""
+    newer = f" ({SINCE[model.family]} has, and keeps less by default)" if model.family in SINCE else ""
+    return f"transformers {TRANSFORMERS} has no sdpa for {model.family}{newer}"
 
 
 def check_operators(settled: dict[str, Any], model: Model, card: Gpu | None) -> None:

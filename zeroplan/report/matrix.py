@@ -19,6 +19,8 @@ from zeroplan.units import GiB, gib
 TOO_LARGE, NO_ROOM, CLOSE = "✗", "h", "!"
 """Behind a size: over what the GPU has; over what the node's memory has, though the GPU has room; tight."""
 SIZES = "~: peaks within 1 % of DeepSpeed's runs, beside PyTorch by published ones."
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""What a spreadsheet's formula may begin with."""
 OFFLOADED = "+ CPU: the optimizer in host memory, at ZeRO-3 the parameters too."
 
 
@@ -89,8 +91,13 @@ def comma_separated(rows: Sequence[Row]) -> str:
     writer.writerow(["model", "parameters", *(f"{name} {what}" for name in strategies for what in ("GiB", "verdict"))])
     for row in rows:
         pairs = [_pair(cell) for cell in row.cells.values()]
-        writer.writerow([row.model.name, row.model.parameters, *(value for pair in pairs for value in pair)])
+        writer.writerow([_as_text(row.model.name), row.model.parameters, *(value for pair in pairs for value in pair)])
     return out.getvalue()
+
+
+def _as_text(name: str) -> str:
+    """A name that a spreadsheet does not take for a formula."""
+    return f"'{name}" if name.startswith(FORMULA) else name
 
 
 def _pair(cell: Cell | str) -> tuple[str, str]:
