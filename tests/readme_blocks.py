@@ -1,8 +1,9 @@
 """The examples of README.md and docs/*.md: what each command prints now. `python -m tests.readme_blocks` rewrites them.
 
 A block begins with ```console; each line of it that begins with `$ ` is a command, and what follows is its output. A
-command is `zeroplan ...`; `| head -N` behind it shows its first lines, `; echo $?` its exit code on a last line. The
-commands of one block run in one folder, in turn; tests/ and docs/ can be read from there, and what they write is dropped.
+command is `zeroplan ...`; `| head -N` behind it shows its first lines, `; echo $?` its exit code on a last line. `printf
+'...' | ` before `zeroplan ask` answers it, alone in its block. The commands of one block run in one folder, in turn; tests/
+and docs/ can be read from there, and what they write is dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ README = ROOT / "README.md"
 FILES = (README, *sorted((ROOT / "docs").glob("*.md")))
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 STEP = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
-COMMAND = re.compile(r"(zeroplan .*?)(?: \| head -(\d+))?(; echo \$\?)?")
+ASKED = re.compile(r"\$ (.* \| zeroplan ask)\n((?:.*\n)*)")
+"""Its screen has a line that looks like a command."""
+PIPED = re.compile(r"printf '([^']*)' \| (?=zeroplan ask)")
+COMMAND = re.compile(rf"((?:{PIPED.pattern})?zeroplan .*?)(?: \| head -(\d+))?(; echo \$\?)?")
 COLUMNS = "100"
 
 
@@ -43,23 +47,27 @@ class Ran(NamedTuple):
 def command(written: str) -> Command:
     found = COMMAND.fullmatch(written)
     assert found, f"{written}: expected zeroplan ..., and perhaps | head -N or ; echo $?"
-    return Command(found[1], int(found[2]) if found[2] else None, bool(found[3]))
+    return Command(found[1], int(found[3]) if found[3] else None, bool(found[4]))
 
 
 @cache
 def session(bare: tuple[str, ...]) -> tuple[Ran, ...]:
     """What commands print at 100 columns, trailing spaces aside, in a folder of their own, one after the other."""
     path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "COLUMNS": COLUMNS, "NO_COLOR": "1", "PYTHONPATH": path}
+    environment = {**os.environ, "COLUMNS": COLUMNS, "NO_COLOR": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
     ran = []
     with tempfile.TemporaryDirectory() as folder:
         for name in ("tests", "docs"):
             (Path(folder) / name).symlink_to(ROOT / name)
         for words in bare:
-            run = [sys.executable, "-m", *shlex.split(words)]
-            done = subprocess.run(run, capture_output=True, text=True, env=environment, cwd=folder, check=False)
-            lines = (done.stdout + done.stderr).splitlines()
-            ran.append(Ran(tuple(line.rstrip() for line in lines), done.returncode))
+            piped = PIPED.match(words)
+            answers = piped[1].replace(r"\n", "\n") if piped else ""
+            run = [sys.executable, "-m", *shlex.split(PIPED.sub("", words))]
+            done = subprocess.run(
+                run, input=answers, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
+                cwd=folder, check=False,
+            )  # fmt: skip
+            ran.append(Ran(tuple(line.rstrip() for line in done.stdout.splitlines()), done.returncode))
     return tuple(ran)
 
 
@@ -74,7 +82,8 @@ def outputs(written: tuple[str, ...]) -> tuple[str, ...]:
 
 def steps(block: str) -> list[tuple[str, str]]:
     """Each command of a block with the output that it shows."""
-    found = STEP.findall(block)
+    asked = ASKED.fullmatch(block)
+    found = [(asked[1], asked[2])] if asked else STEP.findall(block)
     assert "".join(f"$ {one}\n{shown}" for one, shown in found) == block, f"no command: {block[:60]}"
     return found
 

@@ -7,15 +7,19 @@ import json
 import re
 from collections import defaultdict
 
+import click
 import pytest
 import typer.main
 
 from tests.conftest import REFERENCES
 from tests.jobs import job
 from tests.readme_blocks import FILES, README, ROOT, blocks, command, outputs, session
-from zeroplan.cli.app import app
+from zeroplan.cli.aliases import ALIASES, NAMES, SWITCHES
+from zeroplan.cli.app import COMMANDS, app
+from zeroplan.cli.launchers import PLACES
 from zeroplan.costs.ledger import ledger
 from zeroplan.ledger import total
+from zeroplan.report.brief import marks
 
 MOST_LINES = 200
 ROW = re.compile(r"^\| .+ \| .+ \| `(zeroplan [^`]+)` \|$", re.MULTILINE)
@@ -94,6 +98,27 @@ def test_the_fields_of_json_are_told(zeroplan):
         assert f".{field}" in of("json"), field
 
 
+def test_every_name_of_another_tool_is_told():
+    """With the option that it is read as."""
+    rows = re.findall(r"^\| (`--.+`) \| (.+) \|$", of("options").partition("## Names in other tools")[2], re.MULTILINE)
+    told = {word: read for words, read in rows for word in re.findall(r"`--([\w-]+)`", words)}
+    read = {word: f"`{option}`" for option, words in ALIASES.items() for word in words}
+    read |= {word: f"`{switch.option} {switch.on}`" for word, switch in SWITCHES.items()}
+    assert {word: told.get(word) for word in read} == read
+    assert told.keys() == read.keys() | PLACES.keys()
+    for word, place in PLACES.items():
+        assert told[word].endswith("`--gpus`"), word
+        assert {other for other in PLACES if told[other] == told[word]} == {other for other in PLACES if PLACES[other] == place}
+
+
+def test_the_signs_before_numbers_are_told():
+    rows = re.findall(r"^\| `(.)` \| (.+?) \| .+ \|$", of("evidence"), re.MULTILINE)
+    said = marks.legend(job("llama-2-7b", stage=1), (marks.EXACT, marks.NEAR, marks.PUBLISHED, marks.ASSUMED)).plain
+    assert [f"{sign} {meaning}" for sign, meaning in rows] == said.split("  ")[:4]
+    for sign, meaning in rows:
+        assert f"`{sign}` {meaning.replace(' 0.19.8', '')}" in TEXTS["README.md"]
+
+
 def test_the_two_commands_of_a_fresh_machine_are_there():
     """`.ci/run` takes the second from here."""
     fresh = re.search(r"```sh\n(.*?)```", TEXTS["README.md"], re.DOTALL)
@@ -147,11 +172,23 @@ def test_every_file_is_reached(index):
 @pytest.fixture(scope="module")
 def commands():
     """Every command with its options."""
-    made = typer.main.get_command(app())
     return {
-        name: {option for parameter in one.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        for name, one in made.commands.items()
+        name: {option for parameter in loaded(name).params for option in (*parameter.opts, *parameter.secondary_opts)}
+        for name in COMMANDS
     }
+
+
+def loaded(name: str) -> click.Command:
+    """One command; the app has those alone that its first word needs."""
+    made = typer.main.get_group(app(name))
+    return made.commands[name]
+
+
+def own(typed: str) -> str:
+    """The option of zeroplan that a typed one stands for."""
+    word = typed[2:].replace("_", "-")
+    switch = SWITCHES.get(word)
+    return switch.option if switch else "--gpus" if word in PLACES else NAMES.get(word, f"--{word}")
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -166,8 +203,9 @@ def test_commands_options_and_paths_that_a_file_names_exist(name, commands):
         if called:
             assert called[1] in commands, line
         if called or line.startswith("-"):
-            given = re.findall(r"(?<!\S)--[a-z][a-z-]*", line[called.start() :] if called else line)
-            assert set(given) <= (commands[called[1]] | {"--help"} if called else options), line
+            given = re.findall(r"(?<!\S)--[a-z][\w-]*", line[called.start() :] if called else line)
+            known = commands[called[1]] | {"--help"} if called else options
+            assert {typed if typed in known else own(typed) for typed in given} <= known, line
         module = re.search(r"-m (benchmarks|tests)\.(\w+)", line)
         assert not module or (ROOT / module[1] / f"{module[2]}.py").is_file(), line
         path = line.removesuffix("/")
