@@ -116,7 +116,7 @@ def _row(param: click.Parameter, ctx: click.Context, *, whole: bool) -> tuple[st
     text = (param.help or "") if whole else _first(param.help or "")
     names = ", ".join(sorted(param.opts, key=len))
     usual = param.default if param.show_default and isinstance(param.default, str) else ""
-    return names if param.is_flag else f"{names} {metavar}", f"{text} [{usual}]" if usual else text
+    return names if param.is_flag or param.count else f"{names} {metavar}", f"{text} [{usual}]" if usual else text
 
 
 def _first(text: str) -> str:

@@ -252,7 +252,7 @@ def read_model(options: Options, assumed: list[str], default_params: str | None)
     if options.params is None:
         assumed.append(f"model of {text} (--model)")
     inferred = infer(read_count(text), text)
-    assumed.append(f"{inferred.source}; '7B' labels run from 6.7B to 8.5B, --model is exact")
+    assumed.append(f"{inferred.source}; models of one label differ (7B: 6.7B to 8.5B), --model is exact")
     return inferred
 
 

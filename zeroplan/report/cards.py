@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from zeroplan.clock import Speed
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.plan import label
@@ -37,11 +38,16 @@ class Row(NamedTuple):
         return self.chosen is not None and (self.run is None or self.run.in_time)
 
     @property
+    def speed(self) -> Speed | None:
+        """None where nothing fits or no clock is known."""
+        if self.chosen is None or not is_timed(self.chosen.job):
+            return None
+        return speed_of(self.chosen.job, self.chosen.time)
+
+    @property
     def tokens_per_gpu(self) -> float:
         """Tokens/s of one GPU; 0 where nothing fits or no clock is known."""
-        if self.chosen is None or not is_timed(self.chosen.job):
-            return 0.0
-        return speed_of(self.chosen.job, self.chosen.time).tokens_per_gpu
+        return self.speed.tokens_per_gpu if self.speed else 0.0
 
 
 def answer(rows: Sequence[Row], option: str, *, cheapest: bool = False) -> Text:
@@ -71,7 +77,7 @@ def details(option: str, rows: Sequence[Row], written: str | None) -> list[Rende
     """One row for each card, and why it takes as many."""
     run = next((row.run for row in rows if row.run), None)
     counts = [] if option == "gpus" else ["GPUs"]
-    sizes, times = (least(of(row.job) for row in rows) for of in (lambda job: marks(job).needed, of_time))
+    sizes, times = least(marks(row.job).needed for row in rows), least(of_time(row.job, row.speed) for row in rows)
     rates = [f"{times}tokens/s/GPU"]
     after = [*rates, *training.columns(run)] if run else ["of", f"{times}step", *rates, "in all"]
     grid = table([option.replace("_", "-"), *counts, "plan", f"{sizes}needed", *after])

@@ -97,7 +97,7 @@ def needed_of(rows: Sequence[Combination]) -> str:
 
 
 def times_of(rows: Sequence[Combination]) -> str:
-    return least(of_time(row.job) for row in rows)
+    return least(of_time(row.job, row.speed) for row in rows)
 
 
 def _measures(row: Combination, *, offloads: bool) -> list[str]:

@@ -117,9 +117,9 @@ def details(found: Comparison, *, brief: bool) -> list[RenderableType]:
                  for one in idle if one.uncounted is uncounted]  # fmt: skip
         parts += ["", heading(name), *lines[:MOST], *_others(lines)] if lines and not brief else []
     if brief:
-        job = found.ends[1].job
-        parts += [*_idle(idle), *not_counted(job), *_left_out(found), legend(job, {marks(job).needed, of_time(job)})]
-        return parts
+        end = found.ends[1]
+        used = {marks(end.job).needed, of_time(end.job, end.speed)}
+        return [*parts, *_idle(idle), *not_counted(end.job), *_left_out(found), legend(end.job, used)]
     return [*parts, "", *trust(found.ends[1].job), *_left_out(found)]
 
 

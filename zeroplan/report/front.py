@@ -59,7 +59,7 @@ def details(found: Front, apart: float, *, brief: bool) -> list[RenderableType]:
             f"{gib(capacity)}, as in --headroom {_headroom(row, capacity)} for row {len(found.rows) // 2 + 1}."
         )
     if brief:
-        used = {marks(first.job).needed, of_time(first.job)}
+        used = {*_signs(first)}
         rows = len(found.rows)
         some = sorted({round(at * (rows - 1) / (FEW - 1)) for at in range(FEW)}) if rows > FEW else range(rows)
         said = [f"{rows - len(some)} rows between these: -v has all."] * (rows > FEW)
@@ -84,10 +84,16 @@ def _headroom(row: Candidate, capacity: int) -> str:
     return f"{(capacity - row.fit.gpu.needed) * 100 // GiB / 100:.2f}GiB"
 
 
+def _signs(row: Candidate) -> tuple[str, str]:
+    """How far sizes and seconds hold."""
+    speed = speed_of(row.job, row.time) if is_timed(row.job) else None
+    return marks(row.job).needed, of_time(row.job, speed)
+
+
 def _table(found: Front, places: Sequence[int]) -> Table:
     """Of the rows in these places."""
     first, names = found.rows[0], described(found.rows)
-    sizes, times = marks(first.job).needed, of_time(first.job)
+    sizes, times = _signs(first)
     grid = table(["", "plan", f"{sizes}needed", "less", f"{times}step", "slower", f"{times}tokens/s/GPU"])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     grid.columns[0].justify = "right"

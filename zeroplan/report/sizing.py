@@ -12,11 +12,11 @@ from zeroplan.costs.timing.speed import speed_of
 from zeroplan.fit import PLACES
 from zeroplan.largest import Largest
 from zeroplan.plan import label
-from zeroplan.report.brief.marks import ASSUMED, PUBLISHED, least, legend, marks
+from zeroplan.report.brief.marks import ASSUMED, least, legend, marks, of_time
 from zeroplan.report.console import table
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.cluster import Cluster
-from zeroplan.units import count, duration, gib
+from zeroplan.units import between, count, duration, gib
 
 UNPROVEN = "A search stopped at its limit of work:"
 """Before what it did not look at."""
@@ -58,9 +58,10 @@ def largest_answer(rows: Mapping[str, Largest | None], cluster: Cluster) -> Text
 
 def largest_details(rows: Mapping[str, Largest | None], notes: list[str]) -> list[RenderableType]:
     """The plan of each row's largest model, and what the next larger one lacks."""
-    jobs = [found.candidate.job for found in rows.values() if found]
-    sizes = least([marks(job).needed for job in jobs] or [ASSUMED])
-    grid = table(["", "largest", "plan", f"{sizes}per GPU", "?per node", "~tokens/s/GPU"])
+    plans = [found.candidate for found in rows.values() if found]
+    sizes = least([marks(one.job).needed for one in plans] or [ASSUMED])
+    times = least([of_time(one.job, speed_of(one.job, one.time)) for one in plans] or [ASSUMED])
+    grid = table(["", "largest", "plan", f"{sizes}per GPU", "?per node", f"{times}tokens/s/GPU"])
     grid.columns[2].justify = "left"
     grid.columns[2].no_wrap = False
     for name, found in rows.items():
@@ -69,15 +70,14 @@ def largest_details(rows: Mapping[str, Largest | None], notes: list[str]) -> lis
             continue
         one = found.candidate
         speed = speed_of(one.job, one.time)
-        grid.add_row(
-            name, count(found.parameters), label(one), gib(one.fit.gpu.needed), gib(one.fit.host.needed),
-            f"{speed.tokens_per_gpu:,.0f}",
-        )  # fmt: skip
+        host = between(one.fit.host.needed, one.fit.host.most)
+        rate = f"{speed.tokens_per_gpu:,.0f}"
+        grid.add_row(name, count(found.parameters), label(one), gib(one.fit.gpu.needed), host, rate)
     missing = [
         f"{name}: {count(found.next_size)} lacks {lacking(found.lack)}."
         for name, found in rows.items() if found and found.next_size and found.lack
     ]  # fmt: skip
-    said = [legend(jobs[0], {sizes, PUBLISHED, ASSUMED})] if jobs else []
+    said = [legend(plans[0].job, {sizes, times, ASSUMED})] if plans else []
     stopped = [name for name, found in rows.items() if found and not found.proven]
     missing += [f"{UNPROVEN} the next size may fit {', '.join(stopped)}."] * bool(stopped)
     return ["", grid, *(Text(line, style="dim") for line in [*missing, *notes]), *said]

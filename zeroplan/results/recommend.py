@@ -167,7 +167,7 @@ class Recommendation(Result):
                 self.found, self.assumed, self.typed, target=self.target, given=self.given, written=self.written,
                 run=self.run, outside=outside, in_time=self.in_time,
             )  # fmt: skip
-            return Screen(answer, within(answer, head, [] if self.why else body, tail))
+            return Screen(answer, within(answer, head, [] if self.why else body, tail[-2:-1] if self.why else tail))
         shown = [] if quiet else report.details(
             self.found, self.assumed, self.target, self.given, self.written, self.run, outside
         )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -15,9 +16,12 @@ from zeroplan.report.console import console
 from zeroplan.specs.job import Job
 from zeroplan.units import gib
 
-FILLS = {"held": "█", "gradients, buffers": "▓", "activations": "▒", "outside PyTorch": "░", "free": "·"}
+FILLS = {
+    "held": "█", "gradients, buffers": "▓", "initialize": "▓", "activations": "▒", "outside PyTorch": "░", "free": "·",
+}  # fmt: skip
 COLOURS = {
-    "held": "blue", "gradients, buffers": "yellow", "activations": "magenta", "outside PyTorch": "cyan", "free": "dim",
+    "held": "blue", "gradients, buffers": "yellow", "initialize": "yellow", "activations": "magenta",
+    "outside PyTorch": "cyan", "free": "dim",
 }  # fmt: skip
 """Beside the fills, where a terminal has colours."""
 END, BEYOND = "│", "▶"
@@ -43,11 +47,12 @@ def card(job: Job, counted: Ledger, verdict: Fit) -> list[RenderableType]:
 
 def parts(counted: Ledger, verdict: Fit) -> list[Part]:
     """What makes up the bytes that a GPU needs, and what of the card is left."""
-    beside = counted.gpu.beside(counted.gpu.peak)
-    activations = sum(entry.bytes for entry in beside if is_activation(entry))
+    peak = counted.gpu.peak
+    beside = total(counted.gpu.beside(peak))
+    activations = sum(entry.bytes for entry in counted.gpu.beside(peak) if is_activation(entry))
     found = [
-        Part("held", total(counted.gpu.resident)),
-        Part("gradients, buffers", total(beside) - activations),
+        Part("held", total(peak.lines) - beside),  # not all of it while the engine is made
+        Part("initialize" if peak.phase == "init" else "gradients, buffers", beside - activations),
         Part("activations", activations),
         Part("outside PyTorch", total(verdict.outside)),
     ]
@@ -79,7 +84,7 @@ def bar(filled: Sequence[Part], capacity: int | None, width: int, whole: int) ->
 
 def fills(capacity: int | None) -> Text:
     """What each of them stands for."""
-    names = [f"{fill} {name}" for name, fill in FILLS.items() if capacity or name != "free"]
+    names = [f"{fill} {name}" for name, fill in FILLS.items() if name != "initialize" and (capacity or name != "free")]
     return coloured("  ".join([*names, *([f"{END} the card's end"] if capacity else [])]))
 
 
@@ -95,7 +100,12 @@ def _numbers(job: Job, filled: Sequence[Part]) -> str:
     """The parts with their sizes, and how far these hold."""
     known = marks(job)
     signs = {
-        "held": known.held, "gradients, buffers": known.peak, "activations": known.activations,
-        "outside PyTorch": known.outside, "free": "",
+        "held": known.held, "gradients, buffers": known.peak, "initialize": known.peak,
+        "activations": known.activations, "outside PyTorch": known.outside, "free": "",
     }  # fmt: skip
-    return "  ".join(f"{FILLS[part.name]} {part.name} {signs[part.name]}{gib(part.bytes)}" for part in filled)
+    each = [f"{FILLS[part.name]} {part.name} {signs[part.name]}{gib(part.bytes)}" for part in filled if part.bytes]
+    lines = [""]
+    for said in each:  # none is broken
+        longer = f"{lines[-1]}  {said}".strip()
+        lines = [*lines[:-1], longer] if cell_len(longer) <= console().width else [*lines, said]
+    return "\n".join(lines)

@@ -32,8 +32,8 @@ def details(
     body = _alone(first) if len(estimates) == 1 else _side_by_side(estimates)
     known = marks(first.job)
     used = {*known} if len(estimates) == 1 else {known.needed}
-    used |= {of_time(one.job) for one in estimates if one.speed and one.fit.possible}
-    tail = [*_next(estimates, typed), *assumed(said, estimates[-1].real), legend(first.job, used)]
+    used |= {of_time(one.job, one.speed) for one in estimates if one.speed and one.fit.possible}
+    tail = [*_next(estimates, typed), *assumed(said, estimates[-1].real), legend(first.job, used, more=True)]
     return ["", *body, *not_counted(first.job)], tail
 
 
@@ -74,7 +74,7 @@ def _step_columns(estimates: list[Estimate]) -> list[str]:
 def _step(one: Estimate, estimates: list[Estimate]) -> list[str]:
     if not _step_columns(estimates):
         return []
-    return [f"{of_time(one.job)}{seconds(one.speed.step.total)}" if one.speed and one.fit.possible else "-"]
+    return [f"{of_time(one.job, one.speed)}{seconds(one.speed.step.total)}" if one.speed and one.fit.possible else "-"]
 
 
 def _alone(one: Estimate) -> list[RenderableType]:
@@ -86,6 +86,8 @@ def _alone(one: Estimate) -> list[RenderableType]:
     largest = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in peak.largest)
     where = f"{peak.phase.replace('_', ' ')}, {peak.place}"
     grid.add_row("peak", f"{known.peak}{gib(total(peak.lines))} in {where}; most of it {largest}")
+    if peak.phase == "init":
+        grid.add_row("held", f"{known.held}{gib(total(counted.gpu.resident))} between steps")
     grid.add_row("paper", _paper(one))
     if verdict.host.needed:
         grid.add_row("host", f"{known.host}{between(verdict.host.needed, verdict.host.most)} of a node")
@@ -94,7 +96,7 @@ def _alone(one: Estimate) -> list[RenderableType]:
     if counted.traffic:
         grid.add_row("sent", f"{known.held}{gb(counted.sent(job.strategy.micro_steps))} by each GPU a step")
     if one.speed and verdict.possible:
-        grid.add_row("step", in_one_line(one.speed, of_time(job)))
+        grid.add_row("step", in_one_line(one.speed, of_time(job, one.speed)))
     shown = [*card(job, counted, verdict), grid]
     if experts_stay_gathered(one):
         shown.append(Text("Experts stay gathered from forward to backward (-v); --checkpointing full ends that."))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from rich.text import Text
 
+from zeroplan.clock import Speed
 from zeroplan.costs.passes import timeline_of
 from zeroplan.record import NamedTuple
 from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER
@@ -14,6 +15,8 @@ from zeroplan.specs.strategy import Strategy
 
 EXACT, NEAR, PUBLISHED, ASSUMED = "=", "≈", "~", "?"
 """From the surest to the least sure."""
+ASSUMED_RATE = "rate assumed"
+"""As an interval's reason has it."""
 
 
 class Marks(NamedTuple):
@@ -43,10 +46,12 @@ def marks(job: Job) -> Marks:
     return Marks(EXACT, EXACT, NEAR, outside, ASSUMED)
 
 
-def of_time(job: Job) -> str:
-    """Of seconds: published steps of dense models on named cards lie around them."""
+def of_time(job: Job, speed: Speed | None) -> str:
+    """Of seconds: published steps of dense models on named cards lie around them, where no rate that makes most of the
+    interval is assumed.
+    """
     is_compared = job.cluster.gpu is not None and not job.model.shape.experts and not job.model.approximate
-    return PUBLISHED if is_compared else ASSUMED
+    return PUBLISHED if is_compared and speed and ASSUMED_RATE not in speed.interval.reason else ASSUMED
 
 
 def least(several: Iterable[str]) -> str:
@@ -54,8 +59,8 @@ def least(several: Iterable[str]) -> str:
     return max(several, key=(EXACT, NEAR, PUBLISHED, ASSUMED).index)
 
 
-def legend(job: Job, used: Iterable[str]) -> Text:
-    """One line on the signs that a screen has."""
+def legend(job: Job, used: Iterable[str], *, more: bool = False) -> Text:
+    """One line on the signs that a screen has; `more`: and that there is a longer one."""
     meanings = {
         EXACT: f"equal to DeepSpeed {DEEPSPEED}'s runs{_kernels(job.strategy)}", NEAR: "within 1 %",
         PUBLISHED: "by published runs", ASSUMED: "not compared",
@@ -64,7 +69,7 @@ def legend(job: Job, used: Iterable[str]) -> Text:
         meanings[ASSUMED] = f"undescribed family, memory within {job.model.approximate:.0%}"
     known = set(used)
     said = [f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in known]
-    return Text("  ".join([*said, "more: -v, -vv"]), style="dim")
+    return Text("  ".join([*said, *["more: -v, -vv"] * more]), style="dim")
 
 
 def _kernels(strategy: Strategy) -> str:

@@ -13,6 +13,8 @@ from zeroplan.report.console import console
 SCREEN = {"-q", "--quiet", "-v", "-vv", "--verbose", "--json", "--timeline", "--partial", "--force"}
 """Flags of the screen and of files, which another command is typed without."""
 WITH_VALUES = {"--accounting", "-o", "--output", "--dir", "--why"}
+CARD = {"--gpu", "--gpu-mem"}
+"""Options of which a command has one."""
 SETTLED = {"--stage", "--micro-batch", "--grad-accum", "--checkpointing", "--offload-optimizer", "--offload-param"}
 """Options of one strategy, which are left open where the best is looked for."""
 
@@ -24,6 +26,7 @@ def changed(typed: Sequence[str], command: str, *more: str, without: Collection[
     """
     kept, skip = [], False
     left_out = SCREEN | WITH_VALUES | set(without) | {word for word in more if word.startswith("--")}
+    left_out |= CARD if left_out & CARD else set()
     for word in typed[1:]:
         name = word.partition("=")[0]
         if not skip and name not in left_out:

@@ -11,6 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from zeroplan.clock import Speed
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.emit.trainer import training_arguments
@@ -53,13 +54,14 @@ def details(
     if plan.chosen is None:
         return _nothing(plan, said, typed)
     chosen = plan.chosen
-    used = {*marks(chosen.job), of_time(chosen.job)}
+    used = {*marks(chosen.job), of_time(chosen.job, _speed(chosen))}
     body = [
         "", *card(chosen.job, chosen.ledger, chosen.fit), _settings(chosen, run), *not_counted(chosen.job), "",
         *_others(plan, outside, run),
         *_arguments(chosen, target, given, written),
     ]  # fmt: skip
-    return body, [*_next(typed, written, run, in_time), *assumed(said, chosen.ledger), legend(chosen.job, used)]
+    tail = [*_next(typed, written, run, in_time), *assumed(said, chosen.ledger)]
+    return body, [*tail, legend(chosen.job, used, more=True)]
 
 
 def _settings(chosen: Candidate, run: Run | None) -> Table:
@@ -79,8 +81,8 @@ def _settings(chosen: Candidate, run: Run | None) -> Table:
          f"{sequences} sequences of {job.workload.seq:,} tokens a step"),
         *([] if run else [("buckets", _buckets(strategy))]),
     ]  # fmt: skip
-    if is_timed(job):
-        rows.append(("step", in_one_line(speed_of(job, chosen.time), of_time(job))))
+    if speed := _speed(chosen):
+        rows.append(("step", in_one_line(speed, of_time(job, speed))))
     sent = chosen.ledger.sent(strategy.micro_steps)
     moved = [f"{known.held}{gb(sent)} sent by each GPU a step"] if sent else []
     if chosen.fit.host.needed and not on_host(job, chosen.fit):  # else the answer has it
@@ -91,6 +93,11 @@ def _settings(chosen: Candidate, run: Run | None) -> Table:
     for name, value in [*rows, *(training.rows(run) if run else [])]:
         grid.add_row(name, value)
     return grid
+
+
+def _speed(chosen: Candidate) -> Speed | None:
+    """None where no clock is known."""
+    return speed_of(chosen.job, chosen.time) if is_timed(chosen.job) else None
 
 
 def _buckets(strategy: Strategy) -> str:
@@ -194,4 +201,4 @@ def _nothing(
     body = ["", *filled, *ways, *stopped, *([grid] if grid.rows else []), Text(_proof(plan))]
     words = re.search(r"\((--[^()]+)\)", plan.ways_out[0].change) if plan.ways_out else None
     after = line(changed(typed, "recommend", *shlex.split(words[1])), "the first") if typed and words else []
-    return body, [*after, *assumed(said, nearest.ledger), legend(nearest.job, {*marks(nearest.job)})]
+    return body, [*after, *assumed(said, nearest.ledger), legend(nearest.job, {*marks(nearest.job)}, more=True)]
