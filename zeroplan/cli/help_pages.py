@@ -77,7 +77,7 @@ PAGES: dict[str, Page] = {
         (
             ("zeroplan estimate 7B --gpus 8", "ZeRO 0 to 3 side by side"),
             ("zeroplan estimate llama-3.1-8b --gpus 8 --gpu a100", "and what fits"),
-            ("zeroplan estimate qwen2.5-7b --gpus 8 --stage 3", "line by line"),
+            ("zeroplan estimate qwen2.5-7b --gpus 8 --stage 3", "one stage in parts"),
         ),
         ("word", "config", "seq", "micro_batch", "stage", "checkpointing", "offload_optimizer", "precision", *CARDS,
          *ANSWER),
@@ -110,9 +110,9 @@ PAGES: dict[str, Page] = {
         (
             ("zeroplan check ds_config.json", "what to mend"),
             ("zeroplan check ds_config.json --diff", "what --fix would change"),
-            ("zeroplan check ds_config.json --gpus 8 --for hf", "as the Trainer reads it"),
+            ("zeroplan check ds_config.json --gpus 8 --model gpt2 --gpu t4", "and whether it fits"),
         ),
-        ("files", "reader", "trainer_args", "model", *CARDS, "select", "ignore", "form", "fix", "diff"),
+        ("files", "reader", "trainer_args", "model", *CARDS, "select", "ignore", "form", "fix", "diff", "fail_on"),
     ),
     "diff": Page(
         (

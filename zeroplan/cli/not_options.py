@@ -48,7 +48,8 @@ OF_NO_STEP = "it changes neither the memory nor the time of a step; leave it out
 EVALUATION = "evaluation and generation are not planned: the numbers are of training steps; leave it out"
 
 FOREIGN: tuple[Foreign, ...] = (
-    Foreign(("lora", "lora-*", "dora", "use-dora", "use-rslora", "peft*", "adapter", "adapter-*", "finetuning-type",
+    Foreign(("lora", "lora-*", "use-lora", "with-lora", "dora", "use-dora", "use-rslora", "peft*", "adapter",
+             "adapter-*", "finetuning-type",
              "train-type", "tuner-type", "target-modules", "modules-to-save"), ADAPTERS),
     Foreign(("qlora", "load-in-*", "quant*", "bnb-*", "gptq*", "awq*"), QUANTIZED),
     Foreign(("freeze", "freeze-*", "trainable-*"), FROZEN),

@@ -21,6 +21,12 @@ PIPED = 100
 """Columns when nobody watches: wide enough that no number is wrapped."""
 
 
+ASCII = str.maketrans({
+    "█": "#", "▓": "%", "▒": "+", "░": "-", "·": ".", "│": "|", "▶": ">", "≈": "~~", "×": "x", "→": "->", "✗": "X",
+})  # fmt: skip
+"""What stands for drawn and other signs where a terminal has no Unicode."""
+
+
 class Piped(Console):
     """A console whose reader may leave (`| head`): the exit code stays that of the answer, where rich makes it 1. What
     no terminal should obey is escaped.
@@ -33,9 +39,10 @@ class Piped(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         """Names and values of the user's are in what is shown: none of them is obeyed by a terminal."""
         for segment in super().render(renderable, options):
-            text = segment.text
+            text = segment.text if self.encoding.startswith("utf") else segment.text.translate(ASCII)
             plain = segment.control or text.isprintable()
-            yield segment if plain else Segment(printable(text, keeps="\n"), segment.style)
+            shown = text if plain else printable(text, keeps="\n")
+            yield segment if shown is segment.text else Segment(shown, segment.style)
 
 
 def console(*, errors: bool = False) -> Console:

@@ -164,7 +164,9 @@ def _need_table(estimates: list[Estimate]) -> Table:
     if estimates[0].fit.gpu.capacity is not None:
         grid.add_row(f"free of {gib(estimates[0].fit.gpu.capacity)}", *(_free(e) for e in estimates))
         grid.add_row("verdict", *(in_words(e.fit) for e in estimates))
-    if any(e.real.host.resident for e in estimates) or estimates[0].job.cluster.host_memory:
+    if any(e.real.traffic for e in estimates):
+        grid.add_row("sent by each GPU a step", *(gb(e.real.sent(e.job.strategy.micro_steps)) for e in estimates))
+    if any(e.fit.host.needed for e in estimates):
         grid.add_row("host memory per node", *(gib(e.fit.host.needed) for e in estimates))
         grid.add_row("  up to", *(gib(e.fit.host.most) for e in estimates), style="dim")
     if any(e.real.nvme.resident for e in estimates):

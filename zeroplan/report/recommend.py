@@ -88,14 +88,15 @@ def answer(job: Job, plan: Plan, run: Run | None = None) -> Text:
     took = f" {training.clause(run)}" if run else ""
     tight = plan.chosen.fit.verdict == TIGHT
     clauses = [f"{gib(fit.needed)}{room} per GPU", *on_host(plan.chosen.job, plan.chosen.fit)]
-    verdict = "Tight: " if tight else "Fits: " if room else ""
+    unknown = len(clauses) > 1 and plan.chosen.fit.host.capacity is None
+    fits = "Fits, if the node's memory does: " if unknown else "Fits: "
+    verdict = "Tight: " if tight else fits if room else ""
     text = f"{what}: {label(plan.chosen)}. {verdict}{'; '.join(clauses)}."
     if tight:
         tiers = plan.chosen.fit.tiers
-        took += " " + ", ".join(
-            f"Such runs took up to {gib(tiers[key].most)} of {PLACES[key]}" for key in plan.chosen.fit.tight
-        ) + "; --accept tight takes it."  # fmt: skip
-    return Text(text + took, style=f"bold {'yellow' if tight else 'green'}")
+        most = " and ".join(f"{gib(tiers[key].most)} of {PLACES[key]}" for key in plan.chosen.fit.tight)
+        took += f" Such runs took up to {most}; --accept tight takes it."
+    return Text(text + took, style=f"bold {'yellow' if tight or unknown else 'green'}")
 
 
 def who_turns_on(kind: str) -> str:

@@ -62,8 +62,8 @@ def check(
     """What DeepSpeed refuses in a ds_config.json, ignores or does otherwise, and the line that mends it.
 
     With --model, --gpus and a card also whether it fits. Options left out are taken from tool.zeroplan in the
-    nearest pyproject.toml: select, ignore, fail-on, for, deepspeed, gpus. Exit code 0: nothing found; 1: findings; 2:
-    bad use.
+    nearest pyproject.toml: select, ignore, fail-on, for, deepspeed, gpus. Exit code 0: no warning
+    and no error (--fail-on); 1: some; 2: bad use.
     """
     from zeroplan.cli.check import Asked, run
     from zeroplan.cli.check_project import table

@@ -16,8 +16,8 @@ LINES = 3
 NAMES = "assumed: "
 FIRST = 2.0
 """Before all that is weighed as a share: it decides what is counted at all."""
-SHAPE = 0.2
-"""Models of one label differ by as much."""
+GUESSED = 1.5
+"""Of a card or a shape that a short name stands for: it is said before what is weighed."""
 USUAL = (0.6, 0.4, 0.3)
 """Shares of a peak where several jobs are shown: held, of that optimizer states, and activations."""
 
@@ -71,11 +71,11 @@ def _shares(counted: Ledger | None) -> tuple[float, float, float]:
 def _weight(text: str, held: float, optimizer: float, activations: float) -> float:
     """Share of the answer that would be another, if something else were stated."""
     weights = {
-        "model": FIRST, "gpus": FIRST, "params": SHAPE, "seq": activations, "checkpointing": activations,
-        "micro-batch": activations, "precision": held, "optimizer": optimizer, "optim": optimizer, "headroom": 0.15,
-        "gpu-mem": 0.1, "global-batch": 0.05, "cluster": 0.02, "attention": 0.05 * activations, "built-in": 0.0,
+        "model": FIRST, "gpus": FIRST, "params": GUESSED, "gpu": GUESSED, "global-batch": 0.5, "headroom": 0.15,
+        "seq": activations, "checkpointing": activations, "micro-batch": activations, "attention": 0.05 * activations,
+        "precision": held, "optimizer": optimizer, "optim": optimizer, "gpu-mem": 0.1, "cluster": 0.02, "built-in": 0.0,
     }  # fmt: skip
     if text.startswith("shape inferred"):
-        return SHAPE
+        return GUESSED
     named = re.findall(r"--([a-z][a-z-]*)", text)
     return max((weights.get(name, 0.0) for name in named), default=FIRST)

@@ -42,7 +42,9 @@ def card(job: Job, counted: Ledger, verdict: Fit) -> list[RenderableType]:
     filled, capacity = parts(counted, verdict), verdict.gpu.capacity
     size = f" {gib(capacity)}" if capacity else ""
     drawn = bar(filled, capacity, min(console().width - len(size), WIDEST), scale([filled], capacity))
-    return [drawn.append(size), coloured(_numbers(job, filled))]
+    most = verdict.gpu.most
+    said = [f"such runs took up to {gib(most)}"] if capacity and most > verdict.gpu.needed else []
+    return [drawn.append(size), coloured(_numbers(job, filled, said))]
 
 
 def parts(counted: Ledger, verdict: Fit) -> list[Part]:
@@ -96,8 +98,8 @@ def coloured(text: str) -> Text:
     return found
 
 
-def _numbers(job: Job, filled: Sequence[Part]) -> str:
-    """The parts with their sizes, and how far these hold."""
+def _numbers(job: Job, filled: Sequence[Part], more: Sequence[str]) -> str:
+    """The parts with their sizes and how far these hold, and what else is said of them."""
     known = marks(job)
     signs = {
         "held": known.held, "gradients, buffers": known.peak, "initialize": known.peak,
@@ -105,7 +107,7 @@ def _numbers(job: Job, filled: Sequence[Part]) -> str:
     }  # fmt: skip
     each = [f"{FILLS[part.name]} {part.name} {signs[part.name]}{gib(part.bytes)}" for part in filled if part.bytes]
     lines = [""]
-    for said in each:  # none is broken
+    for said in [*each, *more]:  # none is broken
         longer = f"{lines[-1]}  {said}".strip()
         lines = [*lines[:-1], longer] if cell_len(longer) <= console().width else [*lines, said]
     return "\n".join(lines)

@@ -16,7 +16,8 @@ from zeroplan.report.brief.next_command import SETTLED, changed, line
 from zeroplan.report.console import console, table
 from zeroplan.report.estimate import Estimate, experts_stay_gathered, in_words
 from zeroplan.report.speed import in_one_line
-from zeroplan.report.subject import not_counted
+from zeroplan.report.subject import gpus, not_counted
+from zeroplan.specs.job import Job
 from zeroplan.units import between, gb, gib, seconds
 
 LEAST_BAR, MOST_BAR = 16, 60
@@ -31,7 +32,9 @@ def details(
     first = estimates[0]
     body = _alone(first) if len(estimates) == 1 else _side_by_side(estimates)
     known = marks(first.job)
-    used = {*known} if len(estimates) == 1 else {known.needed}
+    used = {known.needed}
+    if len(estimates) == 1:
+        used = {known.held, known.peak, known.activations, known.outside, known.host}
     used |= {of_time(one.job, one.speed) for one in estimates if one.speed and one.fit.possible}
     tail = [*_next(estimates, typed), *assumed(said, estimates[-1].real), legend(first.job, used, more=True)]
     return ["", *body, *not_counted(first.job)], tail
@@ -51,13 +54,16 @@ def _side_by_side(estimates: list[Estimate]) -> list[RenderableType]:
         rows.append(cells)
     width = console().width - _width(grid, rows)
     drawn = min(MOST_BAR, width) if width >= LEAST_BAR else 0
+    grid.columns[0].no_wrap = True
     if drawn:
         grid.add_column(f"of {gib(capacity)}" if capacity else "", no_wrap=True)
     filled = [parts(one.real, one.fit) for one in estimates]
     whole = scale(filled, capacity)
     for each, cells in zip(filled, rows, strict=True):
         grid.add_row(*cells, *([bar(each, capacity, drawn, whole)] if drawn else []))
-    return [grid, fills(capacity)] if drawn else [grid]
+    below = [fills(capacity)] if drawn else []
+    steps = _step_columns(estimates)
+    return [grid, *below, *[Text(f"a step: {batch(estimates[0].job)}", style="dim") for _column in steps]]
 
 
 def _width(grid: Table, rows: list[list[str | Text]]) -> int:
@@ -65,6 +71,13 @@ def _width(grid: Table, rows: list[list[str | Text]]) -> int:
     headings = [str(column.header) for column in grid.columns]
     each = zip(headings, *([str(cell) for cell in row] for row in rows), strict=True)
     return sum(max(map(len, cells)) + GAP for cells in each)
+
+
+def batch(job: Job) -> str:
+    """Sequences of a step, by what they come from."""
+    strategy = job.strategy
+    each = f"micro-batch {strategy.micro_batch} × accumulation {strategy.micro_steps} × {gpus(job)}"
+    return f"{each} of {job.workload.seq:,} tokens"
 
 
 def _step_columns(estimates: list[Estimate]) -> list[str]:
@@ -85,10 +98,12 @@ def _alone(one: Estimate) -> list[RenderableType]:
     peak = counted.gpu.peak
     largest = ", ".join(f"{entry.name} {gib(entry.bytes)}" for entry in peak.largest)
     where = f"{peak.phase.replace('_', ' ')}, {peak.place}"
+    strategy = job.strategy
+    grid.add_row("batch", f"{batch(job)} = {strategy.micro_batch * strategy.micro_steps * job.ranks} sequences a step")
     grid.add_row("peak", f"{known.peak}{gib(total(peak.lines))} in {where}; most of it {largest}")
     if peak.phase == "init":
         grid.add_row("held", f"{known.held}{gib(total(counted.gpu.resident))} between steps")
-    grid.add_row("paper", _paper(one))
+    grid.add_row("ZeRO paper", _paper(one))
     if verdict.host.needed:
         grid.add_row("host", f"{known.host}{between(verdict.host.needed, verdict.host.most)} of a node")
     if verdict.nvme.needed:

@@ -62,8 +62,8 @@ def least(several: Iterable[str]) -> str:
 def legend(job: Job, used: Iterable[str], *, more: bool = False) -> Text:
     """One line on the signs that a screen has; `more`: and that there is a longer one."""
     meanings = {
-        EXACT: f"equal to DeepSpeed {DEEPSPEED}'s runs{_kernels(job.strategy)}", NEAR: "within 1 %",
-        PUBLISHED: "by published runs", ASSUMED: "not compared",
+        EXACT: f"DeepSpeed {DEEPSPEED} run without a GPU{_kernels(job.strategy)}", NEAR: "within 1 %",
+        PUBLISHED: "published runs", ASSUMED: "not compared",
     }  # fmt: skip
     if job.model.approximate:
         meanings[ASSUMED] = f"undescribed family, memory within {job.model.approximate:.0%}"

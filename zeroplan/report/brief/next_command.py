@@ -38,9 +38,9 @@ def changed(typed: Sequence[str], command: str, *more: str, without: Collection[
 def line(command: str, what: str) -> list[RenderableType]:
     """The command in one piece, and where there is room what it gives, as a comment of the shell.
 
-    Nothing where a word has letters that do not print: what is shown of them cannot be pasted.
+    Nothing where a word has letters that do not print, or stands for standard input: it cannot be pasted.
     """
-    if not command.isprintable():
+    if not command.isprintable() or " - " in f"{command} ":
         return []
     said = f"  # {what}"
     shown = Text.assemble("next: ", (command, "bold"), no_wrap=True, overflow="ignore")

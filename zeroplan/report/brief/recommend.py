@@ -12,10 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from zeroplan.clock import Speed
+from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
-from zeroplan.costs.timing.speed import speed_of
+from zeroplan.costs.timing.speed import speed, speed_of
 from zeroplan.emit.trainer import training_arguments
-from zeroplan.fit import PLACES
+from zeroplan.fit import PLACES, TIGHT
 from zeroplan.plan import OFFLOADS, Plan, Rejected, slower, slowest_part
 from zeroplan.report import training
 from zeroplan.report.brief.assumed import assumed
@@ -39,8 +40,11 @@ if TYPE_CHECKING:
 ALTERNATIVES, WAYS = 3, 3
 LONG = r"\d{1,3}(?:,\d{3}){2,}"
 """A number of millions or more, which stands as 500M."""
-AS_FAST, WHOLE = 1e-4, 0.095
+AS_FAST, WHOLE = 5e-4, 0.095
 """Shares of a step: below the first two are as fast, from the second on they are shown in whole per cent."""
+BATCH = "--global-batch"
+MORE, GAIN = 4, 0.1
+"""Times as many sequences a step are tried where their number was assumed, and the share from which that is said."""
 
 
 def details(
@@ -54,13 +58,15 @@ def details(
     if plan.chosen is None:
         return _nothing(plan, said, typed)
     chosen = plan.chosen
-    used = {*marks(chosen.job), of_time(chosen.job, _speed(chosen))}
+    known = marks(chosen.job)
+    used = {known.held, known.peak, known.activations, known.outside, of_time(chosen.job, _speed(chosen))}
+    used |= {known.host} if _shows_host(chosen) else set()
     body = [
         "", *card(chosen.job, chosen.ledger, chosen.fit), _settings(chosen, run), *not_counted(chosen.job), "",
-        *_others(plan, outside, run),
-        *_arguments(chosen, target, given, written),
+        *_others(plan, outside, run, said),
     ]  # fmt: skip
-    tail = [*_next(typed, written, run, in_time), *assumed(said, chosen.ledger)]
+    tail = [*_arguments(chosen, target, given, written), *_next(plan, typed, written, run, in_time)]
+    tail += assumed(said, chosen.ledger)
     return body, [*tail, legend(chosen.job, used, more=True)]
 
 
@@ -81,18 +87,25 @@ def _settings(chosen: Candidate, run: Run | None) -> Table:
          f"{sequences} sequences of {job.workload.seq:,} tokens a step"),
         *([] if run else [("buckets", _buckets(strategy))]),
     ]  # fmt: skip
-    if speed := _speed(chosen):
-        rows.append(("step", in_one_line(speed, of_time(job, speed))))
-    sent = chosen.ledger.sent(strategy.micro_steps)
-    moved = [f"{known.held}{gb(sent)} sent by each GPU a step"] if sent else []
-    if chosen.fit.host.needed and not on_host(job, chosen.fit):  # else the answer has it
-        moved.append(f"a node holds {known.host}{between(chosen.fit.host.needed, chosen.fit.host.most)} of host memory")
+    if timed := _speed(chosen):
+        rows.append(("step", in_one_line(timed, of_time(job, timed))))
+    places = {}
+    if sent := chosen.ledger.sent(strategy.micro_steps):
+        places["sent"] = f"{known.held}{gb(sent)} by each GPU a step"
+    if _shows_host(chosen):
+        places["host"] = f"{known.host}{between(chosen.fit.host.needed, chosen.fit.host.most)} of a node's memory"
     if chosen.fit.nvme.needed:
-        moved.append(f"{known.held}{gib(chosen.fit.nvme.needed)} of NVMe")
-    rows += [("moves", "; ".join(moved))] if moved else []
+        places["NVMe"] = f"{known.held}{gib(chosen.fit.nvme.needed)} of a node's"
+    if places:
+        rows.append((", ".join(places), "; ".join(places.values())))
     for name, value in [*rows, *(training.rows(run) if run else [])]:
         grid.add_row(name, value)
     return grid
+
+
+def _shows_host(chosen: Candidate) -> bool:
+    """Not where the answer has it."""
+    return bool(chosen.fit.host.needed) and not on_host(chosen.job, chosen.fit)
 
 
 def _speed(chosen: Candidate) -> Speed | None:
@@ -116,17 +129,36 @@ def _buckets(strategy: Strategy) -> str:
     return f"{said} elements{', while backward goes on' if strategy.overlaps else ''}{apart}"
 
 
-def _others(plan: Plan, outside: Sequence[Rejected], run: Run | None) -> list[RenderableType]:
+def _others(
+    plan: Plan, outside: Sequence[Rejected], run: Run | None, said: Sequence[str]
+) -> list[RenderableType]:
     """How far it is proven that nothing is better, what would be, and what came next with what it costs."""
     chosen, rows = plan.chosen, ALTERNATIVES - bool(run)
     assert chosen is not None
     grid = table(["", ""])
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
+    if larger := _larger_batch(chosen, said):
+        grid.add_row(*larger)
+        rows -= 1
     for one in outside[:rows]:
         grid.add_row(f"with {one.change}", f"{_cost(one.candidate, chosen)}: {one.reason.rpartition(': ')[2]}")
     for lost in plan.rejected[: max(0, rows - len(outside))]:
         grid.add_row(re.sub(LONG, _shortened, lost.change), _cost(lost.candidate, chosen))
     return [Text(f"{_proof(plan)} The next best:"), grid] if grid.rows else [Text(_proof(plan))]
+
+
+def _larger_batch(chosen: Candidate, said: Sequence[str]) -> tuple[str, str] | None:
+    """What the plan would gain by more sequences a step, where nobody stated their number and it gains."""
+    job, strategy = chosen.job, chosen.strategy
+    if not any(BATCH in text for text in said) or not is_timed(job):
+        return None
+    job = job.at(grad_accum=MORE * strategy.micro_steps)
+    faster = speed(job, ledger(job)).tokens_per_gpu / speed_of(chosen.job, chosen.time).tokens_per_gpu - 1
+    if faster < GAIN:
+        return None
+    size = MORE * strategy.micro_batch * strategy.micro_steps * job.ranks
+    gains = f"{faster:.0%} more tokens/s, if the training takes them"
+    return f"{size:,} sequences a step", f"{gains}: --global-batch {size}"
 
 
 def _shortened(size: re.Match[str]) -> str:
@@ -155,35 +187,43 @@ def _proof(plan: Plan) -> str:
     if found.proven:
         return f"{which} {'fits' if chosen is None else 'needs less' if lean else 'is faster'} (proven)."
     if chosen is None:
-        return f"{which} was seen to fit before the search's limit."
+        return f"The search stopped at its limit: of {found.stood_for:,} strategies none was seen to fit."
     bound, best = found.bound or 0.0, chosen.fit.gpu.needed if lean else chosen.time.total
-    under = f"needs less than {gib(int(bound))}" if lean else f"is faster than {seconds(bound)}"
-    return f"{which} {under} ({max(0.0, 1 - bound / best):.0%} less; the search's limit)."
+    under = "needs" if lean else "takes"
+    return f"{which} {under} over {max(0.0, 1 - bound / best):.0%} less (the search stopped at its limit)."
 
 
 def _arguments(
     chosen: Candidate, target: str, given: dict[str, Any] | None, written: str | None
 ) -> list[RenderableType]:
     """What must be said beside a config that was written alone: by TrainingArguments, or of checkpointing."""
-    if written is None:
+    if written is None or " with " in written:  # a folder, whose files say it
         return []
     if target != "hf":
         kind = chosen.strategy.checkpointing
         return [Text(who_turns_on(kind))] if kind != "none" else []
     named = ", ".join(f"{key}={value}" for key, value in training_arguments(chosen.job, given).items())
-    return [Text(f'TrainingArguments({named}, deepspeed="ds_config.json")')]
+    return [Text(f'TrainingArguments({named}, deepspeed="{written.partition(" and ")[0]}")')]
 
 
 def _next(
-    typed: Sequence[str], written: str | None, run: Run | None, in_time: Fewest | None
+    plan: Plan, typed: Sequence[str], written: str | None, run: Run | None, in_time: Fewest | None
 ) -> list[RenderableType]:
+    """What was written and starts it, or the command that writes it."""
+    tight = plan.chosen is not None and plan.chosen.fit.verdict == TIGHT and "--accept" not in typed
     if written:
-        return [Text(f"Written: {written}.")]
+        folder, _, names = written.partition(" with ")
+        scripts = [name for name in names.split(", ") if name.endswith(".sh")]
+        after = line(f"bash {shlex.quote(f'{folder}/{scripts[0]}')}", "README.md has the others") if scripts else []
+        return [Text(f"Written: {written}."), *after]
     if typed and in_time and in_time.gpus:
         return line(changed(typed, "recommend", "--gpus", str(in_time.gpus)), "ends in time")
     if not typed or (run and not run.in_time):
         return []
-    return line(changed(typed, "recommend", "--dir", "plan"), "config, train.py, scripts")
+    not_written = "Nothing was written: the plan is tight."
+    said = [Text(not_written)] if tight and {"-o", "--output", "--dir"} & {*typed} else []
+    accepted = ("--accept", "tight") if tight else ()
+    return [*said, *line(changed(typed, "recommend", *accepted, "--dir", "plan"), "config, train.py, scripts")]
 
 
 def _nothing(
@@ -195,10 +235,18 @@ def _nothing(
     grid.columns[1].justify, grid.columns[1].no_wrap = "left", False
     for lost in plan.rejected[1:ALTERNATIVES]:  # the answer has the first
         grid.add_row(lost.change, lost.reason)
-    ways = [Text(f"would fit: {way.change}") for way in plan.ways_out[:WAYS]]
+    ways = sorted(plan.ways_out, key=lambda way: bool(re.search(r"\(--gpus? ", way.change)))[:WAYS]  # own cards first
+    shown = table(["", ""])
+    shown.columns[1].justify, shown.columns[1].no_wrap = "left", False
+    for way in ways:
+        what, _, plan_of = way.change.partition("): ")
+        shown.add_row(f"would fit: {what})", plan_of)
     stopped = [] if plan.ways_out_complete else [Text(NOT_ALL, style="dim")]
     filled = card(nearest.job, nearest.ledger, nearest.fit)
-    body = ["", *filled, *ways, *stopped, *([grid] if grid.rows else []), Text(_proof(plan))]
-    words = re.search(r"\((--[^()]+)\)", plan.ways_out[0].change) if plan.ways_out else None
+    others = [shown] if ways else []
+    body = ["", *filled, Text(_proof(plan)), *others, *stopped, *([grid] if grid.rows else [])]
+    words = re.search(r"\((--[^()]+)\)", ways[0].change) if ways else None
     after = line(changed(typed, "recommend", *shlex.split(words[1])), "the first") if typed and words else []
-    return body, [*after, *assumed(said, nearest.ledger), legend(nearest.job, {*marks(nearest.job)}, more=True)]
+    known = marks(nearest.job)
+    used = {known.held, known.peak, known.activations, known.outside}
+    return body, [*after, *assumed(said, nearest.ledger), legend(nearest.job, used, more=True)]
