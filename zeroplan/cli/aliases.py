@@ -26,7 +26,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "--global-batch": ("train-batch-size", "global-batch-size", "total-batch-size", "gbs"),
     "--precision": ("dtype", "torch-dtype", "mixed-precision"),
     "--attention": ("attn-implementation", "attn-impl", "attn"),
-    "--stage": ("zero", "zero-stage", "ds-stage"),
+    "--stage": ("zero", "zero-stage", "ds-stage", "deepspeed-stage"),
     "--offload-optimizer": ("offload-optimizer-device",),
     "--offload-param": ("offload-param-device", "offload-params", "offload-parameters"),
     "--zero-init": ("zero3-init-flag",),
@@ -59,6 +59,7 @@ SWITCHES: dict[str, Switch] = {
                     Switch("--kernels", "liger", "transformers")),
     **dict.fromkeys(("use-flash-attn", "use-flash-attention-2", "flash-attention-2"),
                     Switch("--attention", "flash_attention_2")),
+    **{f"zero{stage}": Switch("--stage", str(stage)) for stage in range(4)},
     "cpu-offload": Switch("--offload-optimizer", "cpu", "none"),
     "cpu-offload-params": Switch("--offload-param", "cpu", "none"),
 }  # fmt: skip

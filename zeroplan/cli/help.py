@@ -68,7 +68,8 @@ def front_page(group: click.Command, ctx: click.Context, *, whole: bool = True) 
     """The help of `zeroplan`; less options and scope, it fits a small terminal."""
     text = Text()
     text.write_text((group.help or "") if whole else "Plan a DeepSpeed training run before it starts.")
-    text.write_paragraph()
+    if whole:
+        text.write_paragraph()
     with text.indentation():
         text.write_dl(FRONT_EXAMPLES, COMMANDS)
     text.write_paragraph()
@@ -82,6 +83,8 @@ def front_page(group: click.Command, ctx: click.Context, *, whole: bool = True) 
             text.write_dl([*(_row(param, ctx, whole=True) for param in group.params), (HELP, "Show this page.")])
         text.write_paragraph()
         text.write_text(SCOPE)
+    else:
+        text.write_text(SHORT_SCOPE)
     text.write_text("zeroplan COMMAND --help shows examples and options of one.")
     return text.getvalue().rstrip("\n")
 

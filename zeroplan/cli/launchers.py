@@ -13,7 +13,7 @@ from zeroplan.errors import ContradictionError, QuantityError, shown
 
 Place = Literal["nodes", "of a node", "of one node", "of all"]
 PLACES: dict[str, Place] = {
-    **dict.fromkeys(("num-nodes", "nnodes", "num-machines", "n-nodes"), "nodes"),
+    **dict.fromkeys(("num-nodes", "nnodes", "num-machines", "n-nodes", "nodes"), "nodes"),
     **dict.fromkeys(("num-gpus",), "of one node"),
     **dict.fromkeys(("nproc-per-node", "gpus-per-node", "num-gpus-per-node", "n-gpus-per-node"), "of a node"),
     **dict.fromkeys(("world-size", "num-processes", "n-gpus", "ngpus"), "of all"),
