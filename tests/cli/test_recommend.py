@@ -226,7 +226,7 @@ class TestCode:
         text = " ".join(zeroplan(*QWEN, "--for", "deepspeed", "-v").out.split())
         assert "With lines of code this plan would be 4% faster" in text
         text = " ".join(zeroplan(*QWEN, "--for", "deepspeed").out.split())
-        assert re.search(r"with lines of code -[0-9.]+ s a step \(-4\.\d%\), needs [0-9.]+ GiB: write --allow code", text)
+        assert re.search(r"with lines of code -[0-9.]+ s a step \(-[34]\.\d%\), needs [0-9.]+ GiB: write --allow code", text)
         assert "write --allow code" in text
 
     def test_a_target_that_is_told_more_plans_more(self, zeroplan):
