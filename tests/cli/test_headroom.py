@@ -48,7 +48,7 @@ def test_recommend_plans_within_the_rest(zeroplan):
 
 
 def test_the_screen_says_it(zeroplan):
-    text = " ".join(zeroplan("recommend", *JOB, "--headroom", "3GiB").out.split())
+    text = " ".join(zeroplan("recommend", *JOB, "--headroom", "3GiB", "-v").out.split())
     assert "3.00 GiB of each card kept free (--headroom)" in text
     assert "5% of each card" not in text
 

@@ -110,7 +110,7 @@ PAGES: dict[str, Page] = {
         (
             ("zeroplan check ds_config.json", "what to mend"),
             ("zeroplan check ds_config.json --diff", "what --fix would change"),
-            ("zeroplan check ds_config.json --gpus 8 --model gpt2 --gpu t4", "and whether it fits"),
+            ("zeroplan check ds_config.json --model gpt2 --gpu t4", "and the fit"),
         ),
         ("files", "reader", "trainer_args", "model", *CARDS, "select", "ignore", "form", "fix", "diff", "fail_on"),
     ),
