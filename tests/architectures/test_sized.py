@@ -12,13 +12,13 @@ from zeroplan.architectures import alike
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import FAMILIES, LIGER_FAMILIES
-from zeroplan.architectures.running import Run, run_of
+from zeroplan.architectures.running import ForwardRun, run_of
 from zeroplan.architectures.sized import MANY, is_even, sized_of
 from zeroplan.architectures.trace import traced
 from zeroplan.errors import ZeroplanError
 from zeroplan.specs.checkpointing import recomputing
-from zeroplan.specs.execution import Pass
-from zeroplan.specs.model import Asked, Model
+from zeroplan.specs.execution import PassTimeline
+from zeroplan.specs.model import Model, TimelineRequest
 
 PER_FAMILY = 6
 KINDS = (
@@ -35,7 +35,7 @@ def drawn(family: str, rng: random.Random) -> Model | None:
             config[field] = rng.randint(1, 11)
     try:
         found = model_of(*read_config(config, "drawn"), name="drawn", source="drawn")
-        traced(found.timeline.root, Run(2, 2, 8, attention="eager", kernel="math"))  # type: ignore[attr-defined]
+        traced(found.timeline.root, ForwardRun(2, 2, 8, attention="eager", kernel="math"))  # type: ignore[attr-defined]
     except (ZeroplanError, AssertionError):  # refused; or loads, and runs nowhere
         return None
     except NotImplementedError:
@@ -43,11 +43,11 @@ def drawn(family: str, rng: random.Random) -> Model | None:
     return found
 
 
-def asked(rng: random.Random) -> Asked:
+def asked(rng: random.Random) -> TimelineRequest:
     width = rng.choice([2, 2, 4])
     attention = rng.choice(["eager", "sdpa", "sdpa"])
     kernels = ["flash", "efficient", "cudnn", "math", "cpu"]
-    return Asked(
+    return TimelineRequest(
         batch=rng.choice([2, 2, 3, 4, 7, 16]), seq=rng.choice([3, 8, 16, 40]), width=width,
         half=width == 2 and rng.random() < 0.3, attention=attention, kernel=rng.choice(kernels),
         recomputing=recomputing(rng.choice(KINDS)), zero_linear=rng.random() < 0.4,
@@ -126,7 +126,7 @@ def test_stage_3s_own_linear_function(family: str):
         compared += 1
 
 
-def shown(model: Model, wanted: Asked) -> list[object]:
+def shown(model: Model, wanted: TimelineRequest) -> list[object]:
     """All that a job is told, and what is alive at a few moments, by kind."""
     timeline = model.timeline
     laid = timeline(wanted)
@@ -142,7 +142,7 @@ def shown(model: Model, wanted: Asked) -> list[object]:
     return [*found, timeline.flops(wanted), timeline.saved(wanted)]
 
 
-def written(one: Pass) -> list[object]:
+def written(one: PassTimeline) -> list[object]:
     """Over all layers; the fullest stretch is found without that."""
     assert one.fullest == (max(one.most), one.most.index(max(one.most)))
     return [one.most, one.now, one.visits, one.ready, one.start, one.alike]

@@ -12,7 +12,7 @@ from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import FAMILIES
 from zeroplan.specs.checkpointing import recomputing
-from zeroplan.specs.model import Asked, Model
+from zeroplan.specs.model import Model, TimelineRequest
 
 RUN = list({str(case["config"]): case["config"] for case in read()}.values())
 """Small models of every family that transformers has run: with and without dropout, final norms, a decoder."""
@@ -31,7 +31,7 @@ def passes(model: Model, attention: str, checkpointing: str):
     """Of forward and of backward: each visit with its module's path and the stretch at whose end it falls, and of each
     stretch the path of the module at work.
     """
-    asked = Asked(2, 8, 2, False, attention, "cuda", recomputing(checkpointing), True)
+    asked = TimelineRequest(2, 8, 2, False, attention, "cuda", recomputing(checkpointing), True)
     order, found = model.execution(eager=asked.eager), model.timeline(asked)
     assert found is not None
     for visits, one in (

@@ -7,7 +7,7 @@ from collections import Counter
 from zeroplan.architectures.places import ran_for
 from zeroplan.architectures.timeline import Laid
 from zeroplan.autograd.flash import WORKSPACE
-from zeroplan.autograd.log import BACKWARD, Alive, alive
+from zeroplan.autograd.log import BACKWARD, AllocationSource, alive
 from zeroplan.specs.account import AtWork
 
 LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
@@ -54,7 +54,7 @@ def alive_at(laid: Laid, *, backward: bool, at: int, size: int) -> AtWork:
     return AtWork(found.module, {name: amount for name, amount in sums.items() if amount})
 
 
-def kind(of: Alive) -> str:
+def kind(of: AllocationSource) -> str:
     """What a storage is for."""
     if of.kept_by:
         return KEEPS.get(of.kept_by.removesuffix("Backward"), AT_WORK)

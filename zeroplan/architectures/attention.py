@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from zeroplan.architectures.running import BOOL, LONG, MULTIPROCESSORS, Run
+from zeroplan.architectures.running import BOOL, LONG, MULTIPROCESSORS, ForwardRun
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.autocast import autocasting, lowered_all
@@ -33,7 +33,7 @@ Attended = tuple[Tensor, Tensor | None]
 """The values that queries attend to, and under eager attention the weights."""
 
 
-def rotary(run: Run, positions: Tensor, width: int, dtype_width: int) -> Rope:
+def rotary(run: ForwardRun, positions: Tensor, width: int, dtype_width: int) -> Rope:
     """Cosines and sines of every position, [1, s, width]: computed and scaled in fp32, then cast; no gradient."""
     with run.no_grad():
         shape = (*positions.shape, width)
@@ -55,7 +55,11 @@ def split_rotary(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
 
 
 def positioned(
-    run: Run, q: Tensor, k: Tensor, rope: Rope, by_transformers: Callable[[Tensor, Tensor, Rope], tuple[Tensor, Tensor]]
+    run: ForwardRun,
+    q: Tensor,
+    k: Tensor,
+    rope: Rope,
+    by_transformers: Callable[[Tensor, Tensor, Rope], tuple[Tensor, Tensor]],
 ) -> tuple[Tensor, Tensor]:
     """Queries and keys with their positions in them: by Liger's kernel, or as the family writes it."""
     if run.liger:
@@ -121,7 +125,7 @@ def repeated(x: Tensor, times: int) -> Tensor:
 
 
 def interfaced(
-    run: Run, attend: Callable[..., Attended], q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
+    run: ForwardRun, attend: Callable[..., Attended], q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
     positions: Tensor | None = None,
 ) -> Attended:  # fmt: skip
     """A call of the model's attention interface: checkpointed, where attention alone is.
@@ -141,7 +145,7 @@ def interfaced(
 
 
 def attended(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None, *,
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None, *,
     dropout: float = 0.0, softcap: bool = False, local: bool = False, causal: bool = True, positioned: bool = True,
 ) -> Attended:  # fmt: skip
     """The values that each query attends to, [b, s, n, d], and under eager attention the weights.
@@ -155,7 +159,8 @@ def attended(
 
 
 def _attended(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float, softcap: bool, local: bool,
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *,
+    dropout: float, softcap: bool, local: bool,
     causal: bool, positioned: bool,
 ) -> Attended:  # fmt: skip
     if run.flash:
@@ -171,7 +176,7 @@ def _attended(
     return contiguous(transposed(made, 1, 2)), None
 
 
-def attended_by_flash(run: Run, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool) -> Tensor:
+def attended_by_flash(run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool) -> Tensor:
     """The flash-attention package as transformers calls it (integrations/flash_attention.py)."""
     q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
     width, value = q.shape[-1], v.shape[-1]
@@ -181,7 +186,7 @@ def attended_by_flash(run: Run, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, 
     return made if value == width else sliced(made, -1, value)
 
 
-def by_flash(run: Run, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool = True) -> Tensor:
+def by_flash(run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool = True) -> Tensor:
     """_flash_attention_forward of [b, s, n, d]; where it gets positions, it looks whether one row holds several texts.
 
     The third version has no dropout.
@@ -193,7 +198,7 @@ def by_flash(run: Run, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions
     return flash_attention(q, k, v, how if how.version == 2 else how._replace(dropout=0.0))
 
 
-def look_for_packing(run: Run) -> None:
+def look_for_packing(run: ForwardRun) -> None:
     """modeling_flash_attention_utils.py, _is_packed_sequence."""
 
     def numbers(*shape: int) -> Tensor:
@@ -210,7 +215,8 @@ def look_for_packing(run: Run) -> None:
 
 
 def scaled_dot_product(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, grouped: bool = False,
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *,
+    dropout: float = 0.0, grouped: bool = False,
     causal: bool = True,
 ) -> Tensor:  # fmt: skip
     """F.scaled_dot_product_attention: a mask of bits becomes numbers, anew in every layer, and a kernel is chosen.
@@ -259,7 +265,7 @@ def cuda_kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, grouped
 
 
 def attended_eagerly(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, times: int, *, dropout: float, softcap: bool
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, times: int, *, dropout: float, softcap: bool
 ) -> tuple[Tensor, Tensor]:
     """Scores of all queries and keys, their softmax in fp32 and back, and its product with the values."""
     keys, values = repeated(k, times), repeated(v, times)

@@ -15,12 +15,12 @@ from zeroplan.architectures.alike import layers_of, representatives
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
-from zeroplan.architectures.running import Run, forward, run_of
+from zeroplan.architectures.running import ForwardRun, forward, run_of
 from zeroplan.autograd.log import Stored, stored
 from zeroplan.autograd.polynomial import named, terms
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.specs.account import Kept, KeptByLayer, Saved
-from zeroplan.specs.model import Asked
+from zeroplan.specs.model import TimelineRequest
 
 LETTERS = {
     "hidden_size": "h", "intermediate_size": "f", "num_attention_heads": "n", "num_key_value_heads": "ν",
@@ -46,12 +46,12 @@ def with_names(config: Config, build: Callable[[Config], Module]) -> tuple[Modul
     return build(config), sizes
 
 
-def with_named_batch(asked: Asked) -> Asked:
+def with_named_batch(asked: TimelineRequest) -> TimelineRequest:
     """The same, its sizes named."""
     return asked._replace(batch=named("b", asked.batch), seq=named("s", asked.seq), width=named("w", asked.width))
 
 
-def saved(root: Module, sizes: dict[str, int], asked: Asked) -> Saved:
+def saved(root: Module, sizes: dict[str, int], asked: TimelineRequest) -> Saved:
     """What is alive when forward has returned, by the module and operator that keep it."""
     sizes = {"b": asked.batch, "s": asked.seq, "w": asked.width, **sizes}
     run = run_of(with_named_batch(asked))
@@ -82,7 +82,7 @@ def _inputs(root: Module) -> dict[int, int]:
     found: dict[int, int] = {}
 
     def noting(layer: Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(run: Run, x: Tensor, *rest: Any) -> Any:
+        def noted(run: ForwardRun, x: Tensor, *rest: Any) -> Any:
             assert x.storage is not None
             found[x.storage.number] = id(layer)
             return forward(run, x, *rest)

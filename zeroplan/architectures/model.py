@@ -31,15 +31,15 @@ from zeroplan.specs.model import (
     DEFAULT_LEAVES,
     MASKED_WORD,
     NEXT_WORD,
-    Asked,
     Executes,
     LeafModules,
     Model,
-    Tensor,
+    ParameterSpec,
+    TimelineRequest,
 )
 
 if TYPE_CHECKING:
-    from zeroplan.architectures.heads import Head
+    from zeroplan.architectures.heads import HeadConfig
 
 BUFFER_DTYPES = {"embed_scale": "training", "e_score_correction_bias": "kept"}
 """Buffers without a dtype of their own; see `Model.buffers`."""
@@ -47,7 +47,7 @@ BUFFER_DTYPES = {"embed_scale": "training", "e_score_correction_bias": "kept"}
 
 def model_of(
     model_type: str, config: Config, *, name: str, source: str, content: Mapping[str, Any] | None = None,
-    architecture: str = "", head: Head | None = None,
+    architecture: str = "", head: HeadConfig | None = None,
 ) -> Model:  # fmt: skip
     """The model that transformers would build from this config; `content`: config.json as it was stated.
 
@@ -77,7 +77,7 @@ def model_from(
     viewed = {parameter for module, parameter in owners if module.saves_views}
     linear = {parameter for module, parameter in owners if module.transformers_class == Linear.transformers_class}
     uses, named = Counter(parameter for _module, parameter in owners), list(root.named_parameters())
-    tensors = tuple([Tensor(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in named])
+    tensors = tuple([ParameterSpec(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in named])
     order = executes(root, classes)
     return Model(
         name=name, family=family, tensors=tensors, parameters=sum(t.elements for t in tensors),
@@ -139,13 +139,13 @@ class ModelTimelines:
         self.run_again = lru_cache(maxsize=KEPT_TIMELINES)(self._again)
         self.structure = lru_cache(maxsize=KEPT_TRACES)(self._structure)
 
-    def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
+    def __call__(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         return self.found(asked, leaves)
 
-    def alone(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
+    def alone(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
         return self.bytes_alone(asked, leaves)
 
-    def _alone(self, asked: Asked, leaves: LeafModules) -> tuple[int, int, int] | None:
+    def _alone(self, asked: TimelineRequest, leaves: LeafModules) -> tuple[int, int, int] | None:
         try:
             laid = self.laid(asked, leaves)
         except NotImplementedError:
@@ -153,7 +153,7 @@ class ModelTimelines:
         return laid.saved, laid.forward.fullest[0], laid.backward.fullest[0]
 
     def alive(
-        self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
+        self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
     ) -> AtWork:  # fmt: skip
         laid = self.named(asked, leaves) if named else self.by_itself(asked, leaves)
@@ -161,10 +161,10 @@ class ModelTimelines:
         size = next((level for level in levels if level == size), size)  # with its names
         return alive_at(laid, backward=backward, at=at, size=size)
 
-    def places(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
+    def places(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
         return places(self.by_itself(asked, leaves), backward=backward)
 
-    def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
+    def peak(self, asked: TimelineRequest, *, backward: bool) -> AtWork | None:
         try:
             laid = self.laid(asked, DEFAULT_LEAVES)
         except NotImplementedError:
@@ -172,7 +172,7 @@ class ModelTimelines:
         size, at = (laid.backward if backward else laid.forward).fullest
         return self.alive(asked, backward=backward, at=at, size=size, named=True)
 
-    def flops(self, asked: Asked, *, causal: bool = False) -> Flops | None:
+    def flops(self, asked: TimelineRequest, *, causal: bool = False) -> Flops | None:
         if asked.kernels != "transformers" or asked.flash:
             return None
         try:
@@ -187,10 +187,10 @@ class ModelTimelines:
             sums[phase] += times[layer] * int(count * pairs)
         return Flops(sums[FORWARD], sums[BACKWARD], sums[RECOMPUTING])
 
-    def again(self, asked: Asked) -> Again | None:
+    def again(self, asked: TimelineRequest) -> Again | None:
         return self.run_again(asked)
 
-    def _again(self, asked: Asked) -> Again | None:
+    def _again(self, asked: TimelineRequest) -> Again | None:
         if not asked.recomputing.every:
             return Again(0.0, 0.0)
         try:
@@ -209,11 +209,11 @@ class ModelTimelines:
         share = sum(asked.recomputing.has(number) for number in range(len(layers))) / len(layers)
         return Again(products or 0.0, share if attention is None else attention)
 
-    def emptied(self, asked: Asked) -> tuple[int, ...]:
+    def emptied(self, asked: TimelineRequest) -> tuple[int, ...]:
         found = self.trace(asked).inputs
         return tuple(found[chosen] for _layer, chosen in self.layers(asked.recomputing))
 
-    def saved(self, asked: Asked) -> Saved | None:
+    def saved(self, asked: TimelineRequest) -> Saved | None:
         from zeroplan.architectures.kept import saved
 
         try:
@@ -221,23 +221,23 @@ class ModelTimelines:
         except NotImplementedError:
             return None
 
-    def _timeline(self, asked: Asked, leaves: LeafModules) -> Timeline | None:
+    def _timeline(self, asked: TimelineRequest, leaves: LeafModules) -> Timeline | None:
         try:
             return timeline(self.laid(asked, leaves), recomputes=asked.recomputing.every > 0)
         except NotImplementedError:
             return None
 
-    def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
+    def _laid(self, asked: TimelineRequest, leaves: LeafModules) -> Laid:
         return Laid(self.structure(leaves, *_how(asked)), self.trace(asked))
 
-    def _by_itself(self, asked: Asked, leaves: LeafModules) -> Laid:
+    def _by_itself(self, asked: TimelineRequest, leaves: LeafModules) -> Laid:
         """Its own layers ran: what one keeps, and for whom, depends on the next one."""
         if ran_as(self.root, asked.recomputing) == asked.recomputing:
             return self.laid(asked, leaves)
         layers = representatives(self.root, asked.recomputing)
         return Laid(Structure(self.root, self._order(leaves, *_how(asked)), layers), traced(self.root, run_of(asked)))
 
-    def _named(self, asked: Asked, leaves: LeafModules) -> Laid:
+    def _named(self, asked: TimelineRequest, leaves: LeafModules) -> Laid:
         """Of a tree whose sizes have names."""
         from zeroplan.architectures.kept import with_named_batch
 
@@ -258,19 +258,19 @@ class ModelTimelines:
         """Each, and the one in the trace that stands for it."""
         return representatives(self.root, recomputing, ran_as(self.root, recomputing))
 
-    def trace(self, asked: Asked) -> Trace:
+    def trace(self, asked: TimelineRequest) -> Trace:
         """Of the layers that stand for the others; what gives the same trace runs once."""
         return self.ran(asked._replace(recomputing=ran_as(self.root, asked.recomputing)))
 
-    def _ran(self, asked: Asked) -> Trace:
+    def _ran(self, asked: TimelineRequest) -> Trace:
         if is_even(asked):
             return self.with_many(asked._replace(batch=MANY)).at(asked.batch)
         return traced(self.root, run_of(asked))
 
-    def _with_many(self, asked: Asked) -> Sized:
+    def _with_many(self, asked: TimelineRequest) -> Sized:
         return sized_of(traced(self.root, run_of(asked)))
 
 
-def _how(asked: Asked) -> tuple[bool, bool, str, Recomputing]:
+def _how(asked: TimelineRequest) -> tuple[bool, bool, str, Recomputing]:
     """What decides the order of execution, beside leaf modules."""
     return asked.eager, asked.flash, asked.kernels, asked.recomputing

@@ -22,7 +22,7 @@ from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import viewed
 
 if TYPE_CHECKING:
-    from zeroplan.architectures.running import Run
+    from zeroplan.architectures.running import ForwardRun
 
 FLOAT = 4
 KEPT_TREES = 8
@@ -109,14 +109,14 @@ class Module:
             self.buffers[name] = value
         vars(self)[name] = value
 
-    def __call__(self, run: Run, *inputs: Any) -> Any:
+    def __call__(self, run: ForwardRun, *inputs: Any) -> Any:
         """Forward; the inputs live as long as it runs."""
         outer = run.enter(self)
         made = self.forward(run, *inputs)
         run.leave(self, outer)
         return made
 
-    def forward(self, run: Run, *inputs: Any) -> Any:
+    def forward(self, run: ForwardRun, *inputs: Any) -> Any:
         raise NotImplementedError(self.transformers_class)
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
@@ -153,13 +153,13 @@ def tree(root: Module) -> list[tuple[str, Module]]:
 class Unary(Module):
     """A module that makes one tensor of one."""
 
-    def __call__(self, run: Run, x: Tensor) -> Tensor:
+    def __call__(self, run: ForwardRun, x: Tensor) -> Tensor:
         outer = run.enter(self)
         made = self.forward(run, x)
         run.leave(self, outer)
         return made
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         raise NotImplementedError(self.transformers_class)
 
 
@@ -228,7 +228,7 @@ class Linear(Unary):
         if bias:
             self.bias = Parameter(outputs)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         bias = self.parameters.get("bias")
         return linear(x, run.parameter(self.weight), run.parameter(bias) if bias else None)
 
@@ -245,7 +245,7 @@ class Conv1D(Unary):
         self.weight = Parameter(inputs, outputs)
         self.bias = Parameter(outputs)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         rows = viewed(x, (-1, x.shape[-1]))
         made = matrix_product(rows, run.parameter(self.weight), run.parameter(self.bias))
         return viewed(made, (*x.shape[:-1], self.outputs))
@@ -263,12 +263,12 @@ class Embedding(Unary):
         self.rows, self.width = rows, width
         self.weight = Parameter(rows, width)
 
-    def __call__(self, run: Run, ids: Tensor) -> Tensor:
+    def __call__(self, run: ForwardRun, ids: Tensor) -> Tensor:
         """Frozen, transformers has the input embedding's result ask for a gradient where layers are checkpointed."""
         made = super().__call__(run, ids)
         return opened(made) if id(self) == run.opens and made.node is None else made
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return embedded(ids, run.parameter(self.weight))
 
 
@@ -281,7 +281,7 @@ class Activation(Unary):
         super().__init__()
         self.function = function
 
-    def forward(self, _run: Run, x: Tensor) -> Tensor:
+    def forward(self, _run: ForwardRun, x: Tensor) -> Tensor:
         return activated(self.function, x)
 
 
@@ -295,5 +295,5 @@ class Dropout(Unary):
         self.probability = probability
         self.saves_last = bool(probability)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         return dropped(x, self.probability, on_cpu=run.on_cpu)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from zeroplan.architectures.families.llama import Decoder
 from zeroplan.architectures.module import Activation, Module, Parameter
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.architectures.running import FLOAT, LONG, Run
+from zeroplan.architectures.running import FLOAT, LONG, ForwardRun
 from zeroplan.autograd.elementwise import multiply, shifted, to
 from zeroplan.autograd.grouped import grouped_product
 from zeroplan.autograd.indexing import in_order, picked, top
@@ -55,7 +55,7 @@ class Router(Module):
         self.normalizes, self.narrows = normalizes, narrows
         return self
 
-    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits, the scores of the experts chosen, and which they are."""
         x = reshaped(x, (-1, x.shape[-1]))
         logits = linear(x, run.parameter(self.weight))
@@ -89,21 +89,21 @@ class Experts(Module):
         self.down_proj = Parameter(c.num_experts, c.hidden_size, ffn)
         self.act_fn = Activation(c.hidden_act)
 
-    def up(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
+    def up(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
         return grouped_product(x, transposed(run.parameter(self.gate_up_proj), 1, 2), offsets)
 
-    def gated(self, run: Run, x: Tensor) -> Tensor:
+    def gated(self, run: ForwardRun, x: Tensor) -> Tensor:
         gate, up = chunked(x, 2, -1)
         return multiply(self.act_fn(run, gate), up)
 
-    def down(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
+    def down(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
         return grouped_product(x, transposed(run.parameter(self.down_proj), 1, 2), offsets)
 
-    def bias(self, _run: Run, _name: str, _experts: Tensor) -> Tensor | None:
+    def bias(self, _run: ForwardRun, _name: str, _experts: Tensor) -> Tensor | None:
         """What is added to a product, row by row."""
         return None
 
-    def forward(self, run: Run, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
         if run.liger and self.liger_patches:
             from zeroplan.autograd import liger
 
@@ -113,7 +113,7 @@ class Experts(Module):
             )
         return self.written_out(run, x, chosen, scores)
 
-    def written_out(self, run: Run, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
+    def written_out(self, run: ForwardRun, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
         """Tokens in the order of their experts, through them, weighted, back in their own order, and summed."""
         tokens, hidden = x.shape
         each = chosen.shape[-1]

@@ -11,7 +11,7 @@ from zeroplan.autograd.reductions import mean
 from zeroplan.autograd.tensor import Tensor
 
 if TYPE_CHECKING:
-    from zeroplan.architectures.running import Run
+    from zeroplan.architectures.running import ForwardRun
 
 
 class RMSNorm(Unary):
@@ -26,7 +26,7 @@ class RMSNorm(Unary):
         super().__init__()
         self.weight = Parameter(width)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         if run.liger and self.liger_patches:
             from zeroplan.autograd import liger
 
@@ -34,7 +34,7 @@ class RMSNorm(Unary):
             return liger.rms_norm(x, weight, in_place=self.liger_in_place, programs=run.programs)
         return self.written_out(run, x)
 
-    def written_out(self, run: Run, x: Tensor) -> Tensor:
+    def written_out(self, run: ForwardRun, x: Tensor) -> Tensor:
         """In fp32 over the root of the mean square, back in the model's dtype, times the weight."""
         wide = to(x, FLOAT)
         variance = mean(power(wide))
@@ -45,7 +45,7 @@ class RMSNorm(Unary):
 class LateCastNorm(RMSNorm):
     """The weight is applied in fp32, the cast comes last."""
 
-    def written_out(self, run: Run, x: Tensor) -> Tensor:
+    def written_out(self, run: ForwardRun, x: Tensor) -> Tensor:
         wide = to(x, FLOAT)
         variance = mean(power(wide))
         wide = multiply(wide, reciprocal_root(shifted(variance)))
@@ -55,7 +55,7 @@ class LateCastNorm(RMSNorm):
 class UnitOffsetNorm(RMSNorm):
     """The weight is one more than the parameter, all of it in fp32."""
 
-    def written_out(self, run: Run, x: Tensor) -> Tensor:
+    def written_out(self, run: ForwardRun, x: Tensor) -> Tensor:
         made = self.normed(to(x, FLOAT))
         made = multiply(made, shifted(to(run.parameter(self.weight), FLOAT)))
         return to(made, x.width)
@@ -84,6 +84,6 @@ class LayerNorm(Unary):
             if bias:
                 self.bias = Parameter(width)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         parts = [run.parameter(p) for p in self.parameters.values()]
         return layer_norm(x, *parts, on_cpu=run.on_cpu)

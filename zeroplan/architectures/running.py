@@ -12,7 +12,7 @@ from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
 from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import PLAIN, ActivationCheckpointing, Recomputing
-from zeroplan.specs.model import Asked
+from zeroplan.specs.model import TimelineRequest
 
 if TYPE_CHECKING:
     from zeroplan.architectures.module import Module
@@ -26,7 +26,7 @@ FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
 """Versions of the flash-attention package by the name that transformers has for them."""
 
 
-class Run(Memory):
+class ForwardRun(Memory):
     """What a forward pass is told: sizes of the batch, the attention that runs, and which layers are checkpointed."""
 
     __slots__ = (
@@ -135,9 +135,9 @@ def emptying_of(how: ActivationCheckpointing) -> Emptying | None:
     return Emptying(partitions=how.partitions, on_host=how.on_host, buffers=buffers)
 
 
-def run_of(asked: Asked) -> Run:
+def run_of(asked: TimelineRequest) -> ForwardRun:
     """A run as a job asks for it."""
-    run = Run(
+    run = ForwardRun(
         asked.width, asked.batch, asked.seq, attention=asked.attention, kernel=asked.kernel,
         recomputing=asked.recomputing, half=asked.half, kernels=asked.kernels, low=asked.low,
     )  # fmt: skip
@@ -155,14 +155,14 @@ class Shared(NamedTuple):
     """A query sees fewer keys than the sequence has."""
 
 
-def forward(root: Module, run: Run) -> Tensor:
+def forward(root: Module, run: ForwardRun) -> Tensor:
     """The loss; torch.autocast is left when it is there."""
     with autocasting(run, run.low):
         loss: Tensor = root(run, run.ids())
     return loss
 
 
-def step(root: Module, run: Run) -> dict[str, int]:
+def step(root: Module, run: ForwardRun) -> dict[str, int]:
     """Bytes over what is held before forward: saved for backward, and the peaks of forward and of backward."""
     run.checkpoints(root)
     loss: Any = forward(root, run)

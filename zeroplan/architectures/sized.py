@@ -13,13 +13,13 @@ from zeroplan.architectures.trace import Trace, kept
 from zeroplan.autograd.log import BEAT, FREED, KEPT, MADE, Log
 from zeroplan.autograd.memory import Beat
 from zeroplan.record import NamedTuple
-from zeroplan.specs.model import LEAST_ALIKE, Asked
+from zeroplan.specs.model import LEAST_ALIKE, TimelineRequest
 
 MANY = 1 << 60
 """More sequences than bytes that do not depend on them."""
 
 
-def is_even(asked: Asked) -> bool:
+def is_even(asked: TimelineRequest) -> bool:
     """Whether bytes grow in proportion: flash-attention's and Liger's kernels cut their work by its size."""
     plain = asked.kernels == "transformers" and not asked.flash
     return plain and not asked.recomputing.inputs.empties and asked.batch >= LEAST_ALIKE

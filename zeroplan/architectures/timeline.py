@@ -15,13 +15,13 @@ from zeroplan.architectures.structure import OUTSIDE, Structure
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Alike, Pass, Timeline, Visit
+from zeroplan.specs.execution import IdenticalLayers, PassTimeline, Timeline, Visit
 
 Beats = dict[int, list[int]]
 """Of each module those of its calls, in order."""
 
 
-class Block(NamedTuple):
+class TraceSegment(NamedTuple):
     """Consecutive beats: of a layer, or outside of all."""
 
     layer: int
@@ -50,8 +50,8 @@ def timeline(laid: Laid, *, recomputes: bool) -> Timeline:
     execution, forward, backward = laid.structure.execution, laid.forward, laid.backward
     visits = execution.recomputing if recomputes else execution.backward
     return Timeline(
-        Pass(forward, execution.forward, 0),
-        Pass(backward, visits, laid.saved),
+        PassTimeline(forward, execution.forward, 0),
+        PassTimeline(backward, visits, laid.saved),
         laid.saved,
     )
 
@@ -73,7 +73,7 @@ class _Laying:
         """Of that, what goes when the pass returns."""
         self.blocks = self._blocks(backward)
 
-    def _blocks(self, backward: bool) -> list[Block]:
+    def _blocks(self, backward: bool) -> list[TraceSegment]:
         """What ran outside as it ran, and each layer as the one that stands for it."""
         numbers, beats, stands_for = self.structure.numbers, self.beats, self.structure.stands_for
         inside = [numbers[beat.layer] if beat.layer else OUTSIDE for beat in beats]
@@ -90,13 +90,13 @@ class _Laying:
             at += size
         first, last = min(start for start, _end in ran.values()), max(end for _start, end in ran.values())
         order = range(len(stands_for) - 1, -1, -1) if backward else range(len(stands_for))
-        blocks = [Block(OUTSIDE, 0, first, 0)]
+        blocks = [TraceSegment(OUTSIDE, 0, first, 0)]
         start = first
         for layer in order:
             begin, end = ran[stands_for[layer]]
-            blocks.append(Block(layer, begin, end, start))
+            blocks.append(TraceSegment(layer, begin, end, start))
             start += end - begin
-        blocks.append(Block(OUTSIDE, last, len(beats), start))
+        blocks.append(TraceSegment(OUTSIDE, last, len(beats), start))
         return blocks
 
     @cached_property
@@ -148,16 +148,16 @@ class _Laying:
             return self.offsets[layer]
         return 0 if late == self.is_backward else self.end
 
-    def alike(self) -> tuple[Alike, ...]:
+    def alike(self) -> tuple[IdenticalLayers, ...]:
         """Layers that stand for those of one make after the other, again and again."""
         blocks = self.blocks[1:-1]
         return tuple([
-            Alike(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
+            IdenticalLayers(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
             for start, period, times in cycles([block.ran for block in blocks]) if times > 1
         ])
 
     @cached_property
-    def block_of(self) -> dict[int, Block]:
+    def block_of(self) -> dict[int, TraceSegment]:
         return {block.layer: block for block in self.blocks if block.layer != OUTSIDE}
 
     def falls(self, visits: Sequence[Visit]) -> list[int]:
@@ -246,7 +246,7 @@ class _Laying:
             found.update({index + on: at + block.start for index, at in ran[like]})
         return found
 
-    def _gradients(self, block: Block, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:
+    def _gradients(self, block: TraceSegment, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:
         for at, beat in enumerate(self.beats[block.ran : block.ran_end]):
             if beat.kind == READY:
                 yield tensors[beat.of], at

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from zeroplan.architectures.alike import representatives
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import ForwardRun
 from zeroplan.architectures.running import forward as forward_of
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import FREED, MADE, Log
@@ -39,7 +39,7 @@ class Trace(NamedTuple):
     """Bytes of the inputs that were emptied, by layer."""
 
 
-def traced(root: Module, run: Run) -> Trace:
+def traced(root: Module, run: ForwardRun) -> Trace:
     """Run forward and backward once."""
     layers = representatives(root, run.recomputing)
     run.checkpoints(root)
@@ -70,7 +70,7 @@ def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:
     }
 
 
-def dropped(run: Run) -> dict[int, int]:
+def dropped(run: ForwardRun) -> dict[int, int]:
     """Bytes that the outermost autocast forgot and nothing else holds, by the layer that they were made in."""
     forgotten = set(run.forgotten)
     freed = {entry[1] for entry in run.log if entry[0] == FREED and entry[1] in forgotten} if forgotten else ()

@@ -18,7 +18,7 @@ Moment = tuple[int, int]
 """How far forward has come: the lengths of `Walk.steps` and `Walk.undo`."""
 
 
-class Layer(NamedTuple):
+class LayerSpan(NamedTuple):
     """A layer that checkpointing knows: its own forward, and when it has saved its last tensor."""
 
     start: Moment
@@ -42,7 +42,7 @@ class Walked(NamedTuple):
     uses: list[int]
     biased: list[int]
     """Places in `uses`."""
-    layer: Layer
+    layer: LayerSpan
 
 
 class Walk:
@@ -58,7 +58,7 @@ class Walk:
         self.places: dict[str, int] = {}  # of the modules visited, by path
         self.steps = Visits()
         self.undo = Visits()  # what backward does in return, the last first
-        self.layers: list[Layer] = []
+        self.layers: list[LayerSpan] = []
         self.layer_places: dict[int, int] = {}  # of those that are visited, by identity
         self.numbers = {id(layer): number for number, layer in enumerate(layers_of(root))}
         self.makes = makes(root, PLAIN, attending=False)
@@ -139,7 +139,7 @@ class Walk:
         if like.layer.saved >= like.start:
             self.saved = later(like.layer.saved)
         number = self.numbers[id(layer)]
-        self.layers.append(Layer(later(like.layer.start), self.saved, later(like.layer.end), number))
+        self.layers.append(LayerSpan(later(like.layer.start), self.saved, later(like.layer.end), number))
 
     def call(self, path: str, module: Module, leaf: bool) -> None:
         """With DeepSpeed's hooks around its forward."""
@@ -173,7 +173,7 @@ class Walk:
         if module.saves_last:
             self.saved = self.now()
         if start:
-            self.layers.append(Layer(start, self.saved, self.now(), self.numbers[id(module)]))
+            self.layers.append(LayerSpan(start, self.saved, self.now(), self.numbers[id(module)]))
 
     def order(self, module: Module) -> tuple[str, ...]:
         asked = ((self.liger, module.liger_order), (self.eager, module.eager_order), (self.flash, module.flash_order))

@@ -20,7 +20,7 @@ PART = "CheckpointBackward"
 """What keeps the inputs of a part of a layer."""
 
 
-class Place:
+class Holder:
     """Where a saved tensor would be."""
 
     __slots__ = ("__weakref__", "tensor")
@@ -40,7 +40,7 @@ class Frame:
         self.memory, self.run, self.keeps_products = memory, run, keeps_products
         self.products: deque[tuple[Tensor, ...]] = deque()
         """Results of products and fused attention, which the second run takes in place of computing them."""
-        self.places: list[ReferenceType[Place]] = []
+        self.places: list[ReferenceType[Holder]] = []
         self.filled = -1
         """Places that the second run has filled; -1 before it."""
 
@@ -54,10 +54,10 @@ class Frame:
         self.products.append(tuple([each.detached() for each in found]))
         return found
 
-    def pack(self, tensor: Tensor) -> Place | Tensor:
+    def pack(self, tensor: Tensor) -> Holder | Tensor:
         """In forward a place; in the second run the tensor itself, which fills the next place."""
         if self.filled < 0:
-            place = Place()
+            place = Holder()
             self.places.append(ref(place))
             return place
         waiting = self.places[self.filled]()
@@ -69,7 +69,7 @@ class Frame:
             raise Full
         return tensor
 
-    def unpack(self, place: Place | Tensor) -> Tensor:
+    def unpack(self, place: Holder | Tensor) -> Tensor:
         if isinstance(place, Tensor):
             return place
         if self.filled < 0:

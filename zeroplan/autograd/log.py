@@ -15,7 +15,7 @@ its place in the sequence; its number; bytes given away at the end of a stretch,
 Log = list[tuple[Any, ...]]
 
 
-class Alive(NamedTuple):
+class AllocationSource(NamedTuple):
     """What storages are: kept by an operator for its backward or not, made in which phase and layer."""
 
     kept_by: str
@@ -24,11 +24,11 @@ class Alive(NamedTuple):
     layer: int
 
 
-def alive(log: Sequence[tuple[Any, ...]], stretch: int, size: int | None = None) -> Counter[Alive]:
+def alive(log: Sequence[tuple[Any, ...]], stretch: int, size: int | None = None) -> Counter[AllocationSource]:
     """Bytes by what they are, once the stretch has `size` alive, or at its end; empty if it never has."""
     made: dict[int, tuple[int, str, int]] = {}
     keeper: dict[int, str] = {}
-    given: Counter[Alive] = Counter()
+    given: Counter[AllocationSource] = Counter()
     live = beats = 0
     for what, key, *of in log:
         if what == MADE:
@@ -42,13 +42,13 @@ def alive(log: Sequence[tuple[Any, ...]], stretch: int, size: int | None = None)
             live -= made.pop(key)[0]
         else:
             if beats == stretch and size in (None, live - key):
-                given[Alive("", BACKWARD, of[0])] -= key
+                given[AllocationSource("", BACKWARD, of[0])] -= key
                 break
             beats += 1
     else:
         return Counter()
     for number, (held, phase, layer) in made.items():
-        given[Alive(keeper.get(number, ""), phase, layer)] += held
+        given[AllocationSource(keeper.get(number, ""), phase, layer)] += held
     return given
 
 

@@ -12,7 +12,7 @@ from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 
-class Activations(NamedTuple):
+class ClosedFormActivations(NamedTuple):
     """Lines alive beside the held ones at the moments that can be the peak."""
 
     forward: tuple[Line, ...]
@@ -23,7 +23,7 @@ class Activations(NamedTuple):
     """Inside the first layer's backward: all else has been freed."""
 
 
-def activations(job: Job) -> Activations:
+def activations(job: Job) -> ClosedFormActivations:
     """What forward keeps, and what the loss and a layer's backward add."""
     shape, tokens, w = job.model.shape, job.tokens, job.strategy.element_bytes
     layer = layer_saved(job)
@@ -38,7 +38,7 @@ def activations(job: Job) -> Activations:
     kept.append(line("final norm and head input", forms.head_input, t=tokens, h=shape.hidden, w=w))
     inner = line("one layer at work", forms.one_layer, layer_bytes=layer)
     flight = line("activation gradients", forms.layer_gradients, t=tokens, f=width_at_work(job), h=shape.hidden, w=w)
-    return Activations(
+    return ClosedFormActivations(
         forward=(*kept, _logits(job, 10 if w == 2 else 8)),
         loss_backward=(*kept, _logits(job, 12)),
         layer_backward=(*saved, inner, flight),

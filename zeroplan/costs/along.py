@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from zeroplan.costs.deepspeed.alive import END, START
-from zeroplan.costs.deepspeed.told import Part, moved
-from zeroplan.specs.execution import Pass
+from zeroplan.costs.deepspeed.told import RepeatedBlock, moved
+from zeroplan.specs.execution import PassTimeline
 
 Met = tuple[Any, int, int]
 """An event, the stretch that was reached before it, and the one at whose end it falls, which may be the same. Of those
 that come again, the event as it comes the first time."""
 
 
-def stretch_of(key: int, activations: Pass, at: int) -> int:
+def stretch_of(key: int, activations: PassTimeline, at: int) -> int:
     """The stretch at whose end DeepSpeed's event falls; `at`: the one that was reached, where nothing tells."""
     if key == END:
         return len(activations.most) - 1
@@ -23,7 +23,7 @@ def stretch_of(key: int, activations: Pass, at: int) -> int:
     return activations.ready.get(~key, at) if key < 0 else activations.visits[key]
 
 
-def along(parts: Sequence[Part[Any]], activations: Pass, key: Callable[[Any], int]) -> Iterator[Met]:
+def along(parts: Sequence[RepeatedBlock[Any]], activations: PassTimeline, key: Callable[[Any], int]) -> Iterator[Met]:
     """The events among which a largest moment is: all, but of a part that comes many times only some.
 
     From one time to the next DeepSpeed has the same, and the model one layer more, or less. What they have together
@@ -52,7 +52,7 @@ FEW = 6
 """Times up to which none is left out."""
 
 
-def _skipped(part: Part[Any], keys: Sequence[int], activations: Pass) -> int:
+def _skipped(part: RepeatedBlock[Any], keys: Sequence[int], activations: PassTimeline) -> int:
     """Stretches between the third time and the last but one, where all from the second to that are of alike layers."""
     if part.times < FEW:
         return 0

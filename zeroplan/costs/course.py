@@ -12,7 +12,7 @@ from zeroplan.costs.passes import asked, passes, timeline_of
 from zeroplan.formulas.moments import token_ids
 from zeroplan.ledger import Detail, Line, Moment, is_activation, total
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Pass
+from zeroplan.specs.execution import PassTimeline
 from zeroplan.specs.job import Job
 
 
@@ -70,7 +70,7 @@ def _passes(job: Job) -> Iterator[Instant]:
             yield Instant(phase, places[at] or "loss", held, beside + ids, activations)
 
 
-def _along(model: Pass, passed: Passed | None, still: tuple[Line, ...]) -> Iterator[tuple[int, int, int]]:
+def _along(model: PassTimeline, passed: Passed | None, still: tuple[Line, ...]) -> Iterator[tuple[int, int, int]]:
     """Each stretch with DeepSpeed's bytes and the model's, and each of DeepSpeed's events that has more."""
     if passed is None:
         yield from ((at, total(still), most) for at, most in enumerate(model.most))

@@ -6,20 +6,20 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
 
 from zeroplan.costs.along import along, stretch_of
-from zeroplan.costs.deepspeed.alive import START, Entry
+from zeroplan.costs.deepspeed.alive import START, MemorySnapshot
 from zeroplan.costs.deepspeed.backward import Gradients
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import decides_persistence, own_bytes, persistent_tensors
-from zeroplan.costs.deepspeed.told import Part, extremes, moved
+from zeroplan.costs.deepspeed.told import RepeatedBlock, extremes, moved
 from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Pass, Timeline
+from zeroplan.specs.execution import PassTimeline, Timeline
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import LEAST_ALIKE, Asked
+from zeroplan.specs.model import LEAST_ALIKE, TimelineRequest
 
 
 def timeline_of(job: Job) -> Timeline | None:
@@ -60,7 +60,7 @@ def saved_at_least(job: Job) -> tuple[int, int] | None:
     return None if job.strategy.autocast else _growing(job, _saved)
 
 
-def _growing(job: Job, of: Callable[[Job, Asked], tuple[int, int] | None]) -> tuple[int, int] | None:
+def _growing(job: Job, of: Callable[[Job, TimelineRequest], tuple[int, int] | None]) -> tuple[int, int] | None:
     """Each moment's bytes grow in proportion with the micro-batch, so the fullest moment's grow no slower the larger it
     is: from three sequences on, what one more added to two is added for each.
     """
@@ -74,17 +74,17 @@ def _growing(job: Job, of: Callable[[Job, Asked], tuple[int, int] | None]) -> tu
     return forward, backward
 
 
-def _alone(job: Job, wanted: Asked) -> tuple[int, int] | None:
+def _alone(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
     found = job.model.timeline.alone(wanted, job.leaves)
     return found and found[1:]
 
 
-def _saved(job: Job, wanted: Asked) -> tuple[int, int] | None:
+def _saved(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
     found = job.model.timeline.alone(wanted._replace(zero_linear=False), job.leaves)
     return found and (found[0], found[0])
 
 
-def _fullest(job: Job, wanted: Asked) -> tuple[int, int] | None:
+def _fullest(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
     alone = _alone(job, wanted)
     if alone is None or job.strategy.stage < 3 or job.ranks == 1:
         return alone
@@ -110,7 +110,7 @@ def beside_kept(job: Job) -> int | None:
     return None if two is None or three is None else three + (batch - LEAST_ALIKE - 1) * (three - two)
 
 
-def _beside_kept(job: Job, wanted: Asked) -> int | None:
+def _beside_kept(job: Job, wanted: TimelineRequest) -> int | None:
     found = job.model.timeline(wanted, job.leaves)
     if found is None:
         return None
@@ -138,7 +138,7 @@ def _first_reads(job: Job) -> list[tuple[int, int]]:
     return found
 
 
-def with_own(one: Pass, visits: Sequence[Part[Held]], own: dict[int, int]) -> int:
+def with_own(one: PassTimeline, visits: Sequence[RepeatedBlock[Held]], own: dict[int, int]) -> int:
     """The fullest moment of a pass with what the module at work reads; `own`: bytes of each tensor."""
     entered: dict[int, int] = {}
     most = 0
@@ -152,7 +152,7 @@ def with_own(one: Pass, visits: Sequence[Part[Held]], own: dict[int, int]) -> in
     return most
 
 
-def with_gathered(parts: Sequence[Part[Held]], width: int, one: Pass) -> int:
+def with_gathered(parts: Sequence[RepeatedBlock[Held]], width: int, one: PassTimeline) -> int:
     """The fullest moment of a pass beside what is gathered, in elements of so many bytes: what is there before a visit
     and still when gradients are ready, or after it, and at most in the visit beside what is then; and secondary
     partitions, which only become more.
@@ -167,7 +167,8 @@ def with_gathered(parts: Sequence[Part[Held]], width: int, one: Pass) -> int:
 
 
 def with_gradients(
-    parts: Sequence[Part[Held]], found: Gradients, made: Sequence[int], kept: Sequence[int], width: int, one: Pass
+    parts: Sequence[RepeatedBlock[Held]], found: Gradients, made: Sequence[int], kept: Sequence[int], width: int,
+    one: PassTimeline,
 ) -> int:  # fmt: skip
     """The fullest moment of backward beside what is gathered, a gradient as it is made, those that wait until their
     module is left, and the one that reached its bucket last. Elements are of `width` bytes; `made`: bytes of each
@@ -204,10 +205,10 @@ def with_gradients(
     return most
 
 
-def asked(job: Job) -> Asked:
+def asked(job: Job) -> TimelineRequest:
     """What decides the timeline."""
     strategy = job.strategy
-    return Asked(
+    return TimelineRequest(
         batch=strategy.micro_batch, seq=job.workload.seq, width=strategy.element_bytes,
         half=strategy.dtype == "float16", attention=strategy.attention,
         kernel="cpu" if strategy.backend == "cpu" else "cuda", recomputing=strategy.recomputing,
@@ -230,7 +231,7 @@ class Together(NamedTuple):
     """The stretch of the pass."""
 
 
-def together(entries: Sequence[Part[Entry]], activations: Pass) -> Together:
+def together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline) -> Together:
     """The largest moment of passes: at a stretch's most with what DeepSpeed has meanwhile, or at one of its events."""
     most, at = activations.fullest
     best = Together(most, (), most, at)
@@ -241,14 +242,14 @@ def together(entries: Sequence[Part[Entry]], activations: Pass) -> Together:
     return best
 
 
-def passes(entries: Sequence[Part[Entry]]) -> Iterator[Sequence[Part[Entry]]]:
+def passes(entries: Sequence[RepeatedBlock[MemorySnapshot]]) -> Iterator[Sequence[RepeatedBlock[MemorySnapshot]]]:
     """Each from its start to the next one's."""
     starts = [at for at, part in enumerate(entries) if part.events[0].key == START]
     for start, end in zip(starts, [*starts[1:], len(entries)], strict=False):
         yield entries[start:end]
 
 
-def _together(entries: Sequence[Part[Entry]], activations: Pass, at_most: int) -> Together:
+def _together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline, at_most: int) -> Together:
     """`at_most`: bytes that no moment is above, so that the first with as many is the largest."""
     most, now = activations.most, activations.now
     before = entries[0].events[0]

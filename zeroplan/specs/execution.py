@@ -53,7 +53,7 @@ class Execution(NamedTuple):
     """Those that are visited, in order."""
 
 
-class Alike(NamedTuple):
+class IdenticalLayers(NamedTuple):
     """Layers of a pass, one after the other, in which the same stretches come, each with as many bytes more or less."""
 
     start: int
@@ -80,11 +80,11 @@ class Stretches(Protocol):
     def ready(self) -> dict[int, int]:
         """Of each tensor the stretch that its gradient ends."""
 
-    def alike(self) -> tuple[Alike, ...]:
+    def alike(self) -> tuple[IdenticalLayers, ...]:
         """Layers in which the same stretches come."""
 
 
-class Pass:
+class PassTimeline:
     """Forward or backward as a list of stretches; each of its answers is worked out once, when it is asked for.
 
     `start`: bytes alive before the first.
@@ -119,14 +119,14 @@ class Pass:
         return self.stretches.ready()
 
     @cached_property
-    def alike(self) -> tuple[Alike, ...]:
+    def alike(self) -> tuple[IdenticalLayers, ...]:
         return self.stretches.alike()
 
 
 class Timeline(NamedTuple):
     """What the model's own operators have alive over one micro-step, without parameters and their gradients."""
 
-    forward: Pass
-    backward: Pass
+    forward: PassTimeline
+    backward: PassTimeline
     saved: int
     """When forward has returned and only the loss is held."""

@@ -21,7 +21,7 @@ from zeroplan.costs.timing.hooks import hooks
 from zeroplan.costs.timing.network import call
 from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE
-from zeroplan.costs.timing.work import Matrix, matrices, work
+from zeroplan.costs.timing.work import WeightMatrix, matrices, work
 from zeroplan.formulas import overlap, roofline, volume
 from zeroplan.ledger import Transfer
 from zeroplan.specs.cluster import Cluster
@@ -110,7 +110,7 @@ def _head(job: Job, split: Degrees, at: Rates, found: Timed) -> float:
     return (1 + BACKWARD_PRODUCTS) * products + loss
 
 
-def _product(matrix: Matrix, tokens: float, tp: int, at: Rates) -> tuple[float, float, float, float]:
+def _product(matrix: WeightMatrix, tokens: float, tp: int, at: Rates) -> tuple[float, float, float, float]:
     size = matrix.rows * matrix.columns
     wide, narrow = max(matrix.rows, matrix.columns), min(matrix.rows, matrix.columns)
     touched = 2 * (tokens * wide / tp + size / tp + tokens * narrow)

@@ -17,7 +17,7 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, Run, Shared
+from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.activations import bloom_gelu
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, to
@@ -87,7 +87,7 @@ class Attention(Module):
         return tuple(transposed(selected(fused, 3), 1, 2) for _ in range(3))
 
     def forward(
-        self, run: Run, x: Tensor, residual: Tensor, alibi: Tensor, shared: Shared
+        self, run: ForwardRun, x: Tensor, residual: Tensor, alibi: Tensor, shared: Shared
     ) -> tuple[Tensor, Tensor | None]:
         batch, seq, _hidden = x.shape
         fused = self.query_key_value(run, x)
@@ -118,7 +118,7 @@ def merged(x: Tensor, heads: int) -> Tensor:
     return reshaped(x, (rows // heads, seq, heads * width))
 
 
-def dropped_and_added(run: Run, x: Tensor, residual: Tensor, probability: float | None) -> Tensor:
+def dropped_and_added(run: ForwardRun, x: Tensor, residual: Tensor, probability: float | None) -> Tensor:
     out = dropped(x, probability, on_cpu=run.on_cpu)
     return add(residual, out)
 
@@ -126,7 +126,7 @@ def dropped_and_added(run: Run, x: Tensor, residual: Tensor, probability: float 
 class Gelu(Activation):
     """A function of its own, which keeps its input and works the tanh approximation out again in backward."""
 
-    def forward(self, _run: Run, x: Tensor) -> Tensor:
+    def forward(self, _run: ForwardRun, x: Tensor) -> Tensor:
         return bloom_gelu(x)
 
 
@@ -143,7 +143,7 @@ class MLP(Module):
         self.saves_last = c.residual_dropout > 0
         self.residual_dropout = c.residual_dropout
 
-    def forward(self, run: Run, x: Tensor, residual: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, residual: Tensor) -> Tensor:
         x = self.gelu_impl(run, self.dense_h_to_4h(run, x))
         made = self.dense_4h_to_h(run, x)
         return dropped_and_added(run, made, residual, self.residual_dropout)
@@ -162,7 +162,7 @@ class Block(GradientCheckpointingLayer):
         self.mlp = MLP(c)
         self.residual_after_norm = c.apply_residual_connection_post_layernorm
 
-    def forward(self, run: Run, x: Tensor, alibi: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         normed = self.input_layernorm(run, x)
         residual = normed if self.residual_after_norm else x
         attention, weights = self.self_attention(run, normed, residual, alibi, shared)
@@ -183,7 +183,7 @@ class Transformer(Module):
         self.ln_f = LayerNorm(c.hidden_size)
         self.heads = c.num_attention_heads
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.word_embeddings(run, ids)
         x = self.word_embeddings_layernorm(run, embedded)
         slopes = empty(run, (self.heads,), FLOAT)  # noqa: F841 (alive while forward runs)

@@ -15,7 +15,7 @@ from zeroplan.architectures.families.deepseek_v3 import (
 from zeroplan.architectures.families.llama import CausalLM, Decoder
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.rope import RotaryEmbedding
-from zeroplan.architectures.running import FLOAT, Run
+from zeroplan.architectures.running import FLOAT, ForwardRun
 from zeroplan.autograd.elementwise import multiply, scaled, to
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import as_complex, as_real, unsqueezed
@@ -58,7 +58,7 @@ class PlainSparseBlock(SparseBlock):
 class ComplexRotary(RotaryEmbedding):
     """Turns as complex numbers of unit length, 8 bytes each."""
 
-    def forward(self, run: Run, _x: Tensor, positions: Tensor, kind: str = "") -> Tensor:
+    def forward(self, run: ForwardRun, _x: Tensor, positions: Tensor, kind: str = "") -> Tensor:
         with run.no_grad():
             shape = (*positions.shape, self.widths[kind] // 2)
             angles = empty(run, shape, FLOAT)  # noqa: F841 (alive while forward runs)

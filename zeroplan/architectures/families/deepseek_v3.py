@@ -10,7 +10,7 @@ from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP, L
 from zeroplan.architectures.module import Buffer, Linear, Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router
 from zeroplan.architectures.norms import RMSNorm
-from zeroplan.architectures.running import FLOAT, Run, Shared
+from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.copying import copied_into
 from zeroplan.autograd.elementwise import add, multiply, of_result, scaled, shifted, subtracted, to
 from zeroplan.autograd.indexing import gathered, largest, masked, top
@@ -133,7 +133,7 @@ class LatentAttention(Module):
         self.latent, self.dropout = c.kv_lora_rank, c.attention_dropout or 0.0
         self.interleaves = bool(getattr(c, "rope_interleave", False))
 
-    def queries(self, run: Run, x: Tensor) -> Tensor:
+    def queries(self, run: ForwardRun, x: Tensor) -> Tensor:
         if "q_proj" in self.children:
             return self.q_proj(run, x)
         return self.q_b_proj(run, self.q_a_layernorm(run, self.q_a_proj(run, x)))
@@ -141,7 +141,7 @@ class LatentAttention(Module):
     def rotated(self, q: Tensor, k: Tensor, rope: Any) -> tuple[Tensor, Tensor]:
         return turned_interleaved(q, k, rope) if self.interleaves else turned(q, k, rope)
 
-    def expanded(self, run: Run, latent: Tensor, rotary: Tensor) -> tuple[Tensor, Tensor]:
+    def expanded(self, run: ForwardRun, latent: Tensor, rotary: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of every head, from the latent vector and the rotary part that heads share."""
         batch, _one, seq, _rank = latent.shape
         latent = viewed(self.kv_b_proj(run, latent), (batch, seq, -1, self.plain + self.value))
@@ -152,7 +152,7 @@ class LatentAttention(Module):
         keys = copied_into(keys, plain)
         return copied_into(keys, rotary), values
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         batch, seq = x.shape[:-1]
         queries = self.queries(run, x)
         queries = transposed(viewed(queries, (batch, seq, -1, self.plain + self.turned)), 1, 2)
@@ -196,7 +196,7 @@ class PlainRouter(Router):
         self.groups, self.groups_per_token = c.n_group or 1, c.topk_group or 1
         self.by_group = getattr(c, "topk_method", "") == "group_limited_greedy"
 
-    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x = viewed(x, (-1, x.shape[-1]))
         logits = linear(to(x, FLOAT), to(run.parameter(self.weight), FLOAT))
         scores = softmax(logits, FLOAT)
@@ -217,7 +217,7 @@ class BalancedRouter(PlainRouter):
         super().__init__(c)
         self.e_score_correction_bias = Buffer((c.num_experts,), "float32")
 
-    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x = viewed(x, (-1, x.shape[-1]))
         logits = linear(to(x, FLOAT), to(run.parameter(self.weight), FLOAT))
         scores = of_result("SigmoidBackward", logits)
@@ -249,7 +249,7 @@ class SparseBlock(Module):
         shared = c.moe_intermediate_size * c.n_shared_experts
         self.shared_experts = GatedMLP(c, shared, bias=c.mlp_bias)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         residual = x
         _logits, scores, chosen = self.gate(run, x)
         x = viewed(x, (-1, x.shape[-1]))

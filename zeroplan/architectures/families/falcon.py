@@ -19,7 +19,7 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import BOOL, FLOAT, LONG, MULTIPROCESSORS, Run, Shared
+from zeroplan.architectures.running import BOOL, FLOAT, LONG, MULTIPROCESSORS, ForwardRun, Shared
 from zeroplan.autograd.elementwise import add, scaled, to
 from zeroplan.autograd.flash import Flash
 from zeroplan.autograd.indexing import picked_along
@@ -97,7 +97,7 @@ class FalconLinear(Linear):
     calls_linear = False
     saves_views = True
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         made = torch_linear(x, run.parameter(self.weight))
         bias = self.parameters.get("bias")
         return add(made, run.parameter(bias)) if bias else made
@@ -122,7 +122,7 @@ class Attention(Module):
         self.grouped, self.multi_query = bool(c.new_decoder_architecture), bool(c.multi_query)
         self.dropout = c.attention_dropout
 
-    def split(self, run: Run, fused: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def split(self, run: ForwardRun, fused: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, [b, s, n, d]."""
         rows, width = fused.shape[:2], self.head_width
         if self.grouped:
@@ -143,7 +143,7 @@ class Attention(Module):
             picked_along(fused, 2, on_cpu=run.on_cpu),
         )
 
-    def forward(self, run: Run, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
         fused = self.query_key_value(run, x)
         q, k, v = self.split(run, fused)
         q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
@@ -168,7 +168,7 @@ class Attention(Module):
         return self.with_alibi(run, x, (q, k, v), alibi, shared.mask)
 
     def with_alibi(
-        self, run: Run, x: Tensor, heads: tuple[Tensor, Tensor, Tensor], alibi: Tensor, mask: Tensor
+        self, run: ForwardRun, x: Tensor, heads: tuple[Tensor, Tensor, Tensor], alibi: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Scores in fp32 with each head's slope, their softmax in the model's dtype."""
         q, k, v = heads
@@ -195,7 +195,7 @@ class MLP(Module):
         self.act = Activation(c.hidden_act)
         self.dense_4h_to_h = FalconLinear(ffn, hidden, bias=bias)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         x = self.act(run, self.dense_h_to_4h(run, x))
         return self.dense_4h_to_h(run, x)
 
@@ -226,7 +226,7 @@ class Layer(GradientCheckpointingLayer):
         self.parallel, self.grouped = bool(c.parallel_attn), bool(c.new_decoder_architecture)
         self.attention_dropout, self.residual_dropout = c.attention_dropout, c.residual_dropout
 
-    def forward(self, run: Run, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
         residual = x
         if "ln_mlp" in self.children:
             attention_input = self.ln_attn(run, x)
@@ -259,7 +259,7 @@ class Transformer(Module):
         self.rotary_emb = RotaryEmbedding(c)
         self.heads, self.alibi = c.num_attention_heads, bool(c.alibi)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.word_embeddings(run, ids)
         alibi = None
         if self.alibi:
@@ -279,7 +279,7 @@ class Transformer(Module):
             x = outputs[0]
         return self.ln_f(run, x)
 
-    def joint_mask(self, run: Run, _slopes: Tensor, _mask: Tensor | None) -> Tensor:
+    def joint_mask(self, run: ForwardRun, _slopes: Tensor, _mask: Tensor | None) -> Tensor:
         """The slopes, and a large number where the mask says so: as many numbers as scores."""
         hidden = empty(run, (run.batch, 1, run.seq, run.seq), BOOL)  # noqa: F841 (alive meanwhile)
         return empty(run, (run.batch, self.heads, run.seq, run.seq), run.width)

@@ -22,7 +22,7 @@ from zeroplan.architectures.module import (
     Unary,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, Run, Shared
+from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, scaled, to
 from zeroplan.autograd.products import batched_product, batched_product_plus, heads_joined
@@ -99,7 +99,7 @@ class Attention(Module):
         if c.reorder_and_upcast_attn:
             self.eager_order = ("c_attn", "attn_dropout", "c_proj", "resid_dropout")
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         fused = self.c_attn(run, x)
         q, k, v = chunked(fused, 3, 2)
         del fused
@@ -119,7 +119,8 @@ class Attention(Module):
 
 
 def attended_narrowly(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, *, upcasting: Dropout | None = None,
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, *,
+    upcasting: Dropout | None = None,
     cast: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Scores and their softmax in the model's own dtype, or both in fp32 before the module `upcasting`.
@@ -154,7 +155,7 @@ class MLP(Module):
         self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         x = self.c_fc(run, x)
         x = self.act(run, x)
         x = self.c_proj(run, x)
@@ -178,7 +179,7 @@ class Block(GradientCheckpointingLayer):
             self.ln_cross_attn = LayerNorm(c.hidden_size)
         self.mlp = mlp
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         residual = x
         x = self.ln_1(run, x)
         attention, _weights = self.attn(run, x, shared)
@@ -205,7 +206,7 @@ class Transformer(Module):
         self.h = ModuleList(block() for _ in range(c.num_hidden_layers))
         self.ln_f = LayerNorm(c.hidden_size)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         tokens = self.wte(run, ids)
         positions = run.positions()
         places = self.wpe(run, positions)
@@ -229,7 +230,7 @@ class CausalLM(Module):
         self.transformer = transformer
         self.lm_head = Head(c, embedding, bias=bias)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return next_token_loss(run, self.transformer, self.lm_head, ids)
 
 

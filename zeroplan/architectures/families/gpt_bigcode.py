@@ -13,7 +13,7 @@ from zeroplan.architectures.module import (
     Linear,
     Module,
 )
-from zeroplan.architectures.running import Run, Shared
+from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import contiguous, reshaped, split, transposed, unsqueezed, viewed
 from zeroplan.errors import SpecError
@@ -62,7 +62,7 @@ class Attention(Module):
         self.head_width, self.multi_query = c.head_width, c.multi_query
         self.dropout = c.attention_dropout
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         if self.multi_query:
             q, k, v = split(unsqueezed(self.c_attn(run, x), 1), (self.queries, self.keys, self.keys), 3)
             q = transposed(viewed(q, (*x.shape[:-1], -1, self.head_width)), 1, 2)

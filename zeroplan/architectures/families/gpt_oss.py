@@ -12,7 +12,7 @@ from zeroplan.architectures.module import Module, Parameter
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
 from zeroplan.architectures.norms import LateCastNorm
 from zeroplan.architectures.rope import RotaryEmbedding
-from zeroplan.architectures.running import FLOAT, Run, Shared
+from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, clipped, multiply, of_result, scaled, shifted, subtracted, to
 from zeroplan.autograd.grouped import grouped_product
@@ -103,7 +103,7 @@ class SinkAttention(Attention):
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
         self.sinks = Parameter(c.num_attention_heads)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
         q, k = positioned(run, q, k, shared.rope, turned_in_halves)
@@ -128,7 +128,7 @@ def in_halves(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 
 
 def attended_with_sinks(
-    run: Run, sinks: Tensor, dropout: float, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+    run: ForwardRun, sinks: Tensor, dropout: float, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Eager attention whose softmax runs over one column more, in the model's dtype, less the largest of each row."""
     times = q.shape[1] // k.shape[1]
@@ -149,7 +149,7 @@ def attended_with_sinks(
 class HalfRotary(RotaryEmbedding):
     """One cosine for both halves of a head."""
 
-    def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Rope:
+    def forward(self, run: ForwardRun, x: Tensor, positions: Tensor, kind: str = "") -> Rope:
         with run.no_grad():
             angles = empty(run, (*positions.shape, self.widths[kind] // 2), FLOAT)
             cosines = scaled(empty(run, angles.shape, FLOAT))
@@ -162,7 +162,7 @@ class BiasedRouter(Router):
         super().__init__(experts, hidden, balanced=balanced)
         self.bias = Parameter(experts)
 
-    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         logits = linear(x, run.parameter(self.weight), run.parameter(self.bias))
         best, chosen = top(logits, self.experts_per_token)
         return logits, softmax(best, best.width), chosen
@@ -187,24 +187,24 @@ class BiasedExperts(Experts):
         self.down_proj = Parameter(experts, ffn, hidden)
         self.down_proj_bias = Parameter(experts, hidden)
 
-    def up(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+    def up(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
         made = grouped_product(x, run.parameter(self.gate_up_proj), offsets)
         assert bias is not None
         return added_in_place(made, bias)
 
-    def gated(self, _run: Run, x: Tensor) -> Tensor:
+    def gated(self, _run: ForwardRun, x: Tensor) -> Tensor:
         gate, up = every_second(x, 0), every_second(x, 1)
         gate = clipped(gate, bounds=1)
         up = clipped(up)
         swish = multiply(gate, of_result("SigmoidBackward", scaled(gate)))
         return multiply(shifted(up), swish)
 
-    def down(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+    def down(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
         made = grouped_product(x, run.parameter(self.down_proj), offsets)
         assert bias is not None
         return added_in_place(made, bias)
 
-    def bias(self, run: Run, name: str, experts: Tensor) -> Tensor:
+    def bias(self, run: ForwardRun, name: str, experts: Tensor) -> Tensor:
         return picked(run.parameter(self.parameters[f"{name}_bias"]), experts)
 
 
@@ -220,7 +220,7 @@ class SparseBlock(Module):
         self.router = router.routes(c, normalizes=False, narrows=False)
         self.experts = BiasedExperts(c, c.ffn)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         shape = x.shape
         x = reshaped(x, (-1, shape[-1]))
         _logits, scores, chosen = self.router(run, x)

@@ -18,7 +18,7 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, LONG, MULTIPROCESSORS, Run, Shared
+from zeroplan.architectures.running import FLOAT, LONG, MULTIPROCESSORS, ForwardRun, Shared
 from zeroplan.autograd.elementwise import add, multiply, negated, scaled, to
 from zeroplan.autograd.flash import Flash
 from zeroplan.autograd.products import batched_product
@@ -74,7 +74,7 @@ class Attention(Module):
     def heads(self, x: Tensor) -> Tensor:
         return viewed(x, (*x.shape[:-1], -1, self.head_width))
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         q = self.q_proj(run, x)
         k = self.k_proj(run, x)
         v = self.v_proj(run, x)
@@ -107,7 +107,7 @@ class Attention(Module):
         del table
         return made, weights
 
-    def attended(self, run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def attended(self, run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Scores and softmax in fp32."""
         q = to(q, FLOAT)
         k = to(k, FLOAT)
@@ -151,7 +151,7 @@ class MLP(Module):
         self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         x = self.fc_in(run, x)
         x = self.act(run, x)
         x = self.fc_out(run, x)
@@ -171,7 +171,7 @@ class Block(GradientCheckpointingLayer):
         self.attn = Attention(c)
         self.mlp = MLP(c)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         residual = x
         x = self.ln_1(run, x)
         attention, weights = self.attn(run, x, shared)
@@ -193,7 +193,7 @@ class Transformer(Module):
         self.h = ModuleList(Block(c) for _ in range(c.num_hidden_layers))
         self.ln_f = LayerNorm(c.hidden_size)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.wte(run, ids)
         positions = run.positions()
         shared = Shared(positions, run.mask())

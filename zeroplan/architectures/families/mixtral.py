@@ -8,7 +8,7 @@ from typing import ClassVar
 from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshaped, viewed
 
@@ -51,7 +51,7 @@ class SparseBlock(Module):
         self.gate = router.routes(c, normalizes=True, narrows=False)
         self.experts = Experts(c, c.ffn)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         shape = x.shape
         x = viewed(x, (-1, shape[-1]))
         _logits, scores, chosen = self.gate(run, x)

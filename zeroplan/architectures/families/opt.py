@@ -11,7 +11,7 @@ from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.module import Activation, Embedding, GradientCheckpointingLayer, Linear, Module, ModuleList
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, LONG, Run, Shared
+from zeroplan.architectures.running import FLOAT, LONG, ForwardRun, Shared
 from zeroplan.autograd.dropout import dropped
 from zeroplan.autograd.elementwise import add, scaled, shifted
 from zeroplan.autograd.tensor import Tensor, empty
@@ -59,7 +59,7 @@ class PositionalEmbedding(Embedding):
 
     transformers_class = "LearnedPositionalEmbedding"
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return super().forward(run, shifted(ids))
 
 
@@ -79,7 +79,7 @@ class Attention(Module):
         self.out_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         q = scaled(self.q_proj(run, x))
         q = split_heads(q, self.head_width)
         k = self.k_proj(run, x)
@@ -113,7 +113,7 @@ class Layer(GradientCheckpointingLayer):
             self.forward_order = norms_last
         self.norms_first, self.dropout = c.do_layer_norm_before, c.residual_dropout
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         residual = x
         if self.norms_first:
             x = self.self_attn_layer_norm(run, x)
@@ -156,7 +156,7 @@ class Decoder(Module):
             self.final_layer_norm = LayerNorm(c.hidden_size, affine=c.layer_norm_elementwise_affine)
         self.layers = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.embed_tokens(run, ids)
         seen = empty(run, (run.batch, run.seq), FLOAT)
         positions = empty(run, seen.shape, LONG)
@@ -190,7 +190,7 @@ class CalledModel(Model):
     called = True
     takes_gradient = False
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         output: Tensor = self.decoder(run, ids)
         return output
 
@@ -204,7 +204,7 @@ class CausalLM(Module):
         self.model = Model(c)
         self.lm_head = Head(c, self.model.decoder.embed_tokens)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return next_token_loss(run, self.model.decoder, self.lm_head, ids)
 
 

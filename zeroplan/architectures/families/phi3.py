@@ -9,7 +9,7 @@ from zeroplan.architectures.attention import attended, positioned, split_heads, 
 from zeroplan.architectures.families.llama import CausalLM, Decoder, Layer
 from zeroplan.architectures.module import Activation, Dropout, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig, Settings
-from zeroplan.architectures.running import Run, Shared
+from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add, multiply
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import chunked, contiguous, reshaped, sliced
@@ -84,7 +84,7 @@ class Attention(Module):
         self.queries, self.keys, self.head_width = queries, keys, c.head_width
         self.dropout = c.attention_dropout
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         fused = self.qkv_proj(run, x)
         q = sliced(fused, -1, self.queries)
@@ -111,7 +111,7 @@ class FusedMLP(Module):
         self.down_proj = Linear(c.ffn, c.hidden_size, bias=False)
         self.activation_fn = Activation(c.hidden_act)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         up = self.gate_up_proj(run, x)
         gate, up = chunked(up, 2, -1)
         if run.liger:
@@ -135,7 +135,7 @@ class DroppedLayer(Layer):
         self.resid_attn_dropout = Dropout(c.residual_dropout)
         self.resid_mlp_dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         residual = x
         x = self.input_layernorm(run, x)
         x, _weights = self.self_attn(run, x, shared)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from zeroplan.architectures.families.llama import Attention, CausalLM, GatedMLP, Layer
 from zeroplan.architectures.module import Linear, Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder, sparse_layer
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.elementwise import add, multiply, of_result
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshaped, viewed
@@ -79,7 +79,7 @@ class SparseBlock(Module):
         self.shared_expert = GatedMLP(c, c.shared_expert_intermediate_size)
         self.shared_expert_gate = Linear(c.hidden_size, 1, bias=False)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         rows = viewed(x, (-1, x.shape[-1]))
         shared = self.shared_expert(run, rows)
         _logits, scores, chosen = self.gate(run, rows)

@@ -32,7 +32,7 @@ class Passes(NamedTuple):
     """Layers, in both."""
 
 
-class Alike(NamedTuple):
+class RepeatedLayers(NamedTuple):
     """Layers of one make that lie one after the other in a pass, each as far from the one before."""
 
     start: int
@@ -47,9 +47,9 @@ def apart(one: Stretch, other: Stretch) -> Shift:
     return Shift(other.end - one.end, there.tensor - here.tensor, there.module - here.module)
 
 
-def alike(found: Passes, again: int) -> list[Alike]:
+def alike(found: Passes, again: int) -> list[RepeatedLayers]:
     """In forward (0) or backward (1); the layer that comes first in a pass only tells where the second begins."""
-    runs: list[Alike] = []
+    runs: list[RepeatedLayers] = []
     for first, last in pairwise([each for each in found.stretches if each.again == again]):
         by, other = apart(first, last), last.layer
         before = runs[-1] if runs and other.like == first.layer.like else None
@@ -57,7 +57,7 @@ def alike(found: Passes, again: int) -> list[Alike]:
             runs[-1] = before._replace(layers=before.layers + 1)
         else:
             own = is_all_its_own(found.visits[again][first.end : last.end], other, by)
-            runs.append(Alike(first.end, by, int(own)))
+            runs.append(RepeatedLayers(first.end, by, int(own)))
     return [run for run in runs if run.layers > 1]
 
 

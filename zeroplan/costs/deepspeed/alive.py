@@ -25,10 +25,10 @@ START, END = sys.maxsize, sys.maxsize - 1
 """Keys of the first and the last entry of a pass; the others are numbers of visits, or ~tensor where one is ready."""
 
 
-class Entry(NamedTuple):
+class MemorySnapshot(NamedTuple):
     """What a replay had alive up to an event of a pass: at most since the one before, and after it.
 
-    The elements are in the order of `Alive.elements`' kinds.
+    The elements are in the order of `AllocationTracker.elements`' kinds.
     """
 
     key: int
@@ -37,21 +37,21 @@ class Entry(NamedTuple):
     now: int
     at_end: tuple[int, ...]
 
-    def later(self, by: Shift) -> Entry:
+    def later(self, by: Shift) -> MemorySnapshot:
         """As `Told`: `by.more` are bytes, and elements of each kind."""
         key, most, at_most, now, at_end = self
         if by.more:
             nbytes, *elements = by.more
             at_most, at_end = (tuple(map(add, there, elements)) for there in (at_most, at_end))
             most, now = most + nbytes, now + nbytes
-        return Entry(moved(key, by), most, at_most, now, at_end)
+        return MemorySnapshot(moved(key, by), most, at_most, now, at_end)
 
 
-ENTRY = partial(tuple.__new__, Entry)
+ENTRY = partial(tuple.__new__, MemorySnapshot)
 """Of all its fields, without the work that a call by name does."""
 
 
-class Alive:
+class AllocationTracker:
     """Elements alive by kind; `peak` is what was alive when most bytes were."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class Alive:
         self.bytes = 0
         self.most = 0
         self.peak: dict[Kind, int] = {}
-        self.entries = Telling[Entry]()
+        self.entries = Telling[MemorySnapshot]()
         """Of one pass after the other, each from a part of its own on."""
         self.since = 0
         """The most bytes since the last entry, and what they were."""
@@ -128,7 +128,7 @@ class Alive:
         if by.more:
             self._grow(fullest, by.times(times))
 
-    def _grow(self, fullest: Entry, by: Shift) -> None:
+    def _grow(self, fullest: MemorySnapshot, by: Shift) -> None:
         for kind, more in zip(self.elements, by.more[1:], strict=True):
             self.elements[kind] += more
         self.bytes += by.more[0]
@@ -152,14 +152,14 @@ class Alive:
 class Passed:
     """The entries of a pass, and the kinds they count; `beside` is there throughout."""
 
-    def __init__(self, alive: Alive, beside: Iterable[Line] = ()) -> None:
+    def __init__(self, alive: AllocationTracker, beside: Iterable[Line] = ()) -> None:
         self.entries, self.alive, self.beside = alive.entries.parts(), alive, tuple(beside)
 
 
 class Variables:
     """A function's own names: given something else, what a name stood for goes after that is made."""
 
-    def __init__(self, alive: Alive) -> None:
+    def __init__(self, alive: AllocationTracker) -> None:
         self.alive = alive
         self.held: dict[str, tuple[Copy, ...]] = {}
 

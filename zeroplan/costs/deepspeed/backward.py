@@ -12,9 +12,9 @@ from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes,
 from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
-from zeroplan.costs.deepspeed.quantizing import Call, quantizes_gradients, reduced
+from zeroplan.costs.deepspeed.quantizing import CollectiveCall, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
-from zeroplan.costs.deepspeed.told import Part, Shift, Telling, every
+from zeroplan.costs.deepspeed.told import RepeatedBlock, Shift, Telling, every
 from zeroplan.costs.deepspeed.visits import decides_visits, visited
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Visit
@@ -37,7 +37,7 @@ class Arrival(NamedTuple):
 class Reductions(NamedTuple):
     """Of one backward."""
 
-    sent: tuple[Call, ...]
+    sent: tuple[CollectiveCall, ...]
     flushes: tuple[Flush, ...]
 
 
@@ -55,7 +55,7 @@ def decides_reductions(strategy: Strategy) -> Hashable:
     )  # fmt: skip
 
 
-class Arriving(Partitioning):
+class ArrivalRecorder(Partitioning):
     """Nothing is reduced."""
 
     def __init__(self, job: Job) -> None:
@@ -78,12 +78,12 @@ class Arriving(Partitioning):
 @once(_decides_arrivals)
 def arrivals(job: Job) -> tuple[Arrival, ...]:
     """Gradients in the order in which they reach their bucket, each when its module's backward is done."""
-    found = Arriving(job)
+    found = ArrivalRecorder(job)
     found.run(nothing_gathered(job))
     return tuple(every(found.arrived.parts()))
 
 
-class Ready(Arriving):
+class ReadyRecorder(ArrivalRecorder):
     """Nothing is brought to a bucket either."""
 
     def _ready(self, index: int, *, waits: bool) -> None:
@@ -106,7 +106,7 @@ class Gradients(NamedTuple):
 @once(_decides_arrivals)
 def gradients(job: Job) -> Gradients:
     """When gradients are there, whole."""
-    found, ready = Ready(job), dict[int, list[int]]()
+    found, ready = ReadyRecorder(job), dict[int, list[int]]()
     found.run(nothing_gathered(job))
     for index, at in every(found.arrived.parts()):
         ready.setdefault(at, []).append(index)
@@ -116,23 +116,25 @@ def gradients(job: Job) -> Gradients:
 def nothing_gathered(job: Job) -> MicroStep:
     """Backward's visits that use tensors."""
     nothing = Held(0, 0, 0, 0, job.execution.forward[-1], 0)
-    return MicroStep((), (Part((nothing,)),), visited(job, 1, using=True), ())
+    return MicroStep((), (RepeatedBlock((nothing,)),), visited(job, 1, using=True), ())
 
 
 @once(decides_reductions)
 def reductions(job: Job) -> Reductions:
     """What a backward sends, bucket by bucket."""
-    sent: list[Call] = []
+    sent: list[CollectiveCall] = []
     flushes: list[Flush] = []
     padded, ranks, quantizes = padded_sizes(job), job.ranks, quantizes_gradients(job)
     for dtype, bucket, at in _full(job):
         flushes.append(Flush(bucket.elements, at))
         if all_reduced(job.strategy, bucket.elements):
-            sent.append(Call("all_reduce", bucket.elements, dtype, ranks))
+            sent.append(CollectiveCall("all_reduce", bucket.elements, dtype, ranks))
         elif quantizes:  # tensor by tensor
             sent += [part for index in sorted(bucket.tensors) for part in reduced(job, index)]
         else:
-            sent.append(Call("reduce_scatter", sum([padded[index] for index in bucket.tensors]), dtype, ranks))
+            sent.append(
+                CollectiveCall("reduce_scatter", sum([padded[index] for index in bucket.tensors]), dtype, ranks)
+            )
     return Reductions(tuple(sent), tuple(flushes))
 
 

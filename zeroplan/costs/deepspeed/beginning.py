@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.alive import Entry
+from zeroplan.costs.deepspeed.alive import MemorySnapshot
 from zeroplan.costs.deepspeed.backward import arrivals, nothing_gathered
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
@@ -13,7 +13,7 @@ from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_bytes
 from zeroplan.costs.deepspeed.reduction import buckets
-from zeroplan.costs.deepspeed.told import Part
+from zeroplan.costs.deepspeed.told import RepeatedBlock
 from zeroplan.specs.job import Job
 
 FIRST = 2
@@ -21,7 +21,7 @@ FIRST = 2
 
 
 @once(whole, most_kept=512)
-def begun(job: Job) -> Sequence[Part[Entry]]:
+def begun(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     """What DeepSpeed has alive in a step's last backward, event by event, until gradients of the first few layers are
     there.
     """
@@ -29,7 +29,7 @@ def begun(job: Job) -> Sequence[Part[Entry]]:
 
 
 @once(whole, most_kept=512)
-def begun_bare(job: Job) -> Sequence[Part[Entry]]:
+def begun_bare(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     """The same with nothing gathered but what the module at work reads: any thresholds and prefetches gather more."""
     own = nothing_gathered(job)
     if job.ranks > 1 or job.strategy.offload_param:
@@ -37,7 +37,7 @@ def begun_bare(job: Job) -> Sequence[Part[Entry]]:
     return _beginning(job, own)
 
 
-def _with_own(job: Job, part: Part[Held]) -> Part[Held]:
+def _with_own(job: Job, part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
     """From where a module is entered to where it is left; of one that is not left nothing is known."""
     own, events = own_bytes(job), []
     left = {event.visit.module for event in part.events if not event.visit.enters}
@@ -56,7 +56,7 @@ def _with_own(job: Job, part: Part[Held]) -> Part[Held]:
     return part._replace(events=events)
 
 
-def _beginning(job: Job, micro_step: MicroStep) -> Sequence[Part[Entry]]:
+def _beginning(job: Job, micro_step: MicroStep) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     found = Partitioning(job)
     found.run(micro_step, gradients=FIRST * _largest_layer(job))
     return found.alive.entries.parts()

@@ -8,7 +8,7 @@ freed as it is born (accumulate_hp_grads_and_remove_lp, line 707).
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed import exchanging
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Passed
+from zeroplan.costs.deepspeed.alive import END, START, AllocationTracker, Passed
 from zeroplan.costs.deepspeed.held import temporaries
 from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.stage_0 import born, reduce_by_engine
@@ -20,7 +20,7 @@ from zeroplan.specs.job import Job
 
 def working(job: Job) -> Working:
     """Beside the residents, which include the fp32 gradients."""
-    groups, alive = flat_groups(job), Alive()
+    groups, alive = flat_groups(job), AllocationTracker()
     if job.strategy.immediate_grad_update:
         gradients = _added_at_once(job, alive)
     else:
@@ -37,7 +37,7 @@ def working(job: Job) -> Working:
     return Working(accumulated, accumulated, backward, alive.peak_lines(), backward_pass=together)
 
 
-def _added_at_once(job: Job, alive: Alive) -> tuple[Line, ...]:
+def _added_at_once(job: Job, alive: AllocationTracker) -> tuple[Line, ...]:
     """Gradients that stay: none."""
     sizes = tensor_sizes(job)
     alive.mark(START)

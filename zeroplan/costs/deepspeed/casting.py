@@ -5,7 +5,7 @@ model goes to the GPU, if it is not there yet.
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.alive import Alive
+from zeroplan.costs.deepspeed.alive import AllocationTracker
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.formulas import hosted, moments
@@ -13,9 +13,9 @@ from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
 
-def with_model(job: Job) -> Alive:
+def with_model(job: Job) -> AllocationTracker:
     """The GPU with the model on it as `initialize` goes on with it."""
-    strategy, alive = job.strategy, Alive()
+    strategy, alive = job.strategy, AllocationTracker()
     if strategy.built_on == "gpu":
         _cast(job, alive)
     else:
@@ -27,7 +27,7 @@ def on_host(job: Job) -> list[Line]:
     """The models that a node's processes build, and their copies, where most bytes are alive."""
     if job.strategy.builds_partitioned or job.strategy.built_on == "gpu":
         return []
-    alive = Alive()
+    alive = AllocationTracker()
     _cast(job, alive)
     return [
         line("models built", hosted.built_model, dtype, psi=elements, w=DTYPE_BYTES[dtype],
@@ -36,7 +36,7 @@ def on_host(job: Job) -> list[Line]:
     ]  # fmt: skip
 
 
-def _cast(job: Job, alive: Alive) -> None:
+def _cast(job: Job, alive: AllocationTracker) -> None:
     strategy = job.strategy
     alive.make(moments.model_as_built, strategy.built_dtype, job.model.parameters)
     if strategy.is_cast:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed import casting
-from zeroplan.costs.deepspeed.alive import Alive
+from zeroplan.costs.deepspeed.alive import AllocationTracker
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, state_bytes
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_elements
@@ -20,7 +20,7 @@ from zeroplan.specs.job import Job
 
 def init(job: Job) -> tuple[Line, ...]:
     """Everything alive where most of it is."""
-    strategy, alive = job.strategy, Alive() if job.strategy.builds_partitioned else casting.with_model(job)
+    strategy, alive = job.strategy, AllocationTracker() if job.strategy.builds_partitioned else casting.with_model(job)
     for states in built_states(job):
         alive.make(moments.first_states, states.dtype, job.model.parameters)
     _partition(job, alive)
@@ -37,7 +37,7 @@ def init(job: Job) -> tuple[Line, ...]:
     return (*alive.peak_lines(), *model_buffers(job))
 
 
-def _partition(job: Job, alive: Alive) -> None:
+def _partition(job: Job, alive: AllocationTracker) -> None:
     """A model built beforehand is replaced tensor by tensor; under zero.Init it came partitioned."""
     dtype, stays, second = job.strategy.dtype, not job.strategy.offload_param, secondary_sizes(job)
     if job.strategy.builds_partitioned:
@@ -51,7 +51,7 @@ def _partition(job: Job, alive: Alive) -> None:
         alive.free(moments.model_as_built, dtype, size)
 
 
-def _master_weights(job: Job, alive: Alive) -> None:
+def _master_weights(job: Job, alive: AllocationTracker) -> None:
     """Sub-group by sub-group converted, then cloned; a buffer of zeros stands in for the first gradients.
 
     Adagrad is built anew beside it and makes its states at once (runtime/zero/stage3.py:1358).

@@ -16,7 +16,7 @@ from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.repeating import Repeats
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
-from zeroplan.costs.deepspeed.storages import NOTHING, Storages
+from zeroplan.costs.deepspeed.storages import NOTHING, GatheredStorages
 from zeroplan.costs.deepspeed.thresholds import Holds, Span, Threshold
 from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.specs.execution import Visit
@@ -24,7 +24,7 @@ from zeroplan.specs.execution import Visit
 NEVER = -10_000_000_000
 
 
-class Coordinator(Storages):
+class Coordinator(GatheredStorages):
     """The state that one rank's coordinator keeps, some of it across micro-steps."""
 
     def __init__(self, sizes: Sequence[int], settings: Settings, course: Course) -> None:

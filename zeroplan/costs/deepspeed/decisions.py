@@ -28,7 +28,7 @@ class Stride(NamedTuple):
         return frozenset([index + times * self.tensors for index in released])
 
 
-class Run(NamedTuple):
+class RepeatedDecisions(NamedTuple):
     """A layer's decisions, which so many layers after it take alike."""
 
     first: int
@@ -52,7 +52,7 @@ class Decisions:
 
     def __init__(self) -> None:
         self.taken: dict[Mark, Released] = {}
-        self.runs: list[Run] = []
+        self.runs: list[RepeatedDecisions] = []
         self.reached = -1
         """The last step at which anything was decided."""
 
@@ -60,7 +60,7 @@ class Decisions:
         self.taken[mark] = released
         self.reached = max(self.reached, mark[1])
 
-    def take_alike(self, run: Run) -> None:
+    def take_alike(self, run: RepeatedDecisions) -> None:
         """Those of layers that are not replayed."""
         self.runs.append(run)
         self.reached = max([self.reached, *(run.stride.place(mark, run.layers)[1] for mark in run.decided)])

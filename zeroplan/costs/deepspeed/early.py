@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.alive import START, Alive
+from zeroplan.costs.deepspeed.alive import START, AllocationTracker
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import decides_gathers, early_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import persistent_elements
-from zeroplan.costs.deepspeed.told import Part, extremes
+from zeroplan.costs.deepspeed.told import RepeatedBlock, extremes
 from zeroplan.specs.job import Job
 
 More = dict[int, tuple[int, int]]
@@ -17,7 +17,7 @@ More = dict[int, tuple[int, int]]
 ready."""
 
 
-def may_need_more(job: Job, number: int, later: Alive) -> bool:
+def may_need_more(job: Job, number: int, later: AllocationTracker) -> bool:
     """Whether the early backward of that number, with the later ones' gradients, may have more alive at any event than
     they at most, and the persistent parameters, which it comes with.
 
@@ -76,7 +76,7 @@ def _beyond(steady: More, early: More) -> More:
     return {at: (most - before[0], ready - before[1]) for at, before, (most, ready) in both}
 
 
-def _by_visit(parts: Sequence[Part[Held]]) -> More:
+def _by_visit(parts: Sequence[RepeatedBlock[Held]]) -> More:
     """Elements at most and when gradients are ready."""
     found: More = {}
     for events, times, by in parts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.told import Part, Shift
+from zeroplan.costs.deepspeed.told import RepeatedBlock, Shift
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Visit
 
@@ -62,9 +62,9 @@ class Flush(NamedTuple):
 class MicroStep(NamedTuple):
     """What one forward and backward did, each part in order."""
 
-    gathers: tuple[Part[Gather], ...]
-    forward: tuple[Part[Held], ...]
+    gathers: tuple[RepeatedBlock[Gather], ...]
+    forward: tuple[RepeatedBlock[Held], ...]
     """After each visit that uses tensors or changes what is held."""
-    backward: tuple[Part[Held], ...]
+    backward: tuple[RepeatedBlock[Held], ...]
     read: tuple[int, ...]
     """Partitions read from NVMe."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
+from zeroplan.costs.deepspeed.alive import AllocationTracker, Copy, Variables
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.orthogonalizing import own_matrices, working
 from zeroplan.formulas import muon
@@ -40,7 +40,7 @@ def _exchange(layout: Group, rank: int) -> Exchange:
     return Exchange(sent, received)
 
 
-def prepare(job: Job, alive: Alive) -> None:
+def prepare(job: Job, alive: AllocationTracker) -> None:
     """What a group's loop leaves is there until the next one takes its place; all of it goes in the end."""
     sizes, rank, dtype, variables = tensor_sizes(job), rank_of(job), "float32", Variables(alive)
     for number, layout in enumerate(flat_groups(job)):

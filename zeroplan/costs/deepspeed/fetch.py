@@ -23,7 +23,7 @@ from zeroplan.costs.deepspeed.visits import decides_visits, once_an_execution, p
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Tensor
+from zeroplan.specs.model import ParameterSpec
 from zeroplan.specs.strategy import Strategy
 
 
@@ -148,7 +148,7 @@ def _checkpointed(job: Job) -> frozenset[int]:
     return frozenset(index for layer in layers for index in range(layer.tensor, layer.tensor + layer.tensors))
 
 
-def _is_viewed(tensor: Tensor, strategy: Strategy) -> bool:
+def _is_viewed(tensor: ParameterSpec, strategy: Strategy) -> bool:
     """Torch's own linear saves its weight transposed; DeepSpeed's, memory_efficient_linear, the weight itself.
 
     So do Liger's experts. Under autocast torch's saves the 16-bit copy.
@@ -165,7 +165,7 @@ def _low(job: Job) -> frozenset[int]:
     return frozenset(linear if job.strategy.low else ())
 
 
-class Buffers(NamedTuple):
+class PrefetchSettings(NamedTuple):
     """offload_param.buffer_count and stage3_prefetch_bucket_size."""
 
     buffer_count: int
@@ -173,7 +173,7 @@ class Buffers(NamedTuple):
 
 
 @once(decides_gathers)
-def sufficient_buffers(job: Job) -> Buffers | None:
+def sufficient_buffers(job: Job) -> PrefetchSettings | None:
     """The first that DeepSpeed can train with: what is there, more buffers, or no prefetch of a tensor's second use."""
     settings = _settings(job)
     found, prefetch = settings.swap_buffers, settings.prefetch_bucket_size
@@ -185,7 +185,7 @@ def sufficient_buffers(job: Job) -> Buffers | None:
             _replayed(job, settings._replace(swap_buffers=count, prefetch_bucket_size=bucket))
         except OutOfBuffersError:
             continue
-        return Buffers(count, bucket)
+        return PrefetchSettings(count, bucket)
     return None
 
 

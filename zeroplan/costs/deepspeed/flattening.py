@@ -8,7 +8,7 @@ the flat copy of stages 1 and 2, DeepSpeed makes it on the host.
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed import casting
-from zeroplan.costs.deepspeed.alive import Alive
+from zeroplan.costs.deepspeed.alive import AllocationTracker
 from zeroplan.costs.deepspeed.held import (
     built_states,
     counts_on_gpu,
@@ -38,7 +38,7 @@ def flattened_on_host(job: Job) -> int:
     return max((layout.flat for layout in on_host), default=0)
 
 
-def _initialized(job: Job) -> tuple[Alive, list[Group]]:
+def _initialized(job: Job) -> tuple[AllocationTracker, list[Group]]:
     """Group by group: flatten, forget the originals, copy this rank's partition; then gradients are tried out.
 
     Beside what is alive the groups that are flattened on the host.
@@ -123,14 +123,14 @@ def group_elements(job: Job) -> list[int]:
     return [sum(tensors) for tensors in group_tensors(job)]
 
 
-def _with_model(job: Job) -> Alive:
+def _with_model(job: Job) -> AllocationTracker:
     alive = casting.with_model(job)
     for states in built_states(job):
         alive.make(moments.first_states, states.dtype, job.model.parameters)
     return alive
 
 
-def _flatten_on_host(job: Job, alive: Alive, layout: Group) -> None:
+def _flatten_on_host(job: Job, alive: AllocationTracker, layout: Group) -> None:
     """The tensors leave the card before their flat copy comes; an element stays of each."""
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
     alive.free(moments.model_as_built, dtype, sum(sizes[index] for index in layout.order))
@@ -138,7 +138,7 @@ def _flatten_on_host(job: Job, alive: Alive, layout: Group) -> None:
         alive.make(moments.flat_parameters, dtype, layout.flat)
 
 
-def _flatten(job: Job, alive: Alive, order: tuple[int, ...], flat: int) -> None:
+def _flatten(job: Job, alive: AllocationTracker, order: tuple[int, ...], flat: int) -> None:
     """A group's tensors are copied into one, of which they become views."""
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
     elements = sum(map(sizes.__getitem__, order))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from zeroplan.costs.deepspeed.alive import Alive, Copy
+from zeroplan.costs.deepspeed.alive import AllocationTracker, Copy
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.formulas import muon
 from zeroplan.ledger import Line, line
@@ -19,10 +19,10 @@ MOST_KEPT = 256 * 1024**2
 NONE: Mapping[Hashable, int] = {}
 
 
-class Buffers:
+class GatherBuffers:
     """Elements of what this rank sends and of what all send, by what tells them apart; the oldest use first."""
 
-    def __init__(self, alive: Alive, dtype: str, kept: Mapping[Hashable, int] = NONE) -> None:
+    def __init__(self, alive: AllocationTracker, dtype: str, kept: Mapping[Hashable, int] = NONE) -> None:
         self.alive, self.dtype, self.kept = alive, dtype, dict(kept)
         for elements in kept.values():
             alive.make(*self.pair(elements))
@@ -56,7 +56,7 @@ class Buffers:
             self.alive.free(*self.pair(size))
 
 
-def lines(buffers: Buffers) -> list[Line]:
+def lines(buffers: GatherBuffers) -> list[Line]:
     """What is held between steps."""
     size = DTYPE_BYTES[buffers.dtype] * sum(buffers.kept.values())
     return [line(GATHER_BUFFERS, muon.gather_buffers, buffers.dtype, size=size)] if size else []

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
-from zeroplan.costs.deepspeed.gather_buffers import Buffers
+from zeroplan.costs.deepspeed.alive import AllocationTracker, Copy, Variables
+from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
 from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.once import once, whole
@@ -57,9 +57,9 @@ def sent(job: Job) -> list[int]:
 
 
 @once(whole)
-def kept(job: Job) -> Buffers:
+def kept(job: Job) -> GatherBuffers:
     """The buffers that are there between steps, which the third step leaves as it found them."""
-    buffers = Buffers(Alive(), job.strategy.communication)
+    buffers = GatherBuffers(AllocationTracker(), job.strategy.communication)
     for _step in range(2):
         for chunk in chunks(job):
             for _what in ("gradients", "momentum"):
@@ -67,10 +67,10 @@ def kept(job: Job) -> Buffers:
     return buffers
 
 
-def apply(job: Job, alive: Alive) -> None:
+def apply(job: Job, alive: AllocationTracker) -> None:
     """All chunks; the gradients of one are there until those of the next have been written back."""
     strategy, ranks, dtype = job.strategy, job.ranks, job.strategy.communication
-    buffers, variables = Buffers(alive, dtype, kept(job).kept), Variables(alive)
+    buffers, variables = GatherBuffers(alive, dtype, kept(job).kept), Variables(alive)
     for chunk in chunks(job):
         own = shards(job, chunk)
         made = ranks * own if ranks > 1 or strategy.accumulation != dtype else 0  # else the partitions themselves
@@ -89,7 +89,7 @@ def apply(job: Job, alive: Alive) -> None:
     variables.leave()
 
 
-def _update(job: Job, alive: Alive, chunk: Sequence[int]) -> None:
+def _update(job: Job, alive: AllocationTracker, chunk: Sequence[int]) -> None:
     """Round by round: this rank's matrix, then every rank's; of unequal shapes they are padded to the longest."""
     dtype, rank, sizes, variables = job.strategy.communication, rank_of(job), tensor_sizes(job), Variables(alive)
 

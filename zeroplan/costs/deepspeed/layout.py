@@ -150,18 +150,18 @@ def rank_of(job: Job) -> int:
     return touched.index(max(touched))
 
 
-class Piece(NamedTuple):
+class PartitionSlice(NamedTuple):
     group: int
     elements: int
     """Of the tensor, those in this rank's partition."""
 
 
 @once(decides_layout)
-def own_pieces(job: Job) -> dict[int, Piece]:
+def own_pieces(job: Job) -> dict[int, PartitionSlice]:
     """The tensors that touch this rank's partitions."""
     rank = rank_of(job)
     return {
-        index: Piece(group, elements)
+        index: PartitionSlice(group, elements)
         for group, layout in enumerate(flat_groups(job))
         for index, pieces in layout.pieces.items()
         for owner, elements in pieces

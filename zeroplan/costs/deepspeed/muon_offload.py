@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
-from zeroplan.costs.deepspeed.gather_buffers import Buffers
+from zeroplan.costs.deepspeed.alive import AllocationTracker, Copy, Variables
+from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
 from zeroplan.costs.deepspeed.gathering import shards
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, tensor_sizes
@@ -96,9 +96,9 @@ def dtype_of_gathers(job: Job) -> str:
 
 
 @once(whole)
-def kept(job: Job) -> Buffers:
+def kept(job: Job) -> GatherBuffers:
     """The buffers that are there between steps; at stages 1 and 2 the first gathers gradients alone."""
-    buffers = Buffers(Alive(), dtype_of_gathers(job))
+    buffers = GatherBuffers(AllocationTracker(), dtype_of_gathers(job))
     for kinds in (1, 2):
         for batch in batches(job) if job.strategy.stage < 3 and job.ranks > 1 else ():
             _take(job, buffers, batch, kinds)
@@ -107,7 +107,7 @@ def kept(job: Job) -> Buffers:
     return buffers
 
 
-def _take(job: Job, buffers: Buffers, batch: Batch, kinds: int) -> None:
+def _take(job: Job, buffers: GatherBuffers, batch: Batch, kinds: int) -> None:
     chunk = _at_once(job, batch, kinds)
     key, elements = (batch.group, chunk, kinds), kinds * chunk * (job.ranks + 1)
     if key not in buffers.kept:
@@ -115,13 +115,13 @@ def _take(job: Job, buffers: Buffers, batch: Batch, kinds: int) -> None:
     buffers.take(key, elements)
 
 
-def apply(job: Job, alive: Alive) -> None:
+def apply(job: Job, alive: AllocationTracker) -> None:
     """The buffers stay; the norms of what was updated are numbers."""
-    buffers = Buffers(alive, dtype_of_gathers(job), kept(job).kept)
+    buffers = GatherBuffers(alive, dtype_of_gathers(job), kept(job).kept)
     (_apply_sub_groups if job.strategy.stage == 3 else _apply_batches)(job, alive, buffers)
 
 
-def _apply_batches(job: Job, alive: Alive, buffers: Buffers) -> None:
+def _apply_batches(job: Job, alive: AllocationTracker, buffers: GatherBuffers) -> None:
     """Whole gradients and momentum of a batch, then one matrix after the other."""
     sizes, master, own = tensor_sizes(job), job.strategy.master, own_pieces(job)
     for batch in batches(job):
@@ -150,7 +150,7 @@ def _scaled(job: Job, elements: int, dtype: str) -> Iterable[Copy]:
     return [(muon.updates, dtype, elements)] if job.strategy.precision == "fp16" else []
 
 
-def _apply_sub_groups(job: Job, alive: Alive, buffers: Buffers) -> None:
+def _apply_sub_groups(job: Job, alive: AllocationTracker, buffers: GatherBuffers) -> None:
     """A sub-group's partitions from the host, gathered; what it leaves goes as the next one takes its place."""
     ranks, sizes, variables, dtype = job.ranks, tensor_sizes(job), Variables(alive), job.strategy.accumulation
     for members in sub_groups_of_muon(job):

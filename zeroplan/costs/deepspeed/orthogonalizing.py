@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zeroplan.costs.deepspeed.alive import Alive, Copy
+from zeroplan.costs.deepspeed.alive import AllocationTracker, Copy
 from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.once import once, whole
@@ -46,7 +46,7 @@ def users_of_the_buffer(job: Job) -> set[int]:
     return groups if job.strategy.stage == 1 and job.strategy.keeps_fp32_partition else groups - set(own_matrices(job))
 
 
-def orthogonalize(job: Job, alive: Alive, members: Iterable[int]) -> None:
+def orthogonalize(job: Job, alive: AllocationTracker, members: Iterable[int]) -> None:
     """One matrix after the other; the updates stay."""
     dtype = gradient_dtype(job)
     for index in members:
@@ -63,7 +63,7 @@ def working(job: Job, index: int, dtype: str) -> Copy:
     return muon.orthogonalizing, "uint8", size
 
 
-def update_whole(job: Job, alive: Alive, *, makes_states: bool) -> None:
+def update_whole(job: Job, alive: AllocationTracker, *, makes_states: bool) -> None:
     """Stage 0: one matrix after the other, the update of the one before still there; then Adam's half goes."""
     before: list[Copy] = []
     for layout in flat_groups(job):

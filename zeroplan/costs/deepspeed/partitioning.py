@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Any
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Variables
+from zeroplan.costs.deepspeed.alive import END, START, AllocationTracker, Copy, Variables
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import own_shares
@@ -37,7 +37,7 @@ class Partitioning:
     def __init__(self, job: Job) -> None:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
         self.dtype = job.strategy.dtype
-        self.alive = Alive()
+        self.alive = AllocationTracker()
         self.told: Telling[Any] = self.alive.entries
         """What a run tells, in order."""
         self.dtypes = communication_dtypes(job)

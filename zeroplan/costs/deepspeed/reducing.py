@@ -7,9 +7,9 @@ independent_gradient_partition_epilogue. What is held between steps is not in it
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.alive import END, START, Alive
+from zeroplan.costs.deepspeed.alive import END, START, AllocationTracker
 from zeroplan.costs.deepspeed.layout import (
-    Piece,
+    PartitionSlice,
     bucket_dtypes,
     communication_dtypes,
     flat_groups,
@@ -45,7 +45,7 @@ class Reducing:
         self.sizes, self.groups = tensor_sizes(job), flat_groups(job)
         self.own, self.fp32, self.muon = own_pieces(job), fp32_groups(job), own_matrices(job)
         self.own_whole = sum(self.sizes[index] for index in self.own)
-        self.reduction, self.alive = reduction(job), Alive()
+        self.reduction, self.alive = reduction(job), AllocationTracker()
         self.dtype, self.gradient_dtype = job.strategy.dtype, gradient_dtype(job.strategy)
         self.converts = self.gradient_dtype != self.dtype
         self.contiguous, self.scatters = job.strategy.contiguous, self.reduction.scatters
@@ -168,7 +168,7 @@ class Reducing:
                 with self.alive.while_needed(*sent):
                     self._add_to_partitions(added, converts=converts)
 
-    def _add_to_partitions(self, pieces: list[Piece], *, converts: bool) -> None:
+    def _add_to_partitions(self, pieces: list[PartitionSlice], *, converts: bool) -> None:
         """A group's partition is made for its first piece."""
         for piece in pieces:
             self._partition_of(piece.group)

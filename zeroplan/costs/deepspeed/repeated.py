@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.told import Part, Shift
+from zeroplan.costs.deepspeed.told import RepeatedBlock, Shift
 from zeroplan.formulas import gathered
 from zeroplan.record import NamedTuple
 
@@ -21,7 +21,7 @@ NORMS = gathered.norms, "float64"
 """Of offloaded gradients: they stay until the step, and nothing depends on how many there are."""
 
 
-class Reached(NamedTuple):
+class LayerState(NamedTuple):
     """After a layer: the state, how many norms there are, how much was told so far, how many gradients are to come."""
 
     state: Hashable
@@ -33,12 +33,12 @@ class Reached(NamedTuple):
 class Repeated:
     """The layers of one part of a backward, in all of which the coordinator does the same."""
 
-    def __init__(self, partitioning: Partitioning, part: Part[Held], *, follows: bool) -> None:
+    def __init__(self, partitioning: Partitioning, part: RepeatedBlock[Held], *, follows: bool) -> None:
         self.of, self.part = partitioning, part
         self.follows = follows and part.times > 1 and not (part.by.more or partitioning.in_leaves)
         self.left = part.times
         """Layers that are to come."""
-        self.reached: Reached | None = None
+        self.reached: LayerState | None = None
 
     def next(self) -> Sequence[Held]:
         """Events of the next layer; none, once what the others do follows."""
@@ -53,7 +53,7 @@ class Repeated:
         before = self.reached
         norms = of.alive.elements.get(NORMS, 0)
         state = self._state(layers * self.part.by.tensors, norms)
-        now = self.reached = Reached(state, norms, len(of.told.open), len(of.queue))
+        now = self.reached = LayerState(state, norms, len(of.told.open), len(of.queue))
         if before is None or before.state != now.state or not self._comes_alike(before, now):
             return False
         self._shift(before, now)
@@ -72,7 +72,7 @@ class Repeated:
             tuple(of.filled.values()),
         )  # fmt: skip
 
-    def _comes_alike(self, before: Reached, now: Reached) -> bool:
+    def _comes_alike(self, before: LayerState, now: LayerState) -> bool:
         """Whether the gradients of the layers to come are the last layer's, shifted by a layer at a time."""
         of, order, sizes, shift = self.of, self.of.order, self.of.sizes, self.part.by.tensors
         gradients = before.queue - now.queue
@@ -84,7 +84,7 @@ class Repeated:
             for one, other in zip(known, known[gradients:], strict=False)
         )
 
-    def _shift(self, before: Reached, now: Reached) -> None:
+    def _shift(self, before: LayerState, now: LayerState) -> None:
         of, layers, norms = self.of, self.left, now.norms - before.norms
         of.again(before.told, layers, self._with(norms) if norms else self.part.by)
         for _gradient in range((before.queue - now.queue) * layers):

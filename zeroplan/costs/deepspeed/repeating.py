@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from zeroplan.costs.deepspeed.alike_layers import Stretch, apart, is_all_its_own
-from zeroplan.costs.deepspeed.decisions import Run, Stride
+from zeroplan.costs.deepspeed.decisions import RepeatedDecisions, Stride
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.record import NamedTuple
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from zeroplan.costs.deepspeed.coordinator import Coordinator
 
 
-class Reached(NamedTuple):
+class IntervalState(NamedTuple):
     """What a stretch has left behind."""
 
     stretch: Stretch
@@ -53,7 +53,7 @@ class Repeats:
 
     def begin(self) -> None:
         """A micro-step begins."""
-        self.reached: Reached | None = None
+        self.reached: IntervalState | None = None
         self.stay = frozenset[int]() if self.of.records else self.of.persistent
         """What is never released: while the trace is recorded, nothing; nothing is gathered ahead or kept then."""
 
@@ -80,7 +80,7 @@ class Repeats:
             self.reached = None
         return count
 
-    def _reach(self, number: int, held: Telling[Held]) -> Reached:
+    def _reach(self, number: int, held: Telling[Held]) -> IntervalState:
         of, stretch = self.of, self.stretches[number]
         ahead = 0 if of.records else len(of.trace) - len(of.queue) - self._uses_before(stretch.step)
         there = of.available & self.stay
@@ -89,7 +89,7 @@ class Repeats:
         summary = (*grown, of.copied, ahead, passing, len(of.flying), stretch.layer.like)
         known = self.reached and self.reached.summary == summary and self.reached.stretch.again == stretch.again
         state = self._state(stretch) if known else None
-        return Reached(
+        return IntervalState(
             stretch, summary, state, there, dict(of.kept), of.held, of.count, len(of.gathers.open), len(held.open),
         )  # fmt: skip
 
@@ -161,7 +161,7 @@ class Repeats:
                 return False
         return True
 
-    def _grows_alike(self, before: Reached, now: Reached, number: int, count: int) -> int:
+    def _grows_alike(self, before: IntervalState, now: IntervalState, number: int, count: int) -> int:
         """For how many layers, of so many, persistent parameters come as they came with this one, and the live limit
         decides with them as it did before.
         """
@@ -174,7 +174,7 @@ class Repeats:
                 break
         return of.live.grows(now.counted - before.counted, count)
 
-    def _keeps_alike(self, before: Reached, now: Reached, number: int, count: int) -> int:
+    def _keeps_alike(self, before: IntervalState, now: IntervalState, number: int, count: int) -> int:
         """For how many layers, of so many, autograd keeps what it kept of this one as that began."""
         own = _within(now.stretch, before.kept)
         for layer, stretch in enumerate(self.stretches[number + 1 : number + 1 + count]):
@@ -190,7 +190,7 @@ class Repeats:
             if visit.tensors and not visit.enters:
                 yield visit, step
 
-    def _shift(self, before: Reached, now: Reached, count: int, held: Telling[Held]) -> None:
+    def _shift(self, before: IntervalState, now: IntervalState, count: int, held: Telling[Held]) -> None:
         """Events of so many layers, and the state that the last of them leaves."""
         of = self.of
         steps = now.stretch.step - before.stretch.step
@@ -238,7 +238,7 @@ class Repeats:
         """What the layers that are not replayed release."""
         of, marks = self.of, [(visit.module, step) for visit, step in self._exits(before, now)]
         decided = {mark: of.decisions[mark] for mark in marks}
-        of.decisions.take_alike(Run(now.layer.module, _stride(before, now), count, decided))
+        of.decisions.take_alike(RepeatedDecisions(now.layer.module, _stride(before, now), count, decided))
 
 
 def _stride(one: Stretch, other: Stretch) -> Stride:

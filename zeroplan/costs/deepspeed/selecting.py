@@ -11,7 +11,7 @@ from zeroplan.costs.deepspeed.alive import Copy, Passed
 from zeroplan.costs.deepspeed.layout import rank_of
 from zeroplan.costs.deepspeed.reducing import Reducing
 from zeroplan.costs.deepspeed.working import Working
-from zeroplan.costs.deepspeed.zenflow import Chosen, chosen, held, indices, rows, transposes
+from zeroplan.costs.deepspeed.zenflow import SelectedColumns, chosen, held, indices, rows, transposes
 from zeroplan.formulas import moments, zenflow
 from zeroplan.ledger import total
 from zeroplan.specs.job import Job
@@ -96,7 +96,7 @@ class Selecting(Reducing):
                 if self.first:
                     alive.make(zenflow.chosen_columns, "int32", indices(pieces))
 
-    def _own(self, index: int) -> list[Chosen]:
+    def _own(self, index: int) -> list[SelectedColumns]:
         return [piece for piece in self.chosen[index] if piece.owner == self.rank]
 
     def _send(self, bucket: list[int]) -> None:

@@ -7,7 +7,7 @@ group, else in FP16_UnfusedOptimizer, which keeps tensors apart; fp32 runs the b
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed import step_counters
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Passed
+from zeroplan.costs.deepspeed.alive import END, START, AllocationTracker, Passed
 from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors
 from zeroplan.costs.deepspeed.held import built_states, model_buffers, numbers, state_bytes, state_dtype, temporaries
 from zeroplan.costs.deepspeed.layout import tensor_sizes
@@ -43,7 +43,7 @@ def _optimizer(job: Job) -> list[Line]:
 
 @once(whatever_runs, order=gradients)
 def working(job: Job) -> Working:
-    strategy, alive = job.strategy, Alive()
+    strategy, alive = job.strategy, AllocationTracker()
     gradients = born(job, alive, strategy.dtype)
     reduce_by_engine(job, alive, tensor_sizes(job), strategy.dtype)
     alive.mark(END)
@@ -54,7 +54,7 @@ def working(job: Job) -> Working:
     return Working(accumulated, accumulated, backward, alive.peak_lines(), backward_pass=together)
 
 
-def born(job: Job, alive: Alive, dtype: str) -> tuple[Line, ...]:
+def born(job: Job, alive: AllocationTracker, dtype: str) -> tuple[Line, ...]:
     """Gradients one after the other as backward makes them, or all there from earlier micro-steps."""
     sizes, order = tensor_sizes(job), job.execution.gradients
     accumulates = job.strategy.grad_accum > 1
@@ -68,7 +68,7 @@ def born(job: Job, alive: Alive, dtype: str) -> tuple[Line, ...]:
     return alive.lines()
 
 
-def reduce_by_engine(job: Job, alive: Alive, sizes: list[int], dtype: str) -> None:
+def reduce_by_engine(job: Job, alive: AllocationTracker, sizes: list[int], dtype: str) -> None:
     """Runs of gradients are joined, and copied once more where communication has another dtype."""
     sent = job.strategy.communication
     for run in engine_runs(sizes):
@@ -79,7 +79,7 @@ def reduce_by_engine(job: Job, alive: Alive, sizes: list[int], dtype: str) -> No
         alive.briefly(*joined)
 
 
-def _step_flat(job: Job, alive: Alive) -> None:
+def _step_flat(job: Job, alive: AllocationTracker) -> None:
     """FP16_Optimizer: group by group each gradient is converted, then all are joined; the 16-bit ones go."""
     for elements in group_elements(job):
         with alive.while_needed((moments.converted_gradients, "float32", elements)):
@@ -88,7 +88,7 @@ def _step_flat(job: Job, alive: Alive) -> None:
     alive.free(moments.fp32_gradients, "float32", job.model.parameters)
 
 
-def _step_apart(job: Job, alive: Alive) -> None:
+def _step_apart(job: Job, alive: AllocationTracker) -> None:
     """FP16_UnfusedOptimizer converts every gradient and keeps the 16-bit ones; fp32 reads them as they are."""
     converted = job.model.parameters if job.strategy.element_bytes == 2 else 0
     copies = max((temporaries(job, tensors) for tensors in group_tensors(job)), default=0)

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from zeroplan.costs.deepspeed import gather_buffers, gathering, muon_offload, step_counters
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
+from zeroplan.costs.deepspeed.alive import END, START, AllocationTracker, Copy, MemorySnapshot, Passed
 from zeroplan.costs.deepspeed.backward import backward_of, gradients, partitioned
 from zeroplan.costs.deepspeed.early import may_need_more, surely_needs_more
 from zeroplan.costs.deepspeed.events import Held, MicroStep
@@ -37,7 +37,7 @@ from zeroplan.costs.deepspeed.partitions import (
     sub_groups,
 )
 from zeroplan.costs.deepspeed.swapping import on_gpu
-from zeroplan.costs.deepspeed.told import Part, every, extremes, final
+from zeroplan.costs.deepspeed.told import RepeatedBlock, every, extremes, final
 from zeroplan.costs.deepspeed.working import MADE_BY_THE_STEP, Working
 from zeroplan.costs.passes import timeline_of, with_gathered, with_gradients
 from zeroplan.formulas import buffers, gathered, moments, muon, states
@@ -119,27 +119,29 @@ def working(job: Job) -> Working:
     )  # fmt: skip
 
 
-def _forward_pass(job: Job, *forwards: Sequence[Part[Held]]) -> Passed:
+def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[Held]]) -> Passed:
     """What is gathered, visit by visit, in one pass after the other."""
-    alive, w = Alive(), job.strategy.element_bytes
+    alive, w = AllocationTracker(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         alive.make(rule, job.strategy.dtype, 0)
     told, nothing = alive.entries.done, (0, 0)
     for parts in forwards:
-        told.append(Part([Entry(START, 0, nothing, 0, nothing)]))
+        told.append(RepeatedBlock([MemorySnapshot(START, 0, nothing, 0, nothing)]))
         for events, times, by in map(_as_large, parts):
             entries = [
-                Entry(at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary))
+                MemorySnapshot(
+                    at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary)
+                )
                 for elements, secondary, most, _ready, _visit, at, _less in events
             ]
-            told.append(Part(entries, times, by))
-        told.append(Part([told[-1].events[-1]._replace(key=END)]))
+            told.append(RepeatedBlock(entries, times, by))
+        told.append(RepeatedBlock([told[-1].events[-1]._replace(key=END)]))
     return Passed(alive)
 
 
-def _as_large(part: Part[Held]) -> Part[Held]:
+def _as_large(part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
     """Of a part in which more is gathered each time, each time by itself."""
-    return Part(list(every([part]))) if part.by.more else part
+    return RepeatedBlock(list(every([part]))) if part.by.more else part
 
 
 def less_in_forward(job: Job) -> int:
@@ -227,7 +229,7 @@ def _secondary(job: Job) -> tuple[Line, ...]:
 
 def _from_host(job: Job) -> tuple[Line, ...]:
     """Offloaded partitions of the persistent parameters are all copied before they are gathered, or each for itself."""
-    alive = Alive()
+    alive = AllocationTracker()
     shards = list(map(shard_sizes(job).__getitem__, persistent_tensors(job)))
     if job.strategy.offload_param and job.ranks > 1 and shards:
         copied = sum(shards)
@@ -240,7 +242,7 @@ def _from_host(job: Job) -> tuple[Line, ...]:
 
 def _norms(job: Job) -> tuple[Line, ...]:
     """One of each sub-group, all together, and scaled: until the step returns. Offloaded gradients' are the host's."""
-    alive = Alive()
+    alive = AllocationTracker()
     if not job.strategy.offload_optimizer:
         alive.make(gathered.norms_of_groups, "float64", len(sub_groups(job)) + 2)
     return alive.lines()
@@ -252,7 +254,7 @@ def _at_most(job: Job, events: Iterable[Held]) -> tuple[Line, ...]:
 
 
 def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:
-    alive = Alive()
+    alive = AllocationTracker()
     alive.make(gathered.gathered_parameters, job.strategy.dtype, elements)
     alive.make(gathered.secondary_partitions, job.strategy.dtype, secondary)
     return alive.lines()
@@ -261,7 +263,7 @@ def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:
 @once(whole)
 def step(job: Job) -> tuple[Line, ...]:
     """Muon's updates, norms tensor by tensor, then one sub-group after the other: flattened, converted, updated."""
-    strategy, alive = job.strategy, Alive()
+    strategy, alive = job.strategy, AllocationTracker()
     kept, master = strategy.accumulation, strategy.master
     _of_muon(job).apply(job, alive)
     if not strategy.offload_optimizer:

@@ -19,7 +19,7 @@ from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Visit
 
 
-class Waiting(NamedTuple):
+class GatherWait(NamedTuple):
     """Elements held while a module waits for its tensors.
 
     DeepSpeed goes through a set of them, in an order of addresses: where several gathers end at once, each is unpacked,
@@ -30,10 +30,10 @@ class Waiting(NamedTuple):
     fewest: int
 
 
-NOTHING = Waiting(0, 0)
+NOTHING = GatherWait(0, 0)
 
 
-class Storages:
+class GatheredStorages:
     """Gathered tensors and their storage; the state that lasts across micro-steps."""
 
     def __init__(self, sizes: Sequence[int], settings: Settings) -> None:
@@ -145,7 +145,7 @@ class Storages:
         most = fewest = self.held + self.copied
         if len(ended) > 1 and not self.settings.low:
             fewest = before + self.copied + _fewest_at_once(ended)
-        self.waiting = Waiting(most, fewest)
+        self.waiting = GatherWait(most, fewest)
         self.available |= waited
         self.flying -= waited
         for members in reached:

@@ -38,7 +38,7 @@ class Told(Protocol):
 T = TypeVar("T", bound=Told)
 
 
-class Part(NamedTuple, Generic[T]):
+class RepeatedBlock(NamedTuple, Generic[T]):
     """Events in order, which come so many times, each time for another layer."""
 
     events: Sequence[T]
@@ -51,32 +51,32 @@ class Part(NamedTuple, Generic[T]):
         return [event.later(by) for event in self.events] if number else self.events
 
 
-def every(parts: Sequence[Part[T]]) -> Iterator[T]:
+def every(parts: Sequence[RepeatedBlock[T]]) -> Iterator[T]:
     """All events, written out."""
     for part in parts:
         for number in range(part.times):
             yield from part.copy(number)
 
 
-def counted(parts: Iterable[Part[T]]) -> Iterator[tuple[T, int]]:
+def counted(parts: Iterable[RepeatedBlock[T]]) -> Iterator[tuple[T, int]]:
     """Those that come again are here once, with how often they come."""
     for part in parts:
         for event in part.events:
             yield event, part.times
 
 
-def kinds(parts: Iterable[Part[T]]) -> Iterator[T]:
+def kinds(parts: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
     """Those that come again are here once: for what does not depend on the layer."""
     for event, _times in counted(parts):
         yield event
 
 
-def final(parts: Sequence[Part[T]]) -> T:
+def final(parts: Sequence[RepeatedBlock[T]]) -> T:
     """The last event."""
     return parts[-1].copy(parts[-1].times - 1)[-1]
 
 
-def extremes(parts: Iterable[Part[T]]) -> Iterator[T]:
+def extremes(parts: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
     """Those among which a largest is: as they come the first time, and the last where more is there each time."""
     for part in parts:
         yield from part.events
@@ -88,13 +88,13 @@ class Telling(Generic[T]):
     """Parts as a replay adds to them."""
 
     def __init__(self) -> None:
-        self.done: list[Part[T]] = []
+        self.done: list[RepeatedBlock[T]] = []
         self.open: list[T] = []
         """Events since the last part."""
 
     def close(self) -> None:
         if self.open:
-            self.done.append(Part(self.open))
+            self.done.append(RepeatedBlock(self.open))
             self.open = []
 
     def again(self, since: int, times: int, by: Shift) -> None:
@@ -102,8 +102,8 @@ class Telling(Generic[T]):
         last, self.open = self.open[since:], self.open[:since]
         self.close()
         if last:
-            self.done.append(Part(last, times + 1, by))
+            self.done.append(RepeatedBlock(last, times + 1, by))
 
-    def parts(self) -> tuple[Part[T], ...]:
+    def parts(self) -> tuple[RepeatedBlock[T], ...]:
         """So far."""
-        return (*self.done, Part(tuple(self.open))) if self.open else tuple(self.done)
+        return (*self.done, RepeatedBlock(tuple(self.open))) if self.open else tuple(self.done)

@@ -12,9 +12,9 @@ from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs, whole
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
-from zeroplan.costs.deepspeed.quantizing import Call
+from zeroplan.costs.deepspeed.quantizing import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, last_elements, reduction
-from zeroplan.costs.deepspeed.told import Part, counted
+from zeroplan.costs.deepspeed.told import RepeatedBlock, counted
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
 from zeroplan.specs.job import Job
@@ -83,7 +83,7 @@ def _stages_1_2(job: Job) -> list[Transfer]:
     in_bf16 = strategy.dtype == "bfloat16" and strategy.check_grad_overflow and not strategy.overlaps_update
     checks = strategy.precision == "fp16" or in_bf16
     return [
-        *_calls(job, when, [Call(call.kind, call.elements, dtype, job.ranks) for dtype, call in calls]),
+        *_calls(job, when, [CollectiveCall(call.kind, call.elements, dtype, job.ranks) for dtype, call in calls]),
         *_calls(job, MICRO_STEP, zenflow.sent(job)),
         *_calls(job, STEP, zenflow.sent_to_choose(job)),
         *_numbers(job, STEP, "uint8", int(checks)),
@@ -140,7 +140,7 @@ def gradient_order(job: Job) -> Sequence[int]:
     return [index for layout in flat_groups(job) for index in layout.order]
 
 
-def gathers(job: Job) -> tuple[str, tuple[Part[Gather], ...]]:
+def gathers(job: Job) -> tuple[str, tuple[RepeatedBlock[Gather], ...]]:
     """When, and what: every micro-step gathers alike, but for secondary partitions, which the first makes (hpZ)."""
     found = micro_steps(job)
     if found.later is found.steady:
@@ -148,16 +148,16 @@ def gathers(job: Job) -> tuple[str, tuple[Part[Gather], ...]]:
     return STEP, found.steady.gathers + (job.strategy.grad_accum - 1) * found.later.gathers
 
 
-def _gathered(job: Job, gather: Gather) -> list[Call]:
+def _gathered(job: Job, gather: Gather) -> list[CollectiveCall]:
     """Quantized ones carry codes and scales."""
     strategy = job.strategy
     if strategy.quantized_weights:
         return list(quantizing.gathered(gather))
     dtype = strategy.low if gather.low and strategy.low else strategy.dtype
-    return [Call("all_reduce" if gather.joined else "all_gather", gather.elements, dtype, gather.ranks)]
+    return [CollectiveCall("all_reduce" if gather.joined else "all_gather", gather.elements, dtype, gather.ranks)]
 
 
-def _calls(job: Job, when: str, calls: list[Call]) -> list[Transfer]:
+def _calls(job: Job, when: str, calls: list[CollectiveCall]) -> list[Transfer]:
     """One transfer for each kind, dtype and group of ranks."""
     sorts: dict[tuple[str, str, int], list[int]] = {}
     for call in calls:
@@ -197,7 +197,7 @@ def _of_pass(found: MicroStep, again: int) -> Iterator[tuple[Gather, int]]:
     return ((gather, times) for gather, times in counted(found.gathers) if gather.again == again)
 
 
-def _issued(job: Job, gathers: Iterable[tuple[Gather, int]]) -> list[Call]:
+def _issued(job: Job, gathers: Iterable[tuple[Gather, int]]) -> list[CollectiveCall]:
     return [call for gather, times in gathers for call in _gathered(job, gather) * times]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from zeroplan.costs.deepspeed.alike_layers import Passes, alike, stretches
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.once import Itself, once
-from zeroplan.costs.deepspeed.told import STILL, Part, Shift
+from zeroplan.costs.deepspeed.told import STILL, RepeatedBlock, Shift
 from zeroplan.specs.execution import Visit
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -37,16 +37,16 @@ def passes_of(job: Job) -> Passes:
     return Passes(visits, tuple(stretches(visits, job.execution.layers)) if job.execution.layers else ())
 
 
-def visited(job: Job, again: int, *, using: bool = False) -> tuple[Part[Held], ...]:
+def visited(job: Job, again: int, *, using: bool = False) -> tuple[RepeatedBlock[Held], ...]:
     """The visits of forward (0) or backward (1) where nothing is gathered, or those of them that use tensors."""
     passes, start = passes_of(job), 0
     visits = passes.visits[again]
-    found: list[Part[Held]] = []
+    found: list[RepeatedBlock[Held]] = []
 
     def add(first: int, end: int, times: int = 1, by: Shift = STILL) -> None:
         events = [Held(0, 0, 0, 0, visits[at], at) for at in range(first, end) if visits[at].tensors or not using]
         if events:
-            found.append(Part(events, times, by))
+            found.append(RepeatedBlock(events, times, by))
 
     for run in alike(passes, again):
         add(start, run.start)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.activations import Activations
+from zeroplan.costs.activations import ClosedFormActivations
 from zeroplan.costs.deepspeed.alive import Passed, as_lines
 from zeroplan.costs.passes import at_work, timeline_of, together
 from zeroplan.formulas import moments
 from zeroplan.ledger import Detail, Line, Moment, Tier, line
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Pass
+from zeroplan.specs.execution import PassTimeline
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import IDS, OF_TOKENS, VALUES
 
@@ -42,7 +42,9 @@ MADE_BY_THE_STEP = ("optimizer states", "norm and flags", "chosen columns")
 NOTHING = Working((), (), (), ())
 
 
-def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, detail: Detail) -> list[Moment]:
+def _passes(
+    job: Job, held: tuple[Line, ...], working: Working, alive: ClosedFormActivations, *, detail: Detail
+) -> list[Moment]:
     """Where forward and backward have most alive: all together, and of DeepSpeed's own."""
     found = timeline_of(job)
     if found is None:
@@ -59,7 +61,9 @@ def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activatio
     ]
 
 
-def _first(job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, detail: Detail) -> list[Moment]:
+def _first(
+    job: Job, held: tuple[Line, ...], working: Working, alive: ClosedFormActivations, *, detail: Detail
+) -> list[Moment]:
     """Passes of the run's first step, where it needs more."""
     found, moments_ = timeline_of(job), []
     model = (found.forward, found.backward) if found else (None, None)
@@ -78,7 +82,7 @@ def _first(job: Job, held: tuple[Line, ...], working: Working, alive: Activation
 
 
 def _moment(
-    job: Job, phase: str, model: Pass, held: tuple[Line, ...], still: tuple[Line, ...], passed: Passed | None,
+    job: Job, phase: str, model: PassTimeline, held: tuple[Line, ...], still: tuple[Line, ...], passed: Passed | None,
     *, detail: Detail,
 ) -> Moment:  # fmt: skip
     """`still` is what DeepSpeed has alive throughout, where no events of its own are known."""
@@ -89,7 +93,7 @@ def _moment(
 
 
 def timeline(
-    job: Job, held: list[Line], working: Working, alive: Activations, init: tuple[Line, ...] = (), *,
+    job: Job, held: list[Line], working: Working, alive: ClosedFormActivations, init: tuple[Line, ...] = (), *,
     detail: Detail = Detail.WHOLE,
 ) -> Tier:  # fmt: skip
     """Residents and moments of one GPU; by `detail`, activations are told apart by what keeps them.

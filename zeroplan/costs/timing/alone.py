@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
 from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.told import Part
+from zeroplan.costs.deepspeed.told import RepeatedBlock
 from zeroplan.costs.deepspeed.visits import once_an_execution
 from zeroplan.costs.timing.order import EVENT, FOR_GATHER, GATHER, Event, Order, done_before, read_at
 from zeroplan.specs.job import Job
@@ -49,7 +49,7 @@ def _places(job: Job) -> list[dict[int, list[int]]]:
 
 
 def _points(
-    parts: Sequence[Part[Gather]], again: int, places: Mapping[int, Sequence[int]], share: Sequence[float]
+    parts: Sequence[RepeatedBlock[Gather]], again: int, places: Mapping[int, Sequence[int]], share: Sequence[float]
 ) -> Iterator[Point]:
     """Of a part that comes many times those of its first and of its last time."""
     gathered = 0

@@ -18,7 +18,7 @@ from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.events import Gather, Held
 from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.told import Part, every
+from zeroplan.costs.deepspeed.told import RepeatedBlock, every
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.deepspeed.visits import backward_visits, once_an_execution, visited
 from zeroplan.costs.timing.work import multiplied_with
@@ -88,7 +88,7 @@ def done_in_backward(job: Job) -> list[float]:
     return progress(job, visited(job, 1))
 
 
-def progress(job: Job, visits: Sequence[Part[Held]]) -> list[float]:
+def progress(job: Job, visits: Sequence[RepeatedBlock[Held]]) -> list[float]:
     """Share of the pass's work before each visit, and 1 at the end.
 
     A module's work is what tokens are multiplied with there, twice in backward; of a tied table, the head's, which no

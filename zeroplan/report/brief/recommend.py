@@ -33,7 +33,7 @@ from zeroplan.units import between, count, gb, gib, seconds
 
 if TYPE_CHECKING:
     from zeroplan.sizing import Fewest
-    from zeroplan.training import Run
+    from zeroplan.training import TrainingRun
 
 ALTERNATIVES, WAYS = 3, 3
 LONG = r"\d{1,3}(?:,\d{3}){2,}"
@@ -44,7 +44,7 @@ AS_FAST, WHOLE = 1e-4, 0.095
 
 def details(
     plan: Plan, said: Sequence[str], typed: Sequence[str], *, target: str, given: dict[str, Any] | None,
-    written: str | None, run: Run | None, outside: Sequence[Rejected], in_time: Fewest | None,
+    written: str | None, run: TrainingRun | None, outside: Sequence[Rejected], in_time: Fewest | None,
 ) -> tuple[list[RenderableType], list[RenderableType]]:  # fmt: skip
     """What stands below the answer and the scope: the plan, and what goes on from it.
 
@@ -62,7 +62,7 @@ def details(
     return body, [*_next(typed, written, run, in_time), *assumed(said, chosen.ledger), legend(chosen.job, used)]
 
 
-def _settings(chosen: Candidate, run: Run | None) -> Table:
+def _settings(chosen: Candidate, run: TrainingRun | None) -> Table:
     """The plan in five lines, and the whole run where it was asked for."""
     strategy, job, known = chosen.strategy, chosen.job, marks(chosen.job)
     grid = table(["", ""])
@@ -109,7 +109,7 @@ def _buckets(strategy: Strategy) -> str:
     return f"{said} elements{', while backward goes on' if strategy.overlaps else ''}{apart}"
 
 
-def _others(plan: Plan, outside: Sequence[Rejected], run: Run | None) -> list[RenderableType]:
+def _others(plan: Plan, outside: Sequence[Rejected], run: TrainingRun | None) -> list[RenderableType]:
     """How far it is proven that nothing is better, what would be, and what came next with what it costs."""
     chosen, rows = plan.chosen, ALTERNATIVES - bool(run)
     assert chosen is not None
@@ -168,7 +168,7 @@ def _arguments(
 
 
 def _next(
-    typed: Sequence[str], written: str | None, run: Run | None, in_time: Fewest | None
+    typed: Sequence[str], written: str | None, run: TrainingRun | None, in_time: Fewest | None
 ) -> list[RenderableType]:
     if written:
         return [Text(f"Written: {written}.")]
