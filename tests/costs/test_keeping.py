@@ -7,11 +7,11 @@ import random
 import pytest
 
 from tests.jobs import job
+from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.keeping import kept_at_least, kept_at_most
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.partitions import persistent_tensors
-from zeroplan.costs.deepspeed.told import every
 from zeroplan.costs.deepspeed.visits import backward_visits
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "opt-1.3b", "gemma-2-2b", "falcon-7b", "bert-base")
@@ -37,7 +37,7 @@ def test_backward_gathers_what_was_not_kept(seed):
             reads.setdefault(index, at)
     brought = {
         index
-        for gather in every(micro_steps(one).steady.gathers)
+        for gather in all_events(micro_steps(one).steady.gathers)
         if gather.again
         for index in gather.tensors
         if gather.at <= reads[index]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from zeroplan.costs.deepspeed.alive import END, START
-from zeroplan.costs.deepspeed.told import RepeatedBlock, moved
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, offset_key
 from zeroplan.specs.execution import PassTimeline
 
 Met = tuple[Any, int, int]
@@ -38,9 +38,9 @@ def along(parts: Sequence[RepeatedBlock[Any]], activations: PassTimeline, key: C
         for number in numbers:
             if skipped and number == part.times - 2:
                 at = max(at, here + skipped)
-            by, here = part.by.times(number), -1
+            by, here = part.offset.times(number), -1
             for event, first in zip(part.events, keys, strict=True):
-                to = stretch_of(moved(first, by) if number else first, activations, at)
+                to = stretch_of(offset_key(first, by) if number else first, activations, at)
                 yield event, at, to
                 if to > at:  # noqa: PLR1730  (the call takes as long as all else here)
                     at = to
@@ -57,7 +57,7 @@ def _skipped(part: RepeatedBlock[Any], keys: Sequence[int], activations: PassTim
     if part.times < FEW:
         return 0
     second, third, last = (
-        [stretch_of(moved(key, part.by.times(number)), activations, -1) for key in keys]
+        [stretch_of(offset_key(key, part.offset.times(number)), activations, -1) for key in keys]
         for number in (1, 2, part.times - 2)
     )
     for start, stretches, layers in activations.alike:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from zeroplan.costs.along import stretch_of
 from zeroplan.costs.deepspeed.alive import Passed
-from zeroplan.costs.deepspeed.told import every
+from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.ledger import STAGES, ledger, uncollected
 from zeroplan.costs.passes import asked, passes, timeline_of
 from zeroplan.formulas.moments import token_ids
@@ -77,7 +77,7 @@ def _along(model: PassTimeline, passed: Passed | None, still: tuple[Line, ...]) 
         return
     *_earlier, last = passes(passed.entries)
     beside, at, before = total(passed.beside), -1, last[0].events[0]
-    for entry in every(last):
+    for entry in all_events(last):
         to = stretch_of(entry.key, model, at)
         for stretch in range(at + 1, to + 1):
             yield stretch, beside + before.now, model.most[stretch]

@@ -8,11 +8,11 @@ from operator import attrgetter
 from zeroplan.costs.along import along, stretch_of
 from zeroplan.costs.deepspeed.alive import START, MemorySnapshot
 from zeroplan.costs.deepspeed.backward import Gradients
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events, offset_key
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import decides_persistence, own_bytes, persistent_tensors
-from zeroplan.costs.deepspeed.told import RepeatedBlock, extremes, moved
 from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
@@ -201,7 +201,7 @@ def with_gradients(
                     last = min([kept[index] for index in left])
         end = by.times(times - 1)
         elements += sum(end.more)
-        reached = max([reached, *(stretch_of(moved(event.at, end), one, reached) for event in events)])
+        reached = max([reached, *(stretch_of(offset_key(event.at, end), one, reached) for event in events)])
     return most
 
 
@@ -236,7 +236,7 @@ def together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: Pass
     most, at = activations.fullest
     best = Together(most, (), most, at)
     for one in passes(entries):
-        at_most = most + max([entry.most for entry in extremes(one)])
+        at_most = most + max([entry.most for entry in extreme_events(one)])
         if at_most > best.bytes and (found := _together(one, activations, at_most)).bytes > best.bytes:
             best = found
     return best

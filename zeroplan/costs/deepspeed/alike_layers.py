@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from zeroplan.architectures.alike import cycles
-from zeroplan.costs.deepspeed.told import Shift
+from zeroplan.costs.deepspeed.event_log import LayerOffset
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import LayerPlace, Visit
 
@@ -37,14 +37,14 @@ class RepeatedLayers(NamedTuple):
 
     start: int
     """Number of the first one's first visit, in its pass."""
-    by: Shift
+    offset: LayerOffset
     layers: int
 
 
-def apart(one: Stretch, other: Stretch) -> Shift:
+def apart(one: Stretch, other: Stretch) -> LayerOffset:
     """From one layer of a pass to another that is like it."""
     here, there = one.layer, other.layer
-    return Shift(other.end - one.end, there.tensor - here.tensor, there.module - here.module)
+    return LayerOffset(other.end - one.end, there.tensor - here.tensor, there.module - here.module)
 
 
 def alike(found: Passes, again: int) -> list[RepeatedLayers]:
@@ -53,7 +53,7 @@ def alike(found: Passes, again: int) -> list[RepeatedLayers]:
     for first, last in pairwise([each for each in found.stretches if each.again == again]):
         by, other = apart(first, last), last.layer
         before = runs[-1] if runs and other.like == first.layer.like else None
-        if before and before.by == by and before.layers:
+        if before and before.offset == by and before.layers:
             runs[-1] = before._replace(layers=before.layers + 1)
         else:
             own = is_all_its_own(found.visits[again][first.end : last.end], other, by)
@@ -61,7 +61,7 @@ def alike(found: Passes, again: int) -> list[RepeatedLayers]:
     return [run for run in runs if run.layers > 1]
 
 
-def is_all_its_own(visits: Sequence[Visit], layer: LayerPlace, by: Shift) -> bool:
+def is_all_its_own(visits: Sequence[Visit], layer: LayerPlace, by: LayerOffset) -> bool:
     """Whether all visits of a layer are of modules and tensors that its number tells from the layer's before."""
     modules = range(layer.module, layer.module + abs(by.modules))
     tensors = range(layer.tensor, layer.tensor + layer.tensors)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from operator import add
 
+from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, offset_key
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.told import Shift, Telling, moved
 from zeroplan.ledger import Line, Rule, line
 from zeroplan.record import NamedTuple
 
@@ -37,14 +37,14 @@ class MemorySnapshot(NamedTuple):
     now: int
     at_end: tuple[int, ...]
 
-    def later(self, by: Shift) -> MemorySnapshot:
+    def offset_by(self, by: LayerOffset) -> MemorySnapshot:
         """As `Told`: `by.more` are bytes, and elements of each kind."""
         key, most, at_most, now, at_end = self
         if by.more:
             nbytes, *elements = by.more
             at_most, at_end = (tuple(map(add, there, elements)) for there in (at_most, at_end))
             most, now = most + nbytes, now + nbytes
-        return MemorySnapshot(moved(key, by), most, at_most, now, at_end)
+        return MemorySnapshot(offset_key(key, by), most, at_most, now, at_end)
 
 
 ENTRY = partial(tuple.__new__, MemorySnapshot)
@@ -59,7 +59,7 @@ class AllocationTracker:
         self.bytes = 0
         self.most = 0
         self.peak: dict[Kind, int] = {}
-        self.entries = Telling[MemorySnapshot]()
+        self.entries = EventLog[MemorySnapshot]()
         """Of one pass after the other, each from a part of its own on."""
         self.since = 0
         """The most bytes since the last entry, and what they were."""
@@ -120,20 +120,20 @@ class AllocationTracker:
             known[rule, dtype] -= count
         self.bytes = before
 
-    def again(self, since: int, times: int, by: Shift) -> None:
+    def repeat(self, since: int, times: int, by: LayerOffset) -> None:
         """The entries from that one on come so many times more, each time with `by.more`."""
         if by.more:
             fullest = max(self.entries.open[since:], key=lambda entry: entry.most)
-        self.entries.again(since, times, by)
+        self.entries.repeat(since, times, by)
         if by.more:
             self._grow(fullest, by.times(times))
 
-    def _grow(self, fullest: MemorySnapshot, by: Shift) -> None:
+    def _grow(self, fullest: MemorySnapshot, by: LayerOffset) -> None:
         for kind, more in zip(self.elements, by.more[1:], strict=True):
             self.elements[kind] += more
         self.bytes += by.more[0]
         self.since, self.at_most = self.bytes, tuple(self.elements.values())
-        if (last := fullest.later(by)).most > self.most:
+        if (last := fullest.offset_by(by)).most > self.most:
             self.most, self.peak = last.most, self.kinds(last.at_most)
 
     def look_again(self) -> None:
@@ -153,7 +153,7 @@ class Passed:
     """The entries of a pass, and the kinds they count; `beside` is there throughout."""
 
     def __init__(self, alive: AllocationTracker, beside: Iterable[Line] = ()) -> None:
-        self.entries, self.alive, self.beside = alive.entries.parts(), alive, tuple(beside)
+        self.entries, self.alive, self.beside = alive.entries.blocks(), alive, tuple(beside)
 
 
 class Variables:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 from itertools import zip_longest
 
 from zeroplan.costs.deepspeed.alive import END
+from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, RepeatedBlock, all_events
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, decides_groups, tensor_sizes
@@ -14,7 +15,6 @@ from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
 from zeroplan.costs.deepspeed.quantizing import CollectiveCall, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
-from zeroplan.costs.deepspeed.told import RepeatedBlock, Shift, Telling, every
 from zeroplan.costs.deepspeed.visits import decides_visits, visited
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Visit
@@ -29,7 +29,7 @@ class Arrival(NamedTuple):
     at: int
     """The visit of backward that comes next; END when none does."""
 
-    def later(self, by: Shift) -> Arrival:
+    def offset_by(self, by: LayerOffset) -> Arrival:
         """As `Told`."""
         return Arrival(self.tensor + by.tensors, self.at + by.visits)
 
@@ -60,10 +60,10 @@ class ArrivalRecorder(Partitioning):
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.arrived = self.told = Telling[Arrival]()
+        self.arrived = self.log = EventLog[Arrival]()
 
-    def again(self, since: int, times: int, by: Shift) -> None:
-        self.arrived.again(since, times, by)
+    def repeat(self, since: int, times: int, by: LayerOffset) -> None:
+        self.arrived.repeat(since, times, by)
 
     def _add(self, index: int) -> None:
         self.arrived.open.append(Arrival(index, self.visit))
@@ -80,7 +80,7 @@ def arrivals(job: Job) -> tuple[Arrival, ...]:
     """Gradients in the order in which they reach their bucket, each when its module's backward is done."""
     found = ArrivalRecorder(job)
     found.run(nothing_gathered(job))
-    return tuple(every(found.arrived.parts()))
+    return tuple(all_events(found.arrived.blocks()))
 
 
 class ReadyRecorder(ArrivalRecorder):
@@ -108,7 +108,7 @@ def gradients(job: Job) -> Gradients:
     """When gradients are there, whole."""
     found, ready = ReadyRecorder(job), dict[int, list[int]]()
     found.run(nothing_gathered(job))
-    for index, at in every(found.arrived.parts()):
+    for index, at in all_events(found.arrived.blocks()):
         ready.setdefault(at, []).append(index)
     return Gradients(ready, found.in_leaves)
 

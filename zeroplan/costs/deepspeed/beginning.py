@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from zeroplan.costs.deepspeed.alive import MemorySnapshot
 from zeroplan.costs.deepspeed.backward import arrivals, nothing_gathered
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, tensor_sizes
@@ -13,7 +14,6 @@ from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_bytes
 from zeroplan.costs.deepspeed.reduction import buckets
-from zeroplan.costs.deepspeed.told import RepeatedBlock
 from zeroplan.specs.job import Job
 
 FIRST = 2
@@ -59,7 +59,7 @@ def _with_own(job: Job, part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
 def _beginning(job: Job, micro_step: MicroStep) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     found = Partitioning(job)
     found.run(micro_step, gradients=FIRST * _largest_layer(job))
-    return found.alive.entries.parts()
+    return found.alive.entries.blocks()
 
 
 def _largest_layer(job: Job) -> int:

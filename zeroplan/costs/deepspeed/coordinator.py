@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 from zeroplan.costs.deepspeed.course import Course
 from zeroplan.costs.deepspeed.decisions import Decisions
+from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.repeating import Repeats
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.storages import NOTHING, GatheredStorages
 from zeroplan.costs.deepspeed.thresholds import Holds, Span, Threshold
-from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.specs.execution import Visit
 
 NEVER = -10_000_000_000
@@ -61,18 +61,18 @@ class Coordinator(GatheredStorages):
         self.records = records
         self._start()
         self.repeats.begin()
-        held = Telling[Held](), Telling[Held]()
-        for again, (visits, told) in enumerate(zip(self.visits, held, strict=True)):
+        held = EventLog[Held](), EventLog[Held]()
+        for again, (visits, log) in enumerate(zip(self.visits, held, strict=True)):
             at = 0
             for number, stretch in enumerate(self.repeats.stretches):
                 if stretch.again == again and stretch.end > at:
-                    self._replay(again, at, visits[at : stretch.end], told)
-                    at = self.repeats.stretches[number + self.repeats.skip(number, told)].end
-            self._replay(again, at, visits[at:], told)
+                    self._replay(again, at, visits[at : stretch.end], log)
+                    at = self.repeats.stretches[number + self.repeats.skip(number, log)].end
+            self._replay(again, at, visits[at:], log)
         self._finish()
-        return MicroStep(self.gathers.parts(), held[0].parts(), held[1].parts(), tuple(self.swapper.read))
+        return MicroStep(self.gathers.blocks(), held[0].blocks(), held[1].blocks(), tuple(self.swapper.read))
 
-    def _replay(self, again: int, start: int, visits: Sequence[Visit], told: Telling[Held]) -> None:
+    def _replay(self, again: int, start: int, visits: Sequence[Visit], log: EventLog[Held]) -> None:
         """Visits one by one, from that number of the pass on."""
         before = -1
         for at, visit in enumerate(visits, start):
@@ -96,7 +96,7 @@ class Coordinator(GatheredStorages):
             most = waiting if waiting > besides else besides
             if tensors or most != before:
                 less = most - (fewest if fewest > besides else besides) if most > besides else 0
-                told.open.append(Held(self.held, self.copied, most, ready, visit, at, less))
+                log.open.append(Held(self.held, self.copied, most, ready, visit, at, less))
                 before = now
             self.most, self.waiting = 0, NOTHING
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zeroplan.costs.deepspeed.alive import START, AllocationTracker
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import decides_gathers, early_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import persistent_elements
-from zeroplan.costs.deepspeed.told import RepeatedBlock, extremes
 from zeroplan.specs.job import Job
 
 More = dict[int, tuple[int, int]]
@@ -29,9 +29,9 @@ def may_need_more(job: Job, number: int, later: AllocationTracker) -> bool:
     if surely_needs_more(job) == number:
         return True
     most, beside = later.most + width * persistent_elements(job), 0
-    for part in reversed(later.entries.parts()):
+    for part in reversed(later.entries.blocks()):
         for time in reversed(range(part.times)):
-            by = part.by.times(time)
+            by = part.offset.times(time)
             grown = by.more[0] if by.more else 0
             for entry in reversed(part.events):
                 if entry.key == START:
@@ -54,7 +54,7 @@ def surely_needs_more(job: Job) -> int | None:
     if len(others) != 1:
         return None
     both = micro_steps(job).later, early[others[0]]
-    steady, found = (max(event.most for event in extremes(one.backward)) for one in both)
+    steady, found = (max(event.most for event in extreme_events(one.backward)) for one in both)
     return others[0] if found > steady + persistent_elements(job) else None
 
 
@@ -80,8 +80,8 @@ def _by_visit(parts: Sequence[RepeatedBlock[Held]]) -> More:
     """Elements at most and when gradients are ready."""
     found: More = {}
     for events, times, by in parts:
-        told, grown = [(event.at, event.most, event.ready) for event in events], sum(by.more)
+        log, grown = [(event.at, event.most, event.ready) for event in events], sum(by.more)
         for time in range(times):
             more = time * grown
-            found.update([(at + time * by.visits, (most + more, ready + more)) for at, most, ready in told])
+            found.update([(at + time * by.visits, (most + more, ready + more)) for at, most, ready in log])
     return found

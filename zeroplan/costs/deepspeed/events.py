@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.told import RepeatedBlock, Shift
+from zeroplan.costs.deepspeed.event_log import LayerOffset, RepeatedBlock
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Visit
 
@@ -21,7 +21,7 @@ class Gather(NamedTuple):
     """The pass in which it is issued: 0 forward, 1 backward; and the visit of that pass."""
     at: int
 
-    def later(self, by: Shift) -> Gather:
+    def offset_by(self, by: LayerOffset) -> Gather:
         """As `Told`."""
         tensors, elements, ranks, low, joined, again, at = self
         later = tuple([index + by.tensors for index in tensors])
@@ -43,7 +43,7 @@ class Held(NamedTuple):
     less: int = 0
     """By how many `most` may be fewer, where DeepSpeed waits for gathers in another order."""
 
-    def later(self, by: Shift) -> Held:
+    def offset_by(self, by: LayerOffset) -> Held:
         """As `Told`."""
         elements, secondary, most, ready, (enters, module, tensors, backward), at, less = self
         visit = Visit(enters, module + by.modules, tuple([index + by.tensors for index in tensors]), backward)

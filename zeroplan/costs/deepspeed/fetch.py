@@ -10,6 +10,7 @@ from itertools import product
 
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.course import Course, course
+from zeroplan.costs.deepspeed.event_log import distinct_events, extreme_events
 from zeroplan.costs.deepspeed.events import MicroStep
 from zeroplan.costs.deepspeed.layout import decides_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
@@ -18,7 +19,6 @@ from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.thresholds import Holds
-from zeroplan.costs.deepspeed.told import extremes, kinds
 from zeroplan.costs.deepspeed.visits import decides_visits, once_an_execution, passes_of, visited
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
@@ -68,7 +68,7 @@ class MicroSteps(NamedTuple):
         """Those of a later step between them hold the most: the first makes secondary partitions one by one, and needs
         no more than the next unless it fetches by all-reduce, whose buffers stay.
         """
-        joins = any(gather.joined for gather in kinds(self.steady.gathers))
+        joins = any(gather.joined for gather in distinct_events(self.steady.gathers))
         return (self.steady, self.later) if joins and self.later is not self.steady else (self.later,)
 
 
@@ -263,7 +263,7 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     padded, most, now = padded_sizes(job), 0, 0
     low = bool(settings.low)
     passes = (0, 1) if settings.checkpointed else (0,)  # else backward enters the same modules as forward
-    for event in kinds([part for again in passes for part in visited(job, again, using=True)]):
+    for event in distinct_events([part for again in passes for part in visited(job, again, using=True)]):
         enters, _module, tensors, _late = event.visit
         own = sum([padded[index] for index in tensors])
         if not enters:
@@ -273,5 +273,5 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
         inside = now + own * ((len(tensors) > 1 or low) + settings.from_host)
         most = inside if inside > most else most
     most += sum(padded[index] for index in settings.viewed - settings.checkpointed)
-    phases = (max(event.most for event in extremes(phase)) for phase in (steady.forward, steady.backward))
+    phases = (max(event.most for event in extreme_events(phase)) for phase in (steady.forward, steady.backward))
     return not settings.second and most <= min(phases)

@@ -13,6 +13,7 @@ from typing import Any
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.alive import END, START, AllocationTracker, Copy, Variables
+from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, last_event
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import own_shares
@@ -20,7 +21,6 @@ from zeroplan.costs.deepspeed.quantizing import quantizes_gradients, reduced, se
 from zeroplan.costs.deepspeed.reduction import all_reduced
 from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
-from zeroplan.costs.deepspeed.told import Shift, Telling, final
 from zeroplan.costs.deepspeed.visits import backward_visits
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
@@ -38,7 +38,7 @@ class Partitioning:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
         self.dtype = job.strategy.dtype
         self.alive = AllocationTracker()
-        self.told: Telling[Any] = self.alive.entries
+        self.log: EventLog[Any] = self.alive.entries
         """What a run tells, in order."""
         self.dtypes = communication_dtypes(job)
         self.buckets: dict[str, list[int]] = {dtype: [] for dtype in bucket_dtypes(job)}
@@ -78,7 +78,7 @@ class Partitioning:
         if execution.leaves:
             self._check_leaves()
         self.queue = deque(self.order)
-        ready = final(micro_step.forward)
+        ready = last_event(micro_step.forward)
         self._gather(ready)
         alive.mark(START)
         to_come = 0 if gradients is None else len(self.queue) - gradients
@@ -98,9 +98,9 @@ class Partitioning:
         alive.mark(END)
         self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
 
-    def again(self, since: int, times: int, by: Shift) -> None:
+    def repeat(self, since: int, times: int, by: LayerOffset) -> None:
         """What was told from that number on comes so many times more."""
-        self.alive.again(since, times, by)
+        self.alive.repeat(since, times, by)
 
     def _meet(self, event: Held) -> None:
         """What gradients are ready by then, and what the visit gathers and releases."""

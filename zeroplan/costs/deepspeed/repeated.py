@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
+from zeroplan.costs.deepspeed.event_log import LayerOffset, RepeatedBlock
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.told import RepeatedBlock, Shift
 from zeroplan.formulas import gathered
 from zeroplan.record import NamedTuple
 
@@ -26,7 +26,7 @@ class LayerState(NamedTuple):
 
     state: Hashable
     norms: int
-    told: int
+    logged: int
     queue: int
 
 
@@ -35,7 +35,7 @@ class Repeated:
 
     def __init__(self, partitioning: Partitioning, part: RepeatedBlock[Held], *, follows: bool) -> None:
         self.of, self.part = partitioning, part
-        self.follows = follows and part.times > 1 and not (part.by.more or partitioning.in_leaves)
+        self.follows = follows and part.times > 1 and not (part.offset.more or partitioning.in_leaves)
         self.left = part.times
         """Layers that are to come."""
         self.reached: LayerState | None = None
@@ -52,8 +52,8 @@ class Repeated:
         of = self.of
         before = self.reached
         norms = of.alive.elements.get(NORMS, 0)
-        state = self._state(layers * self.part.by.tensors, norms)
-        now = self.reached = LayerState(state, norms, len(of.told.open), len(of.queue))
+        state = self._state(layers * self.part.offset.tensors, norms)
+        now = self.reached = LayerState(state, norms, len(of.log.open), len(of.queue))
         if before is None or before.state != now.state or not self._comes_alike(before, now):
             return False
         self._shift(before, now)
@@ -74,7 +74,7 @@ class Repeated:
 
     def _comes_alike(self, before: LayerState, now: LayerState) -> bool:
         """Whether the gradients of the layers to come are the last layer's, shifted by a layer at a time."""
-        of, order, sizes, shift = self.of, self.of.order, self.of.sizes, self.part.by.tensors
+        of, order, sizes, shift = self.of, self.of.order, self.of.sizes, self.part.offset.tensors
         gradients = before.queue - now.queue
         start, count = len(order) - before.queue, gradients * (self.left + 1)
         known = order[start : start + count]
@@ -86,15 +86,15 @@ class Repeated:
 
     def _shift(self, before: LayerState, now: LayerState) -> None:
         of, layers, norms = self.of, self.left, now.norms - before.norms
-        of.again(before.told, layers, self._with(norms) if norms else self.part.by)
+        of.repeat(before.logged, layers, self._with(norms) if norms else self.part.offset)
         for _gradient in range((before.queue - now.queue) * layers):
             of.queue.popleft()
-        by = layers * self.part.by.tensors
+        by = layers * self.part.offset.tensors
         of.entered = {index + by for index in of.entered}
         of.apart = {index + by for index in of.apart}
         of.buckets = {dtype: [index + by for index in bucket] for dtype, bucket in of.buckets.items()}
 
-    def _with(self, norms: int) -> Shift:
+    def _with(self, norms: int) -> LayerOffset:
         """A layer farther, so many norms more."""
         elements = [norms if kind == NORMS else 0 for kind in self.of.alive.elements]
-        return self.part.by._replace(more=(DTYPE_BYTES[NORMS[1]] * norms, *elements))
+        return self.part.offset._replace(more=(DTYPE_BYTES[NORMS[1]] * norms, *elements))

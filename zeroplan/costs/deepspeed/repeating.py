@@ -13,9 +13,9 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from zeroplan.costs.deepspeed.alike_layers import Stretch, apart, is_all_its_own
-from zeroplan.costs.deepspeed.decisions import RepeatedDecisions, Stride
+from zeroplan.costs.deepspeed.decisions import ReleaseOffset, RepeatedDecisions
+from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Visit
 
@@ -57,7 +57,7 @@ class Repeats:
         self.stay = frozenset[int]() if self.of.records else self.of.persistent
         """What is never released: while the trace is recorded, nothing; nothing is gathered ahead or kept then."""
 
-    def skip(self, number: int, held: Telling[Held]) -> int:
+    def skip(self, number: int, held: EventLog[Held]) -> int:
         """After the stretch of this number: how many more are done, their events added and the state shifted."""
         of = self.of
         if len(of.secondary | of.persistent) < len(of.settings.second):  # each layer that is left makes more (hpZ)
@@ -80,7 +80,7 @@ class Repeats:
             self.reached = None
         return count
 
-    def _reach(self, number: int, held: Telling[Held]) -> IntervalState:
+    def _reach(self, number: int, held: EventLog[Held]) -> IntervalState:
         of, stretch = self.of, self.stretches[number]
         ahead = 0 if of.records else len(of.trace) - len(of.queue) - self._uses_before(stretch.step)
         there = of.available & self.stay
@@ -150,14 +150,14 @@ class Repeats:
         Decisions that were taken in an earlier micro-step are remembered; of new ones the last tells: in forward,
         distances only shrink.
         """
-        of, stride = self.of, _stride(before, now)
+        of, offset = self.of, _stride(before, now)
         for visit, step in self._exits(before, now):
             distances = of.distances(visit)
             for index in visit.tensors:
-                later = index + count * stride.tensors, step + count * stride.steps
+                later = index + count * offset.tensors, step + count * offset.steps
                 if of.is_near(distances.to_next_use(*later)) != of.is_near(distances.to_next_use(index, step)):
                     return False
-            if self.remembers and not of.decisions.are_alike((visit.module, step), stride, count):
+            if self.remembers and not of.decisions.are_alike((visit.module, step), offset, count):
                 return False
         return True
 
@@ -190,15 +190,15 @@ class Repeats:
             if visit.tensors and not visit.enters:
                 yield visit, step
 
-    def _shift(self, before: IntervalState, now: IntervalState, count: int, held: Telling[Held]) -> None:
+    def _shift(self, before: IntervalState, now: IntervalState, count: int, held: EventLog[Held]) -> None:
         """Events of so many layers, and the state that the last of them leaves."""
         of = self.of
         steps = now.stretch.step - before.stretch.step
         alike = apart(before.stretch, now.stretch)
         ahead = [(index, of.recent[index]) for index in self._ahead(now.stretch)]
-        of.gathers.again(before.gathers, count, alike)
+        of.gathers.repeat(before.gathers, count, alike)
         grown = now.elements - before.elements
-        held.again(before.held, count, alike._replace(more=(grown,)) if grown else alike)
+        held.repeat(before.held, count, alike._replace(more=(grown,)) if grown else alike)
         if self.remembers and not of.records:
             self._remember(before.stretch, now.stretch, count)
         by = count * alike.tensors
@@ -241,9 +241,9 @@ class Repeats:
         of.decisions.take_alike(RepeatedDecisions(now.layer.module, _stride(before, now), count, decided))
 
 
-def _stride(one: Stretch, other: Stretch) -> Stride:
+def _stride(one: Stretch, other: Stretch) -> ReleaseOffset:
     by = apart(one, other)
-    return Stride(by.modules, other.step - one.step, by.tensors)
+    return ReleaseOffset(by.modules, other.step - one.step, by.tensors)
 
 
 def _within(stretch: Stretch, kept: dict[int, int]) -> dict[int, int]:

@@ -11,6 +11,7 @@ from zeroplan.costs.deepspeed import gather_buffers, gathering, muon_offload, st
 from zeroplan.costs.deepspeed.alive import END, START, AllocationTracker, Copy, MemorySnapshot, Passed
 from zeroplan.costs.deepspeed.backward import backward_of, gradients, partitioned
 from zeroplan.costs.deepspeed.early import may_need_more, surely_needs_more
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events, extreme_events, last_event
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import early_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.held import (
@@ -37,7 +38,6 @@ from zeroplan.costs.deepspeed.partitions import (
     sub_groups,
 )
 from zeroplan.costs.deepspeed.swapping import on_gpu
-from zeroplan.costs.deepspeed.told import RepeatedBlock, every, extremes, final
 from zeroplan.costs.deepspeed.working import MADE_BY_THE_STEP, Working
 from zeroplan.costs.passes import timeline_of, with_gathered, with_gradients
 from zeroplan.formulas import buffers, gathered, moments, muon, states
@@ -109,10 +109,10 @@ AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
 def working(job: Job) -> Working:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
     forwards = [found.forward for found in micro_steps(job).largest]
-    backward, last = backward_of(job).alive, final(forwards[-1])
+    backward, last = backward_of(job).alive, last_event(forwards[-1])
     left = (*_secondary(job), *backward.lines())
     return Working(
-        _at_most(job, extremes(chain(*forwards))), _gathered(job, last.elements, last.secondary),
+        _at_most(job, extreme_events(chain(*forwards))), _gathered(job, last.elements, last.secondary),
         backward.peak_lines(), (*step(job), *left), AWAY_IN_THE_STEP, left,
         (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
         forward_pass=_forward_pass(job, *forwards), backward_pass=Passed(backward),
@@ -124,9 +124,9 @@ def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[Held]]) -> Passed:
     alive, w = AllocationTracker(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         alive.make(rule, job.strategy.dtype, 0)
-    told, nothing = alive.entries.done, (0, 0)
+    log, nothing = alive.entries.done, (0, 0)
     for parts in forwards:
-        told.append(RepeatedBlock([MemorySnapshot(START, 0, nothing, 0, nothing)]))
+        log.append(RepeatedBlock([MemorySnapshot(START, 0, nothing, 0, nothing)]))
         for events, times, by in map(_as_large, parts):
             entries = [
                 MemorySnapshot(
@@ -134,14 +134,14 @@ def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[Held]]) -> Passed:
                 )
                 for elements, secondary, most, _ready, _visit, at, _less in events
             ]
-            told.append(RepeatedBlock(entries, times, by))
-        told.append(RepeatedBlock([told[-1].events[-1]._replace(key=END)]))
+            log.append(RepeatedBlock(entries, times, by))
+        log.append(RepeatedBlock([log[-1].events[-1]._replace(key=END)]))
     return Passed(alive)
 
 
 def _as_large(part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
     """Of a part in which more is gathered each time, each time by itself."""
-    return RepeatedBlock(list(every([part]))) if part.by.more else part
+    return RepeatedBlock(list(all_events([part]))) if part.offset.more else part
 
 
 def less_in_forward(job: Job) -> int:
@@ -151,7 +151,7 @@ def less_in_forward(job: Job) -> int:
     """
     if job.strategy.stage < 3:
         return 0
-    events = list(extremes(chain(*(found.forward for found in micro_steps(job).largest))))
+    events = list(extreme_events(chain(*(found.forward for found in micro_steps(job).largest))))
     most, fewest = max(event.most for event in events), max(event.most - event.less for event in events)
     return job.strategy.element_bytes * (most - fewest)
 
@@ -203,7 +203,7 @@ def _first_step(job: Job) -> dict[str, Any]:
     found, resident = micro_steps(job), persistent_elements(job)
 
     def most(*run: MicroStep) -> int:
-        return max(event.most for micro_step in run for event in extremes(micro_step.forward))
+        return max(event.most for micro_step in run for event in extreme_events(micro_step.forward))
 
     first: dict[str, Any] = {}
 
@@ -214,7 +214,7 @@ def _first_step(job: Job) -> dict[str, Any]:
     early_ones = early_micro_steps(job)
     for number, early in enumerate(early_ones, 1):
         if most(early) > most(*found.largest) + resident:
-            offer("first_forward", _at_most(job, extremes(early.forward)), _forward_pass(job, early.forward))
+            offer("first_forward", _at_most(job, extreme_events(early.forward)), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
         if copied or may_need_more(job, number - 1, backward_of(job).alive):
             alive = partitioned(job, early, ends=number == len(early_ones)).alive

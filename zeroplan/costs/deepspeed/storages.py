@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from itertools import permutations
 
 from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.quantizing import scales
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
-from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Visit
 
@@ -69,7 +69,7 @@ class GatheredStorages:
     def begin(self) -> None:
         """A micro-step begins."""
         self.swapper.read = []
-        self.gathers = Telling[Gather]()
+        self.gathers = EventLog[Gather]()
         self.count = 0
         self.flying: set[int] = set()
 

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from zeroplan.costs.deepspeed import gathering, muon_offload, quantizing, zenflow
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, counted_events
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
 from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
 from zeroplan.costs.deepspeed.held import DTYPE_BYTES
@@ -14,7 +15,6 @@ from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs, whole
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantizing import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, last_elements, reduction
-from zeroplan.costs.deepspeed.told import RepeatedBlock, counted
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
 from zeroplan.specs.job import Job
@@ -189,12 +189,12 @@ def _decides_modules(strategy: Strategy) -> Hashable:
 def gathered_for_modules(job: Job) -> list[Transfer]:
     """Stage 3's, in both passes."""
     when, parts = gathers(job)
-    return _calls(job, when, _issued(job, counted(parts)))
+    return _calls(job, when, _issued(job, counted_events(parts)))
 
 
 def _of_pass(found: MicroStep, again: int) -> Iterator[tuple[Gather, int]]:
     """0: forward, 1: backward."""
-    return ((gather, times) for gather, times in counted(found.gathers) if gather.again == again)
+    return ((gather, times) for gather, times in counted_events(found.gathers) if gather.again == again)
 
 
 def _issued(job: Job, gathers: Iterable[tuple[Gather, int]]) -> list[CollectiveCall]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from zeroplan.costs.deepspeed.alike_layers import Passes, alike, stretches
+from zeroplan.costs.deepspeed.event_log import NO_OFFSET, LayerOffset, RepeatedBlock
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.once import Itself, once
-from zeroplan.costs.deepspeed.told import STILL, RepeatedBlock, Shift
 from zeroplan.specs.execution import Visit
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -43,14 +43,14 @@ def visited(job: Job, again: int, *, using: bool = False) -> tuple[RepeatedBlock
     visits = passes.visits[again]
     found: list[RepeatedBlock[Held]] = []
 
-    def add(first: int, end: int, times: int = 1, by: Shift = STILL) -> None:
+    def add(first: int, end: int, times: int = 1, by: LayerOffset = NO_OFFSET) -> None:
         events = [Held(0, 0, 0, 0, visits[at], at) for at in range(first, end) if visits[at].tensors or not using]
         if events:
             found.append(RepeatedBlock(events, times, by))
 
     for run in alike(passes, again):
         add(start, run.start)
-        add(run.start, run.start + run.by.visits, run.layers, run.by)
-        start = run.start + run.layers * run.by.visits
+        add(run.start, run.start + run.offset.visits, run.layers, run.offset)
+        start = run.start + run.layers * run.offset.visits
     add(start, len(visits))
     return tuple(found)

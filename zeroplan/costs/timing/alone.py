@@ -9,10 +9,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
 from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.told import RepeatedBlock
 from zeroplan.costs.deepspeed.visits import once_an_execution
 from zeroplan.costs.timing.order import EVENT, FOR_GATHER, GATHER, Event, Order, done_before, read_at
 from zeroplan.specs.job import Job
@@ -57,7 +57,7 @@ def _points(
         here = [gather for gather in part.events if gather.again == again]
         each = sum([gather.elements for gather in here])
         for number in (0, part.times - 1)[: part.times]:
-            by, so_far = part.by.times(number), gathered + number * each
+            by, so_far = part.offset.times(number), gathered + number * each
             for gather in here:
                 so_far += gather.elements
                 at = min([_next(places.get(index + by.tensors, ()), gather.at + by.visits) for index in gather.tensors])

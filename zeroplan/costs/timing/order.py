@@ -15,10 +15,10 @@ from itertools import accumulate, groupby, zip_longest
 from operator import attrgetter, itemgetter
 
 from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events
 from zeroplan.costs.deepspeed.events import Gather, Held
 from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
 from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.told import RepeatedBlock, every
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.deepspeed.visits import backward_visits, once_an_execution, visited
 from zeroplan.costs.timing.work import multiplied_with
@@ -125,7 +125,7 @@ def _gathers(job: Job) -> list[tuple[tuple[Event, ...], list[Placed]]]:
     """
     found = []
     for step in distinct(micro_steps(job)):
-        gathers = list(every(step.gathers))
+        gathers = list(all_events(step.gathers))
         forward, backward = (
             list(_gathered(reads, done, [gather for gather in gathers if gather.again == again]))
             for again, (reads, done) in enumerate(zip(read_at(job), done_before(job), strict=True))
