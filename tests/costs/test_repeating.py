@@ -52,8 +52,8 @@ def told(one, step):
     """Without events of modules that have no tensors."""
     backward = partitioned(one, step)
     passes = [[event for event in all_events(phase) if event.visit.tensors] for phase in (step.forward, step.backward)]
-    gradients = [entry for entry in all_events(backward.alive.entries.blocks()) if entry.key < 0]
-    return list(all_events(step.gathers)), passes, backward.alive.peak, backward.alive.lines(), gradients
+    gradients = [entry for entry in all_events(backward.tracker.snapshots.blocks()) if entry.key < 0]
+    return list(all_events(step.gathers)), passes, backward.tracker.peak, backward.tracker.lines(), gradients
 
 
 @settings(max_examples=150, deadline=None)
@@ -109,10 +109,10 @@ def test_norms_of_offloaded_gradients_are_told_of_all_layers(checkpointing):
         "llama-3.1-405b", gpus=512, stage=3, checkpointing=checkpointing, offload_optimizer=Offload("cpu"),
     )  # fmt: skip
     found = partitioned(one, fetch.micro_steps(one).steady)
-    (repeat,) = [part for part in found.alive.entries.blocks() if part.times > 1]
+    (repeat,) = [part for part in found.tracker.snapshots.blocks() if part.times > 1]
     assert repeat.times > 100
     assert repeat.offset.more[0] == 8 * 9
-    norms = [line for line in found.alive.lines() if line.name == "norms"]
+    norms = [line for line in found.tracker.lines() if line.name == "norms"]
     assert [line.bytes for line in norms] == [8 * (3 + 126 * 9)]
 
 

@@ -109,5 +109,5 @@ def test_a_replay_gives_back_what_it_made(flow, stage, ranks):
     for _step in range(2):
         replay.step(choosing=True)
         replay.update()
-    assert replay.alive.bytes == 0
-    assert not any(replay.alive.elements.values())
+    assert replay.tracker.bytes == 0
+    assert not any(replay.tracker.elements.values())

@@ -167,7 +167,7 @@ def step(root: Module, run: ForwardRun) -> dict[str, int]:
     run.checkpoints(root)
     loss: Any = forward(root, run)
     saved, peak = run.live, run.most
-    run.look_again()
+    run.reset_peak()
     Engine().run(loss)
     del loss
     return {"saved": saved, "forward_peak": peak, "backward_peak": run.most}

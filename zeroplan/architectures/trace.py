@@ -52,7 +52,7 @@ def traced(root: Module, run: ForwardRun) -> Trace:
     saved, drops = run.live, dropped(run)
     run.beat("loss", 0)
     run.beats = backward
-    run.look_again()
+    run.reset_peak()
     Engine().run(loss)
     del loss
     inputs = run.emptying.sizes if run.emptying else {}

@@ -111,6 +111,6 @@ class Memory:
         finally:
             self.records = before
 
-    def look_again(self) -> None:
+    def reset_peak(self) -> None:
         """Start to look for the largest moment of a phase."""
         self.most = self.live

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from zeroplan.costs.deepspeed.alive import END, START
+from zeroplan.costs.deepspeed.allocation_tracker import END, START
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, offset_key
 from zeroplan.specs.execution import PassTimeline
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from zeroplan.costs.along import stretch_of
-from zeroplan.costs.deepspeed.alive import Passed
+from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
 from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.ledger import STAGES, ledger, uncollected
 from zeroplan.costs.passes import asked, passes, timeline_of
@@ -60,23 +60,23 @@ def _passes(job: Job) -> Iterator[Instant]:
         yield from _moments(job, ("forward", "backward"))
         return
     stage = STAGES[job.strategy.stage]
-    working, held, ids = stage.working(job), total(stage.held(job)), token_ids(job.tokens)
+    phase_memory, held, ids = stage.phase_memory(job), total(stage.resident(job)), token_ids(job.tokens)
     for phase, model, passed, still in (
-        ("forward", found.forward, working.forward_pass, working.forward),
-        ("backward", found.backward, working.backward_pass, working.loss),
+        ("forward", found.forward, phase_memory.forward_pass, phase_memory.forward),
+        ("backward", found.backward, phase_memory.backward_pass, phase_memory.loss),
     ):
         places = job.model.timeline.places(asked(job), job.leaves, backward=phase == "backward")
         for at, beside, activations in _along(model, passed, still):
             yield Instant(phase, places[at] or "loss", held, beside + ids, activations)
 
 
-def _along(model: PassTimeline, passed: Passed | None, still: tuple[Line, ...]) -> Iterator[tuple[int, int, int]]:
+def _along(model: PassTimeline, passed: PassProfile | None, still: tuple[Line, ...]) -> Iterator[tuple[int, int, int]]:
     """Each stretch with DeepSpeed's bytes and the model's, and each of DeepSpeed's events that has more."""
     if passed is None:
         yield from ((at, total(still), most) for at, most in enumerate(model.most))
         return
-    *_earlier, last = passes(passed.entries)
-    beside, at, before = total(passed.beside), -1, last[0].events[0]
+    *_earlier, last = passes(passed.snapshots)
+    beside, at, before = total(passed.concurrent), -1, last[0].events[0]
     for entry in all_events(last):
         to = stretch_of(entry.key, model, at)
         for stretch in range(at + 1, to + 1):

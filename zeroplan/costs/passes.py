@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
 
 from zeroplan.costs.along import along, stretch_of
-from zeroplan.costs.deepspeed.alive import START, MemorySnapshot
+from zeroplan.costs.deepspeed.allocation_tracker import START, MemorySnapshot
 from zeroplan.costs.deepspeed.backward import Gradients
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events, offset_key
 from zeroplan.costs.deepspeed.events import Held

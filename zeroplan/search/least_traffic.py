@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.keeping import kept_at_most
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.deepspeed.traffic import reduced_last
 from zeroplan.costs.deepspeed.visits import decides_visits, once_an_execution
 from zeroplan.costs.timing.network import latency

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from itertools import zip_longest
 
-from zeroplan.costs.deepspeed.alive import END
+from zeroplan.costs.deepspeed.allocation_tracker import END
 from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, RepeatedBlock, all_events
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps

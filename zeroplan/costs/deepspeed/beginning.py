@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.alive import MemorySnapshot
+from zeroplan.costs.deepspeed.allocation_tracker import MemorySnapshot
 from zeroplan.costs.deepspeed.backward import arrivals, nothing_gathered
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock
 from zeroplan.costs.deepspeed.events import Held, MicroStep
@@ -59,7 +59,7 @@ def _with_own(job: Job, part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
 def _beginning(job: Job, micro_step: MicroStep) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     found = Partitioning(job)
     found.run(micro_step, gradients=FIRST * _largest_layer(job))
-    return found.alive.entries.blocks()
+    return found.tracker.snapshots.blocks()
 
 
 def _largest_layer(job: Job) -> int:

@@ -10,10 +10,10 @@ from zeroplan.costs.deepspeed import checkpoints, muon_offload, zenflow
 from zeroplan.costs.deepspeed.backward import to_host
 from zeroplan.costs.deepspeed.event_log import counted_events
 from zeroplan.costs.deepspeed.fetch import micro_steps
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.host import accumulated
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes, sub_groups
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.deepspeed.swapping import (
     gradient_files,
     on_gpu,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.alive import START, AllocationTracker
+from zeroplan.costs.deepspeed.allocation_tracker import START, AllocationTracker
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.fetch import decides_gathers, early_micro_steps, micro_steps
@@ -29,7 +29,7 @@ def may_need_more(job: Job, number: int, later: AllocationTracker) -> bool:
     if surely_needs_more(job) == number:
         return True
     most, beside = later.most + width * persistent_elements(job), 0
-    for part in reversed(later.entries.blocks()):
+    for part in reversed(later.snapshots.blocks()):
         for time in reversed(range(part.times)):
             by = part.offset.times(time)
             grown = by.more[0] if by.more else 0

@@ -11,7 +11,6 @@ from itertools import chain
 
 from zeroplan.costs.deepspeed import casting, checkpoints, cpu, zenflow
 from zeroplan.costs.deepspeed.flattening import flattened_on_host
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES, counts_on_gpu, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.layout import (
     PartitionSlice,
     flat_groups,
@@ -26,6 +25,7 @@ from zeroplan.costs.deepspeed.partitions import (
     shard_elements,
     shard_sizes,
 )
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, counts_on_gpu, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.step_counters import updated_tensors
 from zeroplan.costs.deepspeed.swapping import (
     EXACT,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.record import NamedTuple
 
 COMPUTED = {"gram": "float16", "standard": "bfloat16"}

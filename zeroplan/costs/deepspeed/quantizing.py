@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.alive import Variables
+from zeroplan.costs.deepspeed.allocation_tracker import Variables
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_sizes
 from zeroplan.errors import ContradictionError

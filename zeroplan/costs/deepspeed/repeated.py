@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from zeroplan.costs.deepspeed.event_log import LayerOffset, RepeatedBlock
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import gathered
 from zeroplan.record import NamedTuple
 
@@ -51,7 +51,7 @@ class Repeated:
         """After so many layers: whether all others do as the last one did, which is told of them, the state shifted."""
         of = self.of
         before = self.reached
-        norms = of.alive.elements.get(NORMS, 0)
+        norms = of.tracker.elements.get(NORMS, 0)
         state = self._state(layers * self.part.offset.tensors, norms)
         now = self.reached = LayerState(state, norms, len(of.log.open), len(of.queue))
         if before is None or before.state != now.state or not self._comes_alike(before, now):
@@ -63,8 +63,8 @@ class Repeated:
     def _state(self, shift: int, norms: int) -> Hashable:
         of = self.of
         return (
-            of.alive.bytes - DTYPE_BYTES[NORMS[1]] * norms,
-            tuple((kind, count) for kind, count in of.alive.elements.items() if kind != NORMS),
+            of.tracker.bytes - DTYPE_BYTES[NORMS[1]] * norms,
+            tuple((kind, count) for kind, count in of.tracker.elements.items() if kind != NORMS),
             of.gathered, of.secondary,
             frozenset(index - shift for index in of.entered),
             frozenset(index - shift for index in of.apart),
@@ -96,5 +96,5 @@ class Repeated:
 
     def _with(self, norms: int) -> LayerOffset:
         """A layer farther, so many norms more."""
-        elements = [norms if kind == NORMS else 0 for kind in self.of.alive.elements]
+        elements = [norms if kind == NORMS else 0 for kind in self.of.tracker.elements]
         return self.part.offset._replace(more=(DTYPE_BYTES[NORMS[1]] * norms, *elements))

@@ -12,10 +12,10 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from zeroplan.costs.deepspeed.alike_layers import Stretch, apart, is_all_its_own
 from zeroplan.costs.deepspeed.decisions import ReleaseOffset, RepeatedDecisions
 from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.identical_layers import Stretch, apart, is_all_its_own
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Visit
 

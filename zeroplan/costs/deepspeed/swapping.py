@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes
 from zeroplan.costs.deepspeed.layout import decides_groups, group_members, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import below_ratio, shard_sizes, sub_group_members, sub_groups
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, state_bytes
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job

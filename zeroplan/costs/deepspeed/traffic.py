@@ -9,12 +9,12 @@ from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, counted_events
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
 from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs, whole
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantizing import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, last_elements, reduction
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
 from zeroplan.specs.job import Job

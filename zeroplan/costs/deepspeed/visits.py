@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
-from zeroplan.costs.deepspeed.alike_layers import Passes, alike, stretches
 from zeroplan.costs.deepspeed.event_log import NO_OFFSET, LayerOffset, RepeatedBlock
 from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.identical_layers import Passes, alike, stretches
 from zeroplan.costs.deepspeed.once import Itself, once
 from zeroplan.specs.execution import Visit
 from zeroplan.specs.job import Job

@@ -87,7 +87,7 @@ def indices(pieces: tuple[SelectedColumns, ...]) -> int:
     return sum(piece.picked for piece in pieces) * (1 if len(pieces) == 1 else 2)
 
 
-def held(job: Job) -> list[Line]:
+def resident(job: Job) -> list[Line]:
     """On the GPU, between steps."""
     flow, dtype, w = job.strategy.selective, job.strategy.dtype, job.strategy.element_bytes
     if flow is None:
