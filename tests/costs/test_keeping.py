@@ -9,9 +9,9 @@ import pytest
 from tests.jobs import job
 from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.deepspeed.fetch import micro_steps
-from zeroplan.costs.deepspeed.keeping import kept_at_least, kept_at_most
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.partitions import persistent_tensors
+from zeroplan.costs.deepspeed.retained_parameters import retained_at_least, retained_at_most
 from zeroplan.costs.deepspeed.visits import backward_visits
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "opt-1.3b", "gemma-2-2b", "falcon-7b", "bert-base")
@@ -43,4 +43,4 @@ def test_backward_gathers_what_was_not_kept(seed):
         if gather.at <= reads[index]
     }
     kept = sum(size for index, size in enumerate(sizes) if index not in brought and index not in stay)
-    assert kept_at_least(one) <= kept <= kept_at_most(one)
+    assert retained_at_least(one) <= kept <= retained_at_most(one)

@@ -38,7 +38,7 @@ def small(family: str, layers: int, vocab: int):
 def replayed(one, *, follows):
     """The micro-steps and their backwards; `follows`: layers may follow from others."""
     found = fetch._settings(one)
-    course = fetch.course_of(one)
+    course = fetch.access_order_of(one)
     coordinator = Coordinator(tensor_sizes(one), found, course if follows else course._replace(passes=course.passes._replace(stretches=())))
     steps = [coordinator.micro_step(records=True)]
     steps += [coordinator.micro_step() for _micro in range(one.strategy.grad_accum - 1)]  # nothing persists yet

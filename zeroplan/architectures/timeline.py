@@ -160,7 +160,7 @@ class _Laying:
     def block_of(self) -> dict[int, TraceSegment]:
         return {block.layer: block for block in self.blocks if block.layer != OUTSIDE}
 
-    def falls(self, visits: Sequence[Visit]) -> list[int]:
+    def align(self, visits: Sequence[Visit]) -> list[int]:
         """Where each visit falls: matched outside and in layers that ran, shifted in the others."""
         layer_of, stands_for = self.structure.layer_of, self.structure.stands_for
         found: list[int] = []

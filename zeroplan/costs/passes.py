@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
 
-from zeroplan.costs.along import along, stretch_of
+from zeroplan.costs.alignment import aligned_events, interval_of
 from zeroplan.costs.deepspeed.allocation_tracker import START, MemorySnapshot
 from zeroplan.costs.deepspeed.backward import Gradients
+from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events, offset_key
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.layout import tensor_sizes
-from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.partitions import decides_persistence, own_bytes, persistent_tensors
-from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
+from zeroplan.costs.deepspeed.partitions import own_bytes, persistence_key, persistent_tensors
+from zeroplan.costs.deepspeed.visits import backward_visits, hook_order_key, visited
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.record import NamedTuple
@@ -33,10 +33,10 @@ def alone(job: Job) -> Activations | None:
     return Activations(*found) if found else None
 
 
-def decides_activations(job: Job) -> Hashable:
+def activations_key(job: Job) -> Hashable:
     """All that `least_activations` reads of a job, beside the model and the ranks."""
     strategy = job.strategy
-    return asked(job), job.leaves, strategy.stage == 3 and (decides_persistence(strategy), strategy.low)
+    return asked(job), job.leaves, strategy.stage == 3 and (persistence_key(strategy), strategy.low)
 
 
 def least_activations(job: Job) -> tuple[int, int] | None:
@@ -126,7 +126,7 @@ def _beside_kept(job: Job, wanted: TimelineRequest) -> int | None:
     return most
 
 
-@once(lambda strategy: (decides_visits(strategy), decides_persistence(strategy)))
+@cached(lambda strategy: (hook_order_key(strategy), persistence_key(strategy)))
 def _first_reads(job: Job) -> list[tuple[int, int]]:
     """Backward's visits that read partitioned tensors for the first time, and how many elements these have."""
     left, sizes = set(range(len(job.model.tensors))) - set(persistent_tensors(job)), tensor_sizes(job)
@@ -142,7 +142,7 @@ def with_own(one: PassTimeline, visits: Sequence[RepeatedBlock[Held]], own: dict
     """The fullest moment of a pass with what the module at work reads; `own`: bytes of each tensor."""
     entered: dict[int, int] = {}
     most = 0
-    for event, _before, at in along(visits, one, HELD_KEY):
+    for event, _before, at in aligned_events(visits, one, HELD_KEY):
         visit = event.visit
         if visit.enters:
             entered[visit.module] = at
@@ -158,7 +158,7 @@ def with_gathered(parts: Sequence[RepeatedBlock[Held]], width: int, one: PassTim
     partitions, which only become more.
     """
     most, now, second, reached = 0, 0, 0, -1
-    for event, at, to in along(parts, one, HELD_KEY):
+    for event, at, to in aligned_events(parts, one, HELD_KEY):
         if to > at:
             most = max(most, width * (second + min(now, event.ready)) + max(one.most[at + 1 : to + 1]))
         now, second, reached = event.elements, event.secondary, max(at, to)
@@ -201,7 +201,7 @@ def with_gradients(
                     last = min([kept[index] for index in left])
         end = by.times(times - 1)
         elements += sum(end.more)
-        reached = max([reached, *(stretch_of(offset_key(event.at, end), one, reached) for event in events)])
+        reached = max([reached, *(interval_of(offset_key(event.at, end), one, reached) for event in events)])
     return most
 
 
@@ -255,7 +255,7 @@ def _together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: Pas
     before = entries[0].events[0]
     best: tuple[tuple[int, ...], int, int] = (), 0, 0
     largest, there = 0, before.now
-    for entry, at, to in along(entries, activations, ENTRY_KEY):
+    for entry, at, to in aligned_events(entries, activations, ENTRY_KEY):
         if to > at:
             stretch = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
             if stretch + there > largest:

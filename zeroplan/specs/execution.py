@@ -74,7 +74,7 @@ class Stretches(Protocol):
     def fullest(self) -> tuple[int, int]:
         """The most of them, and the first stretch that has so many."""
 
-    def falls(self, visits: Sequence[Visit]) -> list[int]:
+    def align(self, visits: Sequence[Visit]) -> list[int]:
         """The stretch at whose end each visit falls."""
 
     def ready(self) -> dict[int, int]:
@@ -111,7 +111,7 @@ class PassTimeline:
     @cached_property
     def visits(self) -> list[int]:
         """Of each visit of `Execution.forward`, `.backward` or `.recomputing` the stretch at whose end it falls."""
-        return self.stretches.falls(self.visited)
+        return self.stretches.align(self.visited)
 
     @cached_property
     def ready(self) -> dict[int, int]:

@@ -6,16 +6,16 @@ from collections.abc import Hashable, Iterator
 from itertools import zip_longest
 
 from zeroplan.costs.deepspeed.allocation_tracker import END
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, RepeatedBlock, all_events
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
-from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, decides_groups, tensor_sizes
-from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
 from zeroplan.costs.deepspeed.quantizing import CollectiveCall, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
-from zeroplan.costs.deepspeed.visits import decides_visits, visited
+from zeroplan.costs.deepspeed.visits import hook_order_key, visited
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Visit
 from zeroplan.specs.job import Job
@@ -41,16 +41,16 @@ class Reductions(NamedTuple):
     flushes: tuple[Flush, ...]
 
 
-def _decides_arrivals(strategy: Strategy) -> Hashable:
+def _arrivals_key(strategy: Strategy) -> Hashable:
     """Gradients come in one order, however far parameters are gathered ahead, wherever they go."""
     return (
-        decides_visits(strategy), strategy.memory_efficient_linear, decides_groups(strategy), strategy.low,
+        hook_order_key(strategy), strategy.memory_efficient_linear, groups_key(strategy), strategy.low,
     )  # fmt: skip
 
 
-def decides_reductions(strategy: Strategy) -> Hashable:
+def reductions_key(strategy: Strategy) -> Hashable:
     return (
-        _decides_arrivals(strategy), strategy.reduce_bucket_size, strategy.scatters or strategy.contiguous_gradients,
+        _arrivals_key(strategy), strategy.reduce_bucket_size, strategy.scatters or strategy.contiguous_gradients,
         strategy.scatters, strategy.communication, strategy.quantized_gradients,
     )  # fmt: skip
 
@@ -75,7 +75,7 @@ class ArrivalRecorder(Partitioning):
             self._add(index)
 
 
-@once(_decides_arrivals)
+@cached(_arrivals_key)
 def arrivals(job: Job) -> tuple[Arrival, ...]:
     """Gradients in the order in which they reach their bucket, each when its module's backward is done."""
     found = ArrivalRecorder(job)
@@ -103,7 +103,7 @@ class Gradients(NamedTuple):
     """Of them those whose gradients wait until their module's backward is over."""
 
 
-@once(_decides_arrivals)
+@cached(_arrivals_key)
 def gradients(job: Job) -> Gradients:
     """When gradients are there, whole."""
     found, ready = ReadyRecorder(job), dict[int, list[int]]()
@@ -119,7 +119,7 @@ def nothing_gathered(job: Job) -> MicroStep:
     return MicroStep((), (RepeatedBlock((nothing,)),), visited(job, 1, using=True), ())
 
 
-@once(decides_reductions)
+@cached(reductions_key)
 def reductions(job: Job) -> Reductions:
     """What a backward sends, bucket by bucket."""
     sent: list[CollectiveCall] = []
@@ -138,7 +138,7 @@ def reductions(job: Job) -> Reductions:
     return Reductions(tuple(sent), tuple(flushes))
 
 
-@once(decides_reductions)
+@cached(reductions_key)
 def to_host(job: Job) -> dict[int, int]:
     """Elements of each reduced partition that goes to the host: an all-reduce leaves it padded."""
     own, found = own_shares(job), dict[int, int]()
@@ -158,7 +158,7 @@ def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
             yield dtype, bucket, here[following.tensors[0]] if following else END
 
 
-@once(whole)
+@cached(strategy_key)
 def backward_of(job: Job) -> Partitioning:
     """The third step's backward passes, already run: their peak."""
     return partitioned(job, *micro_steps(job).largest)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from zeroplan.costs.deepspeed.allocation_tracker import MemorySnapshot
 from zeroplan.costs.deepspeed.backward import arrivals, nothing_gathered
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, tensor_sizes
-from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_bytes
 from zeroplan.costs.deepspeed.reduction import buckets
@@ -20,7 +20,7 @@ FIRST = 2
 """Layers, in whose backward most is alive where activations are few."""
 
 
-@once(whole, most_kept=512)
+@cached(strategy_key, max_size=512)
 def begun(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     """What DeepSpeed has alive in a step's last backward, event by event, until gradients of the first few layers are
     there.
@@ -28,7 +28,7 @@ def begun(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     return _beginning(job, micro_steps(job).largest[-1])
 
 
-@once(whole, most_kept=512)
+@cached(strategy_key, max_size=512)
 def begun_bare(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     """The same with nothing gathered but what the module at work reads: any thresholds and prefetches gather more."""
     own = nothing_gathered(job)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.course import Course
+from zeroplan.costs.deepspeed.access_order import AccessOrder
 from zeroplan.costs.deepspeed.decisions import Decisions
 from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import Held, MicroStep
@@ -27,16 +27,16 @@ NEVER = -10_000_000_000
 class Coordinator(GatheredStorages):
     """The state that one rank's coordinator keeps, some of it across micro-steps."""
 
-    def __init__(self, sizes: Sequence[int], settings: Settings, course: Course) -> None:
+    def __init__(self, sizes: Sequence[int], settings: Settings, access: AccessOrder) -> None:
         super().__init__(sizes, settings)
-        self.visits, self.trace, self.own, self.whole = course.passes.visits, course.trace, course.own, course.whole
-        self.last_user, self.never_left = course.last_user, course.never_left
+        self.visits, self.trace, self.own, self.whole = access.passes.visits, access.trace, access.own, access.whole
+        self.last_user, self.never_left = access.last_user, access.never_left
         self.decisions = Decisions()
         self.bucket = Threshold(settings.prefetch_bucket_size)
         self.live = Threshold(settings.max_live_parameters)
         self.reach = Threshold(settings.max_reuse_distance)
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
-        self.repeats = Repeats(self, course.passes.stretches if not settings.swapped else ())
+        self.repeats = Repeats(self, access.passes.stretches if not settings.swapped else ())
         self._start()
 
     def _start(self) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker, Variables
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
 from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.orthogonalizing import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import shard_sizes, sub_group_members
 from zeroplan.formulas import gathered, muon
@@ -56,7 +56,7 @@ def sent(job: Job) -> list[int]:
     return found
 
 
-@once(whole)
+@cached(strategy_key)
 def kept(job: Job) -> GatherBuffers:
     """The buffers that are there between steps, which the third step leaves as it found them."""
     buffers = GatherBuffers(AllocationTracker(), job.strategy.communication)

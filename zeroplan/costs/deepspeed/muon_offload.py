@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker, Variables
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
 from zeroplan.costs.deepspeed.gathering import shards
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.orthogonalizing import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import sub_group_members
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
     """Elements of the rank that has most of them."""
 
 
-@once(whole)
+@cached(strategy_key)
 def batches(job: Job) -> list[Batch]:
     """Stages 1 and 2: up to 64 MiB of matrices at once, or a single larger one."""
     sizes, limit, found = tensor_sizes(job), LARGEST // (2 * DTYPE_BYTES[job.strategy.master]), []
@@ -95,7 +95,7 @@ def dtype_of_gathers(job: Job) -> str:
     return job.strategy.accumulation if job.strategy.stage == 3 else job.strategy.master
 
 
-@once(whole)
+@cached(strategy_key)
 def kept(job: Job) -> GatherBuffers:
     """The buffers that are there between steps; at stages 1 and 2 the first gathers gradients alone."""
     buffers = GatherBuffers(AllocationTracker(), dtype_of_gathers(job))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.formulas import moments, muon
 from zeroplan.specs.job import Job
 
@@ -21,7 +21,7 @@ def gradient_dtype(job: Job) -> str:
     return strategy.accumulation if strategy.stage == 1 and not strategy.contiguous else strategy.dtype
 
 
-@once(whole)
+@cached(strategy_key)
 def own_matrices(job: Job) -> dict[int, tuple[int, ...]]:
     """Of each group that Muon updates, the tensors that touch this rank's partition, in the group's order."""
     found: dict[int, tuple[int, ...]] = {}

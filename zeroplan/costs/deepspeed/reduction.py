@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -160,6 +160,6 @@ class Reduction:
         return [*found, last._replace(elements=filled)] if last else found
 
 
-@once(whatever_runs, order=gradients)
+@cached(order_free_key, order=gradients)
 def reduction(job: Job) -> Reduction:
     return Reduction(job)

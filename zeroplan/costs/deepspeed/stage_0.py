@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed import step_counters
 from zeroplan.costs.deepspeed.allocation_tracker import END, START, AllocationTracker, PassProfile
+from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.muon import by_adam
-from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs
 from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
 from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.reduction import engine_runs
@@ -48,7 +48,7 @@ def _optimizer(job: Job) -> list[Line]:
     return lines
 
 
-@once(whatever_runs, order=gradients)
+@cached(order_free_key, order=gradients)
 def phase_memory(job: Job) -> PhaseMemory:
     strategy, tracker = job.strategy, AllocationTracker()
     gradients = born(job, tracker, strategy.dtype)

@@ -17,12 +17,12 @@ from zeroplan.costs.deepspeed.allocation_tracker import (
     PassProfile,
 )
 from zeroplan.costs.deepspeed.backward import backward_of, gradients, partitioned
-from zeroplan.costs.deepspeed.early import may_need_more, surely_needs_more
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events, extreme_events, last_event
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import early_micro_steps, micro_steps
+from zeroplan.costs.deepspeed.first_step import may_need_more, surely_needs_more
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
-from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     persistent_elements,
@@ -112,7 +112,7 @@ AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
 """Residents that are not there while the optimizer runs."""
 
 
-@once(whole)
+@cached(strategy_key)
 def phase_memory(job: Job) -> PhaseMemory:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
     forwards = [found.forward for found in micro_steps(job).largest]
@@ -267,7 +267,7 @@ def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:
     return tracker.lines()
 
 
-@once(whole)
+@cached(strategy_key)
 def step(job: Job) -> tuple[Line, ...]:
     """Muon's updates, norms tensor by tensor, then one sub-group after the other: flattened, converted, updated."""
     strategy, tracker = job.strategy, AllocationTracker()

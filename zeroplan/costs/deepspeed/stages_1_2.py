@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed import gather_buffers, muon_offload, step_counters, zenflow
 from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
+from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed.layout import flat_groups
-from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs
 from zeroplan.costs.deepspeed.orthogonalizing import gradient_dtype, own_elements
 from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.reducing import Reducing
@@ -42,7 +42,7 @@ def resident(job: Job) -> list[Line]:
     return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *step_counters.on_gpu(job)]
 
 
-@once(whatever_runs, order=gradients)
+@cached(order_free_key, order=gradients)
 def phase_memory(job: Job) -> PhaseMemory:
     """The micro-steps and the step, from the replay: the first, one between, and the last, which the step follows."""
     if job.strategy.runs_bf16_optimizer:

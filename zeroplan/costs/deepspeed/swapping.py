@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.layout import decides_groups, group_members, tensor_sizes
+from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.deepspeed.layout import group_members, groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import below_ratio, shard_sizes, sub_group_members, sub_groups
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, state_bytes
 from zeroplan.errors import ContradictionError
@@ -75,12 +75,12 @@ class SubGroup(NamedTuple):
         return 0 if self.by_torch else 1 if self.muon else states
 
 
-def _decides_updates(strategy: Strategy) -> Hashable:
-    groups = decides_groups(strategy), strategy.sub_group_size, strategy.optimizer == "muon"
+def _updates_key(strategy: Strategy) -> Hashable:
+    groups = groups_key(strategy), strategy.sub_group_size, strategy.optimizer == "muon"
     return groups, strategy.offload_optimizer, strategy.master, strategy.aio_block_size
 
 
-@once(_decides_updates)
+@cached(_updates_key)
 def optimized(job: Job) -> list[SubGroup]:
     """The sub-groups of the optimizer's step, in order."""
     pairs = zip(sub_group_members(job), sub_groups(job), strict=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from zeroplan.costs.deepspeed import gathering, muon_offload, quantizing, zenflow
-from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
+from zeroplan.costs.deepspeed.backward import reductions, reductions_key
+from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, counted_events
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
-from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
+from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
-from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs, whole
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantizing import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, last_elements, reduction
@@ -24,7 +24,7 @@ MICRO_STEP, STEP = "micro_step", "step"
 FORWARD, BACKWARD = "forward", "backward"
 
 
-@once(whole)
+@cached(strategy_key)
 def traffic(job: Job) -> tuple[Transfer, ...]:
     """Buckets are all-reduced at stages 1 and 2, so their volume is 3Ψ on a ring where the paper says 2Ψ.
 
@@ -70,7 +70,7 @@ def _engine_runs(sizes: list[int]) -> list[int]:
     return [sum(part.elements for part in run) for run in engine_runs(sizes)]
 
 
-@once(whatever_runs, order=gradients)
+@cached(order_free_key, order=gradients)
 def _stages_1_2(job: Job) -> list[Transfer]:
     strategy, groups = job.strategy, flat_groups(job)
     if strategy.runs_bf16_optimizer:
@@ -115,7 +115,7 @@ def _of_muon(job: Job) -> list[Transfer]:
     return _moved(job, STEP, "all_gather", job.strategy.communication, gathering.sent(job))
 
 
-@once(whatever_runs, order=gradients)
+@cached(order_free_key, order=gradients)
 def reduced(job: Job) -> list[tuple[str, Bucket]]:
     """Buckets of gradients at stages 1 and 2, those of one dtype after those of another."""
     sent, sizes, limit = communication_dtypes(job), tensor_sizes(job), job.strategy.reduce_bucket_size
@@ -175,17 +175,17 @@ def _group(job: Job, kind: str, ranks: int) -> str:
     return "dp" if ranks == job.ranks else "hpz"
 
 
-def _decides_gathered(strategy: Strategy) -> Hashable:
-    return decides_gathers(strategy), strategy.dtype
+def _gathered_key(strategy: Strategy) -> Hashable:
+    return gathers_key(strategy), strategy.dtype
 
 
-def _decides_modules(strategy: Strategy) -> Hashable:
+def _modules_key(strategy: Strategy) -> Hashable:
     """Under hpZ the step's are counted over all micro-steps."""
     most = strategy.grad_accum if strategy.hpz_partition_size > 1 else 3
-    return _decides_gathered(strategy), min(strategy.grad_accum, most)
+    return _gathered_key(strategy), min(strategy.grad_accum, most)
 
 
-@once(_decides_modules)
+@cached(_modules_key)
 def gathered_for_modules(job: Job) -> list[Transfer]:
     """Stage 3's, in both passes."""
     when, parts = gathers(job)
@@ -201,7 +201,7 @@ def _issued(job: Job, gathers: Iterable[tuple[Gather, int]]) -> list[CollectiveC
     return [call for gather, times in gathers for call in _gathered(job, gather) * times]
 
 
-@once(_decides_gathered)
+@cached(_gathered_key)
 def gathered_in_passes(job: Job) -> tuple[list[Transfer], ...]:
     """The same by the pass that issues it: of a step's first micro-step, and of each later one where that differs."""
     return tuple(
@@ -214,7 +214,7 @@ def gathered_in_passes(job: Job) -> tuple[list[Transfer], ...]:
     )
 
 
-@once(decides_reductions)
+@cached(reductions_key)
 def _gradients(job: Job) -> list[Transfer]:
     return _calls(job, MICRO_STEP, list(reductions(job).sent))
 

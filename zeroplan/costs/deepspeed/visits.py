@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 
+from zeroplan.costs.deepspeed.cache import IdentityKey, cached
 from zeroplan.costs.deepspeed.event_log import NO_OFFSET, LayerOffset, RepeatedBlock
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.identical_layers import Passes, alike, stretches
-from zeroplan.costs.deepspeed.once import Itself, once
 from zeroplan.specs.execution import Visit
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 
-def decides_visits(strategy: Strategy) -> Hashable:
+def hook_order_key(strategy: Strategy) -> Hashable:
     """All that a model's order of execution depends on."""
     return (
         strategy.leaves, strategy.recomputing, strategy.attention == "eager", strategy.flash, strategy.kernels,
@@ -26,12 +26,14 @@ def backward_visits(job: Job) -> Sequence[Visit]:
     return job.execution.recomputing if job.strategy.recomputing.every else job.execution.backward
 
 
-once_an_execution = once(lambda strategy: strategy.recomputing.every > 0, order=lambda job: Itself(job.execution))
-"""Remembers what is read of the visits alone. Of what `decides_visits` tells apart much runs in one order: all kinds of
+cached_per_execution = cached(
+    lambda strategy: strategy.recomputing.every > 0, order=lambda job: IdentityKey(job.execution)
+)
+"""Remembers what is read of the visits alone. Of what `hook_order_key` tells apart much runs in one order: all kinds of
 attention do that enter no module of their own."""
 
 
-@once_an_execution
+@cached_per_execution
 def passes_of(job: Job) -> Passes:
     visits = job.execution.forward, backward_visits(job)
     return Passes(visits, tuple(stretches(visits, job.execution.layers)) if job.execution.layers else ())

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zeroplan.costs.deepspeed.layout import decides_layout, flat_groups
-from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.deepspeed.layout import flat_groups, layout_key
 from zeroplan.costs.deepspeed.quantizing import CollectiveCall
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states, zenflow
@@ -37,7 +37,7 @@ def rows(tensor: ParameterSpec) -> int:
     return tensor.shape[0] if len(tensor.shape) == 2 else 1
 
 
-@once(lambda strategy: (decides_layout(strategy), strategy.selective))
+@cached(lambda strategy: (layout_key(strategy), strategy.selective))
 def chosen(job: Job) -> dict[int, tuple[SelectedColumns, ...]]:
     """Tensor -> its pieces, from its start to its end. Raises `ContradictionError` where DeepSpeed stops."""
     flow, found = job.strategy.selective, {}

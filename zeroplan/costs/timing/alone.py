@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
+from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
-from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.visits import once_an_execution
+from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
+from zeroplan.costs.deepspeed.visits import cached_per_execution
 from zeroplan.costs.timing.order import EVENT, FOR_GATHER, GATHER, Event, Order, done_before, read_at
 from zeroplan.specs.job import Job
 
@@ -26,7 +26,7 @@ def alone(job: Job, *, first: bool = False) -> Order:
     return _alone(job)[0 if first else -1]
 
 
-@once(decides_gathers)
+@cached(gathers_key)
 def _alone(job: Job) -> list[Order]:
     passes = list(enumerate(zip(_places(job), done_before(job), strict=True)))
     return [
@@ -35,7 +35,7 @@ def _alone(job: Job) -> list[Order]:
     ]
 
 
-@once_an_execution
+@cached_per_execution
 def _places(job: Job) -> list[dict[int, list[int]]]:
     """The visits that read each tensor, in forward and in backward."""
     found: list[dict[int, list[int]]] = []

@@ -14,13 +14,13 @@ from functools import partial
 from itertools import accumulate, groupby, zip_longest
 from operator import attrgetter, itemgetter
 
-from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
+from zeroplan.costs.deepspeed.backward import reductions, reductions_key
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events
 from zeroplan.costs.deepspeed.events import Gather, Held
-from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
-from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.traffic import reduced
-from zeroplan.costs.deepspeed.visits import backward_visits, once_an_execution, visited
+from zeroplan.costs.deepspeed.visits import backward_visits, cached_per_execution, visited
 from zeroplan.costs.timing.work import multiplied_with
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -51,10 +51,10 @@ class Order(NamedTuple):
     backward: tuple[Event, ...] = ()
 
 
-def _decides(strategy: Strategy) -> Hashable:
+def _order_key(strategy: Strategy) -> Hashable:
     if strategy.stage == 3:
-        return decides_gathers(strategy), decides_reductions(strategy)
-    return whole(strategy)
+        return gathers_key(strategy), reductions_key(strategy)
+    return strategy_key(strategy)
 
 
 def order(job: Job, *, first: bool = False) -> Order:
@@ -65,7 +65,7 @@ def order(job: Job, *, first: bool = False) -> Order:
     return _orders(job)[0 if first else -1]
 
 
-@once(_decides)
+@cached(_order_key)
 def _orders(job: Job) -> list[Order]:
     """Of the step's first micro-step, and of the others where they differ."""
     if job.strategy.stage < 3:
@@ -82,7 +82,7 @@ def done_before(job: Job) -> tuple[list[float], list[float]]:
     return progress(job, visited(job, 0)), done_in_backward(job)
 
 
-@once_an_execution
+@cached_per_execution
 def done_in_backward(job: Job) -> list[float]:
     """`progress` of it."""
     return progress(job, visited(job, 1))
@@ -118,7 +118,7 @@ Placed = tuple[tuple[int, int], Event]
 """An event before a visit: the visit's number, then reductions before gathers before waits."""
 
 
-@once(decides_gathers)
+@cached(gathers_key)
 def _gathers(job: Job) -> list[tuple[tuple[Event, ...], list[Placed]]]:
     """What each visit and the look ahead gather, and what it waits for, in forward and in backward: of each micro-step
     that differs.
@@ -134,7 +134,7 @@ def _gathers(job: Job) -> list[tuple[tuple[Event, ...], list[Placed]]]:
     return found
 
 
-@once_an_execution
+@cached_per_execution
 def read_at(job: Job) -> list[dict[int, tuple[int, ...]]]:
     """The tensors of each visit that enters a module with some, in forward and in backward."""
     return [
@@ -163,13 +163,13 @@ def _gathered(
                 yield (at, 2), EVENT((FOR_GATHER, done[at], 0.0, max(waits)))
 
 
-@once_an_execution
+@cached_per_execution
 def _reading(job: Job) -> list[int]:
     """Backward's visits that read something: others have no work."""
     return [at for at, visit in enumerate(backward_visits(job)) if visit.tensors]
 
 
-@once(decides_reductions)
+@cached(reductions_key)
 def _flushes(job: Job) -> list[Placed]:
     """Buckets that are full before a visit."""
     flushes, reading, done = reductions(job).flushes, _reading(job), done_in_backward(job)
@@ -185,7 +185,7 @@ def _flushes(job: Job) -> list[Placed]:
     ]
 
 
-@once_an_execution
+@cached_per_execution
 def _ready(job: Job) -> dict[int, float]:
     """How far backward's work has come when a tensor's gradient is there; of a tied one the last."""
     done = done_in_backward(job)

@@ -14,7 +14,7 @@ Met = tuple[Any, int, int]
 that come again, the event as it comes the first time."""
 
 
-def stretch_of(key: int, activations: PassTimeline, at: int) -> int:
+def interval_of(key: int, activations: PassTimeline, at: int) -> int:
     """The stretch at whose end DeepSpeed's event falls; `at`: the one that was reached, where nothing tells."""
     if key == END:
         return len(activations.most) - 1
@@ -23,7 +23,9 @@ def stretch_of(key: int, activations: PassTimeline, at: int) -> int:
     return activations.ready.get(~key, at) if key < 0 else activations.visits[key]
 
 
-def along(parts: Sequence[RepeatedBlock[Any]], activations: PassTimeline, key: Callable[[Any], int]) -> Iterator[Met]:
+def aligned_events(
+    parts: Sequence[RepeatedBlock[Any]], activations: PassTimeline, key: Callable[[Any], int]
+) -> Iterator[Met]:
     """The events among which a largest moment is: all, but of a part that comes many times only some.
 
     From one time to the next DeepSpeed has the same, and the model one layer more, or less. What they have together
@@ -40,7 +42,7 @@ def along(parts: Sequence[RepeatedBlock[Any]], activations: PassTimeline, key: C
                 at = max(at, here + skipped)
             by, here = part.offset.times(number), -1
             for event, first in zip(part.events, keys, strict=True):
-                to = stretch_of(offset_key(first, by) if number else first, activations, at)
+                to = interval_of(offset_key(first, by) if number else first, activations, at)
                 yield event, at, to
                 if to > at:  # noqa: PLR1730  (the call takes as long as all else here)
                     at = to
@@ -57,7 +59,7 @@ def _skipped(part: RepeatedBlock[Any], keys: Sequence[int], activations: PassTim
     if part.times < FEW:
         return 0
     second, third, last = (
-        [stretch_of(offset_key(key, part.offset.times(number)), activations, -1) for key in keys]
+        [interval_of(offset_key(key, part.offset.times(number)), activations, -1) for key in keys]
         for number in (1, 2, part.times - 2)
     )
     for start, stretches, layers in activations.alike:

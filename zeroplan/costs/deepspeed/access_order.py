@@ -10,7 +10,7 @@ from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Visit
 
 
-class Course(NamedTuple):
+class AccessOrder(NamedTuple):
     """The same in every micro-step, whatever the coordinator's settings."""
 
     passes: Passes
@@ -25,17 +25,17 @@ class Course(NamedTuple):
     """Modules that backward enters and whose exit never fires."""
 
 
-def course(
+def access_order(
     sizes: Sequence[int], passes: Passes, leaves: frozenset[int] = frozenset(),
     subtrees: Sequence[tuple[int, ...]] = (),
-) -> Course:  # fmt: skip
+) -> AccessOrder:  # fmt: skip
     """`leaves`: modules that are gathered whole; `subtrees`: all tensors below each module, when there are any."""
     forward, backward = passes.visits
     visited = [visit for visits in (forward, backward) for visit in visits if visit.enters]
     uses = enumerate(visit.tensors for visit in visited)
     left = {visit.module for visit in backward if not visit.enters}
     own = Distances([() if visit.module in leaves else visit.tensors for visit in visited], sizes)
-    return Course(
+    return AccessOrder(
         passes,
         [(index, step) for step, read in uses for index in (sorted(set(read)) if len(read) > 1 else read)],
         own, Distances([subtrees[visit.module] for visit in visited], sizes) if leaves else own,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zeroplan.costs.along import stretch_of
+from zeroplan.costs.alignment import interval_of
 from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
 from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.ledger import STAGES, ledger, uncollected
@@ -33,7 +33,7 @@ class Instant(NamedTuple):
         return self.held + self.beside + self.activations
 
 
-def course(job: Job) -> list[Instant]:
+def step_timeline(job: Job) -> list[Instant]:
     """Initialize, the last micro-step of a later optimizer step, and its update, in order."""
     with uncollected():  # thousands of small tuples
         return [*_moments(job, ("init",)), *_passes(job), *_moments(job, ("step",))]
@@ -66,11 +66,13 @@ def _passes(job: Job) -> Iterator[Instant]:
         ("backward", found.backward, phase_memory.backward_pass, phase_memory.loss),
     ):
         places = job.model.timeline.places(asked(job), job.leaves, backward=phase == "backward")
-        for at, beside, activations in _along(model, passed, still):
+        for at, beside, activations in _aligned(model, passed, still):
             yield Instant(phase, places[at] or "loss", held, beside + ids, activations)
 
 
-def _along(model: PassTimeline, passed: PassProfile | None, still: tuple[Line, ...]) -> Iterator[tuple[int, int, int]]:
+def _aligned(
+    model: PassTimeline, passed: PassProfile | None, still: tuple[Line, ...]
+) -> Iterator[tuple[int, int, int]]:
     """Each stretch with DeepSpeed's bytes and the model's, and each of DeepSpeed's events that has more."""
     if passed is None:
         yield from ((at, total(still), most) for at, most in enumerate(model.most))
@@ -78,7 +80,7 @@ def _along(model: PassTimeline, passed: PassProfile | None, still: tuple[Line, .
     *_earlier, last = passes(passed.snapshots)
     beside, at, before = total(passed.concurrent), -1, last[0].events[0]
     for entry in all_events(last):
-        to = stretch_of(entry.key, model, at)
+        to = interval_of(entry.key, model, at)
         for stretch in range(at + 1, to + 1):
             yield stretch, beside + before.now, model.most[stretch]
         at, before = max(at, to), entry

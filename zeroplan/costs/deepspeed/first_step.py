@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zeroplan.costs.deepspeed.allocation_tracker import START, AllocationTracker
+from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.fetch import decides_gathers, early_micro_steps, micro_steps
-from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.deepspeed.fetch import early_micro_steps, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.partitions import persistent_elements
 from zeroplan.specs.job import Job
 
@@ -44,7 +44,7 @@ def may_need_more(job: Job, number: int, later: AllocationTracker) -> bool:
     return False
 
 
-@once(decides_gathers)
+@cached(gathers_key)
 def surely_needs_more(job: Job) -> int | None:
     """The number of the early micro-step in whose backward more is gathered than ever later, where no other may need
     more: then it is looked at.
@@ -64,7 +64,7 @@ def _may_gather_more(job: Job, number: int) -> bool:
     return most > persistent_elements(job)
 
 
-@once(decides_gathers)
+@cached(gathers_key)
 def _more(job: Job) -> tuple[More, ...]:
     """Of each early micro-step, beside the one that repeats."""
     steady = _by_visit(micro_steps(job).later.backward)
