@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from tests.architectures import draws
-from zeroplan.architectures import alike
+from zeroplan.architectures import identical_layers
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import FAMILIES, LIGER_FAMILIES
@@ -96,7 +96,7 @@ def test_layers_checkpointed_elsewhere(family: str, monkeypatch: pytest.MonkeyPa
         wanted = asked(rng)._replace(recomputing=recomputing(again_every))
         shared = shown(model, wanted)
         with monkeypatch.context() as patched:
-            patched.setattr(alike, "SHARED", ())
+            patched.setattr(identical_layers, "SHARED", ())
             direct = shown(again, wanted)
         assert shared == direct, wanted
         compared += 1
@@ -120,7 +120,7 @@ def test_stage_3s_own_linear_function(family: str):
             compared += 1  # not written out
             continue
         assert wanted.low or torchs[0] == of_stage_3[0], wanted
-        less, more = (model.timeline.again(each) for each in (wanted, own))
+        less, more = (model.timeline.recomputed_share(each) for each in (wanted, own))
         if less is not None and more is not None:
             assert all(one <= other for one, other in zip(less, more, strict=True)), wanted
         compared += 1
@@ -132,9 +132,9 @@ def shown(model: Model, wanted: TimelineRequest) -> list[object]:
     laid = timeline(wanted)
     if laid is None:
         return []
-    found: list[object] = [laid.saved, *map(written, laid[:2]), timeline.alone(wanted), timeline.again(wanted)]
+    found: list[object] = [laid.saved, *map(written, laid[:2]), timeline.alone(wanted), timeline.recomputed_share(wanted)]
     for backward in (False, True):
-        alive = partial(timeline.alive, wanted, backward=backward)
+        alive = partial(timeline.allocated, wanted, backward=backward)
         found.append(timeline.peak(wanted, backward=backward))
         levels = (laid.backward if backward else laid.forward).most
         at = levels.index(max(levels))
@@ -145,4 +145,4 @@ def shown(model: Model, wanted: TimelineRequest) -> list[object]:
 def written(one: PassTimeline) -> list[object]:
     """Over all layers; the fullest stretch is found without that."""
     assert one.fullest == (max(one.most), one.most.index(max(one.most)))
-    return [one.most, one.now, one.visits, one.ready, one.start, one.alike]
+    return [one.most, one.now, one.visits, one.ready, one.start, one.identical_layers]

@@ -142,12 +142,12 @@ def test_what_a_node_saved_dies_when_it_has_run(memory):
 
 def ready(memory):
     """Parameters' gradients as they leave."""
-    return [beat for beat in memory.beats if beat.kind == READY]
+    return [beat for beat in memory.events if beat.kind == READY]
 
 
 def test_the_node_made_last_runs_first(memory):
     first, second = Weight(4, 8), Weight(6, 8)
-    memory.beats = []
+    memory.events = []
     x = rows(memory)
     loss = joined((linear(x, memory.parameter(first)), linear(x, memory.parameter(second))), -1)
     memory.backward(loss)
@@ -157,7 +157,7 @@ def test_the_node_made_last_runs_first(memory):
 def test_a_tied_weight_has_one_gradient_when_both_uses_have_given_theirs(memory):
     """The head's gradient waits for the embedding's; the sum is a third tensor."""
     table = Weight(10, 8)
-    memory.beats = []
+    memory.events = []
     logits = linear(rows(memory, table), memory.parameter(table))
     made = [size for size, _live in memory.backward(logits)]
     loss = 2 * 3 * 10 * BF16
@@ -169,7 +169,7 @@ def test_a_tied_weight_has_one_gradient_when_both_uses_have_given_theirs(memory)
 def test_the_gradient_of_a_broadcast_weight_is_summed(memory):
     """A norm's weight of 8 gets a gradient of x's size first, then one of its own, 16 bytes."""
     weight = Weight(8)
-    memory.beats = []
+    memory.events = []
     x = rows(memory)
     made = [size for size, _live in memory.backward(multiply(memory.parameter(weight), x))]
     assert made == [X, X, X, 16, TABLE]  # the loss's, x's, the weight's whole, the weight's, the table's

@@ -38,7 +38,7 @@ def test_backward_gathers_what_was_not_kept(seed):
     brought = {
         index
         for gather in all_events(micro_steps(one).steady.gathers)
-        if gather.again
+        if gather.pass_index
         for index in gather.tensors
         if gather.at <= reads[index]
     }

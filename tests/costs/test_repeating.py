@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.jobs import job
-from zeroplan.architectures.alike import cycles
+from zeroplan.architectures.identical_layers import cycles
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.costs.deepspeed import fetch
@@ -39,7 +39,7 @@ def replayed(one, *, follows):
     """The micro-steps and their backwards; `follows`: layers may follow from others."""
     found = fetch._settings(one)
     course = fetch.access_order_of(one)
-    coordinator = Coordinator(tensor_sizes(one), found, course if follows else course._replace(passes=course.passes._replace(stretches=())))
+    coordinator = Coordinator(tensor_sizes(one), found, course if follows else course._replace(passes=course.passes._replace(intervals=())))
     steps = [coordinator.micro_step(records=True)]
     steps += [coordinator.micro_step() for _micro in range(one.strategy.grad_accum - 1)]  # nothing persists yet
     for _step in range(2 if one.strategy.grad_accum > 1 else 1):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any
 
-from zeroplan.architectures.alike import layers_of, representatives
 from zeroplan.architectures.config import Config
+from zeroplan.architectures.identical_layers import layers_of, representatives
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
 from zeroplan.architectures.running import ForwardRun, forward, run_of
@@ -55,8 +55,8 @@ def saved(root: Module, sizes: dict[str, int], asked: TimelineRequest) -> Saved:
     """What is alive when forward has returned, by the module and operator that keep it."""
     sizes = {"b": asked.batch, "s": asked.seq, "w": asked.width, **sizes}
     run = run_of(with_named_batch(asked))
-    stands_for = representatives(root, asked.recomputing)
-    run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in stands_for}
+    representative = representatives(root, asked.recomputing)
+    run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in representative}
     run.checkpoints(root)
     inputs = _inputs(root) if run.checkpointed else {}
     loss = forward(root, run)
@@ -69,7 +69,7 @@ def saved(root: Module, sizes: dict[str, int], asked: TimelineRequest) -> Saved:
     rest = tuple(each._replace(part="") for each in paths.kept(inside.get(0, ()), checkpointed=False))
     del loss
     makes: dict[frozenset[tuple[str, int]], KeptByLayer] = {}
-    for ran, layers in Counter(ran for _layer, ran in stands_for).items():
+    for ran, layers in Counter(ran for _layer, ran in representative).items():
         kept = paths.kept(inside.get(ran, ()), checkpointed=ran in run.checkpointed)
         make = KeptByLayer(paths.of[ran], layers, kept)
         like = makes.get(key := frozenset(make.parts.items()))

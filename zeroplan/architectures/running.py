@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.architectures.alike import checkpointed_layers, input_embedding
+from zeroplan.architectures.identical_layers import checkpointed_layers, input_embedding
 from zeroplan.autograd.autocast import autocasting
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory
@@ -69,12 +69,12 @@ class ForwardRun(Memory):
     def enter(self, module: Module) -> int:
         """A module's forward begins; gives the module around it."""
         outer = self.scope
-        self.beat(ENTER, id(module))
+        self.record_event(ENTER, id(module))
         self.scope = id(module)
         return outer
 
     def leave(self, module: Module, outer: int) -> None:
-        self.beat(LEAVE, id(module))
+        self.record_event(LEAVE, id(module))
         self.scope = outer
 
     @property

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import Counter
 
 from zeroplan.architectures.trace import Trace, kept
-from zeroplan.autograd.log import BEAT, FREED, KEPT, MADE, Log
-from zeroplan.autograd.memory import Beat
+from zeroplan.autograd.log import EVENT, FREED, KEPT, MADE, Log
+from zeroplan.autograd.memory import AllocationEvent
 from zeroplan.record import NamedTuple
 from zeroplan.specs.model import LEAST_ALIKE, TimelineRequest
 
@@ -38,8 +38,8 @@ class Sized(NamedTuple):
         """The trace with so many sequences."""
         found, levels = self.trace, iter(_levels(self.events, batch))
         forward, backward = (
-            tuple([Beat(kind, of, layer, *next(levels)) for kind, of, layer, _most, _now in beats])
-            for beats in (found.forward, found.backward)
+            tuple([AllocationEvent(kind, of, layer, *next(levels)) for kind, of, layer, _most, _now in events])
+            for events in (found.forward, found.backward)
         )
         flops = Counter({key: sized(count, batch) for key, count in found.flops.items()})
         drops = {layer: sized(size, batch) for layer, size in found.drops.items()}
@@ -48,7 +48,7 @@ class Sized(NamedTuple):
 
     def _log(self, batch: int) -> Log:
         """What was made, kept and freed, with its bytes."""
-        places = {MADE: 2, BEAT: 1}
+        places = {MADE: 2, EVENT: 1}
         return [
             (*entry[:at], sized(entry[at], batch), *entry[at + 1 :]) if (at := places.get(entry[0])) else entry
             for entry in self.trace.log()
@@ -74,7 +74,7 @@ def sized_of(trace: Trace) -> Sized:
         else:
             each, own = made.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
         events.append((what, own, each))
-    ran = {beat.layer for beat in trace.forward if beat.layer}
+    ran = {event.layer for event in trace.forward if event.layer}
     return Sized(trace, ran, tuple(events))
 
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby
 
-from zeroplan.architectures.alike import cycles
+from zeroplan.architectures.identical_layers import cycles
 from zeroplan.architectures.structure import OUTSIDE, Structure
 from zeroplan.architectures.trace import Trace
-from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
+from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, AllocationEvent
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import IdenticalLayers, PassTimeline, Timeline, Visit
 
-Beats = dict[int, list[int]]
+EventsOfModule = dict[int, list[int]]
 """Of each module those of its calls, in order."""
 
 
@@ -32,41 +32,43 @@ class TraceSegment(NamedTuple):
     """Where these start."""
 
 
-class Laid:
+class ExpandedTrace:
     """A trace whose passes are laid out over all layers of a tree."""
 
     def __init__(self, structure: Structure, trace: Trace) -> None:
         self.structure, self.trace = structure, trace
         kept = {structure.numbers[key]: size for key, size in trace.keeps.items()}
         stay = {structure.numbers[key]: size - trace.drops.get(key, 0) for key, size in trace.keeps.items()}
-        self.forward = _Laying(structure, trace.forward, kept, backward=False)
-        self.backward = _Laying(structure, trace.backward, stay, backward=True)
+        self.forward = _ExpandedPass(structure, trace.forward, kept, backward=False)
+        self.backward = _ExpandedPass(structure, trace.backward, stay, backward=True)
         self.saved = trace.saved + self.backward.end
         self.forward.dropped = self.forward.end - self.backward.end
 
 
-def timeline(laid: Laid, *, recomputes: bool) -> Timeline:
+def timeline(expanded: ExpandedTrace, *, recomputes: bool) -> Timeline:
     """Both passes, with the places of DeepSpeed's hooks and of gradients in them."""
-    execution, forward, backward = laid.structure.execution, laid.forward, laid.backward
+    execution, forward, backward = expanded.structure.execution, expanded.forward, expanded.backward
     visits = execution.recomputing if recomputes else execution.backward
     return Timeline(
         PassTimeline(forward, execution.forward, 0),
-        PassTimeline(backward, visits, laid.saved),
-        laid.saved,
+        PassTimeline(backward, visits, expanded.saved),
+        expanded.saved,
     )
 
 
-class _Laying:
+class _ExpandedPass:
     """One pass: its beats as they ran, and the blocks of all layers."""
 
-    def __init__(self, structure: Structure, beats: Sequence[Beat], kept: dict[int, int], *, backward: bool) -> None:
+    def __init__(
+        self, structure: Structure, events: Sequence[AllocationEvent], kept: dict[int, int], *, backward: bool
+    ) -> None:
         """`kept`: by each layer that ran."""
-        self.structure, self.beats, self.is_backward = structure, beats, backward
+        self.structure, self.events, self.is_backward = structure, events, backward
         self.ran = sorted(kept)
         before_ran = dict(zip(self.ran, accumulate((kept[number] for number in self.ran), initial=0), strict=False))
-        in_full = [kept[other] for other in structure.stands_for]
+        in_full = [kept[other] for other in structure.representative]
         before = accumulate(in_full, initial=0)
-        self.offsets = [held - before_ran[other] for held, other in zip(before, structure.stands_for, strict=False)]
+        self.offsets = [held - before_ran[other] for held, other in zip(before, structure.representative, strict=False)]
         """What the layers before one keep, less those of them that ran."""
         self.end = sum(in_full) - sum(kept.values())
         self.dropped = 0
@@ -75,12 +77,12 @@ class _Laying:
 
     def _blocks(self, backward: bool) -> list[TraceSegment]:
         """What ran outside as it ran, and each layer as the one that stands for it."""
-        numbers, beats, stands_for = self.structure.numbers, self.beats, self.structure.stands_for
-        inside = [numbers[beat.layer] if beat.layer else OUTSIDE for beat in beats]
+        numbers, events, representative = self.structure.numbers, self.events, self.structure.representative
+        inside = [numbers[event.layer] if event.layer else OUTSIDE for event in events]
         if not backward:  # a layer enters before it is known, and its number is gone when it has left
-            for at, beat in enumerate(beats):
-                if beat.kind == ENTER and beat.of in numbers:
-                    inside[at] = numbers[beat.of]
+            for at, event in enumerate(events):
+                if event.kind == ENTER and event.of in numbers:
+                    inside[at] = numbers[event.of]
         ran: dict[int, tuple[int, int]] = {}
         at = 0
         for layer, group in groupby(inside):
@@ -89,20 +91,20 @@ class _Laying:
                 ran[layer] = (at, at + size)
             at += size
         first, last = min(start for start, _end in ran.values()), max(end for _start, end in ran.values())
-        order = range(len(stands_for) - 1, -1, -1) if backward else range(len(stands_for))
+        order = range(len(representative) - 1, -1, -1) if backward else range(len(representative))
         blocks = [TraceSegment(OUTSIDE, 0, first, 0)]
         start = first
         for layer in order:
-            begin, end = ran[stands_for[layer]]
+            begin, end = ran[representative[layer]]
             blocks.append(TraceSegment(layer, begin, end, start))
             start += end - begin
-        blocks.append(TraceSegment(OUTSIDE, last, len(beats), start))
+        blocks.append(TraceSegment(OUTSIDE, last, len(events), start))
         return blocks
 
     @cached_property
     def levels(self) -> tuple[list[int], list[int]]:
         """Bytes at most in each stretch and at its end, over all layers."""
-        ran = [beat.most for beat in self.beats], [beat.now for beat in self.beats]
+        ran = [event.most for event in self.events], [event.now for event in self.events]
         most: list[int] = []
         now: list[int] = []
         for number, block in enumerate(self.blocks):
@@ -124,9 +126,9 @@ class _Laying:
             if block.ran == block.ran_end:
                 continue
             if block.ran not in ran:
-                most = [beat.most for beat in self.beats[block.ran : block.ran_end]]
+                most = [event.most for event in self.events[block.ran : block.ran_end]]
                 if not self.is_backward and block.layer != OUTSIDE:
-                    most[0] = self.beats[block.ran].now  # what was before it is the last layer's
+                    most[0] = self.events[block.ran].now  # what was before it is the last layer's
                 ran[block.ran] = max(most), most.index(max(most))
             size, place = ran[block.ran]
             if size + self._offset(number) > best:
@@ -137,9 +139,9 @@ class _Laying:
         """Of one stretch, without working out the others."""
         number = max(number for number, block in enumerate(self.blocks) if block.start <= at)
         block, offset = self.blocks[number], self._offset(number)
-        beat = self.beats[block.ran + at - block.start]
+        event = self.events[block.ran + at - block.start]
         enters = not self.is_backward and block.layer != OUTSIDE and at == block.start
-        return (beat.now if enters else beat.most) + offset, beat.now + offset
+        return (event.now if enters else event.most) + offset, event.now + offset
 
     def _offset(self, number: int) -> int:
         """What layers keep that did not run before this block's beats."""
@@ -148,7 +150,7 @@ class _Laying:
             return self.offsets[layer]
         return 0 if late == self.is_backward else self.end
 
-    def alike(self) -> tuple[IdenticalLayers, ...]:
+    def identical_layers(self) -> tuple[IdenticalLayers, ...]:
         """Layers that stand for those of one make after the other, again and again."""
         blocks = self.blocks[1:-1]
         return tuple([
@@ -162,7 +164,7 @@ class _Laying:
 
     def align(self, visits: Sequence[Visit]) -> list[int]:
         """Where each visit falls: matched outside and in layers that ran, shifted in the others."""
-        layer_of, stands_for = self.structure.layer_of, self.structure.stands_for
+        layer_of, representative = self.structure.layer_of, self.structure.representative
         found: list[int] = []
         matched: dict[int, list[int]] = {}
         firsts, reached = self.structure.first_module, -1
@@ -171,7 +173,7 @@ class _Laying:
             if layer == OUTSIDE:
                 found += [self._in_full(at) for at in self._matched(group, reached)]
                 continue
-            block, like = self.block_of[layer], stands_for[layer]
+            block, like = self.block_of[layer], representative[layer]
             if like not in matched:
                 on = firsts[like] - firsts[layer]
                 own = [visit._replace(module=visit.module + on) for visit in group] if on else group
@@ -201,45 +203,45 @@ class _Laying:
         return found
 
     @cached_property
-    def moves(self) -> tuple[Beats, Beats]:
+    def moves(self) -> tuple[EventsOfModule, EventsOfModule]:
         """Of each module's calls, the beats at which forward enters and leaves."""
-        entered: Beats = defaultdict(list)
-        left: Beats = defaultdict(list)
-        for at, beat in enumerate(self.beats):
-            if beat.kind in (ENTER, LEAVE):
-                (entered if beat.kind == ENTER else left)[self.structure.places.get(beat.of, OUTSIDE)].append(at)
+        entered: EventsOfModule = defaultdict(list)
+        left: EventsOfModule = defaultdict(list)
+        for at, event in enumerate(self.events):
+            if event.kind in (ENTER, LEAVE):
+                (entered if event.kind == ENTER else left)[self.structure.places.get(event.of, OUTSIDE)].append(at)
         return entered, left
 
     @cached_property
-    def extents(self) -> tuple[Beats, Beats]:
+    def extents(self) -> tuple[EventsOfModule, EventsOfModule]:
         """Of each module's calls, what lies in it included, the beats before the first node's and of the last."""
-        first: Beats = defaultdict(list)
-        last: Beats = defaultdict(list)
+        first: EventsOfModule = defaultdict(list)
+        last: EventsOfModule = defaultdict(list)
         inside: tuple[int, ...] = ()
         start = -1
-        for at, beat in enumerate(self.beats):
-            if beat.kind == RAN:
-                before, inside = inside, self.structure.around.get(beat.of, ())
+        for at, event in enumerate(self.events):
+            if event.kind == RAN:
+                before, inside = inside, self.structure.around.get(event.of, ())
                 for module in inside:
                     if module not in before:
                         first[module].append(start)
                         last[module].append(at)
                     last[module][-1] = at
-            if beat.kind != READY:
+            if event.kind != READY:
                 start = at  # gradients that get ready on the way belong to what follows
         return first, last
 
     def ready(self) -> dict[int, int]:
         """Where each tensor's gradient is."""
         structure = self.structure
-        tensors, firsts, stands_for = structure.tensors, structure.first_tensor, structure.stands_for
+        tensors, firsts, representative = structure.tensors, structure.first_tensor, structure.representative
         found: dict[int, int] = {}
         ran: dict[int, list[tuple[int, int]]] = {}
         for block in self.blocks:
             if block.layer == OUTSIDE:
                 found.update({index: at + block.start for index, at in self._gradients(block, tensors)})
                 continue
-            like = stands_for[block.layer]
+            like = representative[block.layer]
             if like not in ran:
                 ran[like] = list(self._gradients(block, tensors))
             on = firsts[block.layer] - firsts[like]
@@ -247,6 +249,6 @@ class _Laying:
         return found
 
     def _gradients(self, block: TraceSegment, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:
-        for at, beat in enumerate(self.beats[block.ran : block.ran_end]):
-            if beat.kind == READY:
-                yield tensors[beat.of], at
+        for at, event in enumerate(self.events[block.ran : block.ran_end]):
+            if event.kind == READY:
+                yield tensors[event.of], at

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from zeroplan.architectures.alike import layers_of, makes
+from zeroplan.architectures.identical_layers import layers_of, signature_numbers
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.visits import LayerVisits, Visits
 from zeroplan.record import NamedTuple
@@ -61,7 +61,7 @@ class Walk:
         self.layers: list[LayerSpan] = []
         self.layer_places: dict[int, int] = {}  # of those that are visited, by identity
         self.numbers = {id(layer): number for number, layer in enumerate(layers_of(root))}
-        self.makes = makes(root, PLAIN, attending=False)
+        self.signatures = signature_numbers(root, PLAIN, attending=False)
         self.walked: dict[int, Walked] = {}  # by make
         self.parameters: dict[int, range] = {}  # those of a layer that no module before it has, by the layer's identity
         self.saved = self.now()  # the last tensor, so far
@@ -99,7 +99,7 @@ class Walk:
 
     def like(self, path: str, layer: Module) -> Walked | None:
         """A layer that was walked, of the same make and with the same leaves, if this one is new and all its own."""
-        known = self.walked.get(self.makes[self.numbers[id(layer)]])
+        known = self.walked.get(self.signatures[self.numbers[id(layer)]])
         if known is None or path in self.places or len(self.parameters[id(layer)]) != len(known.parameters):
             return None
         ends = known.ends if self.leaves else ()
@@ -115,7 +115,7 @@ class Walk:
         if set(used).union(*[visit.tensors for visit in steps]) <= set(own):
             ends = [each[len(path) :] for each in list(self.places)[place:]]
             self.walked.setdefault(
-                self.makes[self.numbers[id(layer)]],
+                self.signatures[self.numbers[id(layer)]],
                 Walked(
                     path, ends, place, own, start, LayerVisits(steps), LayerVisits(undo), used,
                     [at - uses for at in self.biased[biased:]], self.layers[-1],

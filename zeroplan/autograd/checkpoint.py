@@ -82,14 +82,14 @@ class Frame:
         self.filled = 0
         memory = self.memory
         before, records, scope, phase = memory.checkpoint, memory.records, memory.scope, memory.phase
-        memory.beat(RAN, scope)
+        memory.record_event(RAN, scope)
         memory.checkpoint, memory.records, memory.phase = self, True, RECOMPUTING
         try:
             self.run()
         except Full:
             pass
         finally:
-            memory.beat(LEAVE, memory.scope)
+            memory.record_event(LEAVE, memory.scope)
             memory.checkpoint, memory.records, memory.scope, memory.phase = before, records, scope, phase
         self.places = []
 

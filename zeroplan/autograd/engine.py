@@ -65,11 +65,11 @@ class Engine:
             _sequence, key = heappop(self.waiting)
             node = self.nodes.pop(key)
             if node.scope != memory.scope:
-                memory.beat(RAN, memory.scope)
+                memory.record_event(RAN, memory.scope)
                 memory.scope, memory.layer = node.scope, node.layer
             self._step(node, self.buffers.pop(key))
             self._take_ready()
-        memory.beat(RAN, memory.scope)
+        memory.record_event(RAN, memory.scope)
 
     def _take_ready(self) -> None:
         """Parameters' gradients leave. Another leaf's stays, or a copy where it still goes elsewhere too."""
@@ -80,7 +80,7 @@ class Engine:
                 node.gradient = empty_like(gradient) if any(each is gradient for each in waiting) else gradient
                 continue
             assert gradient.storage is not None
-            gradient.memory.beat(READY, node.parameter, gradient.storage.bytes)
+            gradient.memory.record_event(READY, node.parameter, gradient.storage.bytes)
             del gradient
 
     def _count(self, roots: Sequence[Node]) -> None:

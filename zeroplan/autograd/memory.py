@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zeroplan.autograd.log import BEAT, FORWARD, Log
+from zeroplan.autograd.log import EVENT, FORWARD, Log
 from zeroplan.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ENTER, LEAVE, RAN, READY = "enter", "leave", "ran", "ready"
 
 
-class Beat(NamedTuple):
+class AllocationEvent(NamedTuple):
     """The end of a stretch of a step."""
 
     kind: str
@@ -41,8 +41,26 @@ class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
     __slots__ = (
-        "autocast", "beats", "casts", "checkpoint", "flops", "forgotten", "frozen", "layer", "live", "log", "made",
-        "most", "parameters", "phase", "records", "scope", "sequence", "until_loss", "width", "zero_linear",
+        "autocast",
+        "casts",
+        "checkpoint",
+        "events",
+        "flops",
+        "forgotten",
+        "frozen",
+        "layer",
+        "live",
+        "log",
+        "made",
+        "most",
+        "parameters",
+        "phase",
+        "records",
+        "scope",
+        "sequence",
+        "until_loss",
+        "width",
+        "zero_linear",
     )  # fmt: skip
 
     def __init__(self, width: int) -> None:
@@ -78,7 +96,7 @@ class Memory:
         self.phase = FORWARD
         self.flops: Counter[tuple[str, int, bool]] = Counter()
         """Of products: by phase, layer, and whether a causal kernel may leave out half of the pairs of tokens."""
-        self.beats: list[Beat] | None = None
+        self.events: list[AllocationEvent] | None = None
         """What happens when, if anyone asks."""
 
     def parameter(self, of: Shaped) -> Tensor:
@@ -95,11 +113,11 @@ class Memory:
         """A product of so many multiplications, each with its addition, runs now."""
         self.flops[self.phase, self.layer, causal] += 2 * multiplications
 
-    def beat(self, kind: str, of: int, given: int = 0) -> None:
+    def record_event(self, kind: str, of: int, given: int = 0) -> None:
         """Something ends here: the most that was live since the last, and what is now, less what is given away."""
-        if self.beats is not None:
-            self.beats.append(Beat(kind, of, self.layer, self.most, self.live - given))
-            self.log.append((BEAT, given, self.layer))
+        if self.events is not None:
+            self.events.append(AllocationEvent(kind, of, self.layer, self.most, self.live - given))
+            self.log.append((EVENT, given, self.layer))
             self.most = self.live - given
 
     @contextmanager

@@ -36,8 +36,8 @@ def reentrant(
 
     `emptying`: what DeepSpeed does with x.
     """
-    again = _Again(layer, rest)
-    node = operator("CheckpointFunctionBackward", again, (x,))
+    context = _Context(layer, rest)
+    node = operator("CheckpointFunctionBackward", context, (x,))
     if node is None or emptying is None:
         keep(node, x, *beside)
         with memory.no_grad():
@@ -47,13 +47,13 @@ def reentrant(
         part = emptying.part(node, x)
         with memory.no_grad():
             made = layer(x, *beside, *rest)
-        again.emptied = emptying.empty(node, x, part)
-    again.shapes = [(each.shape, each.width) for each in results(node, _tensors(made))]
-    memory.until_loss.append(again)
+        context.emptied = emptying.empty(node, x, part)
+    context.shapes = [(each.shape, each.width) for each in results(node, _tensors(made))]
+    memory.until_loss.append(context)
     return made
 
 
-class _Again:
+class _Context:
     """The function's context and backward."""
 
     def __init__(self, layer: Callable[..., Any], rest: tuple[Any, ...]) -> None:
@@ -70,7 +70,7 @@ class _Again:
         assert x is not None
         memory, source = x.memory, Input(x)
         scope, phase, of = memory.scope, memory.phase, memory.layer
-        memory.beat(RAN, scope)
+        memory.record_event(RAN, scope)
         each = gradients if isinstance(gradients, list) else [gradients]
         given = [found or empty(memory, *like) for found, like in zip(each, self.shapes, strict=True)]
         inner = x.detached()
@@ -78,7 +78,7 @@ class _Again:
         memory.phase = RECOMPUTING
         *beside, _needs = others
         outputs = _tensors(self.layer(inner, *beside, *self.rest))
-        memory.beat(LEAVE, memory.scope)
+        memory.record_event(LEAVE, memory.scope)
         found = Engine().inside(list(zip(outputs, given, strict=True)), source)
         memory.scope, memory.phase, memory.layer = scope, phase, of
         return found

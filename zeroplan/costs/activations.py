@@ -28,12 +28,14 @@ def activations(job: Job) -> ClosedFormActivations:
     shape, tokens, w = job.model.shape, job.tokens, job.strategy.element_bytes
     layer = layer_saved(job)
     every = job.strategy.recomputing.every
-    again = -(-shape.layers // every) if every else 0
+    number_checkpointed = -(-shape.layers // every) if every else 0
     kept = []
-    if again:
-        kept.append(line("checkpoints", forms.checkpoints, t=tokens, h=shape.hidden, layers=again, w=w))
-    if again < shape.layers:
-        kept.append(line("activations", forms.layers_saved, layer_bytes=layer, layers=shape.layers - again))
+    if number_checkpointed:
+        kept.append(line("checkpoints", forms.checkpoints, t=tokens, h=shape.hidden, layers=number_checkpointed, w=w))
+    if number_checkpointed < shape.layers:
+        kept.append(
+            line("activations", forms.layers_saved, layer_bytes=layer, layers=shape.layers - number_checkpointed)
+        )
     saved = tuple(kept) if every else ()
     kept.append(line("final norm and head input", forms.head_input, t=tokens, h=shape.hidden, w=w))
     inner = line("one layer at work", forms.one_layer, layer_bytes=layer)

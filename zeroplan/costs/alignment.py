@@ -62,9 +62,9 @@ def _skipped(part: RepeatedBlock[Any], keys: Sequence[int], activations: PassTim
         [interval_of(offset_key(key, part.offset.times(number)), activations, -1) for key in keys]
         for number in (1, 2, part.times - 2)
     )
-    for start, stretches, layers in activations.alike:
-        inside = start <= min(second) and max(last) < start + stretches * layers
+    for start, intervals, layers in activations.identical_layers:
+        inside = start <= min(second) and max(last) < start + intervals * layers
         by = {(after - first, end - first) for first, after, end in zip(second, third, last, strict=True)}
-        if inside and by == {(stretches, (part.times - 3) * stretches)}:
-            return (part.times - 5) * stretches
+        if inside and by == {(intervals, (part.times - 3) * intervals)}:
+            return (part.times - 5) * intervals
     return 0

@@ -257,10 +257,10 @@ def _together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: Pas
     largest, there = 0, before.now
     for entry, at, to in aligned_events(entries, activations, ENTRY_KEY):
         if to > at:
-            stretch = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
-            if stretch + there > largest:
-                largest = stretch + there
-                best = before.at_end, stretch, most.index(stretch, at + 1)
+            interval = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
+            if interval + there > largest:
+                largest = interval + there
+                best = before.at_end, interval, most.index(interval, at + 1)
         reached = to if to > at else at
         beside = now[reached] if reached >= 0 else activations.start
         before, (_key, here, _elements, there, _at_end) = entry, entry
@@ -276,7 +276,7 @@ def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tup
     """The module at that moment, and what the model has by kind, the largest first; one line where nobody asks."""
     if not detail:
         return "activations", [line("activations", forms.at_work, size=found.activations)]
-    module, kinds = job.model.timeline.alive(
+    module, kinds = job.model.timeline.allocated(
         asked(job), job.leaves, backward=backward, at=found.at, size=found.activations, named=detail == Detail.EQUATIONS
     )
     largest_first = sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0]))

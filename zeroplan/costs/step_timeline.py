@@ -81,8 +81,8 @@ def _aligned(
     beside, at, before = total(passed.concurrent), -1, last[0].events[0]
     for entry in all_events(last):
         to = interval_of(entry.key, model, at)
-        for stretch in range(at + 1, to + 1):
-            yield stretch, beside + before.now, model.most[stretch]
+        for interval in range(at + 1, to + 1):
+            yield interval, beside + before.now, model.most[interval]
         at, before = max(at, to), entry
         here = max(at, 0)
         if entry.most > entry.now:

@@ -58,12 +58,12 @@ class IdenticalLayers(NamedTuple):
 
     start: int
     """Number of the first one's first stretch."""
-    stretches: int
+    intervals: int
     """Of each."""
     layers: int
 
 
-class Stretches(Protocol):
+class Intervals(Protocol):
     """Forward or backward of a model as stretches, each answer worked out when somebody asks."""
 
     @property
@@ -80,7 +80,7 @@ class Stretches(Protocol):
     def ready(self) -> dict[int, int]:
         """Of each tensor the stretch that its gradient ends."""
 
-    def alike(self) -> tuple[IdenticalLayers, ...]:
+    def identical_layers(self) -> tuple[IdenticalLayers, ...]:
         """Layers in which the same stretches come."""
 
 
@@ -90,37 +90,37 @@ class PassTimeline:
     `start`: bytes alive before the first.
     """
 
-    def __init__(self, stretches: Stretches, visits: Sequence[Visit], start: int) -> None:
-        self.stretches, self.visited, self.start = stretches, visits, start
+    def __init__(self, intervals: Intervals, visits: Sequence[Visit], start: int) -> None:
+        self.intervals, self.visited, self.start = intervals, visits, start
 
     @property
     def fullest(self) -> tuple[int, int]:
-        """As `Stretches` has it."""
-        return self.stretches.fullest
+        """As `Intervals` has it."""
+        return self.intervals.fullest
 
     @cached_property
     def most(self) -> list[int]:
         """Bytes of activations alive in each stretch at most."""
-        return self.stretches.levels[0]
+        return self.intervals.levels[0]
 
     @cached_property
     def now(self) -> list[int]:
         """And at its end; the gradient that ends one aside."""
-        return self.stretches.levels[1]
+        return self.intervals.levels[1]
 
     @cached_property
     def visits(self) -> list[int]:
         """Of each visit of `Execution.forward`, `.backward` or `.recomputing` the stretch at whose end it falls."""
-        return self.stretches.align(self.visited)
+        return self.intervals.align(self.visited)
 
     @cached_property
     def ready(self) -> dict[int, int]:
         """Of each tensor the stretch that its gradient ends."""
-        return self.stretches.ready()
+        return self.intervals.ready()
 
     @cached_property
-    def alike(self) -> tuple[IdenticalLayers, ...]:
-        return self.stretches.alike()
+    def identical_layers(self) -> tuple[IdenticalLayers, ...]:
+        return self.intervals.identical_layers()
 
 
 class Timeline(NamedTuple):

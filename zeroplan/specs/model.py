@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from zeroplan.record import NamedTuple
-from zeroplan.specs.account import Again, AtWork, Flops, Saved
+from zeroplan.specs.account import AtWork, Flops, RecomputedShare, Saved
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
 from zeroplan.specs.unplanned import Unplanned
@@ -96,7 +96,7 @@ class Timelines(Protocol):
     def alone(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
         """Bytes saved when forward has returned, and the peaks of forward and of backward."""
 
-    def alive(
+    def allocated(
         self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
     ) -> AtWork:  # fmt: skip
@@ -113,7 +113,7 @@ class Timelines(Protocol):
     def flops(self, asked: TimelineRequest, *, causal: bool = False) -> Flops | None:
         """As torch's FlopCounterMode counts, all pairs of tokens; `causal`: fused kernels leave out those ahead."""
 
-    def again(self, asked: TimelineRequest) -> Again | None:
+    def recomputed_share(self, asked: TimelineRequest) -> RecomputedShare | None:
         """What of forward checkpointed layers run again in backward."""
 
     def emptied(self, asked: TimelineRequest) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from zeroplan.costs.timing.computing import (
     BACKWARD_ELEMENTS,
     BACKWARD_PRODUCTS,
     BACKWARD_SCORES,
-    shares_again,
+    recomputed_shares,
 )
 from zeroplan.costs.timing.hooks import hooks
 from zeroplan.costs.timing.network import call
@@ -59,7 +59,7 @@ def parallel_step(row: Row, found: Timed) -> StepTime:
     layers = job.model.shape.layers / split.pp
     share = layers / job.model.shape.layers
     forward, backward = (_pass(job, split, at, found, share, backward=flag) for flag in (False, True))
-    again = shares_again(job).products if job.strategy.recomputing.every else 0.0
+    again = recomputed_shares(job).products if job.strategy.recomputing.every else 0.0
     of_tensors = _tensor_parallel(row, job, split, layers, again)
     micro = forward + backward + again * forward + of_tensors
     slots = split.micro_batches + (split.pp - 1) / split.chunks

@@ -36,7 +36,7 @@ class Coordinator(GatheredStorages):
         self.live = Threshold(settings.max_live_parameters)
         self.reach = Threshold(settings.max_reuse_distance)
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
-        self.repeats = Repeats(self, access.passes.stretches if not settings.swapped else ())
+        self.repeats = Repeats(self, access.passes.intervals if not settings.swapped else ())
         self._start()
 
     def _start(self) -> None:
@@ -62,17 +62,17 @@ class Coordinator(GatheredStorages):
         self._start()
         self.repeats.begin()
         held = EventLog[Held](), EventLog[Held]()
-        for again, (visits, log) in enumerate(zip(self.visits, held, strict=True)):
+        for pass_index, (visits, log) in enumerate(zip(self.visits, held, strict=True)):
             at = 0
-            for number, stretch in enumerate(self.repeats.stretches):
-                if stretch.again == again and stretch.end > at:
-                    self._replay(again, at, visits[at : stretch.end], log)
-                    at = self.repeats.stretches[number + self.repeats.skip(number, log)].end
-            self._replay(again, at, visits[at:], log)
+            for number, interval in enumerate(self.repeats.intervals):
+                if interval.pass_index == pass_index and interval.end > at:
+                    self._replay(pass_index, at, visits[at : interval.end], log)
+                    at = self.repeats.intervals[number + self.repeats.skip(number, log)].end
+            self._replay(pass_index, at, visits[at:], log)
         self._finish()
         return MicroStep(self.gathers.blocks(), held[0].blocks(), held[1].blocks(), tuple(self.swapper.read))
 
-    def _replay(self, again: int, start: int, visits: Sequence[Visit], log: EventLog[Held]) -> None:
+    def _replay(self, pass_index: int, start: int, visits: Sequence[Visit], log: EventLog[Held]) -> None:
         """Visits one by one, from that number of the pass on."""
         before = -1
         for at, visit in enumerate(visits, start):
@@ -80,7 +80,7 @@ class Coordinator(GatheredStorages):
             if self.records and not tensors:
                 continue
             if visit.enters:
-                self.place = again, at
+                self.place = pass_index, at
                 if tensors:  # half of the modules have none
                     self._fetch(visit)
                 if self.queue:
@@ -89,7 +89,7 @@ class Coordinator(GatheredStorages):
             elif tensors:
                 if visit.backward and self.kept:
                     ready = self.let_go(visit)
-                self._exit(visit, bool(again))
+                self._exit(visit, bool(pass_index))
             now = self.held + self.copied
             besides = self.most if self.most > now else now
             waiting, fewest = self.waiting

@@ -17,15 +17,15 @@ class Gather(NamedTuple):
     """In fewer bytes than the weights have: linear layers under autocast, or quantized ones."""
     joined: bool
     """An all-reduce (stage3_use_all_reduce_for_fetch_params): of several tensors, from their own partitions."""
-    again: int
+    pass_index: int
     """The pass in which it is issued: 0 forward, 1 backward; and the visit of that pass."""
     at: int
 
     def offset_by(self, by: LayerOffset) -> Gather:
         """As `Told`."""
-        tensors, elements, ranks, low, joined, again, at = self
+        tensors, elements, ranks, low, joined, pass_index, at = self
         later = tuple([index + by.tensors for index in tensors])
-        return Gather(later, elements, ranks, low, joined, again, at + by.visits)
+        return Gather(later, elements, ranks, low, joined, pass_index, at + by.visits)
 
 
 class Held(NamedTuple):

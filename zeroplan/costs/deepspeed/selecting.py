@@ -231,9 +231,11 @@ def phase_memory(job: Job, flow: ZenFlow) -> PhaseMemory:
     first.step(choosing=True)
     needed = [(first.tracker.peak_lines(), PassProfile(first.tracker))]
     if flow.select_interval and not flow.chooses_in_every_step:
-        again = Selecting(job, flow)
-        again.step(choosing=True)
-        needed.append(((*again.tracker.peak_lines(), *resident(job)), PassProfile(again.tracker, resident(job))))
+        chosen_again = Selecting(job, flow)
+        chosen_again.step(choosing=True)
+        needed.append(
+            ((*chosen_again.tracker.peak_lines(), *resident(job)), PassProfile(chosen_again.tracker, resident(job)))
+        )
     most, of_first = max(needed, key=lambda found: total(found[0]))
     more = total(most) > total(backward) + total(resident(job))  # which the first step has to make
     return PhaseMemory(

@@ -192,9 +192,9 @@ def gathered_for_modules(job: Job) -> list[Transfer]:
     return _calls(job, when, _issued(job, counted_events(parts)))
 
 
-def _of_pass(found: MicroStep, again: int) -> Iterator[tuple[Gather, int]]:
+def _of_pass(found: MicroStep, pass_index: int) -> Iterator[tuple[Gather, int]]:
     """0: forward, 1: backward."""
-    return ((gather, times) for gather, times in counted_events(found.gathers) if gather.again == again)
+    return ((gather, times) for gather, times in counted_events(found.gathers) if gather.pass_index == pass_index)
 
 
 def _issued(job: Job, gathers: Iterable[tuple[Gather, int]]) -> list[CollectiveCall]:
@@ -207,8 +207,8 @@ def gathered_in_passes(job: Job) -> tuple[list[Transfer], ...]:
     return tuple(
         [
             transfer
-            for again, name in enumerate((FORWARD, BACKWARD))
-            for transfer in _calls(job, name, _issued(job, _of_pass(each, again)))
+            for pass_index, name in enumerate((FORWARD, BACKWARD))
+            for transfer in _calls(job, name, _issued(job, _of_pass(each, pass_index)))
         ]
         for each in distinct(micro_steps(job))
     )

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from zeroplan.costs.deepspeed.cache import IdentityKey, cached
 from zeroplan.costs.deepspeed.event_log import NO_OFFSET, LayerOffset, RepeatedBlock
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.identical_layers import Passes, alike, stretches
+from zeroplan.costs.deepspeed.layer_intervals import Passes, layer_intervals, repeated_layers
 from zeroplan.specs.execution import Visit
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -36,13 +36,13 @@ attention do that enter no module of their own."""
 @cached_per_execution
 def passes_of(job: Job) -> Passes:
     visits = job.execution.forward, backward_visits(job)
-    return Passes(visits, tuple(stretches(visits, job.execution.layers)) if job.execution.layers else ())
+    return Passes(visits, tuple(layer_intervals(visits, job.execution.layers)) if job.execution.layers else ())
 
 
-def visited(job: Job, again: int, *, using: bool = False) -> tuple[RepeatedBlock[Held], ...]:
+def visited(job: Job, pass_index: int, *, using: bool = False) -> tuple[RepeatedBlock[Held], ...]:
     """The visits of forward (0) or backward (1) where nothing is gathered, or those of them that use tensors."""
     passes, start = passes_of(job), 0
-    visits = passes.visits[again]
+    visits = passes.visits[pass_index]
     found: list[RepeatedBlock[Held]] = []
 
     def add(first: int, end: int, times: int = 1, by: LayerOffset = NO_OFFSET) -> None:
@@ -50,7 +50,7 @@ def visited(job: Job, again: int, *, using: bool = False) -> tuple[RepeatedBlock
         if events:
             found.append(RepeatedBlock(events, times, by))
 
-    for run in alike(passes, again):
+    for run in repeated_layers(passes, pass_index):
         add(start, run.start)
         add(run.start, run.start + run.offset.visits, run.layers, run.offset)
         start = run.start + run.layers * run.offset.visits

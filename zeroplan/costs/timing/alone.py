@@ -30,7 +30,12 @@ def alone(job: Job, *, first: bool = False) -> Order:
 def _alone(job: Job) -> list[Order]:
     passes = list(enumerate(zip(_places(job), done_before(job), strict=True)))
     return [
-        Order(*(tuple(_events(list(_points(step.gathers, again, places, share)))) for again, (places, share) in passes))
+        Order(
+            *(
+                tuple(_events(list(_points(step.gathers, pass_index, places, share))))
+                for pass_index, (places, share) in passes
+            )
+        )
         for step in distinct(micro_steps(job))
     ]
 
@@ -49,12 +54,12 @@ def _places(job: Job) -> list[dict[int, list[int]]]:
 
 
 def _points(
-    parts: Sequence[RepeatedBlock[Gather]], again: int, places: Mapping[int, Sequence[int]], share: Sequence[float]
+    parts: Sequence[RepeatedBlock[Gather]], pass_index: int, places: Mapping[int, Sequence[int]], share: Sequence[float]
 ) -> Iterator[Point]:
     """Of a part that comes many times those of its first and of its last time."""
     gathered = 0
     for part in parts:
-        here = [gather for gather in part.events if gather.again == again]
+        here = [gather for gather in part.events if gather.pass_index == pass_index]
         each = sum([gather.elements for gather in here])
         for number in (0, part.times - 1)[: part.times]:
             by, so_far = part.offset.times(number), gathered + number * each

@@ -8,7 +8,7 @@ from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.work import ForwardWork, work
 from zeroplan.formulas import roofline
 from zeroplan.record import NamedTuple
-from zeroplan.specs.account import Again
+from zeroplan.specs.account import RecomputedShare
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import LEAST_ALIKE
 from zeroplan.specs.software import Software
@@ -46,11 +46,11 @@ def computing(job: Job, software: Software, *, traced: bool = True) -> Computing
     layers = _layers(found, at, software)
     forward = _pass("forward", found, at, software, layers)
     backward = _pass("backward", found, at, software, _layers(found, at, software, backward=True))
-    again = shares_again(job) if traced else Again(0.0, 0.0)
-    return Computing(forward, ComputePass((*backward.terms, *_again(job, layers, again))))
+    recomputed = recomputed_shares(job) if traced else RecomputedShare(0.0, 0.0)
+    return Computing(forward, ComputePass((*backward.terms, *_again(job, layers, recomputed))))
 
 
-def shares_again(job: Job) -> Again:
+def recomputed_shares(job: Job) -> RecomputedShare:
     """What checkpointing runs again: products and attention as the model's trace says, else whole layers.
 
     The shares are the same for any micro-batch. Stage 3's own linear function keeps its operands once it has run, so at
@@ -58,8 +58,10 @@ def shares_again(job: Job) -> Again:
     """
     whole = layers_again(job)
     if job.strategy.recomputing.attention:
-        return Again(0.0, 1.0)
-    found = (job.model.timeline.again(asked(job)._replace(batch=LEAST_ALIKE)) if whole else None) or Again(whole, whole)
+        return RecomputedShare(0.0, 1.0)
+    found = (
+        job.model.timeline.recomputed_share(asked(job)._replace(batch=LEAST_ALIKE)) if whole else None
+    ) or RecomputedShare(whole, whole)
     return found._replace(attention=0.0) if job.strategy.recomputing.keeps_products else found
 
 
@@ -69,7 +71,7 @@ def layers_again(job: Job) -> float:
     return -(-count // every) / count if every else 0.0
 
 
-def _again(job: Job, layers: tuple[Term, ...], found: Again) -> list[Term]:
+def _again(job: Job, layers: tuple[Term, ...], found: RecomputedShare) -> list[Term]:
     """Of the layers' terms in forward what runs again in backward."""
     scores = layers_again(job) or found.attention
     shares = {PRODUCTS: found.products, ATTENTION: found.attention, SCORES: scores}

@@ -127,8 +127,8 @@ def _gathers(job: Job) -> list[tuple[tuple[Event, ...], list[Placed]]]:
     for step in distinct(micro_steps(job)):
         gathers = list(all_events(step.gathers))
         forward, backward = (
-            list(_gathered(reads, done, [gather for gather in gathers if gather.again == again]))
-            for again, (reads, done) in enumerate(zip(read_at(job), done_before(job), strict=True))
+            list(_gathered(reads, done, [gather for gather in gathers if gather.pass_index == pass_index]))
+            for pass_index, (reads, done) in enumerate(zip(read_at(job), done_before(job), strict=True))
         )
         found.append((tuple([event for _place, event in forward]), backward))
     return found

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from zeroplan.architectures.alike import cycles
+from zeroplan.architectures.identical_layers import cycles
 from zeroplan.costs.deepspeed.event_log import LayerOffset
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import LayerPlace, Visit
 
 
-class Stretch(NamedTuple):
+class LayerInterval(NamedTuple):
     """The visits of a layer in one pass, or of several that lie one after the other."""
 
-    again: int
+    pass_index: int
     """Which pass: 0 forward, 1 backward."""
     end: int
     """Number of the pass's visits up to its last one."""
@@ -28,7 +28,7 @@ class Passes(NamedTuple):
 
     visits: tuple[Sequence[Visit], Sequence[Visit]]
     """Of forward, and of backward."""
-    stretches: Sequence[Stretch]
+    intervals: Sequence[LayerInterval]
     """Layers, in both."""
 
 
@@ -41,22 +41,22 @@ class RepeatedLayers(NamedTuple):
     layers: int
 
 
-def apart(one: Stretch, other: Stretch) -> LayerOffset:
+def layer_offset(one: LayerInterval, other: LayerInterval) -> LayerOffset:
     """From one layer of a pass to another that is like it."""
     here, there = one.layer, other.layer
     return LayerOffset(other.end - one.end, there.tensor - here.tensor, there.module - here.module)
 
 
-def alike(found: Passes, again: int) -> list[RepeatedLayers]:
+def repeated_layers(found: Passes, pass_index: int) -> list[RepeatedLayers]:
     """In forward (0) or backward (1); the layer that comes first in a pass only tells where the second begins."""
     runs: list[RepeatedLayers] = []
-    for first, last in pairwise([each for each in found.stretches if each.again == again]):
-        by, other = apart(first, last), last.layer
+    for first, last in pairwise([each for each in found.intervals if each.pass_index == pass_index]):
+        by, other = layer_offset(first, last), last.layer
         before = runs[-1] if runs and other.like == first.layer.like else None
         if before and before.offset == by and before.layers:
             runs[-1] = before._replace(layers=before.layers + 1)
         else:
-            own = is_all_its_own(found.visits[again][first.end : last.end], other, by)
+            own = is_all_its_own(found.visits[pass_index][first.end : last.end], other, by)
             runs.append(RepeatedLayers(first.end, by, int(own)))
     return [run for run in runs if run.layers > 1]
 
@@ -68,22 +68,22 @@ def is_all_its_own(visits: Sequence[Visit], layer: LayerPlace, by: LayerOffset) 
     return all(visit.module in modules and all(index in tensors for index in visit.tensors) for visit in visits)
 
 
-def stretches(passes: Sequence[Sequence[Visit]], layers: Sequence[LayerPlace]) -> Iterator[Stretch]:
+def layer_intervals(passes: Sequence[Sequence[Visit]], layers: Sequence[LayerPlace]) -> Iterator[LayerInterval]:
     """One for each layer, or, where makes take turns, for as many as there are turns."""
     places, step = {layer.module: layer for layer in layers}, 0
-    for again, visits in enumerate(passes):
-        found: list[Stretch] = []
+    for pass_index, visits in enumerate(passes):
+        found: list[LayerInterval] = []
         for end, (enters, module, _tensors, late) in enumerate(visits, 1):
             if enters:
                 step += 1
-            elif module in places and late == again:
-                found.append(Stretch(again, end, places[module], step))
+            elif module in places and late == pass_index:
+                found.append(LayerInterval(pass_index, end, places[module], step))
         for start, period, times in cycles([each.layer.like for each in found]):
             for first in range(start, start + times * period, period):
                 yield joined(found[first : first + period], like=start)
 
 
-def joined(turns: Sequence[Stretch], like: int) -> Stretch:
+def joined(turns: Sequence[LayerInterval], like: int) -> LayerInterval:
     """Layers that lie one after the other as one, numbered as its make."""
     modules, tensors, counts, _likes = zip(*[each.layer for each in turns], strict=True)
     return turns[-1]._replace(layer=LayerPlace(min(modules), min(tensors), sum(counts), like))
