@@ -10,9 +10,9 @@ from tests.jobs import job
 from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks
 from zeroplan.costs.deepspeed.partitions import persistent_tensors
 from zeroplan.costs.deepspeed.retained_parameters import retained_at_least, retained_at_most
-from zeroplan.costs.deepspeed.visits import backward_visits
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "opt-1.3b", "gemma-2-2b", "falcon-7b", "bert-base")
 M, G = 10**6, 10**9
@@ -32,8 +32,8 @@ def test_backward_gathers_what_was_not_kept(seed):
     )  # fmt: skip
     sizes, stay = tensor_sizes(one), set(persistent_tensors(one))
     reads: dict[int, int] = {}
-    for at, visit in enumerate(backward_visits(one)):
-        for index in visit.tensors if visit.enters else ():
+    for at, hook in enumerate(backward_hooks(one)):
+        for index in hook.tensors if hook.enters else ():
             reads.setdefault(index, at)
     brought = {
         index

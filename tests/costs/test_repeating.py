@@ -51,7 +51,7 @@ def replayed(one, *, follows):
 def told(one, step):
     """Without events of modules that have no tensors."""
     backward = partitioned(one, step)
-    passes = [[event for event in all_events(phase) if event.visit.tensors] for phase in (step.forward, step.backward)]
+    passes = [[event for event in all_events(phase) if event.hook.tensors] for phase in (step.forward, step.backward)]
     gradients = [entry for entry in all_events(backward.tracker.snapshots.blocks()) if entry.key < 0]
     return list(all_events(step.gathers)), passes, backward.tracker.peak, backward.tracker.lines(), gradients
 

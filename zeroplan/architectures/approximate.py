@@ -120,7 +120,7 @@ class ApproximateAttention(Attention):
 
 
 class ApproximateSparseBlock(Module):
-    """A router, the experts that it chooses, and those that every token visits, as one MLP."""
+    """A router, the experts that it chooses, and those that every token is routed to, as one MLP."""
 
     transformers_class = "SparseMoeBlock"
 

@@ -219,7 +219,7 @@ def scaled_dot_product(
     dropout: float = 0.0, grouped: bool = False,
     causal: bool = True,
 ) -> Tensor:  # fmt: skip
-    """F.scaled_dot_product_attention: a mask of bits becomes numbers, anew in every layer, and a kernel is chosen.
+    """F.scaled_dot_product_attention: a mask of bits becomes numbers, again in every layer, and a kernel is chosen.
 
     The memory-efficient kernel wants rows of a multiple of 8 elements, and gets a copy of a mask that has others
     (ATen/native/transformers/attention.cpp: convert_boolean_attn_mask, preprocess_mask).

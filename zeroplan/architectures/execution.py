@@ -60,7 +60,7 @@ def attention_orders(root: Module) -> tuple[bool, bool]:
 
 
 def layers(root: Module, walk: Walk, recomputing: Recomputing) -> Iterator[LayerPlace]:
-    """Layers below a leaf are not visited by themselves."""
+    """Layers below a leaf are not entered by themselves."""
     tensors: dict[int, int] = {}
     for layer, like in zip(layers_of(root), signature_numbers(root, recomputing, attending=False), strict=True):
         if id(layer) not in walk.layer_places:

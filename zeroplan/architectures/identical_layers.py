@@ -51,7 +51,9 @@ SHARED = (2, 3)
 
 
 def ran_as(root: Module, recomputing: Recomputing) -> Recomputing:
-    """Of every-K, the K in whose run each layer has one of its role: alike layers are alike whatever lies between."""
+    """Of every-K, the K in whose run each layer has one of its role: identical layers are alike whatever lies
+    between.
+    """
     if recomputing.every < 2 or _each_by_itself(root, recomputing):
         return recomputing
     wanted, shared = set(layer_roles(root, recomputing)), [recomputing._replace(every=every) for every in SHARED]

@@ -50,7 +50,9 @@ class Router(Module):
         self.experts_per_token = 1
 
     def routes(self, c: MoEConfig, *, normalizes: bool, narrows: bool) -> Router:
-        """How many experts a token visits, whether their scores add up to one, and are cast to the model's dtype."""
+        """How many experts a token is routed to, whether their scores add up to one, and are cast to the model's
+        dtype.
+        """
         self.experts_per_token = c.num_experts_per_tok or 1
         self.normalizes, self.narrows = normalizes, narrows
         return self

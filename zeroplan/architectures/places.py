@@ -1,4 +1,4 @@
-"""Where in the model a stretch of the full pass lies, and which layers have run by then."""
+"""Where in the model an interval of the full pass lies, and which layers have run by then."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Ran(NamedTuple):
 
 
 def ran_for(expanded: ExpandedTrace, *, backward: bool, at: int) -> Ran:
-    """The stretch of the trace that stands for one of the full pass, and which layers it lacks."""
+    """The interval of the trace that stands for one of the full pass, and which layers it lacks."""
     structure = expanded.structure
     expanded_pass = expanded.backward if backward else expanded.forward
     block = next(block for block in reversed(expanded_pass.blocks) if block.start <= at)
@@ -40,7 +40,7 @@ def ran_for(expanded: ExpandedTrace, *, backward: bool, at: int) -> Ran:
 
 
 def places(expanded: ExpandedTrace, *, backward: bool) -> list[str]:
-    """Of each stretch of the full pass the path of the module at work."""
+    """Of each interval of the full pass the path of the module at work."""
     expanded_pass = expanded.backward if backward else expanded.forward
     enders = _enders(expanded_pass.events)
     return [
@@ -51,7 +51,7 @@ def places(expanded: ExpandedTrace, *, backward: bool) -> list[str]:
 
 
 def _enders(events: Sequence[AllocationEvent]) -> list[AllocationEvent | None]:
-    """Of each beat the next at which a module is entered, left or has run: gradients get ready on the way."""
+    """Of each event the next at which a module is entered, left or has run: gradients get ready on the way."""
     found: list[AllocationEvent | None] = []
     following: AllocationEvent | None = None
     for event in reversed(events):
@@ -61,7 +61,7 @@ def _enders(events: Sequence[AllocationEvent]) -> list[AllocationEvent | None]:
 
 
 def _module(structure: Structure, event: AllocationEvent | None, layer: int) -> str:
-    """Where the stretch belongs that this beat ends; `layer` is the one that it stands for."""
+    """Where the interval belongs that this event ends; `layer` is the one that it stands for."""
     path = structure.paths.get(event.of, "") if event else ""
     if event and event.kind == ENTER:
         path = path.rpartition(".")[0]

@@ -1,6 +1,7 @@
-"""A trace laid out over all layers of the model, and where DeepSpeed's hooks fall in it.
+"""A trace expanded over all layers of the model, and where DeepSpeed's hooks fall in it.
 
-Beats, visits and gradients are matched for the layers that ran; those of another layer lie as far from its start.
+Allocation events, hooks and gradients are matched for the layers that ran; those of another layer lie as far from its
+start.
 """
 
 from __future__ import annotations
@@ -15,25 +16,25 @@ from zeroplan.architectures.structure import OUTSIDE, Structure
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, AllocationEvent
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import IdenticalLayers, PassTimeline, Timeline, Visit
+from zeroplan.specs.execution import IdenticalLayers, ModuleHook, PassTimeline, Timeline
 
 EventsOfModule = dict[int, list[int]]
 """Of each module those of its calls, in order."""
 
 
 class TraceSegment(NamedTuple):
-    """Consecutive beats: of a layer, or outside of all."""
+    """Consecutive events: of a layer, or outside of all."""
 
     layer: int
     ran: int
-    """Where the beats that stand for these start in the trace, and where they end."""
+    """Where the events that stand for these start in the trace, and where they end."""
     ran_end: int
     start: int
     """Where these start."""
 
 
 class ExpandedTrace:
-    """A trace whose passes are laid out over all layers of a tree."""
+    """A trace whose passes are expanded over all layers of a tree."""
 
     def __init__(self, structure: Structure, trace: Trace) -> None:
         self.structure, self.trace = structure, trace
@@ -48,16 +49,16 @@ class ExpandedTrace:
 def timeline(expanded: ExpandedTrace, *, recomputes: bool) -> Timeline:
     """Both passes, with the places of DeepSpeed's hooks and of gradients in them."""
     execution, forward, backward = expanded.structure.execution, expanded.forward, expanded.backward
-    visits = execution.recomputing if recomputes else execution.backward
+    hooks = execution.recomputing if recomputes else execution.backward
     return Timeline(
         PassTimeline(forward, execution.forward, 0),
-        PassTimeline(backward, visits, expanded.saved),
+        PassTimeline(backward, hooks, expanded.saved),
         expanded.saved,
     )
 
 
 class _ExpandedPass:
-    """One pass: its beats as they ran, and the blocks of all layers."""
+    """One pass: its events as they ran, and the blocks of all layers."""
 
     def __init__(
         self, structure: Structure, events: Sequence[AllocationEvent], kept: dict[int, int], *, backward: bool
@@ -103,7 +104,7 @@ class _ExpandedPass:
 
     @cached_property
     def levels(self) -> tuple[list[int], list[int]]:
-        """Bytes at most in each stretch and at its end, over all layers."""
+        """Bytes at most in each interval and at its end, over all layers."""
         ran = [event.most for event in self.events], [event.now for event in self.events]
         most: list[int] = []
         now: list[int] = []
@@ -119,7 +120,7 @@ class _ExpandedPass:
 
     @cached_property
     def fullest(self) -> tuple[int, int]:
-        """Without writing out `levels`: a layer's beats are looked at where they ran."""
+        """Without writing out `levels`: a layer's events are looked at where they ran."""
         ran: dict[int, tuple[int, int]] = {}
         best, at = -1, 0
         for number, block in enumerate(self.blocks):
@@ -136,7 +137,7 @@ class _ExpandedPass:
         return best, at
 
     def level(self, at: int) -> tuple[int, int]:
-        """Of one stretch, without working out the others."""
+        """Of one interval, without working out the others."""
         number = max(number for number, block in enumerate(self.blocks) if block.start <= at)
         block, offset = self.blocks[number], self._offset(number)
         event = self.events[block.ran + at - block.start]
@@ -144,7 +145,7 @@ class _ExpandedPass:
         return (event.now if enters else event.most) + offset, event.now + offset
 
     def _offset(self, number: int) -> int:
-        """What layers keep that did not run before this block's beats."""
+        """What layers keep that did not run before this block's events."""
         layer, late = self.blocks[number].layer, number == len(self.blocks) - 1
         if layer != OUTSIDE:
             return self.offsets[layer]
@@ -162,13 +163,13 @@ class _ExpandedPass:
     def block_of(self) -> dict[int, TraceSegment]:
         return {block.layer: block for block in self.blocks if block.layer != OUTSIDE}
 
-    def align(self, visits: Sequence[Visit]) -> list[int]:
-        """Where each visit falls: matched outside and in layers that ran, shifted in the others."""
+    def align(self, hooks: Sequence[ModuleHook]) -> list[int]:
+        """Where each hook falls: matched outside and in layers that ran, shifted in the others."""
         layer_of, representative = self.structure.layer_of, self.structure.representative
         found: list[int] = []
         matched: dict[int, list[int]] = {}
         firsts, reached = self.structure.first_module, -1
-        for layer, pieces in groupby(visits, lambda visit: layer_of[visit[1]]):
+        for layer, pieces in groupby(hooks, lambda hook: layer_of[hook[1]]):
             group = list(pieces)
             if layer == OUTSIDE:
                 found += [self._in_full(at) for at in self._matched(group, reached)]
@@ -176,7 +177,7 @@ class _ExpandedPass:
             block, like = self.block_of[layer], representative[layer]
             if like not in matched:
                 on = firsts[like] - firsts[layer]
-                own = [visit._replace(module=visit.module + on) for visit in group] if on else group
+                own = [hook._replace(module=hook.module + on) for hook in group] if on else group
                 matched[like] = self._matched(own, block.ran - 1)
             reached = matched[like][-1]
             shift = block.start - block.ran
@@ -184,27 +185,27 @@ class _ExpandedPass:
         return found
 
     def _in_full(self, at: int) -> int:
-        """A beat outside of the layers, in the full order."""
+        """An event outside of the layers, in the full order."""
         last = self.blocks[-1]
         return at if at < self.blocks[0].ran_end else at + last.start - last.ran
 
-    def _matched(self, visits: Sequence[Visit], reached: int) -> list[int]:
-        """The beats at which visits fall, from the one on that was reached before them.
+    def _matched(self, hooks: Sequence[ModuleHook], reached: int) -> list[int]:
+        """The events at which hooks fall, from the one on that was reached before them.
 
         Forward, the first time and again, enters and leaves modules in order. Backward enters a module before its first
         node and leaves it after its last; what has no nodes, or does not run, falls where the others are.
         """
         found: list[int] = []
-        for visit in visits:
-            first, last = self.extents if visit.backward else self.moves
-            calls = (first if visit.enters else last).get(visit.module, ())
+        for hook in hooks:
+            first, last = self.extents if hook.backward else self.moves
+            calls = (first if hook.enters else last).get(hook.module, ())
             reached = next((at for at in calls if at >= reached), reached)
             found.append(reached)
         return found
 
     @cached_property
     def moves(self) -> tuple[EventsOfModule, EventsOfModule]:
-        """Of each module's calls, the beats at which forward enters and leaves."""
+        """Of each module's calls, the events at which forward enters and leaves."""
         entered: EventsOfModule = defaultdict(list)
         left: EventsOfModule = defaultdict(list)
         for at, event in enumerate(self.events):
@@ -214,7 +215,7 @@ class _ExpandedPass:
 
     @cached_property
     def extents(self) -> tuple[EventsOfModule, EventsOfModule]:
-        """Of each module's calls, what lies in it included, the beats before the first node's and of the last."""
+        """Of each module's calls, what lies in it included, the events before the first node's and of the last."""
         first: EventsOfModule = defaultdict(list)
         last: EventsOfModule = defaultdict(list)
         inside: tuple[int, ...] = ()

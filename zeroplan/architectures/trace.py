@@ -21,7 +21,7 @@ from zeroplan.record import NamedTuple
 
 
 class Trace(NamedTuple):
-    """Beats of forward and of backward, as run."""
+    """Allocation events of forward and of backward, as run."""
 
     forward: tuple[AllocationEvent, ...]
     backward: tuple[AllocationEvent, ...]

@@ -77,7 +77,7 @@ def quick_gelu(x: Tensor) -> Tensor:
 
 
 def bloom_gelu(x: Tensor) -> Tensor:
-    """A function with a backward of its own: 0.5·x·(1 + tanh(a·x·(1 + b·x²))), each operator's result made anew."""
+    """A function with a backward of its own: 0.5·x·(1 + tanh(a·x·(1 + b·x²))), each operator's result made again."""
     with x.memory.no_grad():
         made = multiply(scaled(x), shifted(tanh(_argument(x))))
     return result(operator("GeLUFunctionBackward", _bloom_gelu, (x,), (x,)), made)

@@ -28,7 +28,7 @@ def shifted(x: Tensor) -> Tensor:
 
 
 def subtracted(x: Tensor, y: Tensor) -> Tensor:
-    """`x - y`: the second's gradient is made anew."""
+    """`x - y`: the second's gradient is made again."""
     return result(operator("SubBackward", _subtracted, (x, y)), iterated((x, y), max(x.width, y.width)))
 
 

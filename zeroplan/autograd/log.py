@@ -11,7 +11,7 @@ from zeroplan.record import NamedTuple
 FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
 MADE, KEPT, FREED, EVENT = range(4)
 """A storage's number, bytes, phase and layer; its number, the operator that keeps it, the module that this runs in and
-its place in the sequence; its number; bytes given away at the end of a stretch, and the layer it lies in."""
+its place in the sequence; its number; bytes given away at the end of an interval, and the layer it lies in."""
 Log = list[tuple[Any, ...]]
 
 
@@ -25,7 +25,7 @@ class AllocationSource(NamedTuple):
 
 
 def allocated(log: Sequence[tuple[Any, ...]], interval: int, size: int | None = None) -> Counter[AllocationSource]:
-    """Bytes by what they are, once the stretch has `size` alive, or at its end; empty if it never has."""
+    """Bytes by what they are, once the interval has `size` alive, or at its end; empty if it never has."""
     made: dict[int, tuple[int, str, int]] = {}
     keeper: dict[int, str] = {}
     given: Counter[AllocationSource] = Counter()

@@ -19,7 +19,7 @@ ENTER, LEAVE, RAN, READY = "enter", "leave", "ran", "ready"
 
 
 class AllocationEvent(NamedTuple):
-    """The end of a stretch of a step."""
+    """The end of an interval of a step."""
 
     kind: str
     """A module enters or leaves forward, one of its nodes' backward has run, or a parameter's gradient is ready."""

@@ -1,7 +1,7 @@
 """Checkpointing with reentrance: one autograd function whose backward runs the layer again, and a backward in it.
 
 torch/utils/checkpoint.py, CheckpointFunction: forward builds no graph and keeps the layer's input. Its backward runs
-the whole layer on the input without its history, then autograd from the outputs made anew. Arguments by keyword lie in
+the whole layer on the input without its history, then autograd from the outputs made again. Arguments by keyword lie in
 the function's own context, which lives as long as the graph: until the loss goes.
 """
 

@@ -1,4 +1,6 @@
-"""DeepSpeed's events along a pass of the model: the stretch each falls into, and of alike layers' those that matter."""
+"""DeepSpeed's events along a pass of the model: the interval each falls into, and of identical layers' those that
+matter.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,17 @@ from zeroplan.costs.deepspeed.event_log import RepeatedBlock, offset_key
 from zeroplan.specs.execution import PassTimeline
 
 Met = tuple[Any, int, int]
-"""An event, the stretch that was reached before it, and the one at whose end it falls, which may be the same. Of those
+"""An event, the interval that was reached before it, and the one at whose end it falls, which may be the same. Of those
 that come again, the event as it comes the first time."""
 
 
 def interval_of(key: int, activations: PassTimeline, at: int) -> int:
-    """The stretch at whose end DeepSpeed's event falls; `at`: the one that was reached, where nothing tells."""
+    """The interval at whose end DeepSpeed's event falls; `at`: the one that was reached, where nothing tells."""
     if key == END:
         return len(activations.most) - 1
     if key == START:
         return at
-    return activations.ready.get(~key, at) if key < 0 else activations.visits[key]
+    return activations.ready.get(~key, at) if key < 0 else activations.hooks[key]
 
 
 def aligned_events(
@@ -55,7 +57,9 @@ FEW = 6
 
 
 def _skipped(part: RepeatedBlock[Any], keys: Sequence[int], activations: PassTimeline) -> int:
-    """Stretches between the third time and the last but one, where all from the second to that are of alike layers."""
+    """Intervals between the third time and the last but one, where all from the second to that are of identical
+    layers.
+    """
     if part.times < FEW:
         return 0
     second, third, last = (

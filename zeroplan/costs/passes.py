@@ -12,8 +12,8 @@ from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events, offset_key
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks, hook_order_key, pass_hooks
 from zeroplan.costs.deepspeed.partitions import own_bytes, persistence_key, persistent_tensors
-from zeroplan.costs.deepspeed.visits import backward_visits, hook_order_key, visited
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.record import NamedTuple
@@ -92,8 +92,8 @@ def _fullest(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
     if found is None:
         return alone
     return (
-        max(alone[0], with_own(found.forward, visited(job, 0), own)),
-        max(alone[1], with_own(found.backward, visited(job, 1), own)),
+        max(alone[0], with_own(found.forward, pass_hooks(job, 0), own)),
+        max(alone[1], with_own(found.backward, pass_hooks(job, 1), own)),
     )
 
 
@@ -117,7 +117,7 @@ def _beside_kept(job: Job, wanted: TimelineRequest) -> int | None:
     one, width, fullest = found.backward, job.strategy.element_bytes, found.backward.fullest[0]
     most, released, reached = found.saved, 0, -1
     for at, elements in _first_reads(job):
-        if (here := one.visits[at]) > reached:
+        if (here := one.hooks[at]) > reached:
             most = max(most, max(one.most[reached + 1 : here + 1]) - width * released)
             reached = here
         released += elements
@@ -128,33 +128,33 @@ def _beside_kept(job: Job, wanted: TimelineRequest) -> int | None:
 
 @cached(lambda strategy: (hook_order_key(strategy), persistence_key(strategy)))
 def _first_reads(job: Job) -> list[tuple[int, int]]:
-    """Backward's visits that read partitioned tensors for the first time, and how many elements these have."""
+    """Backward's hooks that read partitioned tensors for the first time, and how many elements these have."""
     left, sizes = set(range(len(job.model.tensors))) - set(persistent_tensors(job)), tensor_sizes(job)
     found = []
-    for at, visit in enumerate(backward_visits(job)):
-        if visit.enters and visit.tensors and (new := left.intersection(visit.tensors)):
+    for at, hook in enumerate(backward_hooks(job)):
+        if hook.enters and hook.tensors and (new := left.intersection(hook.tensors)):
             found.append((at, sum([sizes[index] for index in new])))
             left -= new
     return found
 
 
-def with_own(one: PassTimeline, visits: Sequence[RepeatedBlock[Held]], own: dict[int, int]) -> int:
+def with_own(one: PassTimeline, hooks: Sequence[RepeatedBlock[Held]], own: dict[int, int]) -> int:
     """The fullest moment of a pass with what the module at work reads; `own`: bytes of each tensor."""
     entered: dict[int, int] = {}
     most = 0
-    for event, _before, at in aligned_events(visits, one, HELD_KEY):
-        visit = event.visit
-        if visit.enters:
-            entered[visit.module] = at
-        elif visit.tensors and at > (start := entered.get(visit.module, at)):
-            reads = sum([own.get(index, 0) for index in visit.tensors])
+    for event, _before, at in aligned_events(hooks, one, HELD_KEY):
+        hook = event.hook
+        if hook.enters:
+            entered[hook.module] = at
+        elif hook.tensors and at > (start := entered.get(hook.module, at)):
+            reads = sum([own.get(index, 0) for index in hook.tensors])
             most = max(most, reads + max(one.most[start + 1 : at + 1]))
     return most
 
 
 def with_gathered(parts: Sequence[RepeatedBlock[Held]], width: int, one: PassTimeline) -> int:
-    """The fullest moment of a pass beside what is gathered, in elements of so many bytes: what is there before a visit
-    and still when gradients are ready, or after it, and at most in the visit beside what is then; and secondary
+    """The fullest moment of a pass beside what is gathered, in elements of so many bytes: what is there before a hook
+    and still when gradients are ready, or after it, and at most in the hook beside what is then; and secondary
     partitions, which only become more.
     """
     most, now, second, reached = 0, 0, 0, -1
@@ -193,11 +193,11 @@ def with_gradients(
                     waiting += made[index]
                 else:
                     last = kept[index]
-            most, reached = until(to := one.visits[event.at]), max(reached, to)
+            most, reached = until(to := one.hooks[event.at]), max(reached, to)
             elements, second = event.elements, event.secondary
-            if event.visit.backward and not event.visit.enters:
+            if event.hook.backward and not event.hook.enters:
                 waiting = 0
-                if left := found.in_leaves.intersection(event.visit.tensors):
+                if left := found.in_leaves.intersection(event.hook.tensors):
                     last = min([kept[index] for index in left])
         end = by.times(times - 1)
         elements += sum(end.more)
@@ -228,11 +228,13 @@ class Together(NamedTuple):
     """DeepSpeed's, in the order of its kinds."""
     activations: int
     at: int
-    """The stretch of the pass."""
+    """The interval of the pass."""
 
 
 def together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline) -> Together:
-    """The largest moment of passes: at a stretch's most with what DeepSpeed has meanwhile, or at one of its events."""
+    """The largest moment of passes: at an interval's most with what DeepSpeed has meanwhile, or at one of its
+    events.
+    """
     most, at = activations.fullest
     best = Together(most, (), most, at)
     for one in passes(entries):

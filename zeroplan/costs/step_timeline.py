@@ -17,7 +17,7 @@ from zeroplan.specs.job import Job
 
 
 class Instant(NamedTuple):
-    """Bytes in one stretch of a step, at most."""
+    """Bytes in one interval of a step, at most."""
 
     phase: str
     place: str
@@ -54,7 +54,7 @@ def _instant(moment: Moment, resident: set[int]) -> Instant:
 
 
 def _passes(job: Job) -> Iterator[Instant]:
-    """Forward and backward, stretch by stretch; only their largest moments where no timeline is."""
+    """Forward and backward, interval by interval; only their largest moments where no timeline is."""
     found = timeline_of(job)
     if found is None:
         yield from _moments(job, ("forward", "backward"))
@@ -73,7 +73,7 @@ def _passes(job: Job) -> Iterator[Instant]:
 def _aligned(
     model: PassTimeline, passed: PassProfile | None, still: tuple[Line, ...]
 ) -> Iterator[tuple[int, int, int]]:
-    """Each stretch with DeepSpeed's bytes and the model's, and each of DeepSpeed's events that has more."""
+    """Each interval with DeepSpeed's bytes and the model's, and each of DeepSpeed's events that has more."""
     if passed is None:
         yield from ((at, total(still), most) for at, most in enumerate(model.most))
         return

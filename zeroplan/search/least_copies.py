@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from zeroplan.costs.deepspeed.module_hooks import cached_per_execution
 from zeroplan.costs.deepspeed.partitions import below_ratio, own_shares
-from zeroplan.costs.deepspeed.visits import cached_per_execution
 from zeroplan.search.least_traffic import partitioned_parts
 from zeroplan.specs.job import Job
 

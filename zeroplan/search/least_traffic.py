@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
+from zeroplan.costs.deepspeed.module_hooks import cached_per_execution, hook_order_key
 from zeroplan.costs.deepspeed.partitions import persistence_key, persistent_tensors
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.deepspeed.retained_parameters import retained_at_most
 from zeroplan.costs.deepspeed.traffic import reduced_last
-from zeroplan.costs.deepspeed.visits import cached_per_execution, hook_order_key
 from zeroplan.costs.timing.network import latency
 from zeroplan.costs.timing.rates import link, rates
 from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE

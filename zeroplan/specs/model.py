@@ -39,7 +39,7 @@ class TimelineRequest(NamedTuple):
     attention: str
     """eager, sdpa, flash_attention_2 or flash_attention_3."""
     kernel: str
-    """Of sdpa, as `architectures.running.Run` names them."""
+    """Of sdpa, as `architectures.running.ForwardRun` names them."""
     recomputing: Recomputing
     zero_linear: bool
     """DeepSpeed's own linear function runs (stage 3)."""
@@ -100,12 +100,12 @@ class Timelines(Protocol):
         self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
     ) -> AtWork:  # fmt: skip
-        """The `size` bytes that are alive in a stretch of a pass, at most or at its end; `named`, as polynomials in the
-        model's sizes.
+        """The `size` bytes that are alive in an interval of a pass, at most or at its end; `named`, as polynomials in
+        the model's sizes.
         """
 
     def places(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
-        """Of each stretch of a pass the path of the module at work, empty for the model itself."""
+        """Of each interval of a pass the path of the module at work, empty for the model itself."""
 
     def peak(self, asked: TimelineRequest, *, backward: bool) -> AtWork | None:
         """The largest moment of a pass, its bytes with the polynomials that they are the values of."""

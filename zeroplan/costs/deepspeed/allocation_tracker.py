@@ -22,7 +22,7 @@ Allocation = tuple[Rule, str, int]
 
 
 START, END = sys.maxsize, sys.maxsize - 1
-"""Keys of the first and the last entry of a pass; the others are numbers of visits, or ~tensor where one is ready."""
+"""Keys of the first and the last entry of a pass; the others are numbers of hooks, or ~tensor where one is ready."""
 
 
 class MemorySnapshot(NamedTuple):
@@ -38,7 +38,7 @@ class MemorySnapshot(NamedTuple):
     at_end: tuple[int, ...]
 
     def offset_by(self, by: LayerOffset) -> MemorySnapshot:
-        """As `Told`: `by.more` are bytes, and elements of each kind."""
+        """As `Repeatable`: `by.more` are bytes, and elements of each kind."""
         key, most, at_most, now, at_end = self
         if by.more:
             nbytes, *elements = by.more

@@ -11,13 +11,13 @@ from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, RepeatedBl
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, groups_key, tensor_sizes
+from zeroplan.costs.deepspeed.module_hooks import hook_order_key, pass_hooks
 from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
 from zeroplan.costs.deepspeed.quantizing import CollectiveCall, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
-from zeroplan.costs.deepspeed.visits import hook_order_key, visited
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -27,11 +27,11 @@ class Arrival(NamedTuple):
 
     tensor: int
     at: int
-    """The visit of backward that comes next; END when none does."""
+    """The hook of backward that comes next; END when none does."""
 
     def offset_by(self, by: LayerOffset) -> Arrival:
-        """As `Told`."""
-        return Arrival(self.tensor + by.tensors, self.at + by.visits)
+        """As `Repeatable`."""
+        return Arrival(self.tensor + by.tensors, self.at + by.hooks)
 
 
 class Reductions(NamedTuple):
@@ -66,7 +66,7 @@ class ArrivalRecorder(Partitioning):
         self.arrived.repeat(since, times, by)
 
     def _add(self, index: int) -> None:
-        self.arrived.open.append(Arrival(index, self.visit))
+        self.arrived.open.append(Arrival(index, self.hook))
 
     def _ready(self, index: int, *, waits: bool) -> None:
         if waits:
@@ -90,7 +90,7 @@ class ReadyRecorder(ArrivalRecorder):
         del waits
         self._add(index)
 
-    def _leave(self, visit: Visit) -> None:
+    def _leave(self, hook: ModuleHook) -> None:
         pass
 
 
@@ -98,7 +98,7 @@ class Gradients(NamedTuple):
     """As backward makes them."""
 
     ready: dict[int, list[int]]
-    """Tensors, by the visit that comes next."""
+    """Tensors, by the hook that comes next."""
     in_leaves: set[int]
     """Of them those whose gradients wait until their module's backward is over."""
 
@@ -114,9 +114,9 @@ def gradients(job: Job) -> Gradients:
 
 
 def nothing_gathered(job: Job) -> MicroStep:
-    """Backward's visits that use tensors."""
+    """Backward's hooks that use tensors."""
     nothing = Held(0, 0, 0, 0, job.execution.forward[-1], 0)
-    return MicroStep((), (RepeatedBlock((nothing,)),), visited(job, 1, using=True), ())
+    return MicroStep((), (RepeatedBlock((nothing,)),), pass_hooks(job, 1, using=True), ())
 
 
 @cached(reductions_key)
@@ -149,7 +149,7 @@ def to_host(job: Job) -> dict[int, int]:
 
 
 def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
-    """Buckets, dtype by dtype, and the visit before which each is reduced: when the next gradient has no room in it."""
+    """Buckets, dtype by dtype, and the hook before which each is reduced: when the next gradient has no room in it."""
     dtypes, sizes, limit = communication_dtypes(job), tensor_sizes(job), job.strategy.reduce_bucket_size
     for dtype in bucket_dtypes(job):
         here = {tensor: at for tensor, at in arrivals(job) if dtypes[tensor] == dtype}

@@ -40,15 +40,15 @@ def begun_bare(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
 def _with_own(job: Job, part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
     """From where a module is entered to where it is left; of one that is not left nothing is known."""
     own, events = own_bytes(job), []
-    left = {event.visit.module for event in part.events if not event.visit.enters}
+    left = {event.hook.module for event in part.events if not event.hook.enters}
     inside: dict[int, tuple[int, ...]] = {}
     before = 0
     for event in part.events:
-        visit = event.visit
-        if visit.enters and visit.module in left:
-            inside[visit.module] = visit.tensors
-        elif not visit.enters:
-            inside.pop(visit.module, None)
+        hook = event.hook
+        if hook.enters and hook.module in left:
+            inside[hook.module] = hook.tensors
+        elif not hook.enters:
+            inside.pop(hook.module, None)
         reads = {index for tensors in inside.values() for index in tensors}
         now = sum([own.get(index, 0) for index in reads]) // job.strategy.element_bytes
         events.append(event._replace(elements=now, most=max(before, now), ready=before))

@@ -57,7 +57,7 @@ def _partition(job: Job, tracker: AllocationTracker) -> None:
 def _master_weights(job: Job, tracker: AllocationTracker) -> None:
     """Sub-group by sub-group converted, then cloned; a buffer of zeros stands in for the first gradients.
 
-    Adagrad is built anew beside it and makes its states at once (runtime/zero/stage3.py:1358).
+    Adagrad is built again beside it and makes its states at once (runtime/zero/stage3.py:1358).
     """
     strategy, groups = job.strategy, [group.elements for group in on_gpu(job)]
     for elements, group in zip(groups, on_gpu(job), strict=True):

@@ -7,9 +7,9 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 
 class LayerOffset(NamedTuple):
-    """From a layer to the next that does the same: in visits of the pass, numbers of tensors and of modules."""
+    """From a layer to the next that does the same: in hooks of the pass, numbers of tensors and of modules."""
 
-    visits: int = 0
+    hooks: int = 0
     tensors: int = 0
     modules: int = 0
     more: tuple[int, ...] = ()
@@ -17,15 +17,15 @@ class LayerOffset(NamedTuple):
 
     def times(self, count: int) -> LayerOffset:
         more = tuple([count * each for each in self.more]) if self.more else ()
-        return LayerOffset(count * self.visits, count * self.tensors, count * self.modules, more)
+        return LayerOffset(count * self.hooks, count * self.tensors, count * self.modules, more)
 
 
 NO_OFFSET = LayerOffset()
 
 
 def offset_key(key: int, by: LayerOffset) -> int:
-    """Of an event in another layer: the number of its visit, or ~tensor where it is a tensor's."""
-    return key + by.visits if key >= 0 else key - by.tensors
+    """Of an event in another layer: the number of its hook, or ~tensor where it is a tensor's."""
+    return key + by.hooks if key >= 0 else key - by.tensors
 
 
 class Repeatable(Protocol):

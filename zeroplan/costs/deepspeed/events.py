@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zeroplan.costs.deepspeed.event_log import LayerOffset, RepeatedBlock
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 
 
 class Gather(NamedTuple):
@@ -18,37 +18,37 @@ class Gather(NamedTuple):
     joined: bool
     """An all-reduce (stage3_use_all_reduce_for_fetch_params): of several tensors, from their own partitions."""
     pass_index: int
-    """The pass in which it is issued: 0 forward, 1 backward; and the visit of that pass."""
+    """The pass in which it is issued: 0 forward, 1 backward; and the hook of that pass."""
     at: int
 
     def offset_by(self, by: LayerOffset) -> Gather:
-        """As `Told`."""
+        """As `Repeatable`."""
         tensors, elements, ranks, low, joined, pass_index, at = self
         later = tuple([index + by.tensors for index in tensors])
-        return Gather(later, elements, ranks, low, joined, pass_index, at + by.visits)
+        return Gather(later, elements, ranks, low, joined, pass_index, at + by.hooks)
 
 
 class Held(NamedTuple):
-    """Elements alive right after a visit: gathered, and in secondary partitions (hpZ)."""
+    """Elements alive right after a hook: gathered, and in secondary partitions (hpZ)."""
 
     elements: int
     secondary: int
     most: int
-    """Of both together, since the visit before."""
+    """Of both together, since the hook before."""
     ready: int
     """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
-    visit: Visit
+    hook: ModuleHook
     at: int
-    """The visit's number in its pass."""
+    """The hook's number in its pass."""
     less: int = 0
     """By how many `most` may be fewer, where DeepSpeed waits for gathers in another order."""
 
     def offset_by(self, by: LayerOffset) -> Held:
-        """As `Told`."""
+        """As `Repeatable`."""
         elements, secondary, most, ready, (enters, module, tensors, backward), at, less = self
-        visit = Visit(enters, module + by.modules, tuple([index + by.tensors for index in tensors]), backward)
+        hook = ModuleHook(enters, module + by.modules, tuple([index + by.tensors for index in tensors]), backward)
         more = sum(by.more)  # persistent parameters that came with their layer, or what autograd keeps of it
-        return Held(elements + more, secondary, most + more, ready + more, visit, at + by.visits, less)
+        return Held(elements + more, secondary, most + more, ready + more, hook, at + by.hooks, less)
 
 
 class Flush(NamedTuple):
@@ -56,7 +56,7 @@ class Flush(NamedTuple):
 
     elements: int
     at: int
-    """The visit of backward that comes next; END when none does."""
+    """The hook of backward that comes next; END when none does."""
 
 
 class MicroStep(NamedTuple):
@@ -64,7 +64,7 @@ class MicroStep(NamedTuple):
 
     gathers: tuple[RepeatedBlock[Gather], ...]
     forward: tuple[RepeatedBlock[Held], ...]
-    """After each visit that uses tensors or changes what is held."""
+    """After each hook that uses tensors or changes what is held."""
     backward: tuple[RepeatedBlock[Held], ...]
     read: tuple[int, ...]
     """Partitions read from NVMe."""

@@ -14,12 +14,12 @@ from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.event_log import distinct_events, extreme_events
 from zeroplan.costs.deepspeed.events import MicroStep
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
+from zeroplan.costs.deepspeed.module_hooks import cached_per_execution, hook_order_key, pass_hooks, passes_of
 from zeroplan.costs.deepspeed.partitions import padded_sizes, secondary_ranks, secondary_sizes, small_tensors
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.thresholds import Holds
-from zeroplan.costs.deepspeed.visits import cached_per_execution, hook_order_key, passes_of, visited
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -124,7 +124,7 @@ def _gathers(job: Job) -> bool:
 
 def _alone(job: Job) -> MicroStep:
     """Nothing is gathered."""
-    return MicroStep((), visited(job, 0), visited(job, 1), ())
+    return MicroStep((), pass_hooks(job, 0), pass_hooks(job, 1), ())
 
 
 @cached(gathers_key)
@@ -263,8 +263,8 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     padded, most, now = padded_sizes(job), 0, 0
     low = bool(settings.low)
     passes = (0, 1) if settings.checkpointed else (0,)  # else backward enters the same modules as forward
-    for event in distinct_events([part for pass_index in passes for part in visited(job, pass_index, using=True)]):
-        enters, _module, tensors, _late = event.visit
+    for event in distinct_events([part for pass_index in passes for part in pass_hooks(job, pass_index, using=True)]):
+        enters, _module, tensors, _late = event.hook
         own = sum([padded[index] for index in tensors])
         if not enters:
             now -= own

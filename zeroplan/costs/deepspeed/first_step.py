@@ -13,7 +13,7 @@ from zeroplan.costs.deepspeed.partitions import persistent_elements
 from zeroplan.specs.job import Job
 
 More = dict[int, tuple[int, int]]
-"""By the number of a visit of backward, elements that the early micro-step has more: at most, and when gradients are
+"""By the number of a hook of backward, elements that the early micro-step has more: at most, and when gradients are
 ready."""
 
 
@@ -37,7 +37,7 @@ def may_need_more(job: Job, number: int, later: AllocationTracker) -> bool:
                 if entry.key == START:
                     return False
                 now = beside
-                if entry.key >= 0 and (found := more.get(entry.key + by.visits)):
+                if entry.key >= 0 and (found := more.get(entry.key + by.hooks)):
                     now, beside = found
                 if entry.most + grown + width * now > most:
                     return True
@@ -67,8 +67,8 @@ def _may_gather_more(job: Job, number: int) -> bool:
 @cached(gathers_key)
 def _more(job: Job) -> tuple[More, ...]:
     """Of each early micro-step, beside the one that repeats."""
-    steady = _by_visit(micro_steps(job).later.backward)
-    return tuple(_beyond(steady, _by_visit(early.backward)) for early in early_micro_steps(job))
+    steady = _by_hook(micro_steps(job).later.backward)
+    return tuple(_beyond(steady, _by_hook(early.backward)) for early in early_micro_steps(job))
 
 
 def _beyond(steady: More, early: More) -> More:
@@ -76,12 +76,12 @@ def _beyond(steady: More, early: More) -> More:
     return {at: (most - before[0], ready - before[1]) for at, before, (most, ready) in both}
 
 
-def _by_visit(parts: Sequence[RepeatedBlock[Held]]) -> More:
+def _by_hook(parts: Sequence[RepeatedBlock[Held]]) -> More:
     """Elements at most and when gradients are ready."""
     found: More = {}
     for events, times, by in parts:
         log, grown = [(event.at, event.most, event.ready) for event in events], sum(by.more)
         for time in range(times):
             more = time * grown
-            found.update([(at + time * by.visits, (most + more, ready + more)) for at, most, ready in log])
+            found.update([(at + time * by.hooks, (most + more, ready + more)) for at, most, ready in log])
     return found

@@ -66,7 +66,7 @@ def _initialized(job: Job) -> tuple[AllocationTracker, list[Group]]:
     elif not strategy.runs_bf16_optimizer:
         share = sum(layout.partition for layout in flat_groups(job))
         tracker.allocate(moments.fp32_gradients, strategy.master, share)
-        if strategy.optimizer == "adagrad":  # built anew, it makes its states at once (stage_1_and_2.py:947)
+        if strategy.optimizer == "adagrad":  # built again, it makes its states at once (stage_1_and_2.py:947)
             tracker.allocate(moments.first_states, strategy.master, share)
     return tracker, on_host
 

@@ -1,4 +1,4 @@
-"""Forward and backward as visits, and the layers in them that come again, each like the one before."""
+"""Forward and backward as hooks, and the layers in them that come again, each like the one before."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from itertools import pairwise
 from zeroplan.architectures.identical_layers import cycles
 from zeroplan.costs.deepspeed.event_log import LayerOffset
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import LayerPlace, Visit
+from zeroplan.specs.execution import LayerPlace, ModuleHook
 
 
 class LayerInterval(NamedTuple):
-    """The visits of a layer in one pass, or of several that lie one after the other."""
+    """The hooks of a layer in one pass, or of several that lie one after the other."""
 
     pass_index: int
     """Which pass: 0 forward, 1 backward."""
     end: int
-    """Number of the pass's visits up to its last one."""
+    """Number of the pass's hooks up to its last one."""
     layer: LayerPlace
     step: int
     """Of the coordinator, after it."""
@@ -26,7 +26,7 @@ class LayerInterval(NamedTuple):
 class Passes(NamedTuple):
     """Of a micro-step."""
 
-    visits: tuple[Sequence[Visit], Sequence[Visit]]
+    hooks: tuple[Sequence[ModuleHook], Sequence[ModuleHook]]
     """Of forward, and of backward."""
     intervals: Sequence[LayerInterval]
     """Layers, in both."""
@@ -36,7 +36,7 @@ class RepeatedLayers(NamedTuple):
     """Layers of one make that lie one after the other in a pass, each as far from the one before."""
 
     start: int
-    """Number of the first one's first visit, in its pass."""
+    """Number of the first one's first hook, in its pass."""
     offset: LayerOffset
     layers: int
 
@@ -56,24 +56,24 @@ def repeated_layers(found: Passes, pass_index: int) -> list[RepeatedLayers]:
         if before and before.offset == by and before.layers:
             runs[-1] = before._replace(layers=before.layers + 1)
         else:
-            own = is_all_its_own(found.visits[pass_index][first.end : last.end], other, by)
+            own = is_all_its_own(found.hooks[pass_index][first.end : last.end], other, by)
             runs.append(RepeatedLayers(first.end, by, int(own)))
     return [run for run in runs if run.layers > 1]
 
 
-def is_all_its_own(visits: Sequence[Visit], layer: LayerPlace, by: LayerOffset) -> bool:
-    """Whether all visits of a layer are of modules and tensors that its number tells from the layer's before."""
+def is_all_its_own(hooks: Sequence[ModuleHook], layer: LayerPlace, by: LayerOffset) -> bool:
+    """Whether all hooks of a layer are of modules and tensors that its number tells from the layer's before."""
     modules = range(layer.module, layer.module + abs(by.modules))
     tensors = range(layer.tensor, layer.tensor + layer.tensors)
-    return all(visit.module in modules and all(index in tensors for index in visit.tensors) for visit in visits)
+    return all(hook.module in modules and all(index in tensors for index in hook.tensors) for hook in hooks)
 
 
-def layer_intervals(passes: Sequence[Sequence[Visit]], layers: Sequence[LayerPlace]) -> Iterator[LayerInterval]:
+def layer_intervals(passes: Sequence[Sequence[ModuleHook]], layers: Sequence[LayerPlace]) -> Iterator[LayerInterval]:
     """One for each layer, or, where makes take turns, for as many as there are turns."""
     places, step = {layer.module: layer for layer in layers}, 0
-    for pass_index, visits in enumerate(passes):
+    for pass_index, hooks in enumerate(passes):
         found: list[LayerInterval] = []
-        for end, (enters, module, _tensors, late) in enumerate(visits, 1):
+        for end, (enters, module, _tensors, late) in enumerate(hooks, 1):
             if enters:
                 step += 1
             elif module in places and late == pass_index:

@@ -16,15 +16,15 @@ from zeroplan.costs.deepspeed.allocation_tracker import END, START, Allocation, 
 from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, last_event
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks
 from zeroplan.costs.deepspeed.partitions import own_shares
 from zeroplan.costs.deepspeed.quantizing import quantizes_gradients, reduced, send_codes
 from zeroplan.costs.deepspeed.reduction import all_reduced
 from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
-from zeroplan.costs.deepspeed.visits import backward_visits
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
 
 NORM_CHUNK = 250_000_000
@@ -54,14 +54,14 @@ class Partitioning:
         self.queue: deque[int] = deque()
         """Tensors in the order of their gradients, all and those to come; of an entered module the next may be."""
         self.entered: set[int] = set()
-        reading = [visit for visit in backward_visits(job) if visit.backward and visit.enters and visit.tensors]
-        self.last_user = {index: visit.module for visit in reading for index in visit.tensors}
+        reading = [hook for hook in backward_hooks(job) if hook.backward and hook.enters and hook.tensors]
+        self.last_user = {index: hook.module for hook in reading for index in hook.tensors}
         """The module whose backward makes a tensor's gradient whole: of a tied one the embedding, of a bias that one
         module lends another (BERT's decoder) that other."""
         self.leaves = execution.leaves
-        self.in_leaves = {index for visit in reading if visit.module in execution.leaves for index in visit.tensors}
-        self.visit = 0
-        """The visit that comes."""
+        self.in_leaves = {index for hook in reading if hook.module in execution.leaves for index in hook.tensors}
+        self.hook = 0
+        """The hook that comes."""
         self.boundary = True
         """The last backward of an optimizer step: what is offloaded goes on to the optimizer."""
         factor, scales = self.strategy.gradient_predivide_factor, not self.strategy.prescale_gradients
@@ -89,7 +89,7 @@ class Partitioning:
                     self._meet(event)
                     if len(self.queue) < to_come:
                         return
-        self.visit = END
+        self.hook = END
         for index in self.queue:
             self._ready(index, waits=False)
             tracker.mark(~index)
@@ -103,26 +103,26 @@ class Partitioning:
         self.tracker.repeat(since, times, by)
 
     def _meet(self, event: Held) -> None:
-        """What gradients are ready by then, and what the visit gathers and releases."""
-        tracker, visit, self.visit = self.tracker, event.visit, event.at
+        """What gradients are ready by then, and what the hook gathers and releases."""
+        tracker, hook, self.hook = self.tracker, event.hook, event.at
         if event.ready != self.gathered:
             self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
-        while visit.backward and self.queue and self.queue[0] in self.entered:
+        while hook.backward and self.queue and self.queue[0] in self.entered:
             index = self.queue.popleft()
             self.entered.discard(index)
             self._ready(index, waits=index in self.in_leaves)
             tracker.mark(~index)
-        if visit.module in self.leaves and visit.backward and not visit.enters:
-            self._leave(visit)
+        if hook.module in self.leaves and hook.backward and not hook.enters:
+            self._leave(hook)
         self._gather(event)
         tracker.mark(event.at)
-        if visit.enters and visit.backward:
-            self.entered.update([index for index in visit.tensors if self.last_user[index] == visit.module])
+        if hook.enters and hook.backward:
+            self.entered.update([index for index in hook.tensors if self.last_user[index] == hook.module])
 
     def _check_leaves(self) -> None:
         """Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end."""
         execution = self.job.execution
-        left = {visit.module for visit in execution.backward if visit.backward and not visit.enters}
+        left = {hook.module for hook in execution.backward if hook.backward and not hook.enters}
         if stuck := execution.leaves - left:
             raise ContradictionError(
                 f"leaf_module: {execution.modules[min(stuck)] or 'the model'} as a leaf is called with token ids or by "
@@ -149,9 +149,9 @@ class Partitioning:
         if not waits:
             self._add(index)
 
-    def _leave(self, visit: Visit) -> None:
+    def _leave(self, hook: ModuleHook) -> None:
         """A leaf module's backward ends: its gradients go to the bucket, zeros for experts that no token chose."""
-        for index in sorted(visit.tensors, key=self.position.__getitem__):
+        for index in sorted(hook.tensors, key=self.position.__getitem__):
             if index not in self.apart:
                 self._ready(index, waits=True)
             self._add(index)

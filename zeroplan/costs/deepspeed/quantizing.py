@@ -58,9 +58,9 @@ def check_partitions(job: Job) -> None:
     if job.ranks == 1:
         return
     shares = secondary_sizes(job) or shard_sizes(job)
-    for visit in job.execution.forward:
-        if visit.enters and visit.tensors:
-            scales(sum(shares[index] for index in visit.tensors))
+    for hook in job.execution.forward:
+        if hook.enters and hook.tensors:
+            scales(sum(shares[index] for index in hook.tensors))
 
 
 def gathered(gather: Gather) -> Iterator[CollectiveCall]:

@@ -1,4 +1,4 @@
-"""Gradients of alike layers at stage 3: where one layer's backward leaves the state of the one before, shifted by a
+"""Gradients of identical layers at stage 3: where one layer's backward leaves the state of the one before, shifted by a
 layer, those that follow leave it too, and are not replayed.
 """
 

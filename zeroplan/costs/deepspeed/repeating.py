@@ -1,6 +1,6 @@
 """Where the coordinator of stage 3 does for one layer what it did for the one before, and so for those that follow.
 
-What it does next follows from its state, the visits and uses that come, and how far away a tensor's next use is. Where
+What it does next follows from its state, the hooks and uses that come, and how far away a tensor's next use is. Where
 two layers of one make leave the same state behind, shifted by a layer, the next ones of that make are not replayed.
 Persistent parameters that come with a layer, and what autograd keeps of it, are no part of that: nothing depends on
 them but the live limit, so they only become more, or fewer, by as much with each layer.
@@ -17,19 +17,19 @@ from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.layer_intervals import LayerInterval, is_all_its_own, layer_offset
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 
 if TYPE_CHECKING:
     from zeroplan.costs.deepspeed.coordinator import Coordinator
 
 
 class IntervalState(NamedTuple):
-    """What a stretch has left behind."""
+    """What an interval has left behind."""
 
     interval: LayerInterval
     summary: tuple[int, ...]
     state: Hashable
-    """None unless the summary is that of the stretch before."""
+    """None unless the summary is that of the interval before."""
     persistent: set[int]
     """Those that are there: while they come with their layers, more after each."""
     kept: dict[int, int]
@@ -46,7 +46,7 @@ class Repeats:
     """The layers of a micro-step, and how many of them follow from the two before."""
 
     def __init__(self, coordinator: Coordinator, intervals: Sequence[LayerInterval]) -> None:
-        self.of, self.visits, self.intervals = coordinator, coordinator.visits, intervals
+        self.of, self.hooks, self.intervals = coordinator, coordinator.hooks, intervals
         self.remembers = coordinator.settings.grad_accum > 1  # else one steady micro-step is replayed, from nothing
         self.persists = [index in coordinator.persistent for index in range(len(coordinator.sizes))]
         self.begin()
@@ -58,7 +58,7 @@ class Repeats:
         """What is never released: while the trace is recorded, nothing; nothing is gathered ahead or kept then."""
 
     def skip(self, number: int, held: EventLog[Held]) -> int:
-        """After the stretch of this number: how many more are done, their events added and the state shifted."""
+        """After the interval of this number: how many more are done, their events added and the state shifted."""
         of = self.of
         if len(of.secondary | of.persistent) < len(of.settings.second):  # each layer that is left makes more (hpZ)
             return 0
@@ -66,8 +66,8 @@ class Repeats:
         self.reached = now
         if before is None or now.state is None or before.state != now.state:
             return 0
-        visits, by = self.visits[now.interval.pass_index], layer_offset(before.interval, now.interval)
-        own = is_all_its_own(visits[before.interval.end : now.interval.end], now.interval.layer, by)
+        hooks, by = self.hooks[now.interval.pass_index], layer_offset(before.interval, now.interval)
+        own = is_all_its_own(hooks[before.interval.end : now.interval.end], now.interval.layer, by)
         count = self._alike(number) if own else 0
         while count and not self.of.records and not self._releases_alike(before.interval, now.interval, count):
             count -= 1
@@ -99,7 +99,7 @@ class Repeats:
         return bisect_left(self.of.trace, step, key=lambda use: use[1])
 
     def _state(self, interval: LayerInterval) -> Hashable:
-        """All that the next visits depend on, as seen from the layer; None while a module is at work on a tensor."""
+        """All that the next hooks depend on, as seen from the layer; None while a module is at work on a tensor."""
         of, start = self.of, interval.layer.tensor
         passing = (of.available | of.flying) - self.stay
         if any(of.inside.get(index) for index in passing):
@@ -120,7 +120,7 @@ class Repeats:
         return [index for index, _used in trace[self._uses_before(interval.step) : len(trace) - len(self.of.queue)]]
 
     def _alike(self, number: int) -> int:
-        """How many stretches after this one, and all that is prefetched in them, are the one before it shifted."""
+        """How many intervals after this one, and all that is prefetched in them, are the one before it shifted."""
         of, intervals = self.of, self.intervals
         first, last = intervals[number - 1], intervals[number]
         period, shift = last.end - first.end, last.layer.tensor - first.layer.tensor
@@ -153,13 +153,13 @@ class Repeats:
         distances only shrink.
         """
         of, offset = self.of, _stride(before, now)
-        for visit, step in self._exits(before, now):
-            distances = of.distances(visit)
-            for index in visit.tensors:
+        for hook, step in self._exits(before, now):
+            distances = of.distances(hook)
+            for index in hook.tensors:
                 later = index + count * offset.tensors, step + count * offset.steps
                 if of.is_near(distances.to_next_use(*later)) != of.is_near(distances.to_next_use(index, step)):
                     return False
-            if self.remembers and not of.decisions.are_alike((visit.module, step), offset, count):
+            if self.remembers and not of.decisions.are_alike((hook.module, step), offset, count):
                 return False
         return True
 
@@ -184,13 +184,13 @@ class Repeats:
                 return layer
         return count
 
-    def _exits(self, before: LayerInterval, now: LayerInterval) -> Iterator[tuple[Visit, int]]:
-        """Where tensors are released: the visit, and the coordinator's step."""
+    def _exits(self, before: LayerInterval, now: LayerInterval) -> Iterator[tuple[ModuleHook, int]]:
+        """Where tensors are released: the hook, and the coordinator's step."""
         step = before.step
-        for visit in self.visits[now.pass_index][before.end : now.end]:
-            step += visit.enters
-            if visit.tensors and not visit.enters:
-                yield visit, step
+        for hook in self.hooks[now.pass_index][before.end : now.end]:
+            step += hook.enters
+            if hook.tensors and not hook.enters:
+                yield hook, step
 
     def _shift(self, before: IntervalState, now: IntervalState, count: int, held: EventLog[Held]) -> None:
         """Events of so many layers, and the state that the last of them leaves."""
@@ -238,7 +238,7 @@ class Repeats:
 
     def _remember(self, before: LayerInterval, now: LayerInterval, count: int) -> None:
         """What the layers that are not replayed release."""
-        of, marks = self.of, [(visit.module, step) for visit, step in self._exits(before, now)]
+        of, marks = self.of, [(hook.module, step) for hook, step in self._exits(before, now)]
         decided = {mark: of.decisions[mark] for mark in marks}
         of.decisions.take_alike(RepeatedDecisions(now.layer.module, _stride(before, now), count, decided))
 

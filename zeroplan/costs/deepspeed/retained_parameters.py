@@ -14,8 +14,8 @@ from itertools import accumulate
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.fetch import access_order_of
 from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.module_hooks import cached_per_execution, hook_order_key
 from zeroplan.costs.deepspeed.partitions import persistence_key, persistent_tensors
-from zeroplan.costs.deepspeed.visits import cached_per_execution, hook_order_key
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -44,13 +44,13 @@ class FirstReads(NamedTuple):
     elements: list[int]
     """Up to each and with it."""
     distances: list[int]
-    """From where forward releases it to the visit that reads it, or that of a later one, whichever is less."""
+    """From where forward releases it to the hook that reads it, or that of a later one, whichever is less."""
 
 
 @cached(lambda strategy: (hook_order_key(strategy), persistence_key(strategy)))
 def _first_reads(job: Job) -> FirstReads:
     access, sizes, stay = access_order_of(job), tensor_sizes(job), set(persistent_tensors(job))
-    entered = sum(visit.enters for visit in job.execution.forward)
+    entered = sum(hook.enters for hook in job.execution.forward)
     order = dict.fromkeys(index for index, step in access.trace if step >= entered and index not in stay)
     away = _distances(job)
     nearest = accumulate((away.get(index, 0) for index in reversed(order)), min)
@@ -63,11 +63,11 @@ def _distances(job: Job) -> dict[int, int]:
     access, leaves = access_order_of(job), job.execution.leaves
     last: dict[int, tuple[int, bool]] = {}
     step = 0
-    for visit in job.execution.forward:
-        if visit.enters:
+    for hook in job.execution.forward:
+        if hook.enters:
             step += 1
         else:  # released as of the step that comes
-            last.update(dict.fromkeys(visit.tensors, (step, visit.module in leaves)))
+            last.update(dict.fromkeys(hook.tensors, (step, hook.module in leaves)))
     found = (
         (index, (access.whole if whole else access.own).to_next_use(index, at)) for index, (at, whole) in last.items()
     )
@@ -96,11 +96,11 @@ def _ahead(job: Job) -> int:
     on_nvme = strategy.offload_param and strategy.offload_param.device == "nvme"  # whose partitions end the look ahead
     if bucket <= 0 or on_nvme or strategy.allgather_sequential:
         return 0
-    for visit in job.execution.forward:
-        if visit.enters:
+    for hook in job.execution.forward:
+        if hook.enters:
             count = max(count, min(live, count + bucket))
-        elif visit.tensors:
-            count = max(0, count - sum([sizes[index] for index in visit.tensors]))
+        elif hook.tensors:
+            count = max(0, count - sum([sizes[index] for index in hook.tensors]))
     return max(0, min(count, sum(sizes)) - sum([sizes[index] for index in persistent_tensors(job)]))
 
 

@@ -220,7 +220,7 @@ class Selecting(Reducing):
 def phase_memory(job: Job, flow: ZenFlow) -> PhaseMemory:
     """A step that chooses no columns, unless every step does; one that does stands for the run's first.
 
-    Where columns are chosen anew later, that step has the moments of the one before beside it.
+    Where columns are chosen again later, that step has the moments of the one before beside it.
     """
     steady = Selecting(job, flow)
     steady.step(choosing=flow.chooses_in_every_step)

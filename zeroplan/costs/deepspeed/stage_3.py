@@ -127,7 +127,7 @@ def phase_memory(job: Job) -> PhaseMemory:
 
 
 def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[Held]]) -> PassProfile:
-    """What is gathered, visit by visit, in one pass after the other."""
+    """What is gathered, hook by hook, in one pass after the other."""
     tracker, w = AllocationTracker(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         tracker.allocate(rule, job.strategy.dtype, 0)

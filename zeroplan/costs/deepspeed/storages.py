@@ -16,7 +16,7 @@ from zeroplan.costs.deepspeed.quantizing import scales
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 
 
 class GatherWait(NamedTuple):
@@ -62,7 +62,7 @@ class GatheredStorages:
         self.most = 0  # of both, since it was last asked for, but for the wait for gathers
         self.waiting = NOTHING
         self.place = 0, 0
-        """The pass and the visit."""
+        """The pass and the hook."""
         for index in range(len(settings.second)):  # `initialize` partitions them all
             self.copy_again(index)
 
@@ -208,11 +208,11 @@ class GatheredStorages:
                 members.add(~index)
         self.kept[index] = self.kept.get(index, 0) + self.storage.pop(index, 0)
 
-    def let_go(self, visit: Visit) -> int:
+    def let_go(self, hook: ModuleHook) -> int:
         """The module's backward has run: what autograd kept for it goes. Gives what is held then."""
-        for index in visit.tensors:
+        for index in hook.tensors:
             self.held -= self.kept.pop(index, 0)
-        self.leave_buffers({~index for index in visit.tensors})
+        self.leave_buffers({~index for index in hook.tensors})
         return self.held
 
     def drop(self, index: int) -> None:

@@ -1,4 +1,4 @@
-"""What stage 3's gathers make a pass wait where nothing is reduced in it: of alike layers only the ends matter.
+"""What stage 3's gathers make a pass wait where nothing is reduced in it: of identical layers only the ends matter.
 
 Gathers run one after the other and wait for no work (order.py). So a pass waits for the one that comes latest: its
 seconds so far less those of the work before its first read, both of which grow evenly from layer to alike layer.
@@ -13,7 +13,7 @@ from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
-from zeroplan.costs.deepspeed.visits import cached_per_execution
+from zeroplan.costs.deepspeed.module_hooks import cached_per_execution
 from zeroplan.costs.timing.order import EVENT, FOR_GATHER, GATHER, Event, Order, done_before, read_at
 from zeroplan.specs.job import Job
 
@@ -42,11 +42,11 @@ def _alone(job: Job) -> list[Order]:
 
 @cached_per_execution
 def _places(job: Job) -> list[dict[int, list[int]]]:
-    """The visits that read each tensor, in forward and in backward."""
+    """The hooks that read each tensor, in forward and in backward."""
     found: list[dict[int, list[int]]] = []
-    for by_visit in read_at(job):
+    for by_hook in read_at(job):
         places: dict[int, list[int]] = {}
-        for at, tensors in by_visit.items():
+        for at, tensors in by_hook.items():
             for index in tensors:
                 places.setdefault(index, []).append(at)
         found.append(places)
@@ -65,7 +65,7 @@ def _points(
             by, so_far = part.offset.times(number), gathered + number * each
             for gather in here:
                 so_far += gather.elements
-                at = min([_next(places.get(index + by.tensors, ()), gather.at + by.visits) for index in gather.tensors])
+                at = min([_next(places.get(index + by.tensors, ()), gather.at + by.hooks) for index in gather.tensors])
                 yield so_far, share[at] if at < NEVER else None
         gathered += part.times * each
 
@@ -73,9 +73,9 @@ def _points(
 NEVER = 1 << 60
 
 
-def _next(visits: Sequence[int], at: int) -> int:
-    found = bisect_left(visits, at)
-    return visits[found] if found < len(visits) else NEVER
+def _next(hooks: Sequence[int], at: int) -> int:
+    found = bisect_left(hooks, at)
+    return hooks[found] if found < len(hooks) else NEVER
 
 
 def _events(points: Sequence[Point]) -> Iterator[Event]:

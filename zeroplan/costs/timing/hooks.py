@@ -7,7 +7,7 @@ a collective. So a pass takes as long as its hooks, or as its work and the traff
 from __future__ import annotations
 
 from zeroplan.clock import COMPUTE, term
-from zeroplan.costs.deepspeed.visits import passes_of
+from zeroplan.costs.deepspeed.module_hooks import passes_of
 from zeroplan.costs.timing.computing import ComputePass, Computing
 from zeroplan.formulas import roofline
 from zeroplan.record import NamedTuple
@@ -25,11 +25,11 @@ class Hooks(NamedTuple):
 
 
 def hooks(job: Job, software: Software) -> Hooks:
-    """Each module is a visit that enters it and one that leaves it."""
+    """Each module is a hook that enters it and one that leaves it."""
     if job.strategy.stage < 3 or software.hook is None:
         return Hooks()
-    passes = passes_of(job).visits
-    return Hooks(*(roofline.hooks(len(visits) / 2, software.hook.value) for visits in passes))
+    passes = passes_of(job).hooks
+    return Hooks(*(roofline.hooks(len(hooks) / 2, software.hook.value) for hooks in passes))
 
 
 def waited(job: Job, software: Software, found: Computing, forward: float = 0.0, backward: float = 0.0) -> Computing:
