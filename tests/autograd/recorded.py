@@ -61,7 +61,7 @@ def held(case: Case, **changes: Any) -> dict[str, int]:
         id(parameter) for name, parameter in root.named_parameters() if any(part in name for part in case.get("freeze", ()))
     )
     found = step(root, run)
-    assert run.live == 0
+    assert run.allocated == 0
     return found
 
 

@@ -23,7 +23,7 @@ from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.architectures.sizes import ACTIVATION, Sizes
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import reshaped, viewed
+from zeroplan.autograd.views import reshape, view
 from zeroplan.errors import SpecError, shown
 from zeroplan.specs.model import Model
 
@@ -132,9 +132,9 @@ class ApproximateSparseBlock(Module):
             self.shared_experts = GatedMLP(c, c.shared_width)
 
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
-        rows = viewed(x, (-1, x.shape[-1]))
+        rows = view(x, (-1, x.shape[-1]))
         _logits, scores, chosen = self.gate(run, rows)
-        routed = reshaped(self.experts(run, rows, chosen, scores), x.shape)
+        routed = reshape(self.experts(run, rows, chosen, scores), x.shape)
         return add(routed, self.shared_experts(run, x)) if "shared_experts" in self.children else routed
 
 

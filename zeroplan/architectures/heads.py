@@ -15,10 +15,10 @@ from zeroplan.architectures.config import LARGEST_WIDTH, Config
 from zeroplan.architectures.module import Dropout, Linear, Module
 from zeroplan.architectures.registry import BARE, SEQUENCES, TOKENS, language_models
 from zeroplan.architectures.running import BOOL, LONG, ForwardRun
-from zeroplan.autograd.indexing import picked_pairs
+from zeroplan.autograd.indexing import index_pairs
 from zeroplan.autograd.losses import sequence_loss, token_loss
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import selected
+from zeroplan.autograd.views import select
 from zeroplan.errors import SpecError, shown
 from zeroplan.record import NamedTuple
 from zeroplan.specs.model import IDS, OF_SEQUENCES, OF_TOKENS, VALUES
@@ -160,7 +160,7 @@ class SequenceClassifier(Classifier):
         logits = self.score(run, outputs)
         if not self.pads:
             rows = empty(run, (run.batch,), LONG)
-            return sequence_loss(picked_pairs(selected(logits, 1), rows), self.problem, on_cpu=run.on_cpu)
+            return sequence_loss(index_pairs(select(logits, 1), rows), self.problem, on_cpu=run.on_cpu)
         bits = empty(run, (run.batch, run.seq), BOOL)
         not_padding = empty(run, bits.shape, INT)
         del bits
@@ -168,7 +168,7 @@ class SequenceClassifier(Classifier):
         product = empty(run, not_padding.shape, INT)
         last = empty(run, (run.batch,), LONG)
         del product
-        pooled = picked_pairs(logits, empty(run, (run.batch,), LONG), last)
+        pooled = index_pairs(logits, empty(run, (run.batch,), LONG), last)
         return sequence_loss(pooled, self.problem, on_cpu=run.on_cpu)
 
 

@@ -209,7 +209,7 @@ class ModelTimelines:
         share = sum(asked.recomputing.has(number) for number in range(len(layers))) / len(layers)
         return RecomputedShare(products or 0.0, share if attention is None else attention)
 
-    def emptied(self, asked: TimelineRequest) -> tuple[int, ...]:
+    def offloaded_inputs(self, asked: TimelineRequest) -> tuple[int, ...]:
         found = self.trace(asked).inputs
         return tuple(found[chosen] for _layer, chosen in self.layers(asked.recomputing))
 

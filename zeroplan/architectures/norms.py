@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from zeroplan.architectures.module import FLOAT, Parameter, Unary
-from zeroplan.autograd.elementwise import multiply, power, reciprocal_root, shifted, to
+from zeroplan.autograd.elementwise import add_scalar, mul, pow_scalar, rsqrt, to
 from zeroplan.autograd.norms import layer_norm
 from zeroplan.autograd.reductions import mean
 from zeroplan.autograd.tensor import Tensor
@@ -37,9 +37,9 @@ class RMSNorm(Unary):
     def written_out(self, run: ForwardRun, x: Tensor) -> Tensor:
         """In fp32 over the root of the mean square, back in the model's dtype, times the weight."""
         wide = to(x, FLOAT)
-        variance = mean(power(wide))
-        wide = multiply(wide, reciprocal_root(shifted(variance)))
-        return multiply(run.parameter(self.weight), to(wide, x.width))
+        variance = mean(pow_scalar(wide))
+        wide = mul(wide, rsqrt(add_scalar(variance)))
+        return mul(run.parameter(self.weight), to(wide, x.width))
 
 
 class LateCastNorm(RMSNorm):
@@ -47,9 +47,9 @@ class LateCastNorm(RMSNorm):
 
     def written_out(self, run: ForwardRun, x: Tensor) -> Tensor:
         wide = to(x, FLOAT)
-        variance = mean(power(wide))
-        wide = multiply(wide, reciprocal_root(shifted(variance)))
-        return to(multiply(run.parameter(self.weight), wide), x.width)
+        variance = mean(pow_scalar(wide))
+        wide = mul(wide, rsqrt(add_scalar(variance)))
+        return to(mul(run.parameter(self.weight), wide), x.width)
 
 
 class UnitOffsetNorm(RMSNorm):
@@ -57,11 +57,11 @@ class UnitOffsetNorm(RMSNorm):
 
     def written_out(self, run: ForwardRun, x: Tensor) -> Tensor:
         made = self.normed(to(x, FLOAT))
-        made = multiply(made, shifted(to(run.parameter(self.weight), FLOAT)))
+        made = mul(made, add_scalar(to(run.parameter(self.weight), FLOAT)))
         return to(made, x.width)
 
     def normed(self, x: Tensor) -> Tensor:
-        return multiply(x, reciprocal_root(shifted(mean(power(x)))))
+        return mul(x, rsqrt(add_scalar(mean(pow_scalar(x)))))
 
 
 class SeparateUnitOffsetNorm(UnitOffsetNorm):

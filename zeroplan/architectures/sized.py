@@ -44,7 +44,7 @@ class Sized(NamedTuple):
         flops = Counter({key: sized(count, batch) for key, count in found.flops.items()})
         drops = {layer: sized(size, batch) for layer, size in found.drops.items()}
         keeps = kept(forward, self.ran)
-        return Trace(forward, backward, keeps, drops, lambda: self._log(batch), forward[-1].now, flops, {})
+        return Trace(forward, backward, keeps, drops, lambda: self._log(batch), forward[-1].allocated, flops, {})
 
     def _log(self, batch: int) -> Log:
         """What was made, kept and freed, with its bytes."""

@@ -105,7 +105,7 @@ class _ExpandedPass:
     @cached_property
     def levels(self) -> tuple[list[int], list[int]]:
         """Bytes at most in each interval and at its end, over all layers."""
-        ran = [event.most for event in self.events], [event.now for event in self.events]
+        ran = [event.max_allocated for event in self.events], [event.allocated for event in self.events]
         most: list[int] = []
         now: list[int] = []
         for number, block in enumerate(self.blocks):
@@ -127,9 +127,9 @@ class _ExpandedPass:
             if block.ran == block.ran_end:
                 continue
             if block.ran not in ran:
-                most = [event.most for event in self.events[block.ran : block.ran_end]]
+                most = [event.max_allocated for event in self.events[block.ran : block.ran_end]]
                 if not self.is_backward and block.layer != OUTSIDE:
-                    most[0] = self.events[block.ran].now  # what was before it is the last layer's
+                    most[0] = self.events[block.ran].allocated  # what was before it is the last layer's
                 ran[block.ran] = max(most), most.index(max(most))
             size, place = ran[block.ran]
             if size + self._offset(number) > best:
@@ -142,7 +142,7 @@ class _ExpandedPass:
         block, offset = self.blocks[number], self._offset(number)
         event = self.events[block.ran + at - block.start]
         enters = not self.is_backward and block.layer != OUTSIDE and at == block.start
-        return (event.now if enters else event.most) + offset, event.now + offset
+        return (event.allocated if enters else event.max_allocated) + offset, event.allocated + offset
 
     def _offset(self, number: int) -> int:
         """What layers keep that did not run before this block's events."""

@@ -49,22 +49,22 @@ def traced(root: Module, run: ForwardRun) -> Trace:
     backward: list[AllocationEvent] = []
     run.events = forward
     loss = forward_of(root, run)
-    saved, drops = run.live, dropped(run)
+    saved, drops = run.allocated, dropped(run)
     run.record_event("loss", 0)
     run.events = backward
     run.reset_peak()
     Engine().run(loss)
     del loss
-    inputs = run.emptying.sizes if run.emptying else {}
+    inputs = run.input_offload.sizes if run.input_offload else {}
     log = run.log
     return Trace(tuple(forward), tuple(backward), kept(forward, ran), drops, lambda: log, saved, run.flops, inputs)
 
 
 def kept(forward: Sequence[AllocationEvent], ran: set[int]) -> dict[int, int]:
     """Live bytes when what follows a layer begins, less those when the layer did: its own input may have gone."""
-    entered = {event.of: event.now for event in forward if event.kind == ENTER and event.of in ran}
+    entered = {event.of: event.allocated for event in forward if event.kind == ENTER and event.of in ran}
     return {
-        event.of: after.now - entered[event.of]
+        event.of: after.allocated - entered[event.of]
         for event, after in pairwise(forward)
         if event.kind == LEAVE and event.of in ran
     }

@@ -51,7 +51,7 @@ class Frame:
         if self.filled >= 0:
             return self.products.popleft()
         found = made()
-        self.products.append(tuple([each.detached() for each in found]))
+        self.products.append(tuple([each.detach() for each in found]))
         return found
 
     def pack(self, tensor: Tensor) -> Holder | Tensor:
@@ -81,28 +81,28 @@ class Frame:
     def _again(self) -> None:
         self.filled = 0
         memory = self.memory
-        before, records, scope, phase = memory.checkpoint, memory.records, memory.scope, memory.phase
+        before, records, scope, phase = memory.checkpoint, memory.grad_enabled, memory.scope, memory.phase
         memory.record_event(RAN, scope)
-        memory.checkpoint, memory.records, memory.phase = self, True, RECOMPUTING
+        memory.checkpoint, memory.grad_enabled, memory.phase = self, True, RECOMPUTING
         try:
             self.run()
         except Full:
             pass
         finally:
             memory.record_event(LEAVE, memory.scope)
-            memory.checkpoint, memory.records, memory.scope, memory.phase = before, records, scope, phase
+            memory.checkpoint, memory.grad_enabled, memory.scope, memory.phase = before, records, scope, phase
         self.places = []
 
 
-def checkpointed_part(memory: Memory, part: Callable[..., Any], *inputs: Tensor | None) -> Any:
-    """As `checkpointed`, for a part of a layer, whose inputs are logged as kept by it."""
+def checkpoint_part(memory: Memory, part: Callable[..., Any], *inputs: Tensor | None) -> Any:
+    """As `checkpoint`, for a part of a layer, whose inputs are logged as kept by it."""
     for each in inputs:
         if each is not None and each.storage is not None:
             memory.log.append((KEPT, each.storage.number, PART, memory.scope, memory.sequence))
-    return checkpointed(memory, part, *inputs)
+    return checkpoint(memory, part, *inputs)
 
 
-def checkpointed(memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False) -> Any:
+def checkpoint(memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False) -> Any:
     """The layer's result; its graph keeps the layer's inputs and nothing else, unless it keeps products."""
     before = memory.checkpoint
     memory.checkpoint = Frame(memory, partial(layer, *inputs), keeps_products=keeps_products)

@@ -26,8 +26,8 @@ class AllocationEvent(NamedTuple):
     of: int
     """The module or parameter, by identity."""
     layer: int
-    most: int
-    now: int
+    max_allocated: int
+    allocated: int
 
 
 class Shaped(Protocol):
@@ -41,21 +41,21 @@ class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
     __slots__ = (
+        "allocated",
         "autocast",
-        "casts",
+        "cast_cache",
         "checkpoint",
         "events",
         "flops",
         "forgotten",
         "frozen",
+        "grad_enabled",
         "layer",
-        "live",
         "log",
         "made",
-        "most",
+        "max_allocated",
         "parameters",
         "phase",
-        "records",
         "scope",
         "sequence",
         "until_loss",
@@ -66,10 +66,10 @@ class Memory:
     def __init__(self, width: int) -> None:
         self.width = width
         """Bytes of an element of the parameters."""
-        self.live = self.most = self.made = 0
+        self.allocated = self.max_allocated = self.made = 0
         self.log: Log = []
         """Of storages, which are numbered as they are made."""
-        self.records = True
+        self.grad_enabled = True
         """Whether operators build the graph."""
         self.sequence = 0
         """Of nodes: backward takes the latest first."""
@@ -83,7 +83,7 @@ class Memory:
         """Those that do not train, by identity."""
         self.autocast = 0
         """Bytes of an element of what torch.autocast computes in; 0: it is off."""
-        self.casts: dict[int, Tensor] = {}
+        self.cast_cache: dict[int, Tensor] = {}
         """Parameters in that dtype, while it is on."""
         self.forgotten: list[int] = []
         """Numbers of the storages of those that were there when it was last left."""
@@ -106,29 +106,29 @@ class Memory:
             from zeroplan.autograd.graph import leaf
 
             found = leaf(self, of)
-            self.parameters[of] = found = found.detached() if id(of) in self.frozen else found
+            self.parameters[of] = found = found.detach() if id(of) in self.frozen else found
         return found
 
-    def multiplied(self, multiplications: int, *, causal: bool = False) -> None:
+    def add_flops(self, multiplications: int, *, causal: bool = False) -> None:
         """A product of so many multiplications, each with its addition, runs now."""
         self.flops[self.phase, self.layer, causal] += 2 * multiplications
 
     def record_event(self, kind: str, of: int, given: int = 0) -> None:
         """Something ends here: the most that was live since the last, and what is now, less what is given away."""
         if self.events is not None:
-            self.events.append(AllocationEvent(kind, of, self.layer, self.most, self.live - given))
+            self.events.append(AllocationEvent(kind, of, self.layer, self.max_allocated, self.allocated - given))
             self.log.append((EVENT, given, self.layer))
-            self.most = self.live - given
+            self.max_allocated = self.allocated - given
 
     @contextmanager
     def no_grad(self) -> Iterator[None]:
         """Operators build no graph meanwhile (torch.no_grad)."""
-        before, self.records = self.records, False
+        before, self.grad_enabled = self.grad_enabled, False
         try:
             yield
         finally:
-            self.records = before
+            self.grad_enabled = before
 
     def reset_peak(self) -> None:
         """Start to look for the largest moment of a phase."""
-        self.most = self.live
+        self.max_allocated = self.allocated

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zeroplan.autograd.emptied import Emptied, Emptying
 from zeroplan.autograd.engine import Engine
-from zeroplan.autograd.graph import Accumulate, keep, operator, results
+from zeroplan.autograd.graph import AccumulateGrad, operator, results, save_for_backward
 from zeroplan.autograd.log import RECOMPUTING
 from zeroplan.autograd.memory import LEAVE, RAN, Memory
+from zeroplan.autograd.offloaded_inputs import InputOffload, OffloadedInput
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty
 
 
-class Input(Accumulate):
+class Input(AccumulateGrad):
     """A layer's input without its history: its gradient is handed on."""
 
     __slots__ = ()
@@ -28,26 +28,26 @@ class Input(Accumulate):
         super().__init__(0, x.shape, x.width)
 
 
-def reentrant(
+def checkpoint_reentrant(
     memory: Memory, layer: Callable[..., Any], x: Tensor, *rest: Any, beside: tuple[Tensor | None, ...] = (),
-    emptying: Emptying | None = None,
+    input_offload: InputOffload | None = None,
 ) -> Any:  # fmt: skip
     """The layer's result, one tensor or several; tensors `beside` x are given by position, `rest` by keyword.
 
-    `emptying`: what DeepSpeed does with x.
+    `input_offload`: what DeepSpeed does with x.
     """
     context = _Context(layer, rest)
     node = operator("CheckpointFunctionBackward", context, (x,))
-    if node is None or emptying is None:
-        keep(node, x, *beside)
+    if node is None or input_offload is None:
+        save_for_backward(node, x, *beside)
         with memory.no_grad():
             made = layer(x, *beside, *rest)
     else:
-        keep(node, None, *beside)
-        part = emptying.part(node, x)
+        save_for_backward(node, None, *beside)
+        part = input_offload.part(node, x)
         with memory.no_grad():
             made = layer(x, *beside, *rest)
-        context.emptied = emptying.empty(node, x, part)
+        context.offloaded = input_offload.empty(node, x, part)
     context.shapes = [(each.shape, each.width) for each in results(node, _tensors(made))]
     memory.until_loss.append(context)
     return made
@@ -60,20 +60,20 @@ class _Context:
         self.layer, self.rest = layer, rest
         self.shapes: list[tuple[Sizes, int]] = []
         """Of the outputs, with the bytes of an element."""
-        self.emptied: Emptied | None = None
+        self.offloaded: OffloadedInput | None = None
         """The input, where it was emptied."""
 
     def __call__(self, gradients: Any, x: Tensor | None, *others: Any) -> Tensor:
         """The gradient of x; outputs that nobody used get zeros for theirs."""
-        if self.emptied:
-            x, self.emptied = self.emptied.restored(), None
+        if self.offloaded:
+            x, self.offloaded = self.offloaded.restored(), None
         assert x is not None
         memory, source = x.memory, Input(x)
         scope, phase, of = memory.scope, memory.phase, memory.layer
         memory.record_event(RAN, scope)
         each = gradients if isinstance(gradients, list) else [gradients]
         given = [found or empty(memory, *like) for found, like in zip(each, self.shapes, strict=True)]
-        inner = x.detached()
+        inner = x.detach()
         inner.node = source
         memory.phase = RECOMPUTING
         *beside, _needs = others

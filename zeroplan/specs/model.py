@@ -116,7 +116,7 @@ class Timelines(Protocol):
     def recomputed_share(self, asked: TimelineRequest) -> RecomputedShare | None:
         """What of forward checkpointed layers run again in backward."""
 
-    def emptied(self, asked: TimelineRequest) -> tuple[int, ...]:
+    def offloaded_inputs(self, asked: TimelineRequest) -> tuple[int, ...]:
         """Bytes of each layer's input, where deepspeed.checkpointing empties them."""
 
     def saved(self, asked: TimelineRequest) -> Saved | None:

@@ -31,7 +31,7 @@ from zeroplan.architectures.running import LONG, ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.losses import masked_loss
 from zeroplan.autograd.tensor import Tensor, empty, given
-from zeroplan.autograd.views import contiguous, expanded, reshaped, selected
+from zeroplan.autograd.views import contiguous, expand, reshape, select
 from zeroplan.errors import SpecError
 
 
@@ -87,7 +87,7 @@ class Embeddings(Module):
         """Token types are gathered from the buffer of zeros; positions are a view of theirs."""
         gathered = empty(run, (1, run.seq), LONG)
         words = self.word_embeddings(run, ids)
-        types = self.token_type_embeddings(run, expanded(gathered, (run.batch, run.seq)))
+        types = self.token_type_embeddings(run, expand(gathered, (run.batch, run.seq)))
         x = add(words, types)
         places = self.position_embeddings(run, given(run, (1, run.seq), LONG))
         x = add(x, places)
@@ -120,9 +120,9 @@ class SelfAttention(Module):
         if run.attention == "eager":
             attend = partial(attended_narrowly, run, dropout=drop, cast=False)
             made, weights = interfaced(run, attend, q, k, v, shared.mask)
-            return reshaped(contiguous(made), shape), weights
+            return reshape(contiguous(made), shape), weights
         made, _ = attended(run, q, k, v, shared.mask, dropout=drop, causal=self.causal, positioned=False)
-        return reshaped(made, shape), None
+        return reshape(made, shape), None
 
 
 class CrossAttention(SelfAttention):
@@ -239,7 +239,7 @@ class Pooler(Unary):
         self.activation = Activation("tanh")
 
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
-        return self.activation(run, self.dense(run, selected(x, 1)))
+        return self.activation(run, self.dense(run, select(x, 1)))
 
 
 class PooledModel(Model):

@@ -19,12 +19,12 @@ from zeroplan.architectures.module import (
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.activations import bloom_gelu
-from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.elementwise import add, to
-from zeroplan.autograd.products import batched_product_plus, heads_joined, plain_batched_product
+from zeroplan.autograd.products import baddbmm, bmm, heads_joined
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import reshaped, selected, transposed, viewed
+from zeroplan.autograd.views import reshape, select, transpose, view
 from zeroplan.specs.strategy import ATTENTION
 
 
@@ -83,8 +83,8 @@ class Attention(Module):
 
     def split(self, fused: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values, which lie together head by head."""
-        fused = viewed(fused, (*fused.shape[:-1], -1, 3, self.head_width))
-        return tuple(transposed(selected(fused, 3), 1, 2) for _ in range(3))
+        fused = view(fused, (*fused.shape[:-1], -1, 3, self.head_width))
+        return tuple(transpose(select(fused, 3), 1, 2) for _ in range(3))
 
     def forward(
         self, run: ForwardRun, x: Tensor, residual: Tensor, alibi: Tensor, shared: Shared
@@ -94,16 +94,16 @@ class Attention(Module):
         q, k, v = self.split(fused)
         heads = q.shape[1]
         q = heads_joined(q)
-        k = transposed(heads_joined(k), 1, 2)
+        k = transpose(heads_joined(k), 1, 2)
         v = heads_joined(v)
-        scores = batched_product_plus(alibi, q, k)
-        weights = viewed(scores, (batch, heads, seq, seq))
+        scores = baddbmm(alibi, q, k)
+        weights = view(scores, (batch, heads, seq, seq))
         if shared.mask is not None:
             weights = add(weights, shared.mask)
         probabilities = to(softmax(weights, FLOAT, fused=run.half and not run.on_cpu), q.width)
         probabilities = self.attention_dropout(run, probabilities)
-        rows = viewed(probabilities, (batch * heads, seq, seq))
-        made = plain_batched_product(rows, v)
+        rows = view(probabilities, (batch * heads, seq, seq))
+        made = bmm(rows, v)
         made = merged(made, heads)
         output = self.dense(run, made)
         output = dropped_and_added(run, output, residual, self.residual_dropout)
@@ -113,13 +113,13 @@ class Attention(Module):
 def merged(x: Tensor, heads: int) -> Tensor:
     """[b·n, s, d] as [b, s, n·d]."""
     rows, seq, width = x.shape
-    x = viewed(x, (rows // heads, heads, seq, width))
-    x = transposed(x, 1, 2)
-    return reshaped(x, (rows // heads, seq, heads * width))
+    x = view(x, (rows // heads, heads, seq, width))
+    x = transpose(x, 1, 2)
+    return reshape(x, (rows // heads, seq, heads * width))
 
 
 def dropped_and_added(run: ForwardRun, x: Tensor, residual: Tensor, probability: float | None) -> Tensor:
-    out = dropped(x, probability, on_cpu=run.on_cpu)
+    out = apply_dropout(x, probability, on_cpu=run.on_cpu)
     return add(residual, out)
 
 

@@ -9,7 +9,7 @@ from zeroplan.architectures.module import Buffer, Embedding, Module
 from zeroplan.architectures.norms import UnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig
 from zeroplan.architectures.running import ForwardRun
-from zeroplan.autograd.elementwise import multiply
+from zeroplan.autograd.elementwise import mul
 from zeroplan.autograd.tensor import Tensor, given
 
 
@@ -46,7 +46,7 @@ class ScaledEmbedding(Embedding):
         self.embed_scale = Buffer((), "float32")
 
     def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
-        return multiply(super().forward(run, ids), given(run, (), run.width))
+        return mul(super().forward(run, ids), given(run, (), run.width))
 
 
 def build(c: GemmaConfig) -> Module:

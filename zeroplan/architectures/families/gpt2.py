@@ -23,12 +23,12 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
-from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, scaled, to
-from zeroplan.autograd.products import batched_product, batched_product_plus, heads_joined
+from zeroplan.autograd.dropout import apply_dropout
+from zeroplan.autograd.elementwise import add, mul_scalar, to
+from zeroplan.autograd.products import baddbmm, batched_matmul, heads_joined
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import chunked, contiguous, reshaped, transposed, viewed
+from zeroplan.autograd.views import chunk, contiguous, reshape, transpose, view
 
 GPT_NAMES = {
     "hidden_size": ("n_embd", "hidden_size"),
@@ -101,7 +101,7 @@ class Attention(Module):
 
     def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         fused = self.c_attn(run, x)
-        q, k, v = chunked(fused, 3, 2)
+        q, k, v = chunk(fused, 3, 2)
         del fused
         k = split_heads(k, self.head_width)
         v = split_heads(v, self.head_width)
@@ -113,7 +113,7 @@ class Attention(Module):
             made, weights = interfaced(run, attend, q, k, v, shared.mask)
         else:
             made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = contiguous(reshaped(made, (*made.shape[:-2], -1)))
+        made = contiguous(reshape(made, (*made.shape[:-2], -1)))
         made = self.c_proj(run, made)
         return self.resid_dropout(run, made), weights
 
@@ -128,18 +128,18 @@ def attended_narrowly(
     Under autocast the softmax is in fp32 anyway; `cast`: and then cast to the values' dtype (BERT leaves that out).
     """
     if upcasting:
-        weights = batched_product_plus(None, to(heads_joined(q), FLOAT), to(heads_joined(transposed(k, 2, 3)), FLOAT))
-        weights = viewed(weights, (*q.shape[:2], q.shape[2], k.shape[2]))
+        weights = baddbmm(None, to(heads_joined(q), FLOAT), to(heads_joined(transpose(k, 2, 3)), FLOAT))
+        weights = view(weights, (*q.shape[:2], q.shape[2], k.shape[2]))
     else:
-        weights = scaled(batched_product(q, transposed(k, 2, 3)))
+        weights = mul_scalar(batched_matmul(q, transpose(k, 2, 3)))
     if mask is not None:
         weights = add(weights, mask)
     weights = softmax(weights, FLOAT if run.autocast else weights.width)
     if cast:
         weights = to(weights, v.width)
-    weights = upcasting(run, weights) if upcasting else dropped(weights, dropout, on_cpu=run.on_cpu)
-    made = batched_product(weights, v)
-    return transposed(made, 1, 2), weights
+    weights = upcasting(run, weights) if upcasting else apply_dropout(weights, dropout, on_cpu=run.on_cpu)
+    made = batched_matmul(weights, v)
+    return transpose(made, 1, 2), weights
 
 
 class MLP(Module):
@@ -216,7 +216,7 @@ class Transformer(Module):
         for block in self.h.children.values():
             x = block(run, x, shared)
         x = self.ln_f(run, x)
-        return viewed(x, (-1, *x.shape[1:]))
+        return view(x, (-1, *x.shape[1:]))
 
 
 class CausalLM(Module):

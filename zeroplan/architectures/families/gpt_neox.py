@@ -22,7 +22,7 @@ from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import chunked, contiguous, reshaped
+from zeroplan.autograd.views import chunk, contiguous, reshape
 
 
 @dataclass(kw_only=True)
@@ -76,10 +76,10 @@ class Attention(Module):
     def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         fused = split_heads(self.query_key_value(run, x), 3 * self.head_width)
-        q, k, v = chunked(fused, 3, -1)
+        q, k, v = chunk(fused, 3, -1)
         q, k = turned_in_turn(q, k, shared.rope)
         made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
+        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.dense(run, made), weights
 
 

@@ -21,9 +21,9 @@ from zeroplan.architectures.module import (
 from zeroplan.architectures.norms import RMSNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 from zeroplan.architectures.running import ForwardRun, Shared
-from zeroplan.autograd.elementwise import add, multiply
+from zeroplan.autograd.elementwise import add, mul
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import contiguous, reshaped
+from zeroplan.autograd.views import contiguous, reshape
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -91,7 +91,7 @@ class Attention(Module):
         made, weights = attended(
             run, q, k, v, shared.mask, shared.positions, dropout=self.dropout, softcap=self.softcap, local=shared.local
         )
-        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
+        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.o_proj(run, made), weights
 
 
@@ -114,7 +114,7 @@ class GatedMLP(Module):
             from zeroplan.autograd.liger import gated
 
             return self.down_proj(run, gated(self.gate_proj(run, x), self.up_proj(run, x)))
-        return self.down_proj(run, multiply(self.act_fn(run, self.gate_proj(run, x)), self.up_proj(run, x)))
+        return self.down_proj(run, mul(self.act_fn(run, self.gate_proj(run, x)), self.up_proj(run, x)))
 
 
 class Layer(GradientCheckpointingLayer):

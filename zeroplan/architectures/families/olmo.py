@@ -12,7 +12,7 @@ from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, WideRotary
 from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.elementwise import to
-from zeroplan.autograd.inplace import clipped_in_place
+from zeroplan.autograd.inplace import clamp_
 from zeroplan.autograd.norms import FLOAT, layer_norm
 from zeroplan.autograd.tensor import Tensor
 
@@ -64,7 +64,7 @@ class ClippedAttention(Attention):
     def projected(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = self.q_proj(run, x), self.k_proj(run, x), self.v_proj(run, x)
         if self.clips:
-            q, k, v = clipped_in_place(q), clipped_in_place(k), clipped_in_place(v)
+            q, k, v = clamp_(q), clamp_(k), clamp_(v)
         return self.heads(q), self.heads(k), self.heads(v)
 
 

@@ -12,10 +12,10 @@ from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.module import Activation, Embedding, GradientCheckpointingLayer, Linear, Module, ModuleList
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.running import FLOAT, LONG, ForwardRun, Shared
-from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, scaled, shifted
+from zeroplan.autograd.dropout import apply_dropout
+from zeroplan.autograd.elementwise import add, add_scalar, mul_scalar
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import contiguous, reshaped, viewed
+from zeroplan.autograd.views import contiguous, reshape, view
 
 POSITION_OFFSET = 2
 
@@ -60,7 +60,7 @@ class PositionalEmbedding(Embedding):
     transformers_class = "LearnedPositionalEmbedding"
 
     def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
-        return super().forward(run, shifted(ids))
+        return super().forward(run, add_scalar(ids))
 
 
 class Attention(Module):
@@ -80,14 +80,14 @@ class Attention(Module):
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
     def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
-        q = scaled(self.q_proj(run, x))
+        q = mul_scalar(self.q_proj(run, x))
         q = split_heads(q, self.head_width)
         k = self.k_proj(run, x)
         v = self.v_proj(run, x)
         k = split_heads(k, self.head_width)
         v = split_heads(v, self.head_width)
         made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
+        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.out_proj(run, made), weights
 
 
@@ -118,20 +118,20 @@ class Layer(GradientCheckpointingLayer):
         if self.norms_first:
             x = self.self_attn_layer_norm(run, x)
         x, _weights = self.self_attn(run, x, shared)
-        x = dropped(x, self.dropout, on_cpu=run.on_cpu)
+        x = apply_dropout(x, self.dropout, on_cpu=run.on_cpu)
         x = add(residual, x)
         if not self.norms_first:
             x = self.self_attn_layer_norm(run, x)
         shape = x.shape
-        x = reshaped(x, (-1, shape[-1]))
+        x = reshape(x, (-1, shape[-1]))
         residual = x
         if self.norms_first:
             x = self.final_layer_norm(run, x)
         x = self.fc1(run, x)
         x = self.activation_fn(run, x)
         x = self.fc2(run, x)
-        x = dropped(x, self.dropout, on_cpu=run.on_cpu)
-        x = viewed(add(residual, x), shape)
+        x = apply_dropout(x, self.dropout, on_cpu=run.on_cpu)
+        x = view(add(residual, x), shape)
         return x if self.norms_first else self.final_layer_norm(run, x)
 
 

@@ -21,9 +21,9 @@ from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
 from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
-from zeroplan.autograd.reductions import joined
+from zeroplan.autograd.reductions import cat
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import contiguous, reshaped
+from zeroplan.autograd.views import contiguous, reshape
 
 
 @dataclass(kw_only=True)
@@ -87,10 +87,10 @@ class Attention(Module):
         q_turned, q_passed = split_rotary(q, shared.rope[0].shape[-1])
         k_turned, k_passed = split_rotary(k, shared.rope[0].shape[-1])
         q_turned, k_turned = turned(q_turned, k_turned, shared.rope)
-        q = joined((q_turned, q_passed), -1)
-        k = joined((k_turned, k_passed), -1)
+        q = cat((q_turned, q_passed), -1)
+        k = cat((k_turned, k_passed), -1)
         made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
+        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.dense(run, made), weights
 
 

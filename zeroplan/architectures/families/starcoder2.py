@@ -9,7 +9,7 @@ from zeroplan.architectures.module import Activation, Linear, Module
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig
 from zeroplan.architectures.running import ForwardRun, Shared
-from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.tensor import Tensor
 
 
@@ -54,7 +54,7 @@ class MLP(Module):
         x = self.c_fc(run, x)
         x = self.act(run, x)
         x = self.c_proj(run, x)
-        return dropped(x, self.dropout, on_cpu=run.on_cpu)
+        return apply_dropout(x, self.dropout, on_cpu=run.on_cpu)
 
 
 class DroppedAttention(Attention):
@@ -66,7 +66,7 @@ class DroppedAttention(Attention):
 
     def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         made, weights = super().forward(run, x, shared)
-        return dropped(made, self.residual_dropout, on_cpu=run.on_cpu), weights
+        return apply_dropout(made, self.residual_dropout, on_cpu=run.on_cpu), weights
 
 
 def build(c: Starcoder2Config) -> Module:
