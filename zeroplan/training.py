@@ -17,7 +17,7 @@ HOUR = 3600
 MILLION = 10**6
 
 
-class Run(NamedTuple):
+class TrainingRun(NamedTuple):
     """Steps one after the other; nothing else (no evaluation, no checkpoint written, no restart) is in its seconds."""
 
     wanted: Wanted
@@ -66,9 +66,9 @@ class Run(NamedTuple):
         return price.amount / HOUR * MILLION / self.speed.tokens_per_gpu if price else None
 
 
-def run_of(candidate: Candidate, wanted: Wanted) -> Run:
+def run_of(candidate: Candidate, wanted: Wanted) -> TrainingRun:
     """The training run under a plan whose card is known."""
-    return Run(wanted, speed_of(candidate.job, candidate.time))
+    return TrainingRun(wanted, speed_of(candidate.job, candidate.time))
 
 
 def least_seconds(job: Job, tokens: int) -> float:

@@ -25,7 +25,7 @@ from tests.architectures.draws import Draw, draw
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.read import accepted_architectures, build_module, read_config
 from zeroplan.errors import ZeroplanError
-from zeroplan.specs.execution import Execution, Visit
+from zeroplan.specs.execution import Execution, ModuleHook
 from zeroplan.specs.model import LeafModules
 
 transformers.logging.set_verbosity_error()
@@ -173,15 +173,17 @@ def together(plain: Recorder, offloaded: Recorder) -> Execution:
     fetched = [offloaded.tensors(module, recurse=z3_leaf_module(module)) for module in modules]
     place = {path: index for index, path in enumerate(paths)}
 
-    def visits(events: list[Event]) -> tuple[Visit, ...]:
-        return tuple(Visit(enters, place[path], fetched[place[path]], backward) for enters, path, backward in events)
+    def hooks(events: list[Event]) -> tuple[ModuleHook, ...]:
+        return tuple(
+            ModuleHook(enters, place[path], fetched[place[path]], backward) for enters, path, backward in events
+        )
 
     leaves = frozenset(index for index, module in enumerate(modules) if z3_leaf_module(module))
     return Execution(
         modules=tuple(paths),
-        forward=visits(forward),
-        backward=visits(backward),
-        recomputing=visits(recomputing),
+        forward=hooks(forward),
+        backward=hooks(backward),
+        recomputing=hooks(recomputing),
         gradients=tuple(gradients),
         gradients_stage_3=tuple(gradients_stage_3),
         leaves=leaves,

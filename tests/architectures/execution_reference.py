@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from zeroplan.specs.execution import Execution, Visit
+from zeroplan.specs.execution import Execution, ModuleHook
 from zeroplan.specs.model import LeafModules
 
 REFERENCE = Path(__file__).with_name("execution_reference.json")
@@ -31,13 +31,13 @@ def write(rows: list[Row]) -> None:
 def packed(row: Row) -> dict[str, Any]:
     """A visit is twice the module's index, and one more under backward; the complement of that where it exits."""
     found = row.execution
-    tensors = {visit.module: visit.tensors for visit in found.forward}
+    tensors = {hook.module: hook.tensors for hook in found.forward}
     fields = found._asdict() | {
         "leaves": sorted(found.leaves),
         "tensors": [tensors[module] for module in range(len(found.modules))],
     }
     for name in STEPS:
-        numbers = [(2 * visit.module + visit.backward, visit.enters) for visit in fields[name]]
+        numbers = [(2 * hook.module + hook.backward, hook.enters) for hook in fields[name]]
         fields[name] = [number if enters else ~number for number, enters in numbers]
     return {"config": row.config, "leaves": row.leaves._asdict(), "execution": fields}
 
@@ -47,7 +47,7 @@ def unpacked(config: dict[str, Any], leaves: dict[str, Any], execution: dict[str
     for name in STEPS:
         numbers = [(number if number >= 0 else ~number, number >= 0) for number in execution[name]]
         execution[name] = [
-            Visit(enters, number // 2, tensors[number // 2], bool(number % 2)) for number, enters in numbers
+            ModuleHook(enters, number // 2, tensors[number // 2], bool(number % 2)) for number, enters in numbers
         ]
     fields = {name: tuple(value) for name, value in execution.items()}
     fields |= {"leaves": frozenset(fields["leaves"]), "subtrees": tuple(map(tuple, fields["subtrees"]))}

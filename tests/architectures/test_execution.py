@@ -16,7 +16,7 @@ from zeroplan.architectures.module import Module
 from zeroplan.architectures.read import build_module, read_config
 from zeroplan.architectures.registry import FAMILIES
 from zeroplan.specs.checkpointing import Recomputing
-from zeroplan.specs.execution import Execution, Visit
+from zeroplan.specs.execution import Execution, ModuleHook
 from zeroplan.specs.model import LeafModules
 
 ROWS = execution_reference.read()
@@ -39,10 +39,10 @@ def without_layers(found: Execution) -> Execution:
     return found._replace(layers=())
 
 
-def short(found: Execution, visits: Sequence[Visit]) -> list[str]:
+def short(found: Execution, hooks: Sequence[ModuleHook]) -> list[str]:
     """+ entered, - left, by the last part of the path; the root is `root`."""
     names = [path.split(".")[-1] or "root" for path in found.modules]
-    return [f"{'+' if visit.enters else '-'}{names[visit.module]}" for visit in visits]
+    return [f"{'+' if hook.enters else '-'}{names[hook.module]}" for hook in hooks]
 
 
 def called(text: str) -> list[str]:
@@ -60,10 +60,10 @@ def called(text: str) -> list[str]:
     return found
 
 
-def around(module: str, visits: list[str]) -> list[str]:
+def around(module: str, hooks: list[str]) -> list[str]:
     """From where a module is first entered to where it is last left."""
-    last = len(visits) - 1 - visits[::-1].index(f"-{module}")
-    return visits[visits.index(f"+{module}") : last + 1]
+    last = len(hooks) - 1 - hooks[::-1].index(f"-{module}")
+    return hooks[hooks.index(f"+{module}") : last + 1]
 
 
 def names_of(root: Module, tensors: Sequence[int]) -> list[str]:
@@ -103,16 +103,16 @@ def test_llama() -> None:
     assert short(found, found.backward) == LLAMA_BACKWARD.split()
     head = found.forward[-2]
     assert (found.modules[head.module], names_of(root, head.tensors)) == ("lm_head", ["model.embed_tokens.weight"])
-    assert not any(visit.backward for visit in found.forward)
-    assert all(visit.backward for visit in found.backward)
+    assert not any(hook.backward for hook in found.forward)
+    assert all(hook.backward for hook in found.backward)
     gradients = names_of(root, found.gradients)
     assert (gradients[0], gradients[-1]) == ("model.norm.weight", "model.embed_tokens.weight")
 
 
 def test_a_module_without_parameters_is_visited() -> None:
     found = order({"model_type": "llama", **TINY})
-    bare = [visit for visit in found.forward if visit.enters and not visit.tensors]
-    assert [found.modules[visit.module] for visit in bare] == [
+    bare = [hook for hook in found.forward if hook.enters and not hook.tensors]
+    assert [found.modules[hook.module] for hook in bare] == [
         "", "model", "model.rotary_emb", "model.layers.0", "model.layers.0.self_attn", "model.layers.0.mlp",
         "model.layers.0.mlp.act_fn",
     ]  # fmt: skip
@@ -121,15 +121,15 @@ def test_a_module_without_parameters_is_visited() -> None:
 def test_a_layer_is_recomputed_up_to_its_last_saved_tensor() -> None:
     """Its own hooks stand outside; what runs again is forward, down to the product that saves last."""
     found = order({"model_type": "llama", **TINY})
-    visits = short(found, found.recomputing)
+    hooks = short(found, found.recomputing)
     again = called("input_layernorm self_attn( q_proj k_proj v_proj o_proj ) post_attention_layernorm")
     again += ["+mlp", *called("gate_proj act_fn up_proj"), "+down_proj"]
-    start = visits.index("+down_proj") + 1
-    assert visits[:start] == LLAMA_BACKWARD.split()[:start]
-    assert visits[start : start + len(again)] == again
-    assert visits[start + len(again) :] == LLAMA_BACKWARD.split()[start:]
-    assert [visit.backward for visit in found.recomputing] == [
-        not start <= index < start + len(again) for index in range(len(visits))
+    start = hooks.index("+down_proj") + 1
+    assert hooks[:start] == LLAMA_BACKWARD.split()[:start]
+    assert hooks[start : start + len(again)] == again
+    assert hooks[start + len(again) :] == LLAMA_BACKWARD.split()[start:]
+    assert [hook.backward for hook in found.recomputing] == [
+        not start <= index < start + len(again) for index in range(len(hooks))
     ]
 
 
@@ -137,7 +137,7 @@ def test_a_dropout_after_the_last_module_saves_last() -> None:
     mlp = ["+mlp", *called("c_fc act c_proj"), "+dropout"]
     for probability, ending in [(0.1, mlp), (0.0, mlp[:-2])]:
         found = order(GPT2 | {"resid_pdrop": probability})
-        again = [visit for visit in found.recomputing if not visit.backward]
+        again = [hook for hook in found.recomputing if not hook.backward]
         assert short(found, again)[-len(ending) :] == ending
 
 
@@ -145,8 +145,8 @@ def test_a_module_called_twice_is_left_once_in_backward() -> None:
     """Each call sets anew the number of gradients that are waited for."""
     found = order({"model_type": "phi", **TINY, "resid_pdrop": 0.1})
     assert short(found, found.forward).count("+resid_dropout") == 2
-    for visits in (found.backward, [visit for visit in found.recomputing if visit.backward]):
-        ours = [word for word in short(found, visits) if word.endswith("resid_dropout")]
+    for hooks in (found.backward, [hook for hook in found.recomputing if hook.backward]):
+        ours = [word for word in short(found, hooks) if word.endswith("resid_dropout")]
         assert ours == ["+resid_dropout", "-resid_dropout", "+resid_dropout"]
 
 
@@ -202,7 +202,7 @@ def test_leaves_are_fetched_as_a_whole() -> None:
     assert around("mlp", short(found, found.backward)) == ["+mlp", "-mlp"]
     (leaf,) = found.leaves
     assert found.modules[leaf] == "model.layers.0.mlp"
-    (tensors,) = {visit.tensors for visit in found.forward if visit.module == leaf}
+    (tensors,) = {hook.tensors for hook in found.forward if hook.module == leaf}
     assert names_of(root, tensors) == [
         f"model.layers.0.mlp.{name}" for name in ("gate.weight", "experts.gate_up_proj", "experts.down_proj")
     ]
@@ -242,10 +242,10 @@ def test_a_model_takes_deepspeeds_default_leaves() -> None:
 @pytest.mark.parametrize("family", sorted(FAMILIES))
 def test_steps_pair_and_every_gradient_belongs_to_a_module_that_ran(family: str) -> None:
     found = order(next(row.config for row in ROWS if row.config["model_type"] == family))
-    entered = [visit.module for visit in found.forward if visit.enters]
+    entered = [hook.module for hook in found.forward if hook.enters]
     assert list(dict.fromkeys(entered)) == list(range(len(found.modules)))
-    assert sorted(visit.module for visit in found.forward if not visit.enters) == sorted(entered)
-    ran = {index for visit in found.forward for index in visit.tensors}
+    assert sorted(hook.module for hook in found.forward if not hook.enters) == sorted(entered)
+    ran = {index for hook in found.forward for index in hook.tensors}
     assert set(found.gradients) <= ran
     assert sorted(found.gradients) == sorted(found.gradients_stage_3)
 

@@ -45,7 +45,7 @@ def test_enough_of_everything_is_recorded():
 def test_as_torch_measured(case: Case):
     run = run_of(case)
     assert step(built(case["config"], case["architecture"]), run) == {counted: case[counted] for counted in COUNTED}
-    assert run.live == 0
+    assert run.allocated == 0
 
 
 @pytest.mark.parametrize(("model_type", "architecture"), HEADS, ids=str)

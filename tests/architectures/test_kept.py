@@ -15,7 +15,7 @@ from zeroplan.architectures.registry import family
 from zeroplan.autograd.equation import JOINT, equation
 from zeroplan.autograd.polynomial import terms, value
 from zeroplan.specs.account import Saved
-from zeroplan.specs.model import Asked
+from zeroplan.specs.model import TimelineRequest
 from zeroplan.symbols import SYMBOLS
 
 CASES = [*read(), *json.loads((REFERENCES / "checkpointing_torch_2.13.json").read_text())["measured"]]
@@ -24,7 +24,7 @@ CASES = [*read(), *json.loads((REFERENCES / "checkpointing_torch_2.13.json").rea
 def kept_of(case: Case) -> Saved:
     model_type, config = read_config(dict(case["config"]), "recorded")
     kernel = "cpu" if case["device"] == "cpu" else case["kernel"] or "flash"
-    asked = Asked(
+    asked = TimelineRequest(
         batch=case["batch"], seq=case["seq"], width=WIDTHS[case["dtype"]], half=False, attention=case["attention"],
         kernel=kernel, recomputing=recomputing_of(case), zero_linear=False,
     )  # fmt: skip

@@ -8,17 +8,17 @@ from functools import partial
 import pytest
 
 from tests.architectures import draws
-from zeroplan.architectures import alike
+from zeroplan.architectures import identical_layers
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import FAMILIES, LIGER_FAMILIES
-from zeroplan.architectures.running import Run, run_of
+from zeroplan.architectures.running import ForwardRun, run_of
 from zeroplan.architectures.sized import MANY, is_even, sized_of
 from zeroplan.architectures.trace import traced
 from zeroplan.errors import ZeroplanError
 from zeroplan.specs.checkpointing import recomputing
-from zeroplan.specs.execution import Pass
-from zeroplan.specs.model import Asked, Model
+from zeroplan.specs.execution import PassTimeline
+from zeroplan.specs.model import Model, TimelineRequest
 
 PER_FAMILY = 6
 KINDS = (
@@ -35,7 +35,7 @@ def drawn(family: str, rng: random.Random) -> Model | None:
             config[field] = rng.randint(1, 11)
     try:
         found = model_of(*read_config(config, "drawn"), name="drawn", source="drawn")
-        traced(found.timeline.root, Run(2, 2, 8, attention="eager", kernel="math"))  # type: ignore[attr-defined]
+        traced(found.timeline.root, ForwardRun(2, 2, 8, attention="eager", kernel="math"))  # type: ignore[attr-defined]
     except (ZeroplanError, AssertionError):  # refused; or loads, and runs nowhere
         return None
     except NotImplementedError:
@@ -43,11 +43,11 @@ def drawn(family: str, rng: random.Random) -> Model | None:
     return found
 
 
-def asked(rng: random.Random) -> Asked:
+def asked(rng: random.Random) -> TimelineRequest:
     width = rng.choice([2, 2, 4])
     attention = rng.choice(["eager", "sdpa", "sdpa"])
     kernels = ["flash", "efficient", "cudnn", "math", "cpu"]
-    return Asked(
+    return TimelineRequest(
         batch=rng.choice([2, 2, 3, 4, 7, 16]), seq=rng.choice([3, 8, 16, 40]), width=width,
         half=width == 2 and rng.random() < 0.3, attention=attention, kernel=rng.choice(kernels),
         recomputing=recomputing(rng.choice(KINDS)), zero_linear=rng.random() < 0.4,
@@ -96,7 +96,7 @@ def test_layers_checkpointed_elsewhere(family: str, monkeypatch: pytest.MonkeyPa
         wanted = asked(rng)._replace(recomputing=recomputing(again_every))
         shared = shown(model, wanted)
         with monkeypatch.context() as patched:
-            patched.setattr(alike, "SHARED", ())
+            patched.setattr(identical_layers, "SHARED", ())
             direct = shown(again, wanted)
         assert shared == direct, wanted
         compared += 1
@@ -120,21 +120,21 @@ def test_stage_3s_own_linear_function(family: str):
             compared += 1  # not written out
             continue
         assert wanted.low or torchs[0] == of_stage_3[0], wanted
-        less, more = (model.timeline.again(each) for each in (wanted, own))
+        less, more = (model.timeline.recomputed_share(each) for each in (wanted, own))
         if less is not None and more is not None:
             assert all(one <= other for one, other in zip(less, more, strict=True)), wanted
         compared += 1
 
 
-def shown(model: Model, wanted: Asked) -> list[object]:
+def shown(model: Model, wanted: TimelineRequest) -> list[object]:
     """All that a job is told, and what is alive at a few moments, by kind."""
     timeline = model.timeline
     laid = timeline(wanted)
     if laid is None:
         return []
-    found: list[object] = [laid.saved, *map(written, laid[:2]), timeline.alone(wanted), timeline.again(wanted)]
+    found: list[object] = [laid.saved, *map(written, laid[:2]), timeline.alone(wanted), timeline.recomputed_share(wanted)]
     for backward in (False, True):
-        alive = partial(timeline.alive, wanted, backward=backward)
+        alive = partial(timeline.allocated, wanted, backward=backward)
         found.append(timeline.peak(wanted, backward=backward))
         levels = (laid.backward if backward else laid.forward).most
         at = levels.index(max(levels))
@@ -142,7 +142,7 @@ def shown(model: Model, wanted: Asked) -> list[object]:
     return [*found, timeline.flops(wanted), timeline.saved(wanted)]
 
 
-def written(one: Pass) -> list[object]:
+def written(one: PassTimeline) -> list[object]:
     """Over all layers; the fullest stretch is found without that."""
     assert one.fullest == (max(one.most), one.most.index(max(one.most)))
-    return [one.most, one.now, one.visits, one.ready, one.start, one.alike]
+    return [one.most, one.now, one.hooks, one.ready, one.start, one.identical_layers]

@@ -12,7 +12,7 @@ from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import FAMILIES
 from zeroplan.specs.checkpointing import recomputing
-from zeroplan.specs.model import Asked, Model
+from zeroplan.specs.model import Model, TimelineRequest
 
 RUN = list({str(case["config"]): case["config"] for case in read()}.values())
 """Small models of every family that transformers has run: with and without dropout, final norms, a decoder."""
@@ -31,15 +31,15 @@ def passes(model: Model, attention: str, checkpointing: str):
     """Of forward and of backward: each visit with its module's path and the stretch at whose end it falls, and of each
     stretch the path of the module at work.
     """
-    asked = Asked(2, 8, 2, False, attention, "cuda", recomputing(checkpointing), True)
+    asked = TimelineRequest(2, 8, 2, False, attention, "cuda", recomputing(checkpointing), True)
     order, found = model.execution(eager=asked.eager), model.timeline(asked)
     assert found is not None
-    for visits, one in (
+    for hooks, one in (
         (order.forward, found.forward),
         (order.recomputing if asked.recomputing.every else order.backward, found.backward),
     ):
         backward = one is found.backward
-        met = [(visit, order.modules[visit.module], at) for visit, at in zip(visits, one.visits, strict=True)]
+        met = [(hook, order.modules[hook.module], at) for hook, at in zip(hooks, one.hooks, strict=True)]
         yield met, model.timeline.places(asked, backward=backward)
 
 
@@ -63,12 +63,12 @@ def test_a_module_is_entered_before_its_work_and_left_after_it(family: str, atte
     """Of a module that has work in backward, nothing else's is at work when its hooks fire."""
     model = deep(next(config for config in RUN if config["model_type"] == family))
     (forward, ran), (plain, worked) = passes(model, attention, "none")
-    assert [path for visit, path, _at in forward if not visit.enters and path] == [
-        ran[at] for visit, path, at in forward if not visit.enters and path
+    assert [path for hook, path, _at in forward if not hook.enters and path] == [
+        ran[at] for hook, path, at in forward if not hook.enters and path
     ]
     have_work = {path[:end] for path in set(worked) for end in range(len(path) + 1) if path[end:][:1] in ("", ".")}
     _forward, again = passes(model, attention, "full")
     for met, places in ((plain, worked), again):
-        for visit, path, at in met:
-            if visit.backward and path in have_work:
-                assert f"{places[at + visit.enters]}.".startswith(f"{path}." if path else ""), path
+        for hook, path, at in met:
+            if hook.backward and path in have_work:
+                assert f"{places[at + hook.enters]}.".startswith(f"{path}." if path else ""), path

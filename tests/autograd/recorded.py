@@ -12,7 +12,7 @@ import pytest
 
 from tests.conftest import REFERENCES
 from zeroplan.architectures.read import build_module, read_config
-from zeroplan.architectures.running import Run, step
+from zeroplan.architectures.running import ForwardRun, step
 from zeroplan.specs.checkpointing import Recomputing
 
 Case = dict[str, Any]
@@ -35,11 +35,11 @@ def name(case: Case) -> str:
     return f"{case['config']['model_type']} {case['batch']}x{case['seq']} {case['dtype']} {case['attention']} {where}{again}"
 
 
-def run_of(case: Case) -> Run:
+def run_of(case: Case) -> ForwardRun:
     """On the meta device softmax reads fp16 by way of a copy in fp32, as on the CPU: `half` is left out."""
     kernel = "cpu" if case["device"] == "cpu" else case["kernel"] or "flash"
     width, attention = WIDTHS[case["dtype"]], case["attention"]
-    return Run(
+    return ForwardRun(
         width, case["batch"], case["seq"], attention=attention, kernel=kernel, recomputing=recomputing_of(case),
         low=WIDTHS[case["autocast"]] if case.get("autocast") else 0,
     )  # fmt: skip
@@ -61,7 +61,7 @@ def held(case: Case, **changes: Any) -> dict[str, int]:
         id(parameter) for name, parameter in root.named_parameters() if any(part in name for part in case.get("freeze", ()))
     )
     found = step(root, run)
-    assert run.live == 0
+    assert run.allocated == 0
     return found
 
 

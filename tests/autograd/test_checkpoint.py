@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tests.autograd.test_engine import TABLE, Heard, X, rows
-from zeroplan.autograd.checkpoint import checkpointed
-from zeroplan.autograd.elementwise import scaled, tanh
+from zeroplan.autograd.checkpoint import checkpoint
+from zeroplan.autograd.elementwise import mul_scalar, tanh
 from zeroplan.autograd.tensor import Tensor
 
 
@@ -16,29 +16,29 @@ def test_only_the_input_is_kept():
     """Without it three results are; with it the input and, as long as the caller has it, the output."""
     memory = Heard()
     plain = three(rows(memory))
-    assert memory.live == 3 * X
+    assert memory.allocated == 3 * X
     del plain
-    made = checkpointed(memory, three, rows(memory))
-    assert memory.live == 2 * X
+    made = checkpoint(memory, three, rows(memory))
+    assert memory.allocated == 2 * X
     del made
-    assert memory.live == 0
+    assert memory.allocated == 0
 
 
 def test_two_layers_keep_two_inputs():
     memory = Heard()
-    made = checkpointed(memory, three, checkpointed(memory, three, rows(memory)))
-    assert memory.live == 3 * X  # input of the first, of the second, output
+    made = checkpoint(memory, three, checkpoint(memory, three, rows(memory)))
+    assert memory.allocated == 3 * X  # input of the first, of the second, output
     del made
 
 
 def test_backward_runs_the_layer_again():
     """The output's gradient; three results again; then three gradients and the table's, as without it."""
     memory = Heard()
-    loss = checkpointed(memory, three, rows(memory))
+    loss = checkpoint(memory, three, rows(memory))
     made = memory.backward(loss)
     assert [size for size, _live in made] == [X] * 7 + [TABLE]
     assert made[3] == (X, 6 * X)  # input, output, gradient, and three results
-    assert memory.live == X
+    assert memory.allocated == X
 
 
 def test_the_second_run_stops_at_the_last_tensor_saved():
@@ -46,9 +46,9 @@ def test_the_second_run_stops_at_the_last_tensor_saved():
     memory = Heard()
 
     def layer(x: Tensor) -> Tensor:
-        return scaled(scaled(tanh(x)))
+        return mul_scalar(mul_scalar(tanh(x)))
 
-    loss = checkpointed(memory, layer, rows(memory))
+    loss = checkpoint(memory, layer, rows(memory))
     made = memory.backward(loss)
     gradients, again = 4, 1  # of the loss, of two scalings, of tanh
     assert [size for size, _live in made] == [X] * (gradients + again) + [TABLE]
@@ -57,5 +57,5 @@ def test_the_second_run_stops_at_the_last_tensor_saved():
 def test_what_was_made_again_dies_with_its_node():
     """When the table's gradient is made, the loss, its gradient and one other are left; the layer's input is not."""
     memory = Heard()
-    loss = checkpointed(memory, three, rows(memory))
+    loss = checkpoint(memory, three, rows(memory))
     assert memory.backward(loss)[-1] == (TABLE, 3 * X + TABLE)

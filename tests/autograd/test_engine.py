@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from zeroplan.autograd.elementwise import add, multiply, scaled, tanh, to
+from zeroplan.autograd.elementwise import add, mul, mul_scalar, tanh, to
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import FREED, MADE
 from zeroplan.autograd.memory import READY, Memory
-from zeroplan.autograd.products import embedded, linear
-from zeroplan.autograd.reductions import joined
+from zeroplan.autograd.products import embedding, linear
+from zeroplan.autograd.reductions import cat
 from zeroplan.autograd.tensor import Tensor, empty, given
-from zeroplan.autograd.views import sliced, viewed
+from zeroplan.autograd.views import narrow, view
 
 BF16 = 2
 X = 2 * 3 * 8 * BF16
@@ -34,7 +34,7 @@ class Heard(Memory):
         super().__init__(BF16)
 
     def backward(self, loss: Tensor) -> list[tuple[int, int]]:
-        live, start, made = self.live, len(self.log), []
+        live, start, made = self.allocated, len(self.log), []
         sizes = {key: of[0] for what, key, *of in self.log if what == MADE}
         Engine().run(loss)
         for what, key, *of in self.log[start:]:
@@ -55,22 +55,22 @@ def memory() -> Heard:
 def rows(memory: Heard, table: Weight | None = None) -> Tensor:
     """[2, 3, 8] that needs a gradient."""
     ids = given(memory, (2, 3), 8)
-    return embedded(ids, memory.parameter(table or Weight(10, 8)))
+    return embedding(ids, memory.parameter(table or Weight(10, 8)))
 
 
 def test_a_storage_lives_as_long_as_something_refers_to_it(memory):
     x = empty(memory, (4, 4), BF16)
-    part = sliced(x, 0, 1)
+    part = narrow(x, 0, 1)
     del x
-    assert memory.live == 32  # the slice of 8 bytes keeps all 32
+    assert memory.allocated == 32  # the slice of 8 bytes keeps all 32
     del part
-    assert (memory.live, memory.most) == (0, 32)
+    assert (memory.allocated, memory.max_allocated) == (0, 32)
 
 
 def test_parameters_and_inputs_are_not_counted(memory):
     ids, weight = given(memory, (2, 3), 8), Weight(10, 8)
     assert memory.parameter(weight) is memory.parameter(weight) is not memory.parameter(Weight(10, 8))
-    assert memory.live == 0
+    assert memory.allocated == 0
     del ids
 
 
@@ -78,11 +78,11 @@ def test_linears_that_share_an_input_keep_it_once(memory):
     """Queries, keys and values of 4 elements a token: three outputs of 2·3·4·2 = 48 bytes, one input of 96."""
     x = rows(memory)
     made = [linear(x, memory.parameter(Weight(4, 8))) for _ in range(3)]
-    assert memory.live == X + 3 * 48
+    assert memory.allocated == X + 3 * 48
     del x
-    assert memory.live == X + 3 * 48
+    assert memory.allocated == X + 3 * 48
     del made
-    assert memory.live == 0
+    assert memory.allocated == 0
 
 
 def test_a_linear_whose_weight_is_frozen_keeps_no_input(memory):
@@ -90,7 +90,7 @@ def test_a_linear_whose_weight_is_frozen_keeps_no_input(memory):
     x = rows(memory)
     made = linear(x, given(memory, (4, 8), BF16))
     del x
-    assert memory.live == 48
+    assert memory.allocated == 48
     del made
 
 
@@ -98,12 +98,12 @@ def test_a_product_keeps_each_factor_for_the_other(memory):
     """x·y keeps both; x times cosines, which need no gradient, keeps the cosines alone."""
     x = rows(memory)
     cosines = empty(memory, (2, 3, 8), BF16)
-    turned = multiply(x, cosines)
+    turned = mul(x, cosines)
     del x, cosines
-    assert memory.live == 2 * X  # turned, cosines
-    both = multiply(turned, turned)
+    assert memory.allocated == 2 * X  # turned, cosines
+    both = mul(turned, turned)
     del turned
-    assert memory.live == 3 * X  # both, turned, cosines
+    assert memory.allocated == 3 * X  # both, turned, cosines
     del both
 
 
@@ -112,8 +112,8 @@ def test_without_a_graph_nothing_is_kept(memory):
     with memory.no_grad():
         made = tanh(tanh(x))
     assert made.node is None
-    assert memory.live == 2 * X  # x and the second result
-    assert memory.records
+    assert memory.allocated == 2 * X  # x and the second result
+    assert memory.grad_enabled
 
 
 def test_gradients_that_meet_are_summed_out_of_place(memory):
@@ -122,8 +122,8 @@ def test_gradients_that_meet_are_summed_out_of_place(memory):
     Each branch makes a gradient: 4X, 5X. Their sum is a third: 6X. Beside it alone the table's is made: 4X.
     """
     x = rows(memory)
-    loss = add(scaled(x), scaled(x))
-    assert memory.live == 2 * X
+    loss = add(mul_scalar(x), mul_scalar(x))
+    assert memory.allocated == 2 * X
     assert memory.backward(loss) == [(X, 3 * X), (X, 4 * X), (X, 5 * X), (X, 6 * X), (TABLE, 4 * X + TABLE)]
 
 
@@ -135,21 +135,21 @@ def test_what_a_node_saved_dies_when_it_has_run(memory):
     loss, its gradient and the first's, beside which the table's is made.
     """
     loss = tanh(tanh(tanh(rows(memory))))
-    assert memory.live == 3 * X
+    assert memory.allocated == 3 * X
     assert memory.backward(loss) == [(X, 4 * X), (X, 5 * X), (X, 6 * X), (X, 5 * X), (TABLE, 3 * X + TABLE)]
-    assert memory.live == X
+    assert memory.allocated == X
 
 
 def ready(memory):
     """Parameters' gradients as they leave."""
-    return [beat for beat in memory.beats if beat.kind == READY]
+    return [beat for beat in memory.events if beat.kind == READY]
 
 
 def test_the_node_made_last_runs_first(memory):
     first, second = Weight(4, 8), Weight(6, 8)
-    memory.beats = []
+    memory.events = []
     x = rows(memory)
-    loss = joined((linear(x, memory.parameter(first)), linear(x, memory.parameter(second))), -1)
+    loss = cat((linear(x, memory.parameter(first)), linear(x, memory.parameter(second))), -1)
     memory.backward(loss)
     assert [beat.of for beat in ready(memory)][:2] == [id(second), id(first)]
 
@@ -157,7 +157,7 @@ def test_the_node_made_last_runs_first(memory):
 def test_a_tied_weight_has_one_gradient_when_both_uses_have_given_theirs(memory):
     """The head's gradient waits for the embedding's; the sum is a third tensor."""
     table = Weight(10, 8)
-    memory.beats = []
+    memory.events = []
     logits = linear(rows(memory, table), memory.parameter(table))
     made = [size for size, _live in memory.backward(logits)]
     loss = 2 * 3 * 10 * BF16
@@ -169,9 +169,9 @@ def test_a_tied_weight_has_one_gradient_when_both_uses_have_given_theirs(memory)
 def test_the_gradient_of_a_broadcast_weight_is_summed(memory):
     """A norm's weight of 8 gets a gradient of x's size first, then one of its own, 16 bytes."""
     weight = Weight(8)
-    memory.beats = []
+    memory.events = []
     x = rows(memory)
-    made = [size for size, _live in memory.backward(multiply(memory.parameter(weight), x))]
+    made = [size for size, _live in memory.backward(mul(memory.parameter(weight), x))]
     assert made == [X, X, X, 16, TABLE]  # the loss's, x's, the weight's whole, the weight's, the table's
     assert ready(memory)[0].of == id(weight)
     assert len(ready(memory)) == 2
@@ -184,11 +184,11 @@ def test_a_gradient_has_the_dtype_of_what_it_belongs_to(memory):
 
 
 def test_a_slice_s_gradient_is_as_large_as_the_whole(memory):
-    loss = sliced(rows(memory), -1, 4)
+    loss = narrow(rows(memory), -1, 4)
     assert [size for size, _live in memory.backward(loss)] == [X // 2, X, TABLE]
 
 
 def test_a_view_costs_nothing(memory):
-    loss = viewed(rows(memory), (6, 8))
-    assert memory.live == X
+    loss = view(rows(memory), (6, 8))
+    assert memory.allocated == X
     assert [size for size, _live in memory.backward(loss)] == [X, TABLE]

@@ -12,14 +12,14 @@ from tests.conftest import REFERENCES
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.specs.account import Flops
-from zeroplan.specs.model import Asked
+from zeroplan.specs.model import TimelineRequest
 
 CASES: list[Case] = json.loads((REFERENCES / "flops_torch_2.13.json").read_text())["measured"]
 
 
 def counted(case: Case, *, causal: bool = False, **changes: object) -> Flops:
     family, config = read_config(dict(case["config"]), "recorded")
-    asked = Asked(
+    asked = TimelineRequest(
         batch=case["batch"], seq=case["seq"], width=4 if case["dtype"] == "fp32" else 2, half=False,
         attention=case["attention"], zero_linear=False,
         kernel="cpu" if case["device"] == "cpu" else case["kernel"] or "flash", recomputing=recomputing_of(case),

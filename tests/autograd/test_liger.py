@@ -21,7 +21,7 @@ def held(case: Case, kernels: str | None = None) -> dict[str, int]:
     run = run_of(case)
     run.kernels = kernels or case["kernels"]
     found = step(build_module(family, config), run)
-    assert run.live == 0
+    assert run.allocated == 0
     return found
 
 

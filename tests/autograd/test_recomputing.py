@@ -15,7 +15,7 @@ from tests.conftest import REFERENCES
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.specs.checkpointing import Recomputing, is_checkpointing, recomputing
-from zeroplan.specs.model import Asked
+from zeroplan.specs.model import TimelineRequest
 
 CASES: list[Case] = json.loads((REFERENCES / "checkpointing_torch_2.13.json").read_text())["measured"]
 
@@ -43,7 +43,7 @@ def test_as_torch_measured(case: Case):
 def test_a_few_layers_stand_for_the_others(case: Case):
     """What a job is told comes from a trace of some of the layers: of each make the first two, and the last."""
     family, config = read_config(dict(case["config"]), "recorded")
-    asked = Asked(
+    asked = TimelineRequest(
         batch=case["batch"], seq=case["seq"], width=4 if case["dtype"] == "fp32" else 2, half=False,
         attention=case["attention"], zero_linear=False,
         kernel="cpu" if case["device"] == "cpu" else case["kernel"] or "flash",

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zeroplan.autograd.iterator import iterated
+from zeroplan.autograd.iterator import tensor_iterator
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.strides import (
     broadcast,
-    completed,
-    dense_strides,
+    contiguous_strides,
+    infer_dense_strides,
+    infer_size,
     is_contiguous,
     is_dense,
-    row_major,
     view_strides,
 )
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
@@ -81,7 +81,7 @@ def test_a_view_has_every_element_in_its_place(tensor, data):
     found = view_strides(shape, strides, tuple(wanted))
     there = places(shape, strides)
     if found is None:  # then none would do: the strides would have to be these
-        unit = row_major(tuple(wanted))
+        unit = contiguous_strides(tuple(wanted))
         found = tuple(there[step] - there[0] if size > 1 else 0 for size, step in zip(wanted, unit, strict=True))
         assert places(wanted, found) != there
     else:
@@ -89,8 +89,8 @@ def test_a_view_has_every_element_in_its_place(tensor, data):
 
 
 def test_row_major():
-    assert row_major((2, 3, 4)) == (12, 4, 1)
-    assert row_major(()) == ()
+    assert contiguous_strides((2, 3, 4)) == (12, 4, 1)
+    assert contiguous_strides(()) == ()
     assert is_contiguous((2, 1, 4), (4, 99, 1))  # one element: its stride is never used
     assert not is_contiguous((2, 3), (1, 2))
 
@@ -99,16 +99,16 @@ def test_dense():
     assert is_dense((2, 3), (1, 2))
     assert not is_dense((2, 3), (4, 1))  # a gap after each row
     assert not is_dense((2, 3), (0, 1))  # one row twice
-    assert dense_strides((2, 3, 4), (12, 1, 3)) == (12, 1, 3)
-    assert dense_strides((2, 3), (8, 1)) == (3, 1)
+    assert infer_dense_strides((2, 3, 4), (12, 1, 3)) == (12, 1, 3)
+    assert infer_dense_strides((2, 3), (8, 1)) == (3, 1)
     # torch 2.13: torch.zeros(4, 20, 1, 24).transpose(1, 2).expand(4, 8, 20, 24).half().stride()
-    assert dense_strides((4, 8, 20, 24), (480, 0, 24, 1)) == (3840, 480, 24, 1)
+    assert infer_dense_strides((4, 8, 20, 24), (480, 0, 24, 1)) == (3840, 480, 24, 1)
 
 
 def test_broadcast_and_completed():
     assert broadcast(((2, 1, 4), (3, 1), ())) == (2, 3, 4)
-    assert completed((2, -1, 3), 24) == (2, 4, 3)
-    assert completed((4, 6), 24) == (4, 6)
+    assert infer_size((2, -1, 3), 24) == (2, 4, 3)
+    assert infer_size((4, 6), 24) == (4, 6)
 
 
 def tensor(shape, strides=None):
@@ -136,13 +136,13 @@ LAYOUTS = [
 
 @pytest.mark.parametrize(("operands", "shape", "strides"), LAYOUTS)
 def test_layout_of_a_result(operands: tuple[Tensor, ...], shape, strides):
-    made = iterated(operands, 4)
+    made = tensor_iterator(operands, 4)
     assert (made.shape, made.strides) == (shape, strides)
 
 
 def test_empty_like_has_no_gaps():
     """An expanded row of 3 becomes 2 rows of its own: 24 bytes."""
-    row = tensor((3,)).seen_as((2, 3), (0, 1))
+    row = tensor((3,)).as_strided((2, 3), (0, 1))
     made = empty_like(row)
     assert made.storage is not None
     assert (made.storage.bytes, is_dense(made.shape, made.strides)) == (24, True)
@@ -155,6 +155,6 @@ def test_layouts_as_torch(tensors):
     torch = pytest.importorskip("torch")
     (shape, one), (_shape, other) = tensors
     theirs = torch.empty_strided(shape, one, device="meta") + torch.empty_strided(shape, other, device="meta")
-    made = iterated((tensor(shape, one), tensor(shape, other)), 4)
+    made = tensor_iterator((tensor(shape, one), tensor(shape, other)), 4)
     told = [at for at, size in enumerate(shape) if size > 1]  # the stride over one element tells nothing
     assert [theirs.stride(at) for at in told] == [made.strides[at] for at in told]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.check.hjson_writing import written
-from zeroplan.check.document import Document, Member, Node
+from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.check.edit import Edits, applied, deleted, moved, overlap, renamed, valued
 from zeroplan.check.json_reader import COMMENTS, MISSING, QUOTES, TRAILING, UNQUOTED, NotReadableError, read_json
 from zeroplan.check.punctuation import as_json
@@ -33,7 +33,7 @@ class Change(NamedTuple):
     names: tuple[str, ...] = ()
     """As which it stands in its place then; () for gone."""
     value: str = ""
-    target: Node | None = None
+    target: ValueNode | None = None
     """The object whose last key it becomes."""
 
 
@@ -79,7 +79,7 @@ def changes(found: Document):
                 yield Change(member, moved(found, path, section, NAME), target=target)
 
 
-def tree(node: Node, made: tuple[Change, ...] = ()):
+def tree(node: ValueNode, made: tuple[Change, ...] = ()):
     """Names and values in the order of the file, as they are when the changes are made."""
     if node.items is not None:
         return [tree(item, made) for item in node.items]

@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from tests.jobs import job
-from zeroplan.costs.course import course
 from zeroplan.costs.ledger import ledger
+from zeroplan.costs.step_timeline import step_timeline
 from zeroplan.ledger import total
 from zeroplan.specs.strategy import Offload
 
@@ -28,7 +28,7 @@ JOBS = [
 @pytest.mark.parametrize(("name", "strategy"), JOBS)
 def test_its_largest_moments_are_the_peaks(name, strategy):
     one = job(name, **strategy)
-    found, gpu = course(one), ledger(one).gpu
+    found, gpu = step_timeline(one), ledger(one).gpu
     assert [*dict.fromkeys(instant.phase for instant in found)] == ["init", "forward", "backward", "step"]
     for phase in ("init", "forward", "backward", "step"):
         fullest = max((instant for instant in found if instant.phase == phase), key=lambda instant: instant.bytes)
@@ -38,7 +38,7 @@ def test_its_largest_moments_are_the_peaks(name, strategy):
 
 def test_activations_rise_layer_by_layer_and_fall_again():
     """GPT-2 at stage 0: what a layer keeps is 12 times the same in forward."""
-    found = course(job("gpt2", stage=0))
+    found = step_timeline(job("gpt2", stage=0))
     forward = [instant for instant in found if instant.phase == "forward"]
     last = {f"transformer.h.{layer}": 0 for layer in range(12)}
     for instant in forward:
@@ -53,4 +53,4 @@ def test_activations_rise_layer_by_layer_and_fall_again():
 def test_what_is_held_is_there_throughout():
     one = job("llama-3.2-1b", stage=2)
     held = total(ledger(one).gpu.resident)
-    assert {instant.held for instant in course(one) if instant.phase in ("forward", "backward")} == {held}
+    assert {instant.held for instant in step_timeline(one) if instant.phase in ("forward", "backward")} == {held}

@@ -7,12 +7,12 @@ import random
 import pytest
 
 from tests.jobs import job
+from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.deepspeed.fetch import micro_steps
-from zeroplan.costs.deepspeed.keeping import kept_at_least, kept_at_most
 from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks
 from zeroplan.costs.deepspeed.partitions import persistent_tensors
-from zeroplan.costs.deepspeed.told import every
-from zeroplan.costs.deepspeed.visits import backward_visits
+from zeroplan.costs.deepspeed.retained_parameters import retained_at_least, retained_at_most
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "opt-1.3b", "gemma-2-2b", "falcon-7b", "bert-base")
 M, G = 10**6, 10**9
@@ -32,15 +32,15 @@ def test_backward_gathers_what_was_not_kept(seed):
     )  # fmt: skip
     sizes, stay = tensor_sizes(one), set(persistent_tensors(one))
     reads: dict[int, int] = {}
-    for at, visit in enumerate(backward_visits(one)):
-        for index in visit.tensors if visit.enters else ():
+    for at, hook in enumerate(backward_hooks(one)):
+        for index in hook.tensors if hook.enters else ():
             reads.setdefault(index, at)
     brought = {
         index
-        for gather in every(micro_steps(one).steady.gathers)
-        if gather.again
+        for gather in all_events(micro_steps(one).steady.gathers)
+        if gather.pass_index
         for index in gather.tensors
         if gather.at <= reads[index]
     }
     kept = sum(size for index, size in enumerate(sizes) if index not in brought and index not in stay)
-    assert kept_at_least(one) <= kept <= kept_at_most(one)
+    assert retained_at_least(one) <= kept <= retained_at_most(one)

@@ -8,8 +8,8 @@ from tests.jobs import job
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.costs.deepspeed import muon, muon_offload
-from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.gather_buffers import MOST_KEPT, Buffers
+from zeroplan.costs.deepspeed.allocation_tracker import AllocationTracker
+from zeroplan.costs.deepspeed.gather_buffers import MOST_KEPT, GatherBuffers
 from zeroplan.costs.deepspeed.layout import flat_groups, group_members
 from zeroplan.costs.deepspeed.newton_schulz import workspace
 from zeroplan.costs.deepspeed.partitions import sub_group_members
@@ -92,14 +92,14 @@ def test_stacks_of_matrices_are_refused_beside_fp32_accumulation_at_stage_1():
 
 def test_kept_buffers_make_room_for_others():
     """Two of 100 MiB stay; the third takes the place of the one used least recently; 300 MiB are never kept."""
-    alive, mib = Alive(), 1024**2
-    buffers = Buffers(alive, "uint8")
+    tracker, mib = AllocationTracker(), 1024**2
+    buffers = GatherBuffers(tracker, "uint8")
     for key in ("a", "b", "a", "c"):
         assert buffers.take(key, 100 * mib)
     assert list(buffers.kept) == ["a", "c"]
     assert not buffers.take("d", 300 * mib)
     assert 256 * mib == MOST_KEPT
-    assert alive.most == (200 + 300) * mib
+    assert tracker.most == (200 + 300) * mib
 
 
 def test_batches_of_an_offloaded_step_are_64_mib_with_momentum():

@@ -84,13 +84,13 @@ def remembered():
     for module in pkgutil.walk_packages(zeroplan.costs.__path__, "zeroplan.costs."):
         for name, count in vars(import_module(module.name)).items():
             known = inspect.getclosurevars(count).nonlocals if inspect.isfunction(count) else {}
-            if {"decides", "count"} <= known.keys():
-                found[f"{count.__module__}.{name}"] = known["count"], partial(key, known["decides"], known["order"])
+            if {"key_of", "count"} <= known.keys():
+                found[f"{count.__module__}.{name}"] = known["count"], partial(key, known["key_of"], known["order"])
     return found
 
 
-def key(decides, order, one):
-    return decides(one.strategy), order(one)
+def key(key_of, order, one):
+    return key_of(one.strategy), order(one)
 
 
 def plain(value):

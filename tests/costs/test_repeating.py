@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.jobs import job
-from zeroplan.architectures.alike import cycles
+from zeroplan.architectures.identical_layers import cycles
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.costs.deepspeed import fetch
 from zeroplan.costs.deepspeed.backward import partitioned
 from zeroplan.costs.deepspeed.coordinator import Coordinator
+from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.deepspeed.layout import tensor_sizes
-from zeroplan.costs.deepspeed.told import every
 from zeroplan.specs.strategy import Offload
 
 FAMILIES = {
@@ -38,8 +38,8 @@ def small(family: str, layers: int, vocab: int):
 def replayed(one, *, follows):
     """The micro-steps and their backwards; `follows`: layers may follow from others."""
     found = fetch._settings(one)
-    course = fetch.course_of(one)
-    coordinator = Coordinator(tensor_sizes(one), found, course if follows else course._replace(passes=course.passes._replace(stretches=())))
+    course = fetch.access_order_of(one)
+    coordinator = Coordinator(tensor_sizes(one), found, course if follows else course._replace(passes=course.passes._replace(intervals=())))
     steps = [coordinator.micro_step(records=True)]
     steps += [coordinator.micro_step() for _micro in range(one.strategy.grad_accum - 1)]  # nothing persists yet
     for _step in range(2 if one.strategy.grad_accum > 1 else 1):
@@ -51,9 +51,9 @@ def replayed(one, *, follows):
 def told(one, step):
     """Without events of modules that have no tensors."""
     backward = partitioned(one, step)
-    passes = [[event for event in every(phase) if event.visit.tensors] for phase in (step.forward, step.backward)]
-    gradients = [entry for entry in every(backward.alive.entries.parts()) if entry.key < 0]
-    return list(every(step.gathers)), passes, backward.alive.peak, backward.alive.lines(), gradients
+    passes = [[event for event in all_events(phase) if event.hook.tensors] for phase in (step.forward, step.backward)]
+    gradients = [entry for entry in all_events(backward.tracker.snapshots.blocks()) if entry.key < 0]
+    return list(all_events(step.gathers)), passes, backward.tracker.peak, backward.tracker.lines(), gradients
 
 
 @settings(max_examples=150, deadline=None)
@@ -97,7 +97,7 @@ def test_what_comes_with_its_layer_and_stays_is_told_of_all():
     second = fetch.micro_steps(one).before[1]
     (repeat,) = [part for part in second.forward if part.times > 1]
     assert repeat.times > 100
-    assert repeat.by.more == (2 * 16384,)
+    assert repeat.offset.more == (2 * 16384,)
     last, first = max(repeat.copy(repeat.times - 1)), max(repeat.events)
     assert last.elements - first.elements == (repeat.times - 1) * 2 * 16384
 
@@ -109,10 +109,10 @@ def test_norms_of_offloaded_gradients_are_told_of_all_layers(checkpointing):
         "llama-3.1-405b", gpus=512, stage=3, checkpointing=checkpointing, offload_optimizer=Offload("cpu"),
     )  # fmt: skip
     found = partitioned(one, fetch.micro_steps(one).steady)
-    (repeat,) = [part for part in found.alive.entries.parts() if part.times > 1]
+    (repeat,) = [part for part in found.tracker.snapshots.blocks() if part.times > 1]
     assert repeat.times > 100
-    assert repeat.by.more[0] == 8 * 9
-    norms = [line for line in found.alive.lines() if line.name == "norms"]
+    assert repeat.offset.more[0] == 8 * 9
+    norms = [line for line in found.tracker.lines() if line.name == "norms"]
     assert [line.bytes for line in norms] == [8 * (3 + 126 * 9)]
 
 
@@ -135,5 +135,5 @@ def test_weights_of_which_autograd_keeps_views_are_told_of_all_layers():
     steady = fetch.micro_steps(job("mixtral-8x7b", gpus=64, stage=3, checkpointing="none", max_reuse_distance=0)).steady
     forward, backward = ([part for part in each if part.times > 1] for each in (steady.forward, steady.backward))
     experts = 8 * 3 * 14336 * 4096
-    assert [part.by.more for part in (*forward, *backward)] == [(experts,), (-experts,)]
+    assert [part.offset.more for part in (*forward, *backward)] == [(experts,), (-experts,)]
     assert forward[0].times > 20

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.costs.test_repeating import FAMILIES, small
 from tests.jobs import job
 from zeroplan.costs.deepspeed import fetch
+from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.deepspeed.thresholds import Span
-from zeroplan.costs.deepspeed.told import every
 
 LARGEST = 10**10
 
@@ -20,7 +20,7 @@ def run(one):
     """All micro-steps that count, every event written out; and the thresholds for which they hold."""
     found = fetch._replayed(one, fetch._settings(one))
     steps = [*found.before, found.steady, found.later]
-    return [[[*every(part)] for part in (step.gathers, step.forward, step.backward)] for step in steps], found.holds
+    return [[[*all_events(part)] for part in (step.gathers, step.forward, step.backward)] for step in steps], found.holds
 
 
 def third_step(one):
@@ -33,7 +33,7 @@ def third_step(one):
         coordinator.gather_persistent()
     step = coordinator.micro_step()
     later = coordinator.micro_step() if found.second and found.grad_accum > 1 else step
-    return [[[*every(part)] for part in (each.gathers, each.forward, each.backward)] for each in (step, later)]
+    return [[[*all_events(part)] for part in (each.gathers, each.forward, each.backward)] for each in (step, later)]
 
 
 def within(span: Span, draw: random.Random) -> int:

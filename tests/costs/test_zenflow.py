@@ -6,7 +6,7 @@ import pytest
 
 from tests.jobs import job
 from zeroplan.costs.deepspeed.selecting import Selecting
-from zeroplan.costs.deepspeed.zenflow import Chosen, chosen, elements
+from zeroplan.costs.deepspeed.zenflow import SelectedColumns, chosen, elements
 from zeroplan.costs.ledger import gpu_at_least, ledger
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
@@ -24,8 +24,8 @@ def test_a_tenth_of_the_columns_and_all_of_a_vector():
     """GPT-2's first tensor has 50,257 rows and 768 columns: int(76.8) = 76 of them."""
     one = flowing()
     names = [tensor.name for tensor in one.model.tensors]
-    assert chosen(one)[0] == (Chosen(0, 768, 76, 76 * 50_257),)
-    assert chosen(one)[names.index("transformer.h.0.ln_1.weight")] == (Chosen(0, 0, 0, 768),)
+    assert chosen(one)[0] == (SelectedColumns(0, 768, 76, 76 * 50_257),)
+    assert chosen(one)[names.index("transformer.h.0.ln_1.weight")] == (SelectedColumns(0, 0, 0, 768),)
 
 
 def test_a_piece_counts_the_columns_that_lie_whole_in_it():
@@ -109,5 +109,5 @@ def test_a_replay_gives_back_what_it_made(flow, stage, ranks):
     for _step in range(2):
         replay.step(choosing=True)
         replay.update()
-    assert replay.alive.bytes == 0
-    assert not any(replay.alive.elements.values())
+    assert replay.tracker.bytes == 0
+    assert not any(replay.tracker.elements.values())

@@ -7,7 +7,7 @@ pytest.importorskip("torch", reason="needs torch (zeroplan[verify])")
 import torch
 
 from zeroplan.verify.stand_ins import MetaStandIns
-from zeroplan.verify.storages import Storages
+from zeroplan.verify.storages import StorageTracker
 
 MASKS = "/site-packages/transformers/masking_utils.py"
 ELSEWHERE = "/site-packages/transformers/modeling_rope_utils.py"
@@ -21,7 +21,7 @@ def asked_from(*files):
         space = {"ask": ask}
         exec(compile("def asks(tensor): return ask(tensor)", file, "exec"), space)
         ask = space["asks"]
-    with Storages(MetaStandIns()):
+    with StorageTracker(MetaStandIns()):
         return ask(torch.empty(3, device="meta").isnan().all())
 
 
@@ -43,7 +43,7 @@ def read_by(file, function):
     """float(a tensor), in a function of this file."""
     space = {"ask": float}
     exec(compile(f"def {function}(tensor): return ask(tensor)", file, "exec"), space)
-    with Storages(MetaStandIns()):
+    with StorageTracker(MetaStandIns()):
         return space[function](torch.empty((), device="meta"))
 
 
@@ -56,7 +56,7 @@ def test_the_loss_scaler_hears_of_no_overflow():
         def step(self):
             ran.append(1)
 
-    with Storages(MetaStandIns()):
+    with StorageTracker(MetaStandIns()):
         found = {"found_inf_per_device": {"meta": torch.zeros((), device="meta")}}
         scaler._maybe_opt_step(Optimizer(), found)
     assert ran

@@ -19,11 +19,11 @@ from zeroplan.architectures.model import model_from
 from zeroplan.architectures.module import Activation, Dropout, Linear, Module, Unary
 from zeroplan.architectures.moe import Experts, MoEConfig, Router
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
-from zeroplan.architectures.running import Run, Shared
+from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.architectures.sizes import ACTIVATION, Sizes
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import reshaped, viewed
+from zeroplan.autograd.views import reshape, view
 from zeroplan.errors import SpecError, shown
 from zeroplan.specs.model import Model
 
@@ -89,11 +89,11 @@ class PlainMLP(Unary):
         self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         return self.dropout(run, self.c_proj(run, self.act(run, self.c_fc(run, x))))
 
 
-class NormedAttention(Attention):
+class ApproximateAttention(Attention):
     """With RMSNorms on queries and shared keys, which half of the families have, and a dropout at its end.
 
     Without them a model that has them would need up to 14 % more than planned, with both up to 11 % less.
@@ -109,18 +109,18 @@ class NormedAttention(Attention):
                 self.k_norm = RMSNorm(c.head_width)
         self.resid_dropout = Dropout(c.residual_dropout)
 
-    def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = super().projected(run, x)
         q = self.q_norm(run, q) if "q_norm" in self.children else q
         return q, self.k_norm(run, k) if "k_norm" in self.children else k, v
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         output, weights = super().forward(run, x, shared)
         return self.resid_dropout(run, output), weights
 
 
-class SparseBlock(Module):
-    """A router, the experts that it chooses, and those that every token visits, as one MLP."""
+class ApproximateSparseBlock(Module):
+    """A router, the experts that it chooses, and those that every token is routed to, as one MLP."""
 
     transformers_class = "SparseMoeBlock"
 
@@ -131,10 +131,10 @@ class SparseBlock(Module):
         if c.shared_width:
             self.shared_experts = GatedMLP(c, c.shared_width)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
-        rows = viewed(x, (-1, x.shape[-1]))
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
+        rows = view(x, (-1, x.shape[-1]))
         _logits, scores, chosen = self.gate(run, rows)
-        routed = reshaped(self.experts(run, rows, chosen, scores), x.shape)
+        routed = reshape(self.experts(run, rows, chosen, scores), x.shape)
         return add(routed, self.shared_experts(run, x)) if "shared_experts" in self.children else routed
 
 
@@ -143,10 +143,10 @@ def build(c: ApproximateConfig) -> Module:
 
     def mlp(index: int) -> Module:
         if c.num_experts and index >= c.first_k_dense_replace and (index + 1) % c.every == 0:
-            return SparseBlock(c)
+            return ApproximateSparseBlock(c)
         return GatedMLP(c, c.ffn, bias=c.biases) if c.gated else PlainMLP(c)
 
-    attention = LatentAttention if c.kv_lora_rank else NormedAttention
+    attention = LatentAttention if c.kv_lora_rank else ApproximateAttention
     def layer(index: int) -> Module:
         if c.four_norms:
             return FourNormLayer(c, attention(c), mlp(index))  # type: ignore[arg-type]

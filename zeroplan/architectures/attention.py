@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from zeroplan.architectures.running import BOOL, LONG, MULTIPROCESSORS, Run
+from zeroplan.architectures.running import BOOL, LONG, MULTIPROCESSORS, ForwardRun
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd.attention import fused_attention, plain_attention
-from zeroplan.autograd.autocast import autocasting, lowered_all
-from zeroplan.autograd.checkpoint import checkpointed_part
-from zeroplan.autograd.copying import padded
-from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, multiply, negated, scaled, tanh, to
+from zeroplan.autograd.autocast import autocast, cast_all_for_product
+from zeroplan.autograd.checkpoint import checkpoint_part
+from zeroplan.autograd.copying import constant_pad
+from zeroplan.autograd.dropout import apply_dropout
+from zeroplan.autograd.elementwise import add, mul, mul_scalar, neg, tanh, to
 from zeroplan.autograd.flash import Flash, flash_attention
-from zeroplan.autograd.products import batched_product
-from zeroplan.autograd.reductions import joined, softmax
-from zeroplan.autograd.strides import row_major
+from zeroplan.autograd.products import batched_matmul
+from zeroplan.autograd.reductions import cat, softmax
+from zeroplan.autograd.strides import contiguous_strides
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import contiguous, expanded, reshaped, sliced, transposed, unsqueezed, viewed
+from zeroplan.autograd.views import contiguous, expand, narrow, reshape, transpose, unsqueeze, view
 
 HALF, FLOAT = 2, 4
 ROW = 16
@@ -33,29 +33,33 @@ Attended = tuple[Tensor, Tensor | None]
 """The values that queries attend to, and under eager attention the weights."""
 
 
-def rotary(run: Run, positions: Tensor, width: int, dtype_width: int) -> Rope:
+def rotary(run: ForwardRun, positions: Tensor, width: int, dtype_width: int) -> Rope:
     """Cosines and sines of every position, [1, s, width]: computed and scaled in fp32, then cast; no gradient."""
     with run.no_grad():
         shape = (*positions.shape, width)
         halves = empty(run, (*positions.shape, width // 2), FLOAT)  # noqa: F841 (alive while the function runs)
         both = empty(run, shape, FLOAT)
-        cosines = scaled(empty(run, both.shape, FLOAT))
-        sines = scaled(empty(run, both.shape, FLOAT))
+        cosines = mul_scalar(empty(run, both.shape, FLOAT))
+        sines = mul_scalar(empty(run, both.shape, FLOAT))
         return to(cosines, dtype_width), to(sines, dtype_width)
 
 
 def split_heads(x: Tensor, width: int) -> Tensor:
     """[b, s, n·d] as [b, n, s, d]."""
-    return transposed(viewed(x, (*x.shape[:-1], -1, width)), 1, 2)
+    return transpose(view(x, (*x.shape[:-1], -1, width)), 1, 2)
 
 
 def split_rotary(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """The first elements of each head, which are turned, and the others, which pass."""
-    return sliced(x, -1, width), sliced(x, -1, x.shape[-1] - width, start=width)
+    return narrow(x, -1, width), narrow(x, -1, x.shape[-1] - width, start=width)
 
 
 def positioned(
-    run: Run, q: Tensor, k: Tensor, rope: Rope, by_transformers: Callable[[Tensor, Tensor, Rope], tuple[Tensor, Tensor]]
+    run: ForwardRun,
+    q: Tensor,
+    k: Tensor,
+    rope: Rope,
+    by_transformers: Callable[[Tensor, Tensor, Rope], tuple[Tensor, Tensor]],
 ) -> tuple[Tensor, Tensor]:
     """Queries and keys with their positions in them: by Liger's kernel, or as the family writes it."""
     if run.liger:
@@ -67,7 +71,7 @@ def positioned(
 
 def turned(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
     """Queries and keys with their positions in them."""
-    cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
+    cosines, sines = unsqueeze(rope[0], 1), unsqueeze(rope[1], 1)
     turned_q = rotated(q, cosines, sines)
     turned_k = rotated(k, cosines, sines)
     return turned_q, turned_k
@@ -75,7 +79,7 @@ def turned(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
 
 def turned_and_cast(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
     """As `turned`, and then back in the dtype they had."""
-    cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
+    cosines, sines = unsqueeze(rope[0], 1), unsqueeze(rope[1], 1)
     turned_q = rotated(q, cosines, sines)
     turned_k = rotated(k, cosines, sines)
     return to(turned_q, q.width), to(turned_k, k.width)
@@ -83,11 +87,11 @@ def turned_and_cast(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
 
 def turned_in_part(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
     """As `turned`, for the first elements of each head; queries are whole again before keys are turned (Phi 3)."""
-    cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
+    cosines, sines = unsqueeze(rope[0], 1), unsqueeze(rope[1], 1)
     q_turned, q_passed = split_rotary(q, cosines.shape[-1])
     k_turned, k_passed = split_rotary(k, cosines.shape[-1])
-    made_q = joined((rotated(q_turned, cosines, sines), q_passed), -1)
-    return made_q, joined((rotated(k_turned, cosines, sines), k_passed), -1)
+    made_q = cat((rotated(q_turned, cosines, sines), q_passed), -1)
+    return made_q, cat((rotated(k_turned, cosines, sines), k_passed), -1)
 
 
 def turned_in_turn(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
@@ -95,21 +99,21 @@ def turned_in_turn(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
     q_turned, q_passed = split_rotary(q, rope[0].shape[-1])
     k_turned, k_passed = split_rotary(k, rope[0].shape[-1])
     made_q, made_k = turned(q_turned, k_turned, rope)
-    made_q = joined((made_q, q_passed), -1)
-    return made_q, joined((made_k, k_passed), -1)
+    made_q = cat((made_q, q_passed), -1)
+    return made_q, cat((made_k, k_passed), -1)
 
 
 def rotated(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     """`x * cos + rotate_half(x) * sin`."""
-    return add(multiply(x, cosines), multiply(half_turned(x), sines))
+    return add(mul(x, cosines), mul(half_turned(x), sines))
 
 
 def half_turned(x: Tensor) -> Tensor:
     """The second half negated, then the first."""
     half = x.shape[-1] // 2
-    first = sliced(x, -1, half)
-    second = sliced(x, -1, x.shape[-1] - half, start=half)
-    return joined((negated(second), first), -1)
+    first = narrow(x, -1, half)
+    second = narrow(x, -1, x.shape[-1] - half, start=half)
+    return cat((neg(second), first), -1)
 
 
 def repeated(x: Tensor, times: int) -> Tensor:
@@ -117,11 +121,11 @@ def repeated(x: Tensor, times: int) -> Tensor:
     if times == 1:
         return x
     batch, heads, seq, width = x.shape
-    return reshaped(expanded(unsqueezed(x, 2), (batch, heads, times, seq, width)), (batch, heads * times, seq, width))
+    return reshape(expand(unsqueeze(x, 2), (batch, heads, times, seq, width)), (batch, heads * times, seq, width))
 
 
 def interfaced(
-    run: Run, attend: Callable[..., Attended], q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
+    run: ForwardRun, attend: Callable[..., Attended], q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
     positions: Tensor | None = None,
 ) -> Attended:  # fmt: skip
     """A call of the model's attention interface: checkpointed, where attention alone is.
@@ -132,16 +136,16 @@ def interfaced(
         return attend(q, k, v, mask)
 
     def part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, _positions: Tensor | None) -> Attended:
-        with autocasting(run, low):
+        with autocast(run, low):
             return attend(q, k, v, mask)
 
     low = run.autocast
-    made: Attended = checkpointed_part(run, part, q, k, v, mask, positions)
+    made: Attended = checkpoint_part(run, part, q, k, v, mask, positions)
     return made
 
 
 def attended(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None, *,
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None, *,
     dropout: float = 0.0, softcap: bool = False, local: bool = False, causal: bool = True, positioned: bool = True,
 ) -> Attended:  # fmt: skip
     """The values that each query attends to, [b, s, n, d], and under eager attention the weights.
@@ -155,7 +159,8 @@ def attended(
 
 
 def _attended(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float, softcap: bool, local: bool,
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *,
+    dropout: float, softcap: bool, local: bool,
     causal: bool, positioned: bool,
 ) -> Attended:  # fmt: skip
     if run.flash:
@@ -168,20 +173,20 @@ def _attended(
     if not native:
         k, v = repeated(k, times), repeated(v, times)
     made = scaled_dot_product(run, q, k, v, mask, dropout=dropout, grouped=native and times > 1, causal=causal)
-    return contiguous(transposed(made, 1, 2)), None
+    return contiguous(transpose(made, 1, 2)), None
 
 
-def attended_by_flash(run: Run, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool) -> Tensor:
+def attended_by_flash(run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool) -> Tensor:
     """The flash-attention package as transformers calls it (integrations/flash_attention.py)."""
-    q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
+    q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
     width, value = q.shape[-1], v.shape[-1]
     if value != width:
-        v = padded(v, width)
+        v = constant_pad(v, width)
     made = by_flash(run, q, k, v, how, positions=positions)
-    return made if value == width else sliced(made, -1, value)
+    return made if value == width else narrow(made, -1, value)
 
 
-def by_flash(run: Run, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool = True) -> Tensor:
+def by_flash(run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool = True) -> Tensor:
     """_flash_attention_forward of [b, s, n, d]; where it gets positions, it looks whether one row holds several texts.
 
     The third version has no dropout.
@@ -193,7 +198,7 @@ def by_flash(run: Run, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions
     return flash_attention(q, k, v, how if how.version == 2 else how._replace(dropout=0.0))
 
 
-def look_for_packing(run: Run) -> None:
+def look_for_packing(run: ForwardRun) -> None:
     """modeling_flash_attention_utils.py, _is_packed_sequence."""
 
     def numbers(*shape: int) -> Tensor:
@@ -210,15 +215,16 @@ def look_for_packing(run: Run) -> None:
 
 
 def scaled_dot_product(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, dropout: float = 0.0, grouped: bool = False,
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *,
+    dropout: float = 0.0, grouped: bool = False,
     causal: bool = True,
 ) -> Tensor:  # fmt: skip
-    """F.scaled_dot_product_attention: a mask of bits becomes numbers, anew in every layer, and a kernel is chosen.
+    """F.scaled_dot_product_attention: a mask of bits becomes numbers, again in every layer, and a kernel is chosen.
 
     The memory-efficient kernel wants rows of a multiple of 8 elements, and gets a copy of a mask that has others
     (ATen/native/transformers/attention.cpp: convert_boolean_attn_mask, preprocess_mask).
     """
-    q, k, v = lowered_all(q, k, v)
+    q, k, v = cast_all_for_product(q, k, v)
     if mask is not None and mask.width == BOOL:
         mask = empty(run, mask.shape, q.width)
     kernel = run.kernel
@@ -226,7 +232,7 @@ def scaled_dot_product(
         kernel = cuda_kernel(q, k, v, mask, grouped=grouped)
     if kernel == "efficient" and mask is not None and mask.shape[-1] % MASK_ROW:
         padded = (*mask.shape[:-1], round_up(mask.shape[-1], MASK_ROW))
-        mask = empty(run, padded, mask.width).seen_as(mask.shape, row_major(padded))
+        mask = empty(run, padded, mask.width).as_strided(mask.shape, contiguous_strides(padded))
     if kernel == "cpu" and (dropout or v.shape[-1] != q.shape[-1] or (k.shape[1] != q.shape[1] and not grouped)):
         kernel = "math"
     if kernel == "math":
@@ -240,8 +246,8 @@ def flash_attention_padded(q: Tensor, k: Tensor, v: Tensor, *, causal: bool) -> 
     """Heads are filled up for the kernel, and its result cut (pad_last_dim, post_process_flash_output)."""
     width = q.shape[-1]
     full = round_up(width, FLASH_ROW)
-    q, k, v = padded(q, full), padded(k, full), padded(v, full)
-    return sliced(fused_attention("flash", q, k, v, causal=causal), -1, width)
+    q, k, v = constant_pad(q, full), constant_pad(k, full), constant_pad(v, full)
+    return narrow(fused_attention("flash", q, k, v, causal=causal), -1, width)
 
 
 def cuda_kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, grouped: bool) -> str:
@@ -259,18 +265,18 @@ def cuda_kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, grouped
 
 
 def attended_eagerly(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, times: int, *, dropout: float, softcap: bool
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, times: int, *, dropout: float, softcap: bool
 ) -> tuple[Tensor, Tensor]:
     """Scores of all queries and keys, their softmax in fp32 and back, and its product with the values."""
     keys, values = repeated(k, times), repeated(v, times)
-    weights = scaled(batched_product(q, transposed(keys, 2, 3)))
+    weights = mul_scalar(batched_matmul(q, transpose(keys, 2, 3)))
     if softcap:
-        weights = scaled(weights)
+        weights = mul_scalar(weights)
         weights = tanh(weights)
-        weights = scaled(weights)
+        weights = mul_scalar(weights)
     if mask is not None:
         weights = add(weights, mask)
     weights = to(softmax(weights, FLOAT, fused=run.half and not run.on_cpu), q.width)
-    weights = dropped(weights, dropout, on_cpu=run.on_cpu)
-    made = batched_product(weights, values)
-    return contiguous(transposed(made, 1, 2)), weights
+    weights = apply_dropout(weights, dropout, on_cpu=run.on_cpu)
+    made = batched_matmul(weights, values)
+    return contiguous(transpose(made, 1, 2)), weights

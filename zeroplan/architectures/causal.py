@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.running import Run
-from zeroplan.autograd.elementwise import scaled, tanh
+from zeroplan.architectures.running import ForwardRun
+from zeroplan.autograd.elementwise import mul_scalar, tanh
 from zeroplan.autograd.losses import causal_loss
 from zeroplan.autograd.tensor import Tensor
 
 
 def next_token_loss(
-    run: Run, body: Module, head: Module, ids: Tensor, *, softcap: bool = False, budget: int = 1
+    run: ForwardRun, body: Module, head: Module, ids: Tensor, *, softcap: bool = False, budget: int = 1
 ) -> Tensor:
     """The loss of predicting each next token; the body's output and the logits live as long as this runs.
 
@@ -23,7 +23,7 @@ def next_token_loss(
         return liger.causal_loss(x, run.parameter(head.parameters["weight"]), ids, budget=budget)
     logits: Tensor = head(run, x)
     if softcap:
-        logits = scaled(logits)
+        logits = mul_scalar(logits)
         logits = tanh(logits)
-        logits = scaled(logits)
+        logits = mul_scalar(logits)
     return causal_loss(logits, ids)

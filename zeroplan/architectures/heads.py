@@ -14,11 +14,11 @@ from typing import Any
 from zeroplan.architectures.config import LARGEST_WIDTH, Config
 from zeroplan.architectures.module import Dropout, Linear, Module
 from zeroplan.architectures.registry import BARE, SEQUENCES, TOKENS, language_models
-from zeroplan.architectures.running import BOOL, LONG, Run
-from zeroplan.autograd.indexing import picked_pairs
+from zeroplan.architectures.running import BOOL, LONG, ForwardRun
+from zeroplan.autograd.indexing import index_pairs
 from zeroplan.autograd.losses import sequence_loss, token_loss
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import selected
+from zeroplan.autograd.views import select
 from zeroplan.errors import SpecError, shown
 from zeroplan.record import NamedTuple
 from zeroplan.specs.model import IDS, OF_SEQUENCES, OF_TOKENS, VALUES
@@ -38,7 +38,7 @@ HIDDEN_DROPOUTS = frozenset({"bert", "bloom", "falcon"})
 INT = 4
 
 
-class Head(NamedTuple):
+class HeadConfig(NamedTuple):
     """What config.json says of a head."""
 
     model_type: str
@@ -81,12 +81,14 @@ class Head(NamedTuple):
         )  # fmt: skip
 
 
-def head_of(content: Mapping[str, Any], config: Config, model_type: str, architecture: str, place: str) -> Head | None:
+def head_of(
+    content: Mapping[str, Any], config: Config, model_type: str, architecture: str, place: str
+) -> HeadConfig | None:
     """None for the language model. Raises `SpecError` for what no plan is made of."""
     if architecture in language_models(model_type):
         return None
     if architecture.endswith(BARE):
-        return Head(model_type, BARE)
+        return HeadConfig(model_type, BARE)
     kind = SEQUENCES if architecture.endswith(SEQUENCES) else TOKENS
     if content.get("output_router_logits") is True:
         stated = f"output_router_logits with {architecture}"
@@ -100,7 +102,9 @@ def head_of(content: Mapping[str, Any], config: Config, model_type: str, archite
     bias = content.get("token_classification_bias", True) is not False or model_type in WRITTEN_OUT
     problem = _problem(content, labels, place) if kind == SEQUENCES else SINGLE
     pads = config.pad_token_id is not None or isinstance(content.get("pad_token_id"), int)
-    return Head(model_type, kind, labels, problem, float(dropout), bias, pads or model_type == "bert" or kind == TOKENS)
+    return HeadConfig(
+        model_type, kind, labels, problem, float(dropout), bias, pads or model_type == "bert" or kind == TOKENS
+    )
 
 
 def _labels(content: Mapping[str, Any], place: str) -> int:
@@ -145,18 +149,18 @@ class SequenceClassifier(Classifier):
 
     transformers_class = "ForSequenceClassification"
 
-    def __init__(self, trunk: Module, name: str, width: int, head: Head) -> None:
+    def __init__(self, trunk: Module, name: str, width: int, head: HeadConfig) -> None:
         super().__init__(trunk, name)
         self.score = Linear(width, head.labels, bias=False)
         self.problem, self.pads = head.problem, head.pads
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         """Without a padding token the last of all tokens counts."""
         outputs = self.trunk(run, ids)
         logits = self.score(run, outputs)
         if not self.pads:
             rows = empty(run, (run.batch,), LONG)
-            return sequence_loss(picked_pairs(selected(logits, 1), rows), self.problem, on_cpu=run.on_cpu)
+            return sequence_loss(index_pairs(select(logits, 1), rows), self.problem, on_cpu=run.on_cpu)
         bits = empty(run, (run.batch, run.seq), BOOL)
         not_padding = empty(run, bits.shape, INT)
         del bits
@@ -164,7 +168,7 @@ class SequenceClassifier(Classifier):
         product = empty(run, not_padding.shape, INT)
         last = empty(run, (run.batch,), LONG)
         del product
-        pooled = picked_pairs(logits, empty(run, (run.batch,), LONG), last)
+        pooled = index_pairs(logits, empty(run, (run.batch,), LONG), last)
         return sequence_loss(pooled, self.problem, on_cpu=run.on_cpu)
 
 
@@ -179,13 +183,13 @@ class PooledClassifier(Classifier):
 
     transformers_class = "ForSequenceClassification"
 
-    def __init__(self, trunk: Module, name: str, width: int, head: Head) -> None:
+    def __init__(self, trunk: Module, name: str, width: int, head: HeadConfig) -> None:
         super().__init__(trunk, name)
         self.dropout = Dropout(head.dropout)
         self.classifier = Linear(width, head.labels, bias=True)
         self.problem = head.problem
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         outputs = self.trunk(run, ids)
         x = self.dropout(run, outputs[1])
         logits = self.classifier(run, x)
@@ -197,26 +201,26 @@ class TokenClassifier(Classifier):
 
     transformers_class = "ForTokenClassification"
 
-    def __init__(self, trunk: Module, name: str, width: int, head: Head) -> None:
+    def __init__(self, trunk: Module, name: str, width: int, head: HeadConfig) -> None:
         super().__init__(trunk, name)
         self.dropout = Dropout(head.dropout)
         self.linear_name = "classifier" if head.model_type in WRITTEN_OUT else "score"
         setattr(self, self.linear_name, Linear(width, head.labels, bias=head.bias))
         self.upcasts = head.model_type not in WRITTEN_OUT - {"gpt_neox"}
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         outputs = self.trunk(run, ids)
         x = self.dropout(run, outputs)
         logits = self.children[self.linear_name](run, x)
         return token_loss(logits, ids, upcasts=self.upcasts)
 
 
-def builder(build: Callable[[Any], Module], head: Head) -> Callable[[Any], Module]:
+def builder(build: Callable[[Any], Module], head: HeadConfig) -> Callable[[Any], Module]:
     """What makes the tree of a config with this head; `build`: what makes the family's language model."""
     return partial(_built, build, head)
 
 
-def _built(build: Callable[[Any], Module], head: Head, config: Any) -> Module:
+def _built(build: Callable[[Any], Module], head: HeadConfig, config: Any) -> Module:
     name, trunk = _trunk(build, head, config)
     if head.kind == BARE:
         return trunk
@@ -227,7 +231,7 @@ def _built(build: Callable[[Any], Module], head: Head, config: Any) -> Module:
     return kinds.get(head.model_type, SequenceClassifier)(trunk, name, width, head)
 
 
-def _trunk(build: Callable[[Any], Module], head: Head, config: Any) -> tuple[str, Module]:
+def _trunk(build: Callable[[Any], Module], head: HeadConfig, config: Any) -> tuple[str, Module]:
     """The trunk as its head calls it, and its name there."""
     if head.model_type == "bert":
         from zeroplan.architectures.families import bert

@@ -8,7 +8,7 @@ from typing import Any
 from zeroplan.architectures.families.llama import LlamaConfig
 from zeroplan.architectures.model import model_of
 from zeroplan.errors import QuantityError
-from zeroplan.specs.model import Model, Tensor
+from zeroplan.specs.model import Model, ParameterSpec
 
 # Published (hidden, layers) by size, from 125M to 1T: GPT-3 (arXiv 2005.14165 Table 2.1), Llama 1-3.1, MT-NLG.
 LADDER: list[tuple[int, int, int]] = [
@@ -48,7 +48,7 @@ def infer(parameters: int, label: str) -> Model:
     source = f"shape inferred from {label}: llama, {layers} layers × {hidden}, MLP {ffn}, vocabulary {vocabulary:,}"
     shaped = model_of("llama", LlamaConfig(**fields), name=label, source=source)
     rest = parameters - shaped.parameters
-    tensors = (*shaped.tensors, Tensor("inferred.rest", (rest,), rest)) if rest else shaped.tensors
+    tensors = (*shaped.tensors, ParameterSpec("inferred.rest", (rest,), rest)) if rest else shaped.tensors
     return Model(
         name=label, family="llama", tensors=tensors, parameters=parameters, shape=shaped.shape, source=source,
         execution=shaped.execution, timeline=shaped.timeline, buffers=shaped.buffers,

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any
 
-from zeroplan.architectures.alike import layers_of, representatives
 from zeroplan.architectures.config import Config
+from zeroplan.architectures.identical_layers import layers_of, representatives
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
-from zeroplan.architectures.running import Run, forward, run_of
+from zeroplan.architectures.running import ForwardRun, forward, run_of
 from zeroplan.autograd.log import Stored, stored
 from zeroplan.autograd.polynomial import named, terms
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.specs.account import Kept, KeptByLayer, Saved
-from zeroplan.specs.model import Asked
+from zeroplan.specs.model import TimelineRequest
 
 LETTERS = {
     "hidden_size": "h", "intermediate_size": "f", "num_attention_heads": "n", "num_key_value_heads": "ν",
@@ -46,17 +46,17 @@ def with_names(config: Config, build: Callable[[Config], Module]) -> tuple[Modul
     return build(config), sizes
 
 
-def with_named_batch(asked: Asked) -> Asked:
+def with_named_batch(asked: TimelineRequest) -> TimelineRequest:
     """The same, its sizes named."""
     return asked._replace(batch=named("b", asked.batch), seq=named("s", asked.seq), width=named("w", asked.width))
 
 
-def saved(root: Module, sizes: dict[str, int], asked: Asked) -> Saved:
+def saved(root: Module, sizes: dict[str, int], asked: TimelineRequest) -> Saved:
     """What is alive when forward has returned, by the module and operator that keep it."""
     sizes = {"b": asked.batch, "s": asked.seq, "w": asked.width, **sizes}
     run = run_of(with_named_batch(asked))
-    stands_for = representatives(root, asked.recomputing)
-    run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in stands_for}
+    representative = representatives(root, asked.recomputing)
+    run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in representative}
     run.checkpoints(root)
     inputs = _inputs(root) if run.checkpointed else {}
     loss = forward(root, run)
@@ -69,7 +69,7 @@ def saved(root: Module, sizes: dict[str, int], asked: Asked) -> Saved:
     rest = tuple(each._replace(part="") for each in paths.kept(inside.get(0, ()), checkpointed=False))
     del loss
     makes: dict[frozenset[tuple[str, int]], KeptByLayer] = {}
-    for ran, layers in Counter(ran for _layer, ran in stands_for).items():
+    for ran, layers in Counter(ran for _layer, ran in representative).items():
         kept = paths.kept(inside.get(ran, ()), checkpointed=ran in run.checkpointed)
         make = KeptByLayer(paths.of[ran], layers, kept)
         like = makes.get(key := frozenset(make.parts.items()))
@@ -82,7 +82,7 @@ def _inputs(root: Module) -> dict[int, int]:
     found: dict[int, int] = {}
 
     def noting(layer: Module, forward: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(run: Run, x: Tensor, *rest: Any) -> Any:
+        def noted(run: ForwardRun, x: Tensor, *rest: Any) -> Any:
             assert x.storage is not None
             found[x.storage.number] = id(layer)
             return forward(run, x, *rest)

@@ -9,10 +9,10 @@ from functools import cache, lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.architectures.alike import ran_as, representatives
-from zeroplan.architectures.alive import alive_at
+from zeroplan.architectures.allocated import allocated_at
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, execution
+from zeroplan.architectures.identical_layers import ran_as, representatives
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module, tree
 from zeroplan.architectures.places import places
@@ -21,25 +21,25 @@ from zeroplan.architectures.running import run_of
 from zeroplan.architectures.shape import shape_of
 from zeroplan.architectures.sized import MANY, Sized, is_even, sized_of
 from zeroplan.architectures.structure import Structure
-from zeroplan.architectures.timeline import Laid, timeline
+from zeroplan.architectures.timeline import ExpandedTrace, timeline
 from zeroplan.architectures.trace import Trace, traced
 from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
-from zeroplan.specs.account import Again, AtWork, Flops, Saved
+from zeroplan.specs.account import AtWork, Flops, RecomputedShare, Saved
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
 from zeroplan.specs.model import (
     DEFAULT_LEAVES,
     MASKED_WORD,
     NEXT_WORD,
-    Asked,
     Executes,
     LeafModules,
     Model,
-    Tensor,
+    ParameterSpec,
+    TimelineRequest,
 )
 
 if TYPE_CHECKING:
-    from zeroplan.architectures.heads import Head
+    from zeroplan.architectures.heads import HeadConfig
 
 BUFFER_DTYPES = {"embed_scale": "training", "e_score_correction_bias": "kept"}
 """Buffers without a dtype of their own; see `Model.buffers`."""
@@ -47,7 +47,7 @@ BUFFER_DTYPES = {"embed_scale": "training", "e_score_correction_bias": "kept"}
 
 def model_of(
     model_type: str, config: Config, *, name: str, source: str, content: Mapping[str, Any] | None = None,
-    architecture: str = "", head: Head | None = None,
+    architecture: str = "", head: HeadConfig | None = None,
 ) -> Model:  # fmt: skip
     """The model that transformers would build from this config; `content`: config.json as it was stated.
 
@@ -77,7 +77,7 @@ def model_from(
     viewed = {parameter for module, parameter in owners if module.saves_views}
     linear = {parameter for module, parameter in owners if module.transformers_class == Linear.transformers_class}
     uses, named = Counter(parameter for _module, parameter in owners), list(root.named_parameters())
-    tensors = tuple([Tensor(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in named])
+    tensors = tuple([ParameterSpec(path, p.shape, p.elements, id(p) in viewed, id(p) in linear) for path, p in named])
     order = executes(root, classes)
     return Model(
         name=name, family=family, tensors=tensors, parameters=sum(t.elements for t in tensors),
@@ -130,49 +130,49 @@ class ModelTimelines:
     def __init__(self, root: Module, executes: Executes, names: Callable[[], tuple[Module, dict[str, int]]]) -> None:
         self.root, self.executes, self.names = root, executes, names
         self.found = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
-        self.laid = lru_cache(maxsize=KEPT_TRACES)(self._laid)
+        self.expanded = lru_cache(maxsize=KEPT_TRACES)(self._expanded)
         self.named = lru_cache(maxsize=1)(self._named)
         self.ran = lru_cache(maxsize=KEPT_TRACES)(self._ran)
         self.with_many = lru_cache(maxsize=KEPT_RUNS)(self._with_many)
         self.bytes_alone = lru_cache(maxsize=KEPT_TIMELINES)(self._alone)
         self.by_itself = lru_cache(maxsize=1)(self._by_itself)
-        self.run_again = lru_cache(maxsize=KEPT_TIMELINES)(self._again)
+        self.recomputed = lru_cache(maxsize=KEPT_TIMELINES)(self._recomputed_share)
         self.structure = lru_cache(maxsize=KEPT_TRACES)(self._structure)
 
-    def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
+    def __call__(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         return self.found(asked, leaves)
 
-    def alone(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
+    def alone(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
         return self.bytes_alone(asked, leaves)
 
-    def _alone(self, asked: Asked, leaves: LeafModules) -> tuple[int, int, int] | None:
+    def _alone(self, asked: TimelineRequest, leaves: LeafModules) -> tuple[int, int, int] | None:
         try:
-            laid = self.laid(asked, leaves)
+            expanded = self.expanded(asked, leaves)
         except NotImplementedError:
             return None
-        return laid.saved, laid.forward.fullest[0], laid.backward.fullest[0]
+        return expanded.saved, expanded.forward.fullest[0], expanded.backward.fullest[0]
 
-    def alive(
-        self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
+    def allocated(
+        self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
     ) -> AtWork:  # fmt: skip
-        laid = self.named(asked, leaves) if named else self.by_itself(asked, leaves)
-        levels = (laid.backward if backward else laid.forward).level(at)
+        expanded = self.named(asked, leaves) if named else self.by_itself(asked, leaves)
+        levels = (expanded.backward if backward else expanded.forward).level(at)
         size = next((level for level in levels if level == size), size)  # with its names
-        return alive_at(laid, backward=backward, at=at, size=size)
+        return allocated_at(expanded, backward=backward, at=at, size=size)
 
-    def places(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
+    def places(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
         return places(self.by_itself(asked, leaves), backward=backward)
 
-    def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
+    def peak(self, asked: TimelineRequest, *, backward: bool) -> AtWork | None:
         try:
-            laid = self.laid(asked, DEFAULT_LEAVES)
+            expanded = self.expanded(asked, DEFAULT_LEAVES)
         except NotImplementedError:
             return None
-        size, at = (laid.backward if backward else laid.forward).fullest
-        return self.alive(asked, backward=backward, at=at, size=size, named=True)
+        size, at = (expanded.backward if backward else expanded.forward).fullest
+        return self.allocated(asked, backward=backward, at=at, size=size, named=True)
 
-    def flops(self, asked: Asked, *, causal: bool = False) -> Flops | None:
+    def flops(self, asked: TimelineRequest, *, causal: bool = False) -> Flops | None:
         if asked.kernels != "transformers" or asked.flash:
             return None
         try:
@@ -187,12 +187,12 @@ class ModelTimelines:
             sums[phase] += times[layer] * int(count * pairs)
         return Flops(sums[FORWARD], sums[BACKWARD], sums[RECOMPUTING])
 
-    def again(self, asked: Asked) -> Again | None:
-        return self.run_again(asked)
+    def recomputed_share(self, asked: TimelineRequest) -> RecomputedShare | None:
+        return self.recomputed(asked)
 
-    def _again(self, asked: Asked) -> Again | None:
+    def _recomputed_share(self, asked: TimelineRequest) -> RecomputedShare | None:
         if not asked.recomputing.every:
-            return Again(0.0, 0.0)
+            return RecomputedShare(0.0, 0.0)
         try:
             found = self.trace(asked).flops
         except NotImplementedError:
@@ -207,13 +207,13 @@ class ModelTimelines:
             for causal in (False, True)
         )
         share = sum(asked.recomputing.has(number) for number in range(len(layers))) / len(layers)
-        return Again(products or 0.0, share if attention is None else attention)
+        return RecomputedShare(products or 0.0, share if attention is None else attention)
 
-    def emptied(self, asked: Asked) -> tuple[int, ...]:
+    def offloaded_inputs(self, asked: TimelineRequest) -> tuple[int, ...]:
         found = self.trace(asked).inputs
         return tuple(found[chosen] for _layer, chosen in self.layers(asked.recomputing))
 
-    def saved(self, asked: Asked) -> Saved | None:
+    def saved(self, asked: TimelineRequest) -> Saved | None:
         from zeroplan.architectures.kept import saved
 
         try:
@@ -221,30 +221,32 @@ class ModelTimelines:
         except NotImplementedError:
             return None
 
-    def _timeline(self, asked: Asked, leaves: LeafModules) -> Timeline | None:
+    def _timeline(self, asked: TimelineRequest, leaves: LeafModules) -> Timeline | None:
         try:
-            return timeline(self.laid(asked, leaves), recomputes=asked.recomputing.every > 0)
+            return timeline(self.expanded(asked, leaves), recomputes=asked.recomputing.every > 0)
         except NotImplementedError:
             return None
 
-    def _laid(self, asked: Asked, leaves: LeafModules) -> Laid:
-        return Laid(self.structure(leaves, *_how(asked)), self.trace(asked))
+    def _expanded(self, asked: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
+        return ExpandedTrace(self.structure(leaves, *_how(asked)), self.trace(asked))
 
-    def _by_itself(self, asked: Asked, leaves: LeafModules) -> Laid:
+    def _by_itself(self, asked: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
         """Its own layers ran: what one keeps, and for whom, depends on the next one."""
         if ran_as(self.root, asked.recomputing) == asked.recomputing:
-            return self.laid(asked, leaves)
+            return self.expanded(asked, leaves)
         layers = representatives(self.root, asked.recomputing)
-        return Laid(Structure(self.root, self._order(leaves, *_how(asked)), layers), traced(self.root, run_of(asked)))
+        return ExpandedTrace(
+            Structure(self.root, self._order(leaves, *_how(asked)), layers), traced(self.root, run_of(asked))
+        )
 
-    def _named(self, asked: Asked, leaves: LeafModules) -> Laid:
+    def _named(self, asked: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
         """Of a tree whose sizes have names."""
         from zeroplan.architectures.kept import with_named_batch
 
         root, _sizes = self.names()
         order = self._order(leaves, *_how(asked))
         layers = representatives(root, asked.recomputing)
-        return Laid(Structure(root, order, layers), traced(root, run_of(with_named_batch(asked))))
+        return ExpandedTrace(Structure(root, order, layers), traced(root, run_of(with_named_batch(asked))))
 
     def _structure(self, leaves: LeafModules, *how: Any) -> Structure:
         return Structure(self.root, self._order(leaves, *how), self.layers(how[-1]))
@@ -258,19 +260,19 @@ class ModelTimelines:
         """Each, and the one in the trace that stands for it."""
         return representatives(self.root, recomputing, ran_as(self.root, recomputing))
 
-    def trace(self, asked: Asked) -> Trace:
+    def trace(self, asked: TimelineRequest) -> Trace:
         """Of the layers that stand for the others; what gives the same trace runs once."""
         return self.ran(asked._replace(recomputing=ran_as(self.root, asked.recomputing)))
 
-    def _ran(self, asked: Asked) -> Trace:
+    def _ran(self, asked: TimelineRequest) -> Trace:
         if is_even(asked):
             return self.with_many(asked._replace(batch=MANY)).at(asked.batch)
         return traced(self.root, run_of(asked))
 
-    def _with_many(self, asked: Asked) -> Sized:
+    def _with_many(self, asked: TimelineRequest) -> Sized:
         return sized_of(traced(self.root, run_of(asked)))
 
 
-def _how(asked: Asked) -> tuple[bool, bool, str, Recomputing]:
+def _how(asked: TimelineRequest) -> tuple[bool, bool, str, Recomputing]:
     """What decides the order of execution, beside leaf modules."""
     return asked.eager, asked.flash, asked.kernels, asked.recomputing

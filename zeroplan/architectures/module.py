@@ -12,17 +12,17 @@ from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import ref
 
-from zeroplan.autograd.activations import activated
-from zeroplan.autograd.autocast import under
-from zeroplan.autograd.checkpoint import checkpointed
-from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.graph import opened
-from zeroplan.autograd.products import embedded, linear, matrix_product
+from zeroplan.autograd.activations import activation
+from zeroplan.autograd.autocast import with_autocast
+from zeroplan.autograd.checkpoint import checkpoint
+from zeroplan.autograd.dropout import apply_dropout
+from zeroplan.autograd.graph import requires_grad
+from zeroplan.autograd.products import embedding, linear, matmul
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import viewed
+from zeroplan.autograd.views import view
 
 if TYPE_CHECKING:
-    from zeroplan.architectures.running import Run
+    from zeroplan.architectures.running import ForwardRun
 
 FLOAT = 4
 KEPT_TREES = 8
@@ -109,14 +109,14 @@ class Module:
             self.buffers[name] = value
         vars(self)[name] = value
 
-    def __call__(self, run: Run, *inputs: Any) -> Any:
+    def __call__(self, run: ForwardRun, *inputs: Any) -> Any:
         """Forward; the inputs live as long as it runs."""
         outer = run.enter(self)
         made = self.forward(run, *inputs)
         run.leave(self, outer)
         return made
 
-    def forward(self, run: Run, *inputs: Any) -> Any:
+    def forward(self, run: ForwardRun, *inputs: Any) -> Any:
         raise NotImplementedError(self.transformers_class)
 
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
@@ -153,13 +153,13 @@ def tree(root: Module) -> list[tuple[str, Module]]:
 class Unary(Module):
     """A module that makes one tensor of one."""
 
-    def __call__(self, run: Run, x: Tensor) -> Tensor:
+    def __call__(self, run: ForwardRun, x: Tensor) -> Tensor:
         outer = run.enter(self)
         made = self.forward(run, x)
         run.leave(self, outer)
         return made
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         raise NotImplementedError(self.transformers_class)
 
 
@@ -198,16 +198,16 @@ class GradientCheckpointingLayer(Module):
 
     def checkpointed(self, run: Any, x: Tensor, *rest: Any) -> Any:
         """Forward through torch.utils.checkpoint, in the one way or the other."""
-        forward = partial(under, run, run.autocast, self.forward, run)
+        forward = partial(with_autocast, run, run.autocast, self.forward, run)
         if not run.recomputing.reentrant:
-            return checkpointed(run, forward, x, *rest, keeps_products=run.recomputing.keeps_products)
-        from zeroplan.autograd.reentrant import reentrant
+            return checkpoint(run, forward, x, *rest, keeps_products=run.recomputing.keeps_products)
+        from zeroplan.autograd.reentrant import checkpoint_reentrant
 
         if self.mask_by_position:
             shared, mask = rest[0]._replace(mask=None), rest[0].mask
             given = partial(_with_mask, forward, shared)
-            return reentrant(run, given, x, beside=(mask,), emptying=run.emptying)
-        return reentrant(run, forward, x, *rest, emptying=run.emptying)
+            return checkpoint_reentrant(run, given, x, beside=(mask,), input_offload=run.input_offload)
+        return checkpoint_reentrant(run, forward, x, *rest, input_offload=run.input_offload)
 
 
 def _with_mask(forward: Callable[..., Any], shared: Any, x: Tensor, mask: Tensor | None) -> Any:
@@ -228,7 +228,7 @@ class Linear(Unary):
         if bias:
             self.bias = Parameter(outputs)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         bias = self.parameters.get("bias")
         return linear(x, run.parameter(self.weight), run.parameter(bias) if bias else None)
 
@@ -245,10 +245,10 @@ class Conv1D(Unary):
         self.weight = Parameter(inputs, outputs)
         self.bias = Parameter(outputs)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
-        rows = viewed(x, (-1, x.shape[-1]))
-        made = matrix_product(rows, run.parameter(self.weight), run.parameter(self.bias))
-        return viewed(made, (*x.shape[:-1], self.outputs))
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
+        rows = view(x, (-1, x.shape[-1]))
+        made = matmul(rows, run.parameter(self.weight), run.parameter(self.bias))
+        return view(made, (*x.shape[:-1], self.outputs))
 
 
 class Embedding(Unary):
@@ -263,13 +263,13 @@ class Embedding(Unary):
         self.rows, self.width = rows, width
         self.weight = Parameter(rows, width)
 
-    def __call__(self, run: Run, ids: Tensor) -> Tensor:
+    def __call__(self, run: ForwardRun, ids: Tensor) -> Tensor:
         """Frozen, transformers has the input embedding's result ask for a gradient where layers are checkpointed."""
         made = super().__call__(run, ids)
-        return opened(made) if id(self) == run.opens and made.node is None else made
+        return requires_grad(made) if id(self) == run.opens and made.node is None else made
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
-        return embedded(ids, run.parameter(self.weight))
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
+        return embedding(ids, run.parameter(self.weight))
 
 
 class Activation(Unary):
@@ -281,8 +281,8 @@ class Activation(Unary):
         super().__init__()
         self.function = function
 
-    def forward(self, _run: Run, x: Tensor) -> Tensor:
-        return activated(self.function, x)
+    def forward(self, _run: ForwardRun, x: Tensor) -> Tensor:
+        return activation(self.function, x)
 
 
 class Dropout(Unary):
@@ -295,5 +295,5 @@ class Dropout(Unary):
         self.probability = probability
         self.saves_last = bool(probability)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
-        return dropped(x, self.probability, on_cpu=run.on_cpu)
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
+        return apply_dropout(x, self.probability, on_cpu=run.on_cpu)

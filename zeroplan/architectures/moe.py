@@ -8,15 +8,15 @@ from typing import Any, ClassVar
 from zeroplan.architectures.families.llama import Decoder
 from zeroplan.architectures.module import Activation, Module, Parameter
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.architectures.running import FLOAT, LONG, Run
-from zeroplan.autograd.elementwise import multiply, shifted, to
-from zeroplan.autograd.grouped import grouped_product
-from zeroplan.autograd.indexing import in_order, picked, top
-from zeroplan.autograd.inplace import divided_in_place
+from zeroplan.architectures.running import FLOAT, LONG, ForwardRun
+from zeroplan.autograd.elementwise import add_scalar, mul, to
+from zeroplan.autograd.grouped import grouped_mm
+from zeroplan.autograd.indexing import index_rows, sort, topk
+from zeroplan.autograd.inplace import div_
 from zeroplan.autograd.products import linear
-from zeroplan.autograd.reductions import softmax, total
+from zeroplan.autograd.reductions import softmax, sum_over
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import chunked, reshaped, transposed, unsqueezed, viewed
+from zeroplan.autograd.views import chunk, reshape, transpose, unsqueeze, view
 
 INT = 4
 
@@ -50,20 +50,22 @@ class Router(Module):
         self.experts_per_token = 1
 
     def routes(self, c: MoEConfig, *, normalizes: bool, narrows: bool) -> Router:
-        """How many experts a token visits, whether their scores add up to one, and are cast to the model's dtype."""
+        """How many experts a token is routed to, whether their scores add up to one, and are cast to the model's
+        dtype.
+        """
         self.experts_per_token = c.num_experts_per_tok or 1
         self.normalizes, self.narrows = normalizes, narrows
         return self
 
-    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Logits, the scores of the experts chosen, and which they are."""
-        x = reshaped(x, (-1, x.shape[-1]))
+        x = reshape(x, (-1, x.shape[-1]))
         logits = linear(x, run.parameter(self.weight))
         fused = self.narrows and run.half and not run.on_cpu
         probabilities = softmax(logits, FLOAT, fused=fused)
-        scores, chosen = top(probabilities, self.experts_per_token)
+        scores, chosen = topk(probabilities, self.experts_per_token)
         if self.normalizes:
-            scores = divided_in_place(scores, total(scores, -1, stays=True))
+            scores = div_(scores, sum_over(scores, -1, stays=True))
         if self.narrows:
             scores = to(scores, logits.width)
         return logits, scores, chosen
@@ -89,21 +91,21 @@ class Experts(Module):
         self.down_proj = Parameter(c.num_experts, c.hidden_size, ffn)
         self.act_fn = Activation(c.hidden_act)
 
-    def up(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
-        return grouped_product(x, transposed(run.parameter(self.gate_up_proj), 1, 2), offsets)
+    def up(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
+        return grouped_mm(x, transpose(run.parameter(self.gate_up_proj), 1, 2), offsets)
 
-    def gated(self, run: Run, x: Tensor) -> Tensor:
-        gate, up = chunked(x, 2, -1)
-        return multiply(self.act_fn(run, gate), up)
+    def gated(self, run: ForwardRun, x: Tensor) -> Tensor:
+        gate, up = chunk(x, 2, -1)
+        return mul(self.act_fn(run, gate), up)
 
-    def down(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
-        return grouped_product(x, transposed(run.parameter(self.down_proj), 1, 2), offsets)
+    def down(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, _bias: Tensor | None) -> Tensor:
+        return grouped_mm(x, transpose(run.parameter(self.down_proj), 1, 2), offsets)
 
-    def bias(self, _run: Run, _name: str, _experts: Tensor) -> Tensor | None:
+    def bias(self, _run: ForwardRun, _name: str, _experts: Tensor) -> Tensor | None:
         """What is added to a product, row by row."""
         return None
 
-    def forward(self, run: Run, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
         if run.liger and self.liger_patches:
             from zeroplan.autograd import liger
 
@@ -113,15 +115,15 @@ class Experts(Module):
             )
         return self.written_out(run, x, chosen, scores)
 
-    def written_out(self, run: Run, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
+    def written_out(self, run: ForwardRun, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:
         """Tokens in the order of their experts, through them, weighted, back in their own order, and summed."""
         tokens, hidden = x.shape
         each = chosen.shape[-1]
-        scores = reshaped(scores, (-1,))
-        chosen = reshaped(chosen, (-1,))
-        experts, order = in_order(chosen)
-        rows = picked(x, shifted(order))
-        scores = picked(scores, order)
+        scores = reshape(scores, (-1,))
+        chosen = reshape(chosen, (-1,))
+        experts, order = sort(chosen)
+        rows = index_rows(x, add_scalar(order))
+        scores = index_rows(scores, order)
         counted = empty(run, experts.shape, FLOAT)  # noqa: F841 (alive while forward runs)
         counts = empty(run, (self.gate_up_proj.shape[0],), FLOAT)
         offsets = empty(run, counts.shape, INT)
@@ -130,12 +132,12 @@ class Experts(Module):
         made = self.gated(run, made)
         bias = self.bias(run, "down_proj", experts)
         made = self.down(run, made, experts, offsets, bias)
-        weighted = multiply(made, unsqueezed(scores, 1))
+        weighted = mul(made, unsqueeze(scores, 1))
         back = empty(run, order.shape, LONG)
         places = empty(run, order.shape, LONG)
         del places
-        weighted = picked(weighted, back)
-        summed = total(viewed(weighted, (tokens, each, hidden)), 1)
+        weighted = index_rows(weighted, back)
+        summed = sum_over(view(weighted, (tokens, each, hidden)), 1)
         return to(summed, x.width)
 
 

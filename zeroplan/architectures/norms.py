@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from zeroplan.architectures.module import FLOAT, Parameter, Unary
-from zeroplan.autograd.elementwise import multiply, power, reciprocal_root, shifted, to
+from zeroplan.autograd.elementwise import add_scalar, mul, pow_scalar, rsqrt, to
 from zeroplan.autograd.norms import layer_norm
 from zeroplan.autograd.reductions import mean
 from zeroplan.autograd.tensor import Tensor
 
 if TYPE_CHECKING:
-    from zeroplan.architectures.running import Run
+    from zeroplan.architectures.running import ForwardRun
 
 
 class RMSNorm(Unary):
@@ -26,7 +26,7 @@ class RMSNorm(Unary):
         super().__init__()
         self.weight = Parameter(width)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         if run.liger and self.liger_patches:
             from zeroplan.autograd import liger
 
@@ -34,34 +34,34 @@ class RMSNorm(Unary):
             return liger.rms_norm(x, weight, in_place=self.liger_in_place, programs=run.programs)
         return self.written_out(run, x)
 
-    def written_out(self, run: Run, x: Tensor) -> Tensor:
+    def written_out(self, run: ForwardRun, x: Tensor) -> Tensor:
         """In fp32 over the root of the mean square, back in the model's dtype, times the weight."""
         wide = to(x, FLOAT)
-        variance = mean(power(wide))
-        wide = multiply(wide, reciprocal_root(shifted(variance)))
-        return multiply(run.parameter(self.weight), to(wide, x.width))
+        variance = mean(pow_scalar(wide))
+        wide = mul(wide, rsqrt(add_scalar(variance)))
+        return mul(run.parameter(self.weight), to(wide, x.width))
 
 
 class LateCastNorm(RMSNorm):
     """The weight is applied in fp32, the cast comes last."""
 
-    def written_out(self, run: Run, x: Tensor) -> Tensor:
+    def written_out(self, run: ForwardRun, x: Tensor) -> Tensor:
         wide = to(x, FLOAT)
-        variance = mean(power(wide))
-        wide = multiply(wide, reciprocal_root(shifted(variance)))
-        return to(multiply(run.parameter(self.weight), wide), x.width)
+        variance = mean(pow_scalar(wide))
+        wide = mul(wide, rsqrt(add_scalar(variance)))
+        return to(mul(run.parameter(self.weight), wide), x.width)
 
 
 class UnitOffsetNorm(RMSNorm):
     """The weight is one more than the parameter, all of it in fp32."""
 
-    def written_out(self, run: Run, x: Tensor) -> Tensor:
+    def written_out(self, run: ForwardRun, x: Tensor) -> Tensor:
         made = self.normed(to(x, FLOAT))
-        made = multiply(made, shifted(to(run.parameter(self.weight), FLOAT)))
+        made = mul(made, add_scalar(to(run.parameter(self.weight), FLOAT)))
         return to(made, x.width)
 
     def normed(self, x: Tensor) -> Tensor:
-        return multiply(x, reciprocal_root(shifted(mean(power(x)))))
+        return mul(x, rsqrt(add_scalar(mean(pow_scalar(x)))))
 
 
 class SeparateUnitOffsetNorm(UnitOffsetNorm):
@@ -84,6 +84,6 @@ class LayerNorm(Unary):
             if bias:
                 self.bias = Parameter(width)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         parts = [run.parameter(p) for p in self.parameters.values()]
         return layer_norm(x, *parts, on_cpu=run.on_cpu)

@@ -24,12 +24,20 @@ from zeroplan.architectures.registry import (
 from zeroplan.errors import SpecError, shown
 from zeroplan.record import NamedTuple
 
-__all__ = ["Named", "accepted_architectures", "build_module", "config_class", "known_fields", "named", "read_config"]
+__all__ = [
+    "ModelClass",
+    "accepted_architectures",
+    "build_module",
+    "config_class",
+    "known_fields",
+    "named",
+    "read_config",
+]
 
 NAME = re.compile(r"[\w.+-]{1,80}")
 
 
-class Named(NamedTuple):
+class ModelClass(NamedTuple):
     """Which class of transformers a config.json means."""
 
     model_type: str
@@ -39,7 +47,7 @@ class Named(NamedTuple):
     """How the family was found, where the file does not name it."""
 
 
-def named(content: Mapping[str, Any], place: str) -> Named:
+def named(content: Mapping[str, Any], place: str) -> ModelClass:
     """The family and class by `model_type` and `architectures`; both must mean the same where both are known."""
     model_type, architecture = _stated_type(content.get("model_type"), place), _stated_architecture(content, place)
     if model_type in FAMILIES:
@@ -51,13 +59,13 @@ def named(content: Mapping[str, Any], place: str) -> Named:
             stated = f"architectures {shown([architecture])} without is_decoder: {wanted}"
             write = f'"is_decoder": {wanted} or "architectures": ["{built}"]'
             raise SpecError(place, stated, "both of one model", write)
-        return Named(model_type, architecture or built)
+        return ModelClass(model_type, architecture or built)
     if model_type.lower() in FAMILIES:
         raise SpecError(place, f"model_type = {shown(model_type)}", "it in small letters", f'"{model_type.lower()}"')
     like = family_of_architecture(architecture)
     if like is None or unread(content, family(like)[0], like):
-        return Named("", architecture)
-    return Named(like, architecture, f"model_type {model_type} read as {like}, the family of {architecture}")
+        return ModelClass("", architecture)
+    return ModelClass(like, architecture, f"model_type {model_type} read as {like}, the family of {architecture}")
 
 
 def _stated_type(model_type: object, place: str) -> str:

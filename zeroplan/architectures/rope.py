@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from zeroplan.architectures.attention import Rope, rotary
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import Buffer, Module
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.errors import SpecError, shown
 
@@ -211,7 +211,7 @@ class RotaryEmbedding(Module):
             setattr(self, f"{prefix}original_inv_freq", Buffer((length,), "float32", cast_by_init=cast))
             self.widths[prefix.rstrip("_")] = 2 * length
 
-    def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Rope | Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, positions: Tensor, kind: str = "") -> Rope | Tensor:
         """Cosines and sines, or in DeepSeek V2 complex numbers."""
         return rotary(run, positions, self.widths[kind], self.kept_in or x.width)
 

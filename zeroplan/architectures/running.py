@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.architectures.alike import checkpointed_layers, input_embedding
-from zeroplan.autograd.autocast import autocasting
+from zeroplan.architectures.identical_layers import checkpointed_layers, input_embedding
+from zeroplan.autograd.autocast import autocast
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
 from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import PLAIN, ActivationCheckpointing, Recomputing
-from zeroplan.specs.model import Asked
+from zeroplan.specs.model import TimelineRequest
 
 if TYPE_CHECKING:
     from zeroplan.architectures.module import Module
-    from zeroplan.autograd.emptied import Emptying
+    from zeroplan.autograd.offloaded_inputs import InputOffload
 
 BOOL, FLOAT, LONG = 1, 4, 8
 MULTIPROCESSORS = 132
@@ -26,12 +26,23 @@ FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
 """Versions of the flash-attention package by the name that transformers has for them."""
 
 
-class Run(Memory):
+class ForwardRun(Memory):
     """What a forward pass is told: sizes of the batch, the attention that runs, and which layers are checkpointed."""
 
     __slots__ = (
-        "attention", "batch", "checkpointed", "emptying", "half", "kernel", "kernels", "low", "opens", "passed_over",
-        "recomputing", "seq", "weights",
+        "attention",
+        "batch",
+        "checkpointed",
+        "half",
+        "input_offload",
+        "kernel",
+        "kernels",
+        "low",
+        "opens",
+        "passed_over",
+        "recomputing",
+        "seq",
+        "weights",
     )  # fmt: skip
 
     def __init__(
@@ -42,7 +53,7 @@ class Run(Memory):
         self.batch, self.seq, self.recomputing = batch, seq, recomputing
         self.checkpointed: frozenset[int] = frozenset()
         """Layers that are, by identity."""
-        self.emptying = emptying_of(recomputing.inputs)
+        self.input_offload = input_offload_of(recomputing.inputs)
         """What happens to their inputs."""
         self.opens = 0
         """The input embedding, by identity, where layers are: a frozen one's result asks for a gradient then."""
@@ -69,12 +80,12 @@ class Run(Memory):
     def enter(self, module: Module) -> int:
         """A module's forward begins; gives the module around it."""
         outer = self.scope
-        self.beat(ENTER, id(module))
+        self.record_event(ENTER, id(module))
         self.scope = id(module)
         return outer
 
     def leave(self, module: Module, outer: int) -> None:
-        self.beat(LEAVE, id(module))
+        self.record_event(LEAVE, id(module))
         self.scope = outer
 
     @property
@@ -122,22 +133,22 @@ class Run(Memory):
         shape = (self.batch, 1, self.seq, self.seq)
         if self.attention == "eager":
             return empty(self, shape, self.width)
-        return bits.seen_as(shape, (0, *bits.strides[1:]))
+        return bits.as_strided(shape, (0, *bits.strides[1:]))
 
 
-def emptying_of(how: ActivationCheckpointing) -> Emptying | None:
+def input_offload_of(how: ActivationCheckpointing) -> InputOffload | None:
     """None where inputs stay as they are."""
     if not how.empties:
         return None
-    from zeroplan.autograd.emptied import Emptying
+    from zeroplan.autograd.offloaded_inputs import InputOffload
 
     buffers = how.number or 0 if how.contiguous else 0
-    return Emptying(partitions=how.partitions, on_host=how.on_host, buffers=buffers)
+    return InputOffload(partitions=how.partitions, on_host=how.on_host, buffers=buffers)
 
 
-def run_of(asked: Asked) -> Run:
+def run_of(asked: TimelineRequest) -> ForwardRun:
     """A run as a job asks for it."""
-    run = Run(
+    run = ForwardRun(
         asked.width, asked.batch, asked.seq, attention=asked.attention, kernel=asked.kernel,
         recomputing=asked.recomputing, half=asked.half, kernels=asked.kernels, low=asked.low,
     )  # fmt: skip
@@ -155,19 +166,19 @@ class Shared(NamedTuple):
     """A query sees fewer keys than the sequence has."""
 
 
-def forward(root: Module, run: Run) -> Tensor:
+def forward(root: Module, run: ForwardRun) -> Tensor:
     """The loss; torch.autocast is left when it is there."""
-    with autocasting(run, run.low):
+    with autocast(run, run.low):
         loss: Tensor = root(run, run.ids())
     return loss
 
 
-def step(root: Module, run: Run) -> dict[str, int]:
+def step(root: Module, run: ForwardRun) -> dict[str, int]:
     """Bytes over what is held before forward: saved for backward, and the peaks of forward and of backward."""
     run.checkpoints(root)
     loss: Any = forward(root, run)
-    saved, peak = run.live, run.most
-    run.look_again()
+    saved, peak = run.allocated, run.max_allocated
+    run.reset_peak()
     Engine().run(loss)
     del loss
-    return {"saved": saved, "forward_peak": peak, "backward_peak": run.most}
+    return {"saved": saved, "forward_peak": peak, "backward_peak": run.max_allocated}

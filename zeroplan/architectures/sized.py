@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import Counter
 
 from zeroplan.architectures.trace import Trace, kept
-from zeroplan.autograd.log import BEAT, FREED, KEPT, MADE, Log
-from zeroplan.autograd.memory import Beat
+from zeroplan.autograd.log import EVENT, FREED, KEPT, MADE, Log
+from zeroplan.autograd.memory import AllocationEvent
 from zeroplan.record import NamedTuple
-from zeroplan.specs.model import LEAST_ALIKE, Asked
+from zeroplan.specs.model import LEAST_ALIKE, TimelineRequest
 
 MANY = 1 << 60
 """More sequences than bytes that do not depend on them."""
 
 
-def is_even(asked: Asked) -> bool:
+def is_even(asked: TimelineRequest) -> bool:
     """Whether bytes grow in proportion: flash-attention's and Liger's kernels cut their work by its size."""
     plain = asked.kernels == "transformers" and not asked.flash
     return plain and not asked.recomputing.inputs.empties and asked.batch >= LEAST_ALIKE
@@ -38,17 +38,17 @@ class Sized(NamedTuple):
         """The trace with so many sequences."""
         found, levels = self.trace, iter(_levels(self.events, batch))
         forward, backward = (
-            tuple([Beat(kind, of, layer, *next(levels)) for kind, of, layer, _most, _now in beats])
-            for beats in (found.forward, found.backward)
+            tuple([AllocationEvent(kind, of, layer, *next(levels)) for kind, of, layer, _most, _now in events])
+            for events in (found.forward, found.backward)
         )
         flops = Counter({key: sized(count, batch) for key, count in found.flops.items()})
         drops = {layer: sized(size, batch) for layer, size in found.drops.items()}
         keeps = kept(forward, self.ran)
-        return Trace(forward, backward, keeps, drops, lambda: self._log(batch), forward[-1].now, flops, {})
+        return Trace(forward, backward, keeps, drops, lambda: self._log(batch), forward[-1].allocated, flops, {})
 
     def _log(self, batch: int) -> Log:
         """What was made, kept and freed, with its bytes."""
-        places = {MADE: 2, BEAT: 1}
+        places = {MADE: 2, EVENT: 1}
         return [
             (*entry[:at], sized(entry[at], batch), *entry[at + 1 :]) if (at := places.get(entry[0])) else entry
             for entry in self.trace.log()
@@ -74,12 +74,12 @@ def sized_of(trace: Trace) -> Sized:
         else:
             each, own = made.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
         events.append((what, own, each))
-    ran = {beat.layer for beat in trace.forward if beat.layer}
+    ran = {event.layer for event in trace.forward if event.layer}
     return Sized(trace, ran, tuple(events))
 
 
 def _levels(events: tuple[tuple[int, int, int], ...], batch: int) -> list[tuple[int, int]]:
-    """Of each stretch what is live at most and at its end, as `Memory` counts them."""
+    """Of each interval what is live at most and at its end, as `Memory` counts them."""
     found: list[tuple[int, int]] = []
     live = most = 0
     for what, own, each in events:

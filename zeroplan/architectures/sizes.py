@@ -139,6 +139,6 @@ class Sizes:
         return self.count("moe_intermediate_size") or self.needed("intermediate_size")
 
     def shared_width(self) -> int:
-        """The width of all experts that every token visits, together."""
+        """The width of all experts that every token is routed to, together."""
         shared = self.count("n_shared_experts") * self.expert_width()
         return self.count("shared_expert_intermediate_size") or shared

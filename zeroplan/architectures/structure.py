@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property, lru_cache
 
-from zeroplan.architectures.alike import first_parameter, layers_of
+from zeroplan.architectures.identical_layers import first_parameter, layers_of
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Execution
@@ -48,7 +48,7 @@ class Structure:
         self.root, self.execution, self.layers = root, execution, layers
         self.places, self.around, self.tensors, self.first_tensor = numbered(root, execution.modules)
         self.numbers = {key: number for number, (key, _chosen) in enumerate(self.layers)}
-        self.stands_for = [self.numbers[chosen] for _key, chosen in self.layers]
+        self.representative = [self.numbers[chosen] for _key, chosen in self.layers]
         self.first_module = [self.places[key] for key, _chosen in self.layers]
 
     @cached_property

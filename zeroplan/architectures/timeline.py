@@ -1,6 +1,7 @@
-"""A trace laid out over all layers of the model, and where DeepSpeed's hooks fall in it.
+"""A trace expanded over all layers of the model, and where DeepSpeed's hooks fall in it.
 
-Beats, visits and gradients are matched for the layers that ran; those of another layer lie as far from its start.
+Allocation events, hooks and gradients are matched for the layers that ran; those of another layer lie as far from its
+start.
 """
 
 from __future__ import annotations
@@ -10,77 +11,79 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby
 
-from zeroplan.architectures.alike import cycles
+from zeroplan.architectures.identical_layers import cycles
 from zeroplan.architectures.structure import OUTSIDE, Structure
 from zeroplan.architectures.trace import Trace
-from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, Beat
+from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, AllocationEvent
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Alike, Pass, Timeline, Visit
+from zeroplan.specs.execution import IdenticalLayers, ModuleHook, PassTimeline, Timeline
 
-Beats = dict[int, list[int]]
+EventsOfModule = dict[int, list[int]]
 """Of each module those of its calls, in order."""
 
 
-class Block(NamedTuple):
-    """Consecutive beats: of a layer, or outside of all."""
+class TraceSegment(NamedTuple):
+    """Consecutive events: of a layer, or outside of all."""
 
     layer: int
     ran: int
-    """Where the beats that stand for these start in the trace, and where they end."""
+    """Where the events that stand for these start in the trace, and where they end."""
     ran_end: int
     start: int
     """Where these start."""
 
 
-class Laid:
-    """A trace whose passes are laid out over all layers of a tree."""
+class ExpandedTrace:
+    """A trace whose passes are expanded over all layers of a tree."""
 
     def __init__(self, structure: Structure, trace: Trace) -> None:
         self.structure, self.trace = structure, trace
         kept = {structure.numbers[key]: size for key, size in trace.keeps.items()}
         stay = {structure.numbers[key]: size - trace.drops.get(key, 0) for key, size in trace.keeps.items()}
-        self.forward = _Laying(structure, trace.forward, kept, backward=False)
-        self.backward = _Laying(structure, trace.backward, stay, backward=True)
+        self.forward = _ExpandedPass(structure, trace.forward, kept, backward=False)
+        self.backward = _ExpandedPass(structure, trace.backward, stay, backward=True)
         self.saved = trace.saved + self.backward.end
         self.forward.dropped = self.forward.end - self.backward.end
 
 
-def timeline(laid: Laid, *, recomputes: bool) -> Timeline:
+def timeline(expanded: ExpandedTrace, *, recomputes: bool) -> Timeline:
     """Both passes, with the places of DeepSpeed's hooks and of gradients in them."""
-    execution, forward, backward = laid.structure.execution, laid.forward, laid.backward
-    visits = execution.recomputing if recomputes else execution.backward
+    execution, forward, backward = expanded.structure.execution, expanded.forward, expanded.backward
+    hooks = execution.recomputing if recomputes else execution.backward
     return Timeline(
-        Pass(forward, execution.forward, 0),
-        Pass(backward, visits, laid.saved),
-        laid.saved,
+        PassTimeline(forward, execution.forward, 0),
+        PassTimeline(backward, hooks, expanded.saved),
+        expanded.saved,
     )
 
 
-class _Laying:
-    """One pass: its beats as they ran, and the blocks of all layers."""
+class _ExpandedPass:
+    """One pass: its events as they ran, and the blocks of all layers."""
 
-    def __init__(self, structure: Structure, beats: Sequence[Beat], kept: dict[int, int], *, backward: bool) -> None:
+    def __init__(
+        self, structure: Structure, events: Sequence[AllocationEvent], kept: dict[int, int], *, backward: bool
+    ) -> None:
         """`kept`: by each layer that ran."""
-        self.structure, self.beats, self.is_backward = structure, beats, backward
+        self.structure, self.events, self.is_backward = structure, events, backward
         self.ran = sorted(kept)
         before_ran = dict(zip(self.ran, accumulate((kept[number] for number in self.ran), initial=0), strict=False))
-        in_full = [kept[other] for other in structure.stands_for]
+        in_full = [kept[other] for other in structure.representative]
         before = accumulate(in_full, initial=0)
-        self.offsets = [held - before_ran[other] for held, other in zip(before, structure.stands_for, strict=False)]
+        self.offsets = [held - before_ran[other] for held, other in zip(before, structure.representative, strict=False)]
         """What the layers before one keep, less those of them that ran."""
         self.end = sum(in_full) - sum(kept.values())
         self.dropped = 0
         """Of that, what goes when the pass returns."""
         self.blocks = self._blocks(backward)
 
-    def _blocks(self, backward: bool) -> list[Block]:
+    def _blocks(self, backward: bool) -> list[TraceSegment]:
         """What ran outside as it ran, and each layer as the one that stands for it."""
-        numbers, beats, stands_for = self.structure.numbers, self.beats, self.structure.stands_for
-        inside = [numbers[beat.layer] if beat.layer else OUTSIDE for beat in beats]
+        numbers, events, representative = self.structure.numbers, self.events, self.structure.representative
+        inside = [numbers[event.layer] if event.layer else OUTSIDE for event in events]
         if not backward:  # a layer enters before it is known, and its number is gone when it has left
-            for at, beat in enumerate(beats):
-                if beat.kind == ENTER and beat.of in numbers:
-                    inside[at] = numbers[beat.of]
+            for at, event in enumerate(events):
+                if event.kind == ENTER and event.of in numbers:
+                    inside[at] = numbers[event.of]
         ran: dict[int, tuple[int, int]] = {}
         at = 0
         for layer, group in groupby(inside):
@@ -89,20 +92,20 @@ class _Laying:
                 ran[layer] = (at, at + size)
             at += size
         first, last = min(start for start, _end in ran.values()), max(end for _start, end in ran.values())
-        order = range(len(stands_for) - 1, -1, -1) if backward else range(len(stands_for))
-        blocks = [Block(OUTSIDE, 0, first, 0)]
+        order = range(len(representative) - 1, -1, -1) if backward else range(len(representative))
+        blocks = [TraceSegment(OUTSIDE, 0, first, 0)]
         start = first
         for layer in order:
-            begin, end = ran[stands_for[layer]]
-            blocks.append(Block(layer, begin, end, start))
+            begin, end = ran[representative[layer]]
+            blocks.append(TraceSegment(layer, begin, end, start))
             start += end - begin
-        blocks.append(Block(OUTSIDE, last, len(beats), start))
+        blocks.append(TraceSegment(OUTSIDE, last, len(events), start))
         return blocks
 
     @cached_property
     def levels(self) -> tuple[list[int], list[int]]:
-        """Bytes at most in each stretch and at its end, over all layers."""
-        ran = [beat.most for beat in self.beats], [beat.now for beat in self.beats]
+        """Bytes at most in each interval and at its end, over all layers."""
+        ran = [event.max_allocated for event in self.events], [event.allocated for event in self.events]
         most: list[int] = []
         now: list[int] = []
         for number, block in enumerate(self.blocks):
@@ -117,16 +120,16 @@ class _Laying:
 
     @cached_property
     def fullest(self) -> tuple[int, int]:
-        """Without writing out `levels`: a layer's beats are looked at where they ran."""
+        """Without writing out `levels`: a layer's events are looked at where they ran."""
         ran: dict[int, tuple[int, int]] = {}
         best, at = -1, 0
         for number, block in enumerate(self.blocks):
             if block.ran == block.ran_end:
                 continue
             if block.ran not in ran:
-                most = [beat.most for beat in self.beats[block.ran : block.ran_end]]
+                most = [event.max_allocated for event in self.events[block.ran : block.ran_end]]
                 if not self.is_backward and block.layer != OUTSIDE:
-                    most[0] = self.beats[block.ran].now  # what was before it is the last layer's
+                    most[0] = self.events[block.ran].allocated  # what was before it is the last layer's
                 ran[block.ran] = max(most), most.index(max(most))
             size, place = ran[block.ran]
             if size + self._offset(number) > best:
@@ -134,47 +137,47 @@ class _Laying:
         return best, at
 
     def level(self, at: int) -> tuple[int, int]:
-        """Of one stretch, without working out the others."""
+        """Of one interval, without working out the others."""
         number = max(number for number, block in enumerate(self.blocks) if block.start <= at)
         block, offset = self.blocks[number], self._offset(number)
-        beat = self.beats[block.ran + at - block.start]
+        event = self.events[block.ran + at - block.start]
         enters = not self.is_backward and block.layer != OUTSIDE and at == block.start
-        return (beat.now if enters else beat.most) + offset, beat.now + offset
+        return (event.allocated if enters else event.max_allocated) + offset, event.allocated + offset
 
     def _offset(self, number: int) -> int:
-        """What layers keep that did not run before this block's beats."""
+        """What layers keep that did not run before this block's events."""
         layer, late = self.blocks[number].layer, number == len(self.blocks) - 1
         if layer != OUTSIDE:
             return self.offsets[layer]
         return 0 if late == self.is_backward else self.end
 
-    def alike(self) -> tuple[Alike, ...]:
+    def identical_layers(self) -> tuple[IdenticalLayers, ...]:
         """Layers that stand for those of one make after the other, again and again."""
         blocks = self.blocks[1:-1]
         return tuple([
-            Alike(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
+            IdenticalLayers(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
             for start, period, times in cycles([block.ran for block in blocks]) if times > 1
         ])
 
     @cached_property
-    def block_of(self) -> dict[int, Block]:
+    def block_of(self) -> dict[int, TraceSegment]:
         return {block.layer: block for block in self.blocks if block.layer != OUTSIDE}
 
-    def falls(self, visits: Sequence[Visit]) -> list[int]:
-        """Where each visit falls: matched outside and in layers that ran, shifted in the others."""
-        layer_of, stands_for = self.structure.layer_of, self.structure.stands_for
+    def align(self, hooks: Sequence[ModuleHook]) -> list[int]:
+        """Where each hook falls: matched outside and in layers that ran, shifted in the others."""
+        layer_of, representative = self.structure.layer_of, self.structure.representative
         found: list[int] = []
         matched: dict[int, list[int]] = {}
         firsts, reached = self.structure.first_module, -1
-        for layer, pieces in groupby(visits, lambda visit: layer_of[visit[1]]):
+        for layer, pieces in groupby(hooks, lambda hook: layer_of[hook[1]]):
             group = list(pieces)
             if layer == OUTSIDE:
                 found += [self._in_full(at) for at in self._matched(group, reached)]
                 continue
-            block, like = self.block_of[layer], stands_for[layer]
+            block, like = self.block_of[layer], representative[layer]
             if like not in matched:
                 on = firsts[like] - firsts[layer]
-                own = [visit._replace(module=visit.module + on) for visit in group] if on else group
+                own = [hook._replace(module=hook.module + on) for hook in group] if on else group
                 matched[like] = self._matched(own, block.ran - 1)
             reached = matched[like][-1]
             shift = block.start - block.ran
@@ -182,71 +185,71 @@ class _Laying:
         return found
 
     def _in_full(self, at: int) -> int:
-        """A beat outside of the layers, in the full order."""
+        """An event outside of the layers, in the full order."""
         last = self.blocks[-1]
         return at if at < self.blocks[0].ran_end else at + last.start - last.ran
 
-    def _matched(self, visits: Sequence[Visit], reached: int) -> list[int]:
-        """The beats at which visits fall, from the one on that was reached before them.
+    def _matched(self, hooks: Sequence[ModuleHook], reached: int) -> list[int]:
+        """The events at which hooks fall, from the one on that was reached before them.
 
         Forward, the first time and again, enters and leaves modules in order. Backward enters a module before its first
         node and leaves it after its last; what has no nodes, or does not run, falls where the others are.
         """
         found: list[int] = []
-        for visit in visits:
-            first, last = self.extents if visit.backward else self.moves
-            calls = (first if visit.enters else last).get(visit.module, ())
+        for hook in hooks:
+            first, last = self.extents if hook.backward else self.moves
+            calls = (first if hook.enters else last).get(hook.module, ())
             reached = next((at for at in calls if at >= reached), reached)
             found.append(reached)
         return found
 
     @cached_property
-    def moves(self) -> tuple[Beats, Beats]:
-        """Of each module's calls, the beats at which forward enters and leaves."""
-        entered: Beats = defaultdict(list)
-        left: Beats = defaultdict(list)
-        for at, beat in enumerate(self.beats):
-            if beat.kind in (ENTER, LEAVE):
-                (entered if beat.kind == ENTER else left)[self.structure.places.get(beat.of, OUTSIDE)].append(at)
+    def moves(self) -> tuple[EventsOfModule, EventsOfModule]:
+        """Of each module's calls, the events at which forward enters and leaves."""
+        entered: EventsOfModule = defaultdict(list)
+        left: EventsOfModule = defaultdict(list)
+        for at, event in enumerate(self.events):
+            if event.kind in (ENTER, LEAVE):
+                (entered if event.kind == ENTER else left)[self.structure.places.get(event.of, OUTSIDE)].append(at)
         return entered, left
 
     @cached_property
-    def extents(self) -> tuple[Beats, Beats]:
-        """Of each module's calls, what lies in it included, the beats before the first node's and of the last."""
-        first: Beats = defaultdict(list)
-        last: Beats = defaultdict(list)
+    def extents(self) -> tuple[EventsOfModule, EventsOfModule]:
+        """Of each module's calls, what lies in it included, the events before the first node's and of the last."""
+        first: EventsOfModule = defaultdict(list)
+        last: EventsOfModule = defaultdict(list)
         inside: tuple[int, ...] = ()
         start = -1
-        for at, beat in enumerate(self.beats):
-            if beat.kind == RAN:
-                before, inside = inside, self.structure.around.get(beat.of, ())
+        for at, event in enumerate(self.events):
+            if event.kind == RAN:
+                before, inside = inside, self.structure.around.get(event.of, ())
                 for module in inside:
                     if module not in before:
                         first[module].append(start)
                         last[module].append(at)
                     last[module][-1] = at
-            if beat.kind != READY:
+            if event.kind != READY:
                 start = at  # gradients that get ready on the way belong to what follows
         return first, last
 
     def ready(self) -> dict[int, int]:
         """Where each tensor's gradient is."""
         structure = self.structure
-        tensors, firsts, stands_for = structure.tensors, structure.first_tensor, structure.stands_for
+        tensors, firsts, representative = structure.tensors, structure.first_tensor, structure.representative
         found: dict[int, int] = {}
         ran: dict[int, list[tuple[int, int]]] = {}
         for block in self.blocks:
             if block.layer == OUTSIDE:
                 found.update({index: at + block.start for index, at in self._gradients(block, tensors)})
                 continue
-            like = stands_for[block.layer]
+            like = representative[block.layer]
             if like not in ran:
                 ran[like] = list(self._gradients(block, tensors))
             on = firsts[block.layer] - firsts[like]
             found.update({index + on: at + block.start for index, at in ran[like]})
         return found
 
-    def _gradients(self, block: Block, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:
-        for at, beat in enumerate(self.beats[block.ran : block.ran_end]):
-            if beat.kind == READY:
-                yield tensors[beat.of], at
+    def _gradients(self, block: TraceSegment, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:
+        for at, event in enumerate(self.events[block.ran : block.ran_end]):
+            if event.kind == READY:
+                yield tensors[event.of], at

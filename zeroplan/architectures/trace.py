@@ -10,21 +10,21 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from zeroplan.architectures.alike import representatives
+from zeroplan.architectures.identical_layers import representatives
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import ForwardRun
 from zeroplan.architectures.running import forward as forward_of
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import FREED, MADE, Log
-from zeroplan.autograd.memory import ENTER, LEAVE, Beat
+from zeroplan.autograd.memory import ENTER, LEAVE, AllocationEvent
 from zeroplan.record import NamedTuple
 
 
 class Trace(NamedTuple):
-    """Beats of forward and of backward, as run."""
+    """Allocation events of forward and of backward, as run."""
 
-    forward: tuple[Beat, ...]
-    backward: tuple[Beat, ...]
+    forward: tuple[AllocationEvent, ...]
+    backward: tuple[AllocationEvent, ...]
     keeps: dict[int, int]
     """What a layer that ran leaves behind in forward."""
     drops: dict[int, int]
@@ -39,38 +39,38 @@ class Trace(NamedTuple):
     """Bytes of the inputs that were emptied, by layer."""
 
 
-def traced(root: Module, run: Run) -> Trace:
+def traced(root: Module, run: ForwardRun) -> Trace:
     """Run forward and backward once."""
     layers = representatives(root, run.recomputing)
     run.checkpoints(root)
     ran = {chosen for _layer, chosen in layers}
     run.passed_over = frozenset(layer for layer, _chosen in layers) - ran
-    forward: list[Beat] = []
-    backward: list[Beat] = []
-    run.beats = forward
+    forward: list[AllocationEvent] = []
+    backward: list[AllocationEvent] = []
+    run.events = forward
     loss = forward_of(root, run)
-    saved, drops = run.live, dropped(run)
-    run.beat("loss", 0)
-    run.beats = backward
-    run.look_again()
+    saved, drops = run.allocated, dropped(run)
+    run.record_event("loss", 0)
+    run.events = backward
+    run.reset_peak()
     Engine().run(loss)
     del loss
-    inputs = run.emptying.sizes if run.emptying else {}
+    inputs = run.input_offload.sizes if run.input_offload else {}
     log = run.log
     return Trace(tuple(forward), tuple(backward), kept(forward, ran), drops, lambda: log, saved, run.flops, inputs)
 
 
-def kept(forward: Sequence[Beat], ran: set[int]) -> dict[int, int]:
+def kept(forward: Sequence[AllocationEvent], ran: set[int]) -> dict[int, int]:
     """Live bytes when what follows a layer begins, less those when the layer did: its own input may have gone."""
-    entered = {beat.of: beat.now for beat in forward if beat.kind == ENTER and beat.of in ran}
+    entered = {event.of: event.allocated for event in forward if event.kind == ENTER and event.of in ran}
     return {
-        beat.of: after.now - entered[beat.of]
-        for beat, after in pairwise(forward)
-        if beat.kind == LEAVE and beat.of in ran
+        event.of: after.allocated - entered[event.of]
+        for event, after in pairwise(forward)
+        if event.kind == LEAVE and event.of in ran
     }
 
 
-def dropped(run: Run) -> dict[int, int]:
+def dropped(run: ForwardRun) -> dict[int, int]:
     """Bytes that the outermost autocast forgot and nothing else holds, by the layer that they were made in."""
     forgotten = set(run.forgotten)
     freed = {entry[1] for entry in run.log if entry[0] == FREED and entry[1] in forgotten} if forgotten else ()

@@ -1,24 +1,24 @@
 """One forward pass over a tree of modules, and the backward passes that follow from it.
 
-Autograd runs operators in the reverse order of forward, so backward visits modules in reverse.
+Autograd runs operators in the reverse order of forward, so backward enters modules in reverse.
 """
 
 from __future__ import annotations
 
 from itertools import count
 
-from zeroplan.architectures.alike import layers_of, makes
+from zeroplan.architectures.identical_layers import layers_of, signature_numbers
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
-from zeroplan.architectures.visits import LayerVisits, Visits
+from zeroplan.architectures.module_hooks import HookSequence, LayerHooks
 from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 
 Moment = tuple[int, int]
 """How far forward has come: the lengths of `Walk.steps` and `Walk.undo`."""
 
 
-class Layer(NamedTuple):
+class LayerSpan(NamedTuple):
     """A layer that checkpointing knows: its own forward, and when it has saved its last tensor."""
 
     start: Moment
@@ -37,12 +37,12 @@ class Walked(NamedTuple):
     """Of the first."""
     parameters: range
     start: Moment
-    steps: LayerVisits
-    undo: LayerVisits
+    steps: LayerHooks
+    undo: LayerHooks
     uses: list[int]
     biased: list[int]
     """Places in `uses`."""
-    layer: Layer
+    layer: LayerSpan
 
 
 class Walk:
@@ -55,13 +55,13 @@ class Walk:
         self.leaves, self.eager, self.flash = leaves, eager, flash
         self.liger, self.fuses_loss = kernels == "liger", kernels != "transformers"
         self.index: dict[int, int] = {}  # of parameters, by identity
-        self.places: dict[str, int] = {}  # of the modules visited, by path
-        self.steps = Visits()
-        self.undo = Visits()  # what backward does in return, the last first
-        self.layers: list[Layer] = []
-        self.layer_places: dict[int, int] = {}  # of those that are visited, by identity
+        self.places: dict[str, int] = {}  # of the modules entered, by path
+        self.steps = HookSequence()
+        self.undo = HookSequence()  # what backward does in return, the last first
+        self.layers: list[LayerSpan] = []
+        self.layer_places: dict[int, int] = {}  # of those that are entered, by identity
         self.numbers = {id(layer): number for number, layer in enumerate(layers_of(root))}
-        self.makes = makes(root, PLAIN, attending=False)
+        self.signatures = signature_numbers(root, PLAIN, attending=False)
         self.walked: dict[int, Walked] = {}  # by make
         self.parameters: dict[int, range] = {}  # those of a layer that no module before it has, by the layer's identity
         self.saved = self.now()  # the last tensor, so far
@@ -99,7 +99,7 @@ class Walk:
 
     def like(self, path: str, layer: Module) -> Walked | None:
         """A layer that was walked, of the same make and with the same leaves, if this one is new and all its own."""
-        known = self.walked.get(self.makes[self.numbers[id(layer)]])
+        known = self.walked.get(self.signatures[self.numbers[id(layer)]])
         if known is None or path in self.places or len(self.parameters[id(layer)]) != len(known.parameters):
             return None
         ends = known.ends if self.leaves else ()
@@ -112,12 +112,12 @@ class Walk:
         self.call(path, layer, leaf)
         steps, undo, used = self.steps.since(start[0]), self.undo.since(start[1]), self.uses[uses:]
         own = self.parameters[id(layer)]
-        if set(used).union(*[visit.tensors for visit in steps]) <= set(own):
+        if set(used).union(*[hook.tensors for hook in steps]) <= set(own):
             ends = [each[len(path) :] for each in list(self.places)[place:]]
             self.walked.setdefault(
-                self.makes[self.numbers[id(layer)]],
+                self.signatures[self.numbers[id(layer)]],
                 Walked(
-                    path, ends, place, own, start, LayerVisits(steps), LayerVisits(undo), used,
+                    path, ends, place, own, start, LayerHooks(steps), LayerHooks(undo), used,
                     [at - uses for at in self.biased[biased:]], self.layers[-1],
                 ),
             )  # fmt: skip
@@ -139,19 +139,19 @@ class Walk:
         if like.layer.saved >= like.start:
             self.saved = later(like.layer.saved)
         number = self.numbers[id(layer)]
-        self.layers.append(Layer(later(like.layer.start), self.saved, later(like.layer.end), number))
+        self.layers.append(LayerSpan(later(like.layer.start), self.saved, later(like.layer.end), number))
 
     def call(self, path: str, module: Module, leaf: bool) -> None:
         """With DeepSpeed's hooks around its forward."""
         place = self.places.setdefault(path, len(self.places))
         tensors = self.below(module) if leaf else self.own(module)
-        self.steps.add(Visit(True, place, tensors, False))
+        self.steps.add(ModuleHook(True, place, tensors, False))
         if module.takes_gradient:
-            self.undo.add(Visit(False, place, tensors, True))
+            self.undo.add(ModuleHook(False, place, tensors, True))
         self.forward(path, module, not leaf)
-        self.steps.add(Visit(False, place, tensors, False))
+        self.steps.add(ModuleHook(False, place, tensors, False))
         fetches = self.fetches_as_leaf(module) if leaf else module.backward_fetches
-        self.undo.add(*[Visit(True, place, tensors, True)] * fetches)
+        self.undo.add(*[ModuleHook(True, place, tensors, True)] * fetches)
 
     def fetches_as_leaf(self, module: Module) -> int:
         """Stage 3 has a full backward hook on each leaf, with which all tensors of a tuple get a gradient."""
@@ -173,7 +173,7 @@ class Walk:
         if module.saves_last:
             self.saved = self.now()
         if start:
-            self.layers.append(Layer(start, self.saved, self.now(), self.numbers[id(module)]))
+            self.layers.append(LayerSpan(start, self.saved, self.now(), self.numbers[id(module)]))
 
     def order(self, module: Module) -> tuple[str, ...]:
         asked = ((self.liger, module.liger_order), (self.eager, module.eager_order), (self.flash, module.flash_order))
@@ -190,31 +190,31 @@ class Walk:
         """Its own parameters and those of the whole tree under it."""
         return tuple([self.index[id(parameter)] for _name, parameter in module.named_parameters()])
 
-    def backward(self) -> list[Visit]:
+    def backward(self) -> list[ModuleHook]:
         return self.undone(0, len(self.undo))
 
-    def recomputing(self, which: Recomputing) -> list[Visit]:
+    def recomputing(self, which: Recomputing) -> list[ModuleHook]:
         """Backward; where a layer's first saved tensor is asked for, its forward runs again, up to the last one.
 
         A reentrant layer runs again as a whole before any of its own backward.
         """
-        visits: list[Visit] = []
+        hooks: list[ModuleHook] = []
         end = len(self.undo)
         for layer in reversed(self.layers):
             if not which.has(layer.number):
                 continue
             start, undo_start = layer.start
             to, undo_to = layer.end if which.reentrant else layer.saved
-            visits += self.undone(undo_to, end)
-            visits += self.steps.every()[start:to]
-            visits += self.undone(undo_start, undo_to)
+            hooks += self.undone(undo_to, end)
+            hooks += self.steps.every()[start:to]
+            hooks += self.undone(undo_start, undo_to)
             end = undo_start
-        return visits + self.undone(0, end)
+        return hooks + self.undone(0, end)
 
-    def undone(self, start: int, end: int) -> list[Visit]:
-        visits = self.undo.every()[start:end][::-1]
+    def undone(self, start: int, end: int) -> list[ModuleHook]:
+        hooks = self.undo.every()[start:end][::-1]
         called_again = len(self.steps) > 2 * len(self.places)
-        return first_exits(visits) if called_again else visits
+        return first_exits(hooks) if called_again else hooks
 
     def uses_stage3(self) -> list[int]:
         uses = self.uses.copy()
@@ -223,13 +223,13 @@ class Walk:
         return uses
 
 
-def first_exits(visits: list[Visit]) -> list[Visit]:
-    """Of a module's calls the hook after backward tells the end of the latest: each call starts its count anew."""
+def first_exits(hooks: list[ModuleHook]) -> list[ModuleHook]:
+    """Of a module's calls the hook after backward tells the end of the latest: each call starts its count again."""
     left: set[int] = set()
     kept = []
-    for visit in visits:
-        if visit.enters or visit.module not in left:
-            kept.append(visit)
-        if not visit.enters:
-            left.add(visit.module)
+    for hook in hooks:
+        if hook.enters or hook.module not in left:
+            kept.append(hook)
+        if not hook.enters:
+            left.add(hook.module)
     return kept

@@ -9,15 +9,15 @@ from __future__ import annotations
 from functools import partial
 
 from zeroplan.arithmetic import round_up
-from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, scaled, to
-from zeroplan.autograd.graph import keep, operator, product, result
+from zeroplan.autograd.dropout import apply_dropout
+from zeroplan.autograd.elementwise import add, mul_scalar, to
+from zeroplan.autograd.graph import operator, product, result, save_for_backward
 from zeroplan.autograd.memory import Memory
-from zeroplan.autograd.products import batched_product
+from zeroplan.autograd.products import batched_matmul
 from zeroplan.autograd.reductions import softmax
-from zeroplan.autograd.strides import Sizes, dense_strides
+from zeroplan.autograd.strides import Sizes, infer_dense_strides
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
-from zeroplan.autograd.views import copied, expanded, transposed, unsqueezed, viewed
+from zeroplan.autograd.views import clone, expand, transpose, unsqueeze, view
 
 BOOL, FLOAT, LONG = 1, 4, 8
 Kernel = str
@@ -40,7 +40,7 @@ def fused_attention(
     made, *extras = product(
         q.memory, multiplications, lambda: (_out(kernel, q, v), *_extras(kernel, q)), causal=triangle
     )
-    keep(node, mask, made, *extras)
+    save_for_backward(node, mask, made, *extras)
     return result(node, made)
 
 
@@ -48,9 +48,9 @@ def _out(kernel: Kernel, q: Tensor, v: Tensor) -> Tensor:
     batch, heads, seq, _width = q.shape
     shape = (batch, heads, seq, v.shape[-1])
     if kernel == "efficient":
-        return permuted(q, shape)
+        return empty_permuted(q, shape)
     if kernel == "cudnn" or q.shape == shape:
-        return empty(q.memory, shape, q.width, dense_strides(shape, q.strides))
+        return empty(q.memory, shape, q.width, infer_dense_strides(shape, q.strides))
     return empty(q.memory, shape, q.width)
 
 
@@ -65,7 +65,7 @@ def _extras(kernel: Kernel, q: Tensor) -> tuple[Tensor, ...]:
     return log_sum_exp, seed, empty(q.memory, (1,), LONG)
 
 
-def permuted(x: Tensor, shape: Sizes) -> Tensor:
+def empty_permuted(x: Tensor, shape: Sizes) -> Tensor:
     """A new [b, n, s, d] that lies in memory as [b, s, n, d]."""
     batch, heads, seq, width = shape
     strides = (seq * heads * width, width, heads * width, 1)
@@ -80,7 +80,7 @@ def _multiplications(q: Tensor, k: Tensor, v: Tensor, *, scores: int, values: in
 
 def _count_backward(q: Tensor, k: Tensor, v: Tensor, *, triangle: bool) -> None:
     """The scores again, then the gradients of values and of probabilities, of queries and of keys."""
-    q.memory.multiplied(_multiplications(q, k, v, scores=3, values=2), causal=triangle)
+    q.memory.add_flops(_multiplications(q, k, v, scores=3, values=2), causal=triangle)
 
 
 def _like_inputs(
@@ -91,12 +91,12 @@ def _like_inputs(
     return empty_like(q), empty_like(k), empty_like(v)
 
 
-def _permuted(
+def _like_permuted(
     _gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_rest: object, triangle: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients that lie as [b, s, n, d]."""
     _count_backward(q, k, v, triangle=triangle)
-    return permuted(q, q.shape), permuted(k, k.shape), permuted(v, v.shape)
+    return empty_permuted(q, q.shape), empty_permuted(k, k.shape), empty_permuted(v, v.shape)
 
 
 def plain_attention(
@@ -107,18 +107,18 @@ def plain_attention(
     ATen/native/transformers/attention.cpp, _scaled_dot_product_attention_math.
     """
     wide_q, wide_k, wide_v = to(q, FLOAT), to(k, FLOAT), to(v, FLOAT)
-    query = scaled(wide_q)
+    query = mul_scalar(wide_q)
     if mask is None and causal:
         mask = _triangle(q.memory, q.shape[2], k.shape[2])
     times = q.shape[1] // k.shape[1] if grouped else 1
-    keys, values = (interleaved(wide_k, times), interleaved(wide_v, times)) if grouped else (wide_k, wide_v)
-    weights = batched_product(query, scaled(transposed(keys, 2, 3)))
+    keys, values = (repeat_kv(wide_k, times), repeat_kv(wide_v, times)) if grouped else (wide_k, wide_v)
+    weights = batched_matmul(query, mul_scalar(transpose(keys, 2, 3)))
     if mask is not None:
         weights = add(weights, mask)
     weights = softmax(weights, FLOAT)
-    weights = dropped(weights, dropout, on_cpu=on_cpu)
+    weights = apply_dropout(weights, dropout, on_cpu=on_cpu)
     returned = to(weights, q.width)  # its second result, which nobody takes
-    made = to(batched_product(weights, values), q.width)
+    made = to(batched_matmul(weights, values), q.width)
     del returned
     return made
 
@@ -131,11 +131,11 @@ def _triangle(memory: Memory, queries: int, keys: int) -> Tensor:
     return empty(memory, bits.shape, FLOAT)
 
 
-def interleaved(x: Tensor, times: int) -> Tensor:
+def repeat_kv(x: Tensor, times: int) -> Tensor:
     """Each head as often as queries share it, copied."""
     batch, heads, seq, width = x.shape
-    spread = expanded(unsqueezed(x, 2), (batch, heads, times, seq, width))
-    return viewed(copied(spread), (batch, heads * times, seq, width))
+    spread = expand(unsqueeze(x, 2), (batch, heads, times, seq, width))
+    return view(clone(spread), (batch, heads * times, seq, width))
 
 
-_BACKWARD = {"flash": _like_inputs, "cudnn": _like_inputs, "efficient": _permuted, "cpu": _permuted}
+_BACKWARD = {"flash": _like_inputs, "cudnn": _like_inputs, "efficient": _like_permuted, "cpu": _like_permuted}

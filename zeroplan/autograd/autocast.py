@@ -12,38 +12,38 @@ from contextlib import contextmanager
 from typing import Any
 
 from zeroplan.autograd.elementwise import to
-from zeroplan.autograd.graph import Accumulate
+from zeroplan.autograd.graph import AccumulateGrad
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.tensor import Tensor
 
 FLOAT = 4
 
 
-def lowered(x: Tensor) -> Tensor:
+def cast_for_product(x: Tensor) -> Tensor:
     """`x` as a product takes it: linear, matmul, addmm, bmm, baddbmm, scaled_dot_product_attention."""
     memory = x.memory
     if not memory.autocast or x.width != FLOAT:
         return x
-    if not isinstance(x.node, Accumulate):
+    if not isinstance(x.node, AccumulateGrad):
         return to(x, memory.autocast)
-    found = memory.casts.get(x.node.parameter)
+    found = memory.cast_cache.get(x.node.parameter)
     if found is None:
-        found = memory.casts[x.node.parameter] = to(x, memory.autocast)
+        found = memory.cast_cache[x.node.parameter] = to(x, memory.autocast)
     return found
 
 
-def lowered_all(*tensors: Tensor) -> tuple[Tensor, ...]:
+def cast_all_for_product(*tensors: Tensor) -> tuple[Tensor, ...]:
     """Arguments of one call, cast from the last to the first."""
-    return tuple([lowered(x) for x in reversed(tensors)][::-1])
+    return tuple([cast_for_product(x) for x in reversed(tensors)][::-1])
 
 
-def widened(x: Tensor) -> Tensor:
+def cast_to_fp32(x: Tensor) -> Tensor:
     """`x` in fp32: layer_norm, pow, rsqrt, softmax and sum without a dtype of their own."""
     return to(x, FLOAT) if x.memory.autocast else x
 
 
 @contextmanager
-def autocasting(memory: Memory, width: int) -> Iterator[None]:
+def autocast(memory: Memory, width: int) -> Iterator[None]:
     """Operators are cast inside; the outermost forgets the copies. 0: no autocast."""
     before, memory.autocast = memory.autocast, width
     try:
@@ -51,11 +51,11 @@ def autocasting(memory: Memory, width: int) -> Iterator[None]:
     finally:
         memory.autocast = before
         if not before:
-            memory.forgotten = [copy.storage.number for copy in memory.casts.values() if copy.storage]
-            memory.casts.clear()
+            memory.forgotten = [copy.storage.number for copy in memory.cast_cache.values() if copy.storage]
+            memory.cast_cache.clear()
 
 
-def under(memory: Memory, width: int, run: Callable[..., Any], *inputs: Any) -> Any:
+def with_autocast(memory: Memory, width: int, run: Callable[..., Any], *inputs: Any) -> Any:
     """`run` under the autocast that was there when it was first asked for."""
-    with autocasting(memory, width):
+    with autocast(memory, width):
         return run(*inputs)

@@ -20,7 +20,7 @@ PART = "CheckpointBackward"
 """What keeps the inputs of a part of a layer."""
 
 
-class Place:
+class Holder:
     """Where a saved tensor would be."""
 
     __slots__ = ("__weakref__", "tensor")
@@ -40,7 +40,7 @@ class Frame:
         self.memory, self.run, self.keeps_products = memory, run, keeps_products
         self.products: deque[tuple[Tensor, ...]] = deque()
         """Results of products and fused attention, which the second run takes in place of computing them."""
-        self.places: list[ReferenceType[Place]] = []
+        self.places: list[ReferenceType[Holder]] = []
         self.filled = -1
         """Places that the second run has filled; -1 before it."""
 
@@ -51,13 +51,13 @@ class Frame:
         if self.filled >= 0:
             return self.products.popleft()
         found = made()
-        self.products.append(tuple([each.detached() for each in found]))
+        self.products.append(tuple([each.detach() for each in found]))
         return found
 
-    def pack(self, tensor: Tensor) -> Place | Tensor:
+    def pack(self, tensor: Tensor) -> Holder | Tensor:
         """In forward a place; in the second run the tensor itself, which fills the next place."""
         if self.filled < 0:
-            place = Place()
+            place = Holder()
             self.places.append(ref(place))
             return place
         waiting = self.places[self.filled]()
@@ -69,7 +69,7 @@ class Frame:
             raise Full
         return tensor
 
-    def unpack(self, place: Place | Tensor) -> Tensor:
+    def unpack(self, place: Holder | Tensor) -> Tensor:
         if isinstance(place, Tensor):
             return place
         if self.filled < 0:
@@ -81,28 +81,28 @@ class Frame:
     def _again(self) -> None:
         self.filled = 0
         memory = self.memory
-        before, records, scope, phase = memory.checkpoint, memory.records, memory.scope, memory.phase
-        memory.beat(RAN, scope)
-        memory.checkpoint, memory.records, memory.phase = self, True, RECOMPUTING
+        before, records, scope, phase = memory.checkpoint, memory.grad_enabled, memory.scope, memory.phase
+        memory.record_event(RAN, scope)
+        memory.checkpoint, memory.grad_enabled, memory.phase = self, True, RECOMPUTING
         try:
             self.run()
         except Full:
             pass
         finally:
-            memory.beat(LEAVE, memory.scope)
-            memory.checkpoint, memory.records, memory.scope, memory.phase = before, records, scope, phase
+            memory.record_event(LEAVE, memory.scope)
+            memory.checkpoint, memory.grad_enabled, memory.scope, memory.phase = before, records, scope, phase
         self.places = []
 
 
-def checkpointed_part(memory: Memory, part: Callable[..., Any], *inputs: Tensor | None) -> Any:
-    """As `checkpointed`, for a part of a layer, whose inputs are logged as kept by it."""
+def checkpoint_part(memory: Memory, part: Callable[..., Any], *inputs: Tensor | None) -> Any:
+    """As `checkpoint`, for a part of a layer, whose inputs are logged as kept by it."""
     for each in inputs:
         if each is not None and each.storage is not None:
             memory.log.append((KEPT, each.storage.number, PART, memory.scope, memory.sequence))
-    return checkpointed(memory, part, *inputs)
+    return checkpoint(memory, part, *inputs)
 
 
-def checkpointed(memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False) -> Any:
+def checkpoint(memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False) -> Any:
     """The layer's result; its graph keeps the layer's inputs and nothing else, unless it keeps products."""
     before = memory.checkpoint
     memory.checkpoint = Frame(memory, partial(layer, *inputs), keeps_products=keeps_products)

@@ -7,13 +7,13 @@ from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
 
-def copied_into(base: Tensor, part: Tensor) -> Tensor:
+def copy_into_slice(base: Tensor, part: Tensor) -> Tensor:
     """`part` written into a slice of `base`, whose storage it keeps (torch's CopySlices)."""
-    node = operator("CopySlices", _copied_into, (base, part), (), (base.shape, base.strides, part.shape))
-    return result(node, base.detached())
+    node = operator("CopySlices", _copy_slices_backward, (base, part), (), (base.shape, base.strides, part.shape))
+    return result(node, base.detach())
 
 
-def _copied_into(
+def _copy_slices_backward(
     gradient: Tensor, shape: Sizes, strides: Sizes, part: Sizes, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     """The base's gradient is copied, the part's cut out of it and replaced by zeros."""
@@ -24,12 +24,12 @@ def _copied_into(
     return (whole if needs[0] else None), cut
 
 
-def padded(x: Tensor, size: int) -> Tensor:
+def constant_pad(x: Tensor, size: int) -> Tensor:
     """A copy whose last dimension is filled up to `size` (constant_pad_nd)."""
-    node = operator("ConstantPadNdBackward", _padded, (x,), (), (x.shape[-1],))
+    node = operator("ConstantPadNdBackward", _constant_pad_backward, (x,), (), (x.shape[-1],))
     return result(node, empty(x.memory, (*x.shape[:-1], size), x.width))
 
 
-def _padded(gradient: Tensor, size: int, _needs: Needs) -> Tensor:
+def _constant_pad_backward(gradient: Tensor, size: int, _needs: Needs) -> Tensor:
     """What belongs to the input, copied out."""
-    return empty_like(gradient.seen_as((*gradient.shape[:-1], size), gradient.strides))
+    return empty_like(gradient.as_strided((*gradient.shape[:-1], size), gradient.strides))

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.elementwise import multiply, times_kept
-from zeroplan.autograd.graph import keep, operator, result
+from zeroplan.autograd.elementwise import mul, mul_by_saved
+from zeroplan.autograd.graph import operator, result, save_for_backward
 from zeroplan.autograd.tensor import Tensor, empty_like
 
 BOOL = 1
 
 
-def dropped(x: Tensor, probability: float | None, *, on_cpu: bool) -> Tensor:
+def apply_dropout(x: Tensor, probability: float | None, *, on_cpu: bool) -> Tensor:
     """`x` with some elements 0 and the others scaled; x itself without a probability (ATen/native/Dropout.cpp)."""
     if not probability:
         return x
     if on_cpu:
-        return multiply(x, empty_like(x))
-    node = operator("NativeDropoutBackward", times_kept, (x,))
+        return mul(x, empty_like(x))
+    node = operator("NativeDropoutBackward", mul_by_saved, (x,))
     made = empty_like(x)
     mask = empty_like(x, BOOL)
-    keep(node, mask)
+    save_for_backward(node, mask)
     return result(node, made)

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
-from zeroplan.autograd.graph import Accumulate, Node, Opened, summed_to
-from zeroplan.autograd.iterator import iterated
+from zeroplan.autograd.graph import AccumulateGrad, Node, RequiresGradResult, sum_to
+from zeroplan.autograd.iterator import tensor_iterator
 from zeroplan.autograd.log import BACKWARD
 from zeroplan.autograd.memory import RAN, READY, Memory
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
@@ -30,9 +30,9 @@ class Engine:
         self.buffers: dict[int, list[Tensor | None]] = {}
         self.uses: Counter[Node] = Counter()
         """How many gradients a parameter's own is the sum of; less those that have come."""
-        self.ready: list[tuple[Accumulate, Tensor]] = []
+        self.ready: list[tuple[AccumulateGrad, Tensor]] = []
         """Parameters' gradients that are complete: taken when the node that gave the last part is done."""
-        self.source: Accumulate | None = None
+        self.source: AccumulateGrad | None = None
         """What a layer that runs again starts from, and the gradient found for it."""
         self.found: Tensor | None = None
 
@@ -47,7 +47,7 @@ class Engine:
         self._drain(memory)
         memory.until_loss = []
 
-    def inside(self, outputs: Sequence[tuple[Tensor, Tensor]], source: Accumulate) -> Tensor:
+    def inside(self, outputs: Sequence[tuple[Tensor, Tensor]], source: AccumulateGrad) -> Tensor:
         """Backward from outputs and their gradients, within a node's backward: the gradient of `source`."""
         memory, self.source = outputs[0][0].memory, source
         nodes = [output.node for output, _gradient in outputs if output.node]
@@ -65,22 +65,22 @@ class Engine:
             _sequence, key = heappop(self.waiting)
             node = self.nodes.pop(key)
             if node.scope != memory.scope:
-                memory.beat(RAN, memory.scope)
+                memory.record_event(RAN, memory.scope)
                 memory.scope, memory.layer = node.scope, node.layer
             self._step(node, self.buffers.pop(key))
             self._take_ready()
-        memory.beat(RAN, memory.scope)
+        memory.record_event(RAN, memory.scope)
 
     def _take_ready(self) -> None:
         """Parameters' gradients leave. Another leaf's stays, or a copy where it still goes elsewhere too."""
         while self.ready:
             node, gradient = self.ready.pop(0)
-            if isinstance(node, Opened):
+            if isinstance(node, RequiresGradResult):
                 waiting = [each for held in self.buffers.values() for each in held]
                 node.gradient = empty_like(gradient) if any(each is gradient for each in waiting) else gradient
                 continue
             assert gradient.storage is not None
-            gradient.memory.beat(READY, node.parameter, gradient.storage.bytes)
+            gradient.memory.record_event(READY, node.parameter, gradient.storage.bytes)
             del gradient
 
     def _count(self, roots: Sequence[Node]) -> None:
@@ -90,7 +90,7 @@ class Engine:
                 if edge is None:
                     continue
                 node = edge[0]
-                if isinstance(node, Accumulate):
+                if isinstance(node, AccumulateGrad):
                     self.uses[node] += 1
                 elif node not in seen:
                     seen.add(node)
@@ -110,7 +110,7 @@ class Engine:
 
     def _give(self, node: Node, output: int, gradient: Tensor) -> None:
         """A gradient for one output of a node: a parameter's own is ready, another's waits for all that meet it."""
-        if isinstance(node, Accumulate):
+        if isinstance(node, AccumulateGrad):
             self._accumulate(node, gradient)
             return
         key = id(node)
@@ -120,15 +120,15 @@ class Engine:
             self.nodes[key] = node
             heappush(self.waiting, (-node.sequence, key))
         before = held[output]
-        held[output] = gradient if before is None else summed(before, gradient)
+        held[output] = gradient if before is None else accumulate(before, gradient)
 
-    def _accumulate(self, node: Accumulate, gradient: Tensor) -> None:
+    def _accumulate(self, node: AccumulateGrad, gradient: Tensor) -> None:
         """A parameter's gradient is ready when all its uses have given theirs."""
         self.uses[node] -= 1
         held = self.buffers.pop(id(node), None)
         if held is not None:
             assert held[0] is not None
-            gradient = summed(held[0], gradient)
+            gradient = accumulate(held[0], gradient)
         if self.uses[node]:
             self.buffers[id(node)] = [gradient]
         elif node is self.source:
@@ -155,12 +155,12 @@ def _apply(node: Node, gradients: list[Tensor | None]) -> list[Tensor | None]:
         if edge is not None and each is not None:
             shape, width = edge[0].shapes[edge[1]], edge[0].widths[edge[1]]
             if each.shape != shape:
-                given[at] = each = summed_to(each, shape)
+                given[at] = each = sum_to(each, shape)
             if each.width != width:
                 given[at] = each = empty_like(each, width)
     return given
 
 
-def summed(x: Tensor, y: Tensor) -> Tensor:
+def accumulate(x: Tensor, y: Tensor) -> Tensor:
     """Two gradients that meet."""
-    return iterated((x, y), x.width)
+    return tensor_iterator((x, y), x.width)

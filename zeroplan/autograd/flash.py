@@ -9,8 +9,8 @@ the same tensors inside; those are not counted there (autograd/attention.py).
 from __future__ import annotations
 
 from zeroplan.arithmetic import round_up
-from zeroplan.autograd.copying import padded
-from zeroplan.autograd.graph import Needs, keep, operator, result
+from zeroplan.autograd.copying import constant_pad
+from zeroplan.autograd.graph import Needs, operator, result, save_for_backward
 from zeroplan.autograd.log import KEPT
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
@@ -44,19 +44,19 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, how: Flash) -> Tensor:
     if how.version == 2 and width % HEAD_ROW:
         with q.memory.no_grad():
             full = round_up(width, HEAD_ROW)
-            q, k, v = padded(q, full), padded(k, full), padded(v, full)
+            q, k, v = constant_pad(q, full), constant_pad(k, full), constant_pad(v, full)
     batch, seq, heads, _width = q.shape
     made = empty_like(q) if how.version == 2 else empty(q.memory, q.shape, q.width)
     sums = empty(q.memory, (batch, heads, seq), FLOAT)
     parts = _in_parts(q, how) if how.version == 2 else (workspace(q, (1,), INT),)
-    keep(node, q, k, v, made, sums, empty(q.memory, (2,), LONG) if how.version == 2 else None)
+    save_for_backward(node, q, k, v, made, sums, empty(q.memory, (2,), LONG) if how.version == 2 else None)
     del parts
     return result(node, first_of(made, width))
 
 
 def first_of(x: Tensor, width: int) -> Tensor:
     """The first elements of each head, without a graph or a copy."""
-    return x.seen_as((*x.shape[:-1], width), x.strides)
+    return x.as_strided((*x.shape[:-1], width), x.strides)
 
 
 def workspace(like: Tensor, shape: Sizes, width: int) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 
 from zeroplan.autograd.log import KEPT
 from zeroplan.autograd.memory import Memory, Shaped
-from zeroplan.autograd.strides import Sizes, row_major
+from zeroplan.autograd.strides import Sizes, contiguous_strides
 from zeroplan.autograd.tensor import Tensor, empty
 
 Needs = tuple[bool, ...]
@@ -35,7 +35,7 @@ class Node:
         self.unpack: Callable[[Any], Tensor] | None = None
 
 
-class Accumulate(Node):
+class AccumulateGrad(Node):
     """Where a parameter's gradient ends."""
 
     __slots__ = ("parameter",)
@@ -45,20 +45,20 @@ class Accumulate(Node):
         self.parameter, self.shapes, self.widths = parameter, (shape,), (width,)
 
 
-class Opened(Accumulate):
+class RequiresGradResult(AccumulateGrad):
     """Where the gradient of a result ends that asks for one itself (requires_grad_): it lives as long as the result."""
 
     __slots__ = ("gradient", "result")
 
     def __init__(self, result: Tensor) -> None:
         super().__init__(0, result.shape, result.width)
-        self.result = result.detached()
+        self.result = result.detach()
         self.gradient: Tensor | None = None
 
 
-def opened(x: Tensor) -> Tensor:
+def requires_grad(x: Tensor) -> Tensor:
     """`x`, which asks for a gradient from now on; it lives until the loss goes, and so does the gradient."""
-    node = Opened(x)
+    node = RequiresGradResult(x)
     x.memory.until_loss.append(node)
     x.node = node
     return x
@@ -85,17 +85,17 @@ def operator(
         else:
             edges.append((x.node, x.output))
             needed, memory = True, x.memory
-    if not needed or memory is None or not memory.records:
+    if not needed or memory is None or not memory.grad_enabled:
         return None
     memory.sequence += 1
     node = Node(name, memory.sequence, memory.scope, memory.layer)
     node.edges, node.backward, node.numbers = tuple(edges), backward, numbers
     if saved:
-        keep(node, *saved)
+        save_for_backward(node, *saved)
     return node
 
 
-def keep(node: Node | None, *tensors: Tensor | None) -> None:
+def save_for_backward(node: Node | None, *tensors: Tensor | None) -> None:
     """Saves tensors for backward, or what checkpointing puts in the place of each."""
     if node is None:
         return
@@ -103,15 +103,15 @@ def keep(node: Node | None, *tensors: Tensor | None) -> None:
         if tensor is None:
             node.saved.append(None)
             continue
-        log_kept(node, tensor)
+        log_saved(node, tensor)
         if (checkpoint := tensor.memory.checkpoint) is None:
-            node.saved.append(tensor.detached())
+            node.saved.append(tensor.detach())
         else:
-            node.saved.append(checkpoint.pack(tensor.detached()))
+            node.saved.append(checkpoint.pack(tensor.detach()))
             node.unpack = checkpoint.unpack
 
 
-def log_kept(node: Node, tensor: Tensor) -> None:
+def log_saved(node: Node, tensor: Tensor) -> None:
     """The node keeps the tensor, wherever it does."""
     if tensor.storage is not None:
         tensor.memory.log.append((KEPT, tensor.storage.number, node.name, node.scope, node.sequence))
@@ -123,7 +123,7 @@ def product(
     """What a product gives, once it has multiplied; a checkpoint may have kept it."""
 
     def run() -> tuple[Tensor, ...]:
-        memory.multiplied(multiplications, causal=causal)
+        memory.add_flops(multiplications, causal=causal)
         return made()
 
     return run() if memory.checkpoint is None else memory.checkpoint.product(run)
@@ -134,7 +134,7 @@ def result(node: Node | None, made: Tensor, *, keeps: bool = False) -> Tensor:
     if node is not None:
         node.shapes, node.widths = (made.shape,), (made.width,)
         if keeps:
-            keep(node, made)
+            save_for_backward(node, made)
         made.node = node
     return made
 
@@ -151,12 +151,12 @@ def results(node: Node | None, made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 def leaf(memory: Memory, of: Shaped) -> Tensor:
     """A parameter: its bytes are not this memory's, its gradient's are."""
-    node = Accumulate(id(of), of.shape, memory.width)
-    return Tensor(None, of.shape, row_major(of.shape), memory.width, memory, node)
+    node = AccumulateGrad(id(of), of.shape, memory.width)
+    return Tensor(None, of.shape, contiguous_strides(of.shape), memory.width, memory, node)
 
 
-def summed_to(x: Tensor, shape: Sizes) -> Tensor:
+def sum_to(x: Tensor, shape: Sizes) -> Tensor:
     """`x` summed over the dimensions in which `shape` was broadcast to it (at::sum_to)."""
     kept = (1,) * (len(x.shape) - len(shape)) + shape
     total = empty(x.memory, kept, x.width)
-    return total.seen_as(shape, total.strides[len(kept) - len(shape) :])
+    return total.as_strided(shape, total.strides[len(kept) - len(shape) :])

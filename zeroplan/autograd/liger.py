@@ -6,12 +6,12 @@ from Liger's own Python (tests/references/make_liger_reference.py); what a kerne
 
 from __future__ import annotations
 
-from zeroplan.autograd.graph import Needs, keep, operator, result, results
+from zeroplan.autograd.graph import Needs, operator, result, results, save_for_backward
 from zeroplan.autograd.losses import FLOAT, LABEL
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
-from zeroplan.autograd.views import contiguous, reshaped, swapped, viewed
+from zeroplan.autograd.views import contiguous, reshape, transpose_plain, view
 
 BOOL, INT = 1, 4
 TILE = 64
@@ -20,7 +20,7 @@ TILE = 64
 
 def in_rows(x: Tensor) -> Tensor:
     """`x` without a graph in row-major order, copied if it lies otherwise (ops/utils.py:ensure_contiguous)."""
-    return x.detached() if x.contiguous else empty(x.memory, x.shape, x.width)
+    return x.detach() if x.is_contiguous else empty(x.memory, x.shape, x.width)
 
 
 def rms_norm(x: Tensor, weight: Tensor, *, in_place: bool, programs: int) -> Tensor:
@@ -28,7 +28,7 @@ def rms_norm(x: Tensor, weight: Tensor, *, in_place: bool, programs: int) -> Ten
     node = operator("LigerRMSNormFunctionBackward", _rms_norm, (x, weight), (), (in_place, programs))
     rows = in_rows(x)
     made = empty(x.memory, x.shape, x.width)
-    keep(node, rows, weight, empty(x.memory, (x.elements // x.shape[-1],), FLOAT))
+    save_for_backward(node, rows, weight, empty(x.memory, (x.elements // x.shape[-1],), FLOAT))
     return result(node, made)
 
 
@@ -47,14 +47,14 @@ def rotary(q: Tensor, k: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor
     """ops/rope.py: queries and keys, [b, n, s, d], turned where they are if they lie as [b, s, n, d], else copied."""
     node = operator("LigerRopeFunctionBackward", _rotary, (q, k))
     made = (by_token(q), by_token(k))
-    keep(node, cosines, sines)
+    save_for_backward(node, cosines, sines)
     turned_q, turned_k = results(node, made)
     return turned_q, turned_k
 
 
 def by_token(x: Tensor) -> Tensor:
     """[b, n, s, d] that lies as [b, s, n, d]."""
-    return swapped(in_rows(swapped(x, 1, 2)), 1, 2)
+    return transpose_plain(in_rows(transpose_plain(x, 1, 2)), 1, 2)
 
 
 def _rotary(gradients: list[Tensor], _cosines: Tensor, _sines: Tensor, _needs: Needs) -> tuple[Tensor, Tensor]:
@@ -67,7 +67,7 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
     node = operator("LigerSiLUMulFunctionBackward", _gated, (gate, up))
     gate, up = in_rows(gate), in_rows(up)
     made = empty_like(gate)
-    keep(node, gate, up)
+    save_for_backward(node, gate, up)
     return result(node, made)
 
 
@@ -82,8 +82,8 @@ def causal_loss(x: Tensor, weight: Tensor, labels: Tensor, *, budget: int) -> Te
     """transformers/model/loss_utils.py:LigerForCausalLMLoss: labels padded by one and shifted, as without Liger."""
     batch, seq = labels.shape
     padded = empty(x.memory, (batch, seq + 1), LABEL)
-    shifted = contiguous(padded.seen_as((batch, seq), padded.strides))  # noqa: F841 (alive while the loss runs)
-    return fused_linear_cross_entropy(viewed(x, (-1, x.shape[-1])), weight, budget)
+    shifted = contiguous(padded.as_strided((batch, seq), padded.strides))  # noqa: F841 (alive while the loss runs)
+    return fused_linear_cross_entropy(view(x, (-1, x.shape[-1])), weight, budget)
 
 
 def fused_linear_cross_entropy(x: Tensor, weight: Tensor, budget: int) -> Tensor:
@@ -101,7 +101,7 @@ def fused_linear_cross_entropy(x: Tensor, weight: Tensor, budget: int) -> Tensor
     product = empty_like(of_weight) if x.width == FLOAT else None
     del product, logits
     loss = empty(memory, (), FLOAT)
-    keep(node, of_x, of_weight)
+    save_for_backward(node, of_x, of_weight)
     del losses, counted
     return result(node, loss)
 
@@ -132,9 +132,9 @@ def experts(x: Tensor, up: Tensor, down: Tensor, chosen: Tensor, scores: Tensor)
     before = empty(memory, (tokens * each, wide), x.width)
     after = empty(memory, (tokens * each, wide // 2), x.width)
     out = empty(memory, (tokens * each, hidden), x.width)
-    weights = reshaped(scores.detached(), (-1,))
+    weights = reshape(scores.detach(), (-1,))
     made = empty(memory, x.shape, x.width)
-    keep(node, x, up, down, before, weights, *places)
+    save_for_backward(node, x, up, down, before, weights, *places)
     del counts, after, out
     return result(node, made)
 
@@ -170,4 +170,4 @@ def _experts(gradient: Tensor, x: Tensor, up: Tensor, down: Tensor, before: Tens
     of_up = empty(memory, up.shape, up.width)
     del of_before, weighted, of_rows, each
     assert isinstance(shape, tuple)
-    return of_x, of_up, of_down, None, reshaped(of_scores, shape)
+    return of_x, of_up, of_down, None, reshape(of_scores, shape)

@@ -9,13 +9,13 @@ from typing import Any
 from zeroplan.record import NamedTuple
 
 FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
-MADE, KEPT, FREED, BEAT = range(4)
+MADE, KEPT, FREED, EVENT = range(4)
 """A storage's number, bytes, phase and layer; its number, the operator that keeps it, the module that this runs in and
-its place in the sequence; its number; bytes given away at the end of a stretch, and the layer it lies in."""
+its place in the sequence; its number; bytes given away at the end of an interval, and the layer it lies in."""
 Log = list[tuple[Any, ...]]
 
 
-class Alive(NamedTuple):
+class AllocationSource(NamedTuple):
     """What storages are: kept by an operator for its backward or not, made in which phase and layer."""
 
     kept_by: str
@@ -24,31 +24,31 @@ class Alive(NamedTuple):
     layer: int
 
 
-def alive(log: Sequence[tuple[Any, ...]], stretch: int, size: int | None = None) -> Counter[Alive]:
-    """Bytes by what they are, once the stretch has `size` alive, or at its end; empty if it never has."""
+def allocated(log: Sequence[tuple[Any, ...]], interval: int, size: int | None = None) -> Counter[AllocationSource]:
+    """Bytes by what they are, once the interval has `size` alive, or at its end; empty if it never has."""
     made: dict[int, tuple[int, str, int]] = {}
     keeper: dict[int, str] = {}
-    given: Counter[Alive] = Counter()
-    live = beats = 0
+    given: Counter[AllocationSource] = Counter()
+    live = events = 0
     for what, key, *of in log:
         if what == MADE:
             made[key] = (of[0], of[1], of[2])
             live += of[0]
-            if live == size and beats == stretch:
+            if live == size and events == interval:
                 break
         elif what == KEPT:
             keeper.setdefault(key, of[0])
         elif what == FREED:
             live -= made.pop(key)[0]
         else:
-            if beats == stretch and size in (None, live - key):
-                given[Alive("", BACKWARD, of[0])] -= key
+            if events == interval and size in (None, live - key):
+                given[AllocationSource("", BACKWARD, of[0])] -= key
                 break
-            beats += 1
+            events += 1
     else:
         return Counter()
     for number, (held, phase, layer) in made.items():
-        given[Alive(keeper.get(number, ""), phase, layer)] += held
+        given[AllocationSource(keeper.get(number, ""), phase, layer)] += held
     return given
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.autocast import widened
+from zeroplan.autograd.autocast import cast_to_fp32
 from zeroplan.autograd.elementwise import to
-from zeroplan.autograd.graph import Needs, keep, operator, result
+from zeroplan.autograd.graph import Needs, operator, result, save_for_backward
 from zeroplan.autograd.reductions import log_softmax
-from zeroplan.autograd.strides import row_major
+from zeroplan.autograd.strides import contiguous_strides
 from zeroplan.autograd.tensor import Tensor, empty, empty_like, given
-from zeroplan.autograd.views import contiguous, viewed
+from zeroplan.autograd.views import contiguous, view
 
 LABEL = 8
 """Bytes of a label (int64)."""
@@ -20,19 +20,19 @@ def causal_loss(logits: Tensor, labels: Tensor) -> Tensor:
     logits = to(logits, FLOAT)
     batch, seq = labels.shape
     padded = empty(logits.memory, (batch, seq + 1), LABEL)
-    shifted = contiguous(padded.seen_as((batch, seq), padded.strides))
-    logits = viewed(logits, (batch * seq, logits.shape[-1]))
-    return cross_entropy(logits, viewed(shifted, (batch * seq,)))
+    shifted = contiguous(padded.as_strided((batch, seq), padded.strides))
+    logits = view(logits, (batch * seq, logits.shape[-1]))
+    return cross_entropy(logits, view(shifted, (batch * seq,)))
 
 
 def masked_loss(logits: Tensor, labels: Tensor) -> Tensor:
     """The mean cross-entropy of the tokens that were masked; of the others the labels say so, and all are computed."""
-    return cross_entropy(viewed(logits, (-1, logits.shape[-1])), viewed(labels, (-1,)))
+    return cross_entropy(view(logits, (-1, logits.shape[-1])), view(labels, (-1,)))
 
 
 def token_loss(logits: Tensor, labels: Tensor, *, upcasts: bool) -> Tensor:
     """The mean cross-entropy of every token's label; `upcasts`: in fp32."""
-    logits, labels = viewed(logits, (-1, logits.shape[-1])), viewed(labels, (-1,))
+    logits, labels = view(logits, (-1, logits.shape[-1])), view(labels, (-1,))
     return cross_entropy(to(logits, FLOAT) if upcasts else logits, labels)
 
 
@@ -44,17 +44,17 @@ def sequence_loss(pooled: Tensor, problem: str, *, on_cpu: bool) -> Tensor:
     batch, labels = pooled.shape
     if problem == "regression":
         shape = (batch,) if batch > 1 else ()
-        return squared_error(viewed(pooled, shape), given(pooled.memory, shape, pooled.width), on_cpu=on_cpu)
-    return cross_entropy(viewed(pooled, (-1, labels)), given(pooled.memory, (batch,), LABEL))
+        return mse_loss(view(pooled, shape), given(pooled.memory, shape, pooled.width), on_cpu=on_cpu)
+    return cross_entropy(view(pooled, (-1, labels)), given(pooled.memory, (batch,), LABEL))
 
 
-def squared_error(values: Tensor, targets: Tensor, *, on_cpu: bool) -> Tensor:
+def mse_loss(values: Tensor, targets: Tensor, *, on_cpu: bool) -> Tensor:
     """Mean of (value - target)², both kept; on the CPU the result lies where the squares would."""
-    node = operator("MseLossBackward", _squared_error, (values,), (values, targets))
-    return result(node, empty(values.memory, values.shape if on_cpu else (), values.width).seen_as((), ()))
+    node = operator("MseLossBackward", _mse_loss_backward, (values,), (values, targets))
+    return result(node, empty(values.memory, values.shape if on_cpu else (), values.width).as_strided((), ()))
 
 
-def _squared_error(_gradient: Tensor, values: Tensor, _targets: Tensor, _needs: Needs) -> Tensor:
+def _mse_loss_backward(_gradient: Tensor, values: Tensor, _targets: Tensor, _needs: Needs) -> Tensor:
     return empty_like(values)
 
 
@@ -63,12 +63,12 @@ def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
 
     torch names that dtype to log_softmax, so that autocast casts only what nll_loss is given.
     """
-    logs = widened(log_softmax(logits))
-    node = operator("NllLossBackward", _nll_loss, (logs,), (logs, targets))
+    logs = cast_to_fp32(log_softmax(logits))
+    node = operator("NllLossBackward", _nll_loss_backward, (logs,), (logs, targets))
     loss = empty(logs.memory, (), logs.width)
-    keep(node, empty(logs.memory, (), logs.width))  # the sum of the rows' weights
+    save_for_backward(node, empty(logs.memory, (), logs.width))  # the sum of the rows' weights
     return result(node, loss)
 
 
-def _nll_loss(gradient: Tensor, logs: Tensor, _targets: Tensor, _weight: Tensor, _needs: Needs) -> Tensor:
-    return empty(gradient.memory, logs.shape, logs.width, row_major(logs.shape))
+def _nll_loss_backward(gradient: Tensor, logs: Tensor, _targets: Tensor, _weight: Tensor, _needs: Needs) -> Tensor:
+    return empty(gradient.memory, logs.shape, logs.width, contiguous_strides(logs.shape))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from zeroplan.autograd.log import BEAT, FORWARD, Log
+from zeroplan.autograd.log import EVENT, FORWARD, Log
 from zeroplan.record import NamedTuple
 
 if TYPE_CHECKING:
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 ENTER, LEAVE, RAN, READY = "enter", "leave", "ran", "ready"
 
 
-class Beat(NamedTuple):
-    """The end of a stretch of a step."""
+class AllocationEvent(NamedTuple):
+    """The end of an interval of a step."""
 
     kind: str
     """A module enters or leaves forward, one of its nodes' backward has run, or a parameter's gradient is ready."""
     of: int
     """The module or parameter, by identity."""
     layer: int
-    most: int
-    now: int
+    max_allocated: int
+    allocated: int
 
 
 class Shaped(Protocol):
@@ -41,17 +41,35 @@ class Memory:
     """Live bytes now and at most, without parameters and inputs."""
 
     __slots__ = (
-        "autocast", "beats", "casts", "checkpoint", "flops", "forgotten", "frozen", "layer", "live", "log", "made",
-        "most", "parameters", "phase", "records", "scope", "sequence", "until_loss", "width", "zero_linear",
+        "allocated",
+        "autocast",
+        "cast_cache",
+        "checkpoint",
+        "events",
+        "flops",
+        "forgotten",
+        "frozen",
+        "grad_enabled",
+        "layer",
+        "log",
+        "made",
+        "max_allocated",
+        "parameters",
+        "phase",
+        "scope",
+        "sequence",
+        "until_loss",
+        "width",
+        "zero_linear",
     )  # fmt: skip
 
     def __init__(self, width: int) -> None:
         self.width = width
         """Bytes of an element of the parameters."""
-        self.live = self.most = self.made = 0
+        self.allocated = self.max_allocated = self.made = 0
         self.log: Log = []
         """Of storages, which are numbered as they are made."""
-        self.records = True
+        self.grad_enabled = True
         """Whether operators build the graph."""
         self.sequence = 0
         """Of nodes: backward takes the latest first."""
@@ -65,7 +83,7 @@ class Memory:
         """Those that do not train, by identity."""
         self.autocast = 0
         """Bytes of an element of what torch.autocast computes in; 0: it is off."""
-        self.casts: dict[int, Tensor] = {}
+        self.cast_cache: dict[int, Tensor] = {}
         """Parameters in that dtype, while it is on."""
         self.forgotten: list[int] = []
         """Numbers of the storages of those that were there when it was last left."""
@@ -78,7 +96,7 @@ class Memory:
         self.phase = FORWARD
         self.flops: Counter[tuple[str, int, bool]] = Counter()
         """Of products: by phase, layer, and whether a causal kernel may leave out half of the pairs of tokens."""
-        self.beats: list[Beat] | None = None
+        self.events: list[AllocationEvent] | None = None
         """What happens when, if anyone asks."""
 
     def parameter(self, of: Shaped) -> Tensor:
@@ -88,29 +106,29 @@ class Memory:
             from zeroplan.autograd.graph import leaf
 
             found = leaf(self, of)
-            self.parameters[of] = found = found.detached() if id(of) in self.frozen else found
+            self.parameters[of] = found = found.detach() if id(of) in self.frozen else found
         return found
 
-    def multiplied(self, multiplications: int, *, causal: bool = False) -> None:
+    def add_flops(self, multiplications: int, *, causal: bool = False) -> None:
         """A product of so many multiplications, each with its addition, runs now."""
         self.flops[self.phase, self.layer, causal] += 2 * multiplications
 
-    def beat(self, kind: str, of: int, given: int = 0) -> None:
+    def record_event(self, kind: str, of: int, given: int = 0) -> None:
         """Something ends here: the most that was live since the last, and what is now, less what is given away."""
-        if self.beats is not None:
-            self.beats.append(Beat(kind, of, self.layer, self.most, self.live - given))
-            self.log.append((BEAT, given, self.layer))
-            self.most = self.live - given
+        if self.events is not None:
+            self.events.append(AllocationEvent(kind, of, self.layer, self.max_allocated, self.allocated - given))
+            self.log.append((EVENT, given, self.layer))
+            self.max_allocated = self.allocated - given
 
     @contextmanager
     def no_grad(self) -> Iterator[None]:
         """Operators build no graph meanwhile (torch.no_grad)."""
-        before, self.records = self.records, False
+        before, self.grad_enabled = self.grad_enabled, False
         try:
             yield
         finally:
-            self.records = before
+            self.grad_enabled = before
 
-    def look_again(self) -> None:
+    def reset_peak(self) -> None:
         """Start to look for the largest moment of a phase."""
-        self.most = self.live
+        self.max_allocated = self.allocated

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.autocast import widened
-from zeroplan.autograd.graph import Needs, keep, operator, result
+from zeroplan.autograd.autocast import cast_to_fp32
+from zeroplan.autograd.graph import Needs, operator, result, save_for_backward
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
 
 FLOAT = 4
@@ -11,16 +11,16 @@ FLOAT = 4
 
 def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None, *, on_cpu: bool) -> Tensor:
     """Keeps its input, and mean and 1/deviation of each row: in fp32 on CUDA, in the input's dtype on the CPU."""
-    x = widened(x)
-    node = operator("NativeLayerNormBackward", _layer_norm, (x, weight, bias), (x,))
+    x = cast_to_fp32(x)
+    node = operator("NativeLayerNormBackward", _layer_norm_backward, (x, weight, bias), (x,))
     made = empty_like(x)
     rows = (*x.shape[:-1], 1)
     width = x.width if on_cpu else FLOAT
-    keep(node, empty(x.memory, rows, width), empty(x.memory, rows, width))
+    save_for_backward(node, empty(x.memory, rows, width), empty(x.memory, rows, width))
     return result(node, made)
 
 
-def _layer_norm(
+def _layer_norm_backward(
     _gradient: Tensor, x: Tensor, _mean: Tensor, _deviation: Tensor, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     rows = (x.shape[-1],)

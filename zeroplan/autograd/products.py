@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from math import prod
 
-from zeroplan.autograd.autocast import lowered_all
-from zeroplan.autograd.graph import Needs, keep, operator, product, result
+from zeroplan.autograd.autocast import cast_all_for_product
+from zeroplan.autograd.graph import Needs, operator, product, result, save_for_backward
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
-from zeroplan.autograd.views import expanded, reshaped, reshaped_plain, transposed, viewed
+from zeroplan.autograd.views import expand, reshape, reshape_plain, transpose, view
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """torch.nn.functional.linear, or what DeepSpeed's stage 3 puts in its place."""
     if x.memory.zero_linear:
-        return zero_linear(x, weight, bias)
+        return zero3_linear(x, weight, bias)
     if bias is None:
-        x, weight = lowered_all(x, weight)
+        x, weight = cast_all_for_product(x, weight)
     else:
-        x, weight, bias = lowered_all(x, weight, bias)
+        x, weight, bias = cast_all_for_product(x, weight, bias)
     return torch_linear(x, weight, bias)
 
 
@@ -26,47 +26,47 @@ def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     """x·Wᵀ + b over the last dimension: the rows in one product."""
     flat = (x.elements // x.shape[-1], x.shape[-1])
     if bias is None:  # torch makes the view of the weight first, backward undoes it last
-        turned = transposed(weight, 0, 1)
-        rows = reshaped(x, flat)
+        turned = transpose(weight, 0, 1)
+        rows = reshape(x, flat)
     else:
-        rows = reshaped(x, flat)
-        turned = transposed(weight, 0, 1)
-    made = matrix_product(rows, turned, bias)
-    return viewed(made, (*x.shape[:-1], weight.shape[0])) if len(x.shape) > 2 else made
+        rows = reshape(x, flat)
+        turned = transpose(weight, 0, 1)
+    made = matmul(rows, turned, bias)
+    return view(made, (*x.shape[:-1], weight.shape[0])) if len(x.shape) > 2 else made
 
 
-def zero_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+def zero3_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b as DeepSpeed's stage 3 runs it (runtime/zero/linear.py): keeps x and the weight once it has run.
 
     Under torch.autocast copies in 16 bit live as long as the product: x is kept as it came.
     """
     low = x.memory.autocast
-    node = operator("LinearFunctionForZeroStage3Backward", _zero_linear, (x, weight, bias), (), (low,))
+    node = operator("LinearFunctionForZeroStage3Backward", _zero3_linear_backward, (x, weight, bias), (), (low,))
     narrow = empty_like(x, low) if low and x.width != low else x
     narrow_weight = empty(x.memory, weight.shape, low) if low else weight
-    contiguous_x = reshaped_plain(narrow, (x.elements // x.shape[-1], x.shape[-1]))
+    contiguous_x = reshape_plain(narrow, (x.elements // x.shape[-1], x.shape[-1]))
     made = _product(x, x.elements * weight.shape[0], (*x.shape[:-1], weight.shape[0]), low)
     del contiguous_x, narrow, narrow_weight
-    keep(node, x, weight, bias)
+    save_for_backward(node, x, weight, bias)
     return result(node, made)
 
 
-def _zero_linear(
+def _zero3_linear_backward(
     gradient: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, low: int, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     """The input's gradient first, then the weight's, then the bias's; autocast has the weight's copy meanwhile."""
     narrow_weight = empty(x.memory, weight.shape, low) if low and needs[0] else None
     flat = (gradient.elements // gradient.shape[-1], gradient.shape[-1])
-    x.memory.multiplied(gradient.elements * x.shape[-1] * sum(needs[:2]))
+    x.memory.add_flops(gradient.elements * x.shape[-1] * sum(needs[:2]))
     of_x = of_weight = of_bias = None
     if needs[0]:
-        rows = reshaped_plain(gradient, flat)
+        rows = reshape_plain(gradient, flat)
         of_x = empty(x.memory, x.shape, gradient.width)
         del rows
     if needs[1]:
-        rows = reshaped_plain(gradient, flat)
+        rows = reshape_plain(gradient, flat)
         narrow = empty_like(x, low) if low and x.width != low else x
-        inputs = reshaped_plain(narrow, (flat[0], x.shape[-1]))
+        inputs = reshape_plain(narrow, (flat[0], x.shape[-1]))
         of_weight = empty(x.memory, weight.shape, gradient.width)
         del rows, inputs, narrow
     if bias is not None and needs[2]:
@@ -75,25 +75,25 @@ def _zero_linear(
     return of_x, of_weight, of_bias
 
 
-def matrix_product(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
+def matmul(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
     """x·y (+ b), each kept for the other's gradient."""
     if bias is None:
-        x, y = lowered_all(x, y)
+        x, y = cast_all_for_product(x, y)
     else:
-        bias, x, y = lowered_all(bias, x, y)
+        bias, x, y = cast_all_for_product(bias, x, y)
     kept, shapes = (x if y.node else None, y if x.node else None), (x.shape, y.shape)
     if bias is None:
-        node = operator("MmBackward", _matrix_product, (x, y), kept, shapes)
+        node = operator("MmBackward", _matmul_backward, (x, y), kept, shapes)
     else:
         node = operator("AddmmBackward", _with_bias, (x, y, bias), kept, shapes)
     return result(node, _product(x, x.elements * y.shape[1], (x.shape[0], y.shape[1])))
 
 
-def _matrix_product(
+def _matmul_backward(
     gradient: Tensor, _x: Tensor | None, _y: Tensor | None, x_shape: Sizes, y_shape: Sizes, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     """The second's gradient first; a weight's comes out in the weight's own layout."""
-    gradient.memory.multiplied(gradient.elements * x_shape[1] * sum(needs))
+    gradient.memory.add_flops(gradient.elements * x_shape[1] * sum(needs))
     of_y = as_transposed(empty(gradient.memory, y_shape[::-1], gradient.width)) if needs[1] else None
     of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
     return of_x, of_y
@@ -102,7 +102,7 @@ def _matrix_product(
 def _with_bias(
     gradient: Tensor, _x: Tensor | None, _y: Tensor | None, x_shape: Sizes, y_shape: Sizes, needs: Needs
 ) -> tuple[Tensor | None, ...]:
-    gradient.memory.multiplied(gradient.elements * x_shape[1] * sum(needs[:2]))
+    gradient.memory.add_flops(gradient.elements * x_shape[1] * sum(needs[:2]))
     of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
     of_y = as_transposed(empty(gradient.memory, y_shape[::-1], gradient.width)) if needs[1] else None
     return of_x, of_y, gradient if needs[2] else None
@@ -115,43 +115,43 @@ def _product(x: Tensor, multiplications: int, shape: Sizes, low: int = 0) -> Ten
 
 def as_transposed(x: Tensor) -> Tensor:
     """A matrix seen with its dimensions swapped, without a graph."""
-    return x.seen_as(x.shape[::-1], x.strides[::-1])
+    return x.as_strided(x.shape[::-1], x.strides[::-1])
 
 
-def batched_product(x: Tensor, y: Tensor) -> Tensor:
+def batched_matmul(x: Tensor, y: Tensor) -> Tensor:
     """torch.matmul of [b, n, s, d] and [b, n, d, t]: one product a head."""
-    x, y = lowered_all(x, y)
+    x, y = cast_all_for_product(x, y)
     batch = x.shape[:-2]
     flat = prod(batch)
-    left = reshaped(expanded(x, (*batch, *x.shape[-2:])), (flat, *x.shape[-2:]))
-    right = reshaped(expanded(y, (*batch, *y.shape[-2:])), (flat, *y.shape[-2:]))
-    made = plain_batched_product(left, right)
-    return viewed(made, (*batch, *made.shape[1:]))
+    left = reshape(expand(x, (*batch, *x.shape[-2:])), (flat, *x.shape[-2:]))
+    right = reshape(expand(y, (*batch, *y.shape[-2:])), (flat, *y.shape[-2:]))
+    made = bmm(left, right)
+    return view(made, (*batch, *made.shape[1:]))
 
 
-def plain_batched_product(x: Tensor, y: Tensor) -> Tensor:
+def bmm(x: Tensor, y: Tensor) -> Tensor:
     """torch.bmm of [r, s, d] and [r, d, t]."""
-    x, y = lowered_all(x, y)
+    x, y = cast_all_for_product(x, y)
     kept = (x if y.node else None, y if x.node else None)
-    node = operator("BmmBackward", _batched_product, (x, y), kept, (x.shape, y.shape))
+    node = operator("BmmBackward", _bmm_backward, (x, y), kept, (x.shape, y.shape))
     return result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))
 
 
-def batched_product_plus(base: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
+def baddbmm(base: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
     """torch.baddbmm: a scaled product, added to a base that needs no gradient."""
-    x, y = lowered_all(x, y)
+    x, y = cast_all_for_product(x, y)
     start = empty(x.memory, (*x.shape[:2], y.shape[2]), x.width) if base is None else base
-    node = operator("BaddbmmBackward", _batched_product_plus, (x, y), (x, y), (x.shape, y.shape))
+    node = operator("BaddbmmBackward", _baddbmm_backward, (x, y), (x, y), (x.shape, y.shape))
     made = result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))
     del start
     return made
 
 
-def _batched_product_plus(
+def _baddbmm_backward(
     gradient: Tensor, _x: Tensor, _y: Tensor, x_shape: Sizes, y_shape: Sizes, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     """Each product is scaled after it."""
-    gradient.memory.multiplied(gradient.elements * x_shape[2] * sum(needs))
+    gradient.memory.add_flops(gradient.elements * x_shape[2] * sum(needs))
 
     def scaled(shape: Sizes) -> Tensor:
         product = empty(gradient.memory, shape, gradient.width)
@@ -164,23 +164,23 @@ def _batched_product_plus(
 
 def heads_joined(x: Tensor) -> Tensor:
     """[b, n, s, d] as [b·n, s, d]."""
-    return reshaped(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
+    return reshape(x, (x.shape[0] * x.shape[1], *x.shape[2:]))
 
 
-def _batched_product(
+def _bmm_backward(
     gradient: Tensor, _x: Tensor | None, _y: Tensor | None, x_shape: Sizes, y_shape: Sizes, needs: Needs
 ) -> tuple[Tensor | None, ...]:
-    gradient.memory.multiplied(gradient.elements * x_shape[2] * sum(needs))
+    gradient.memory.add_flops(gradient.elements * x_shape[2] * sum(needs))
     of_y = empty(gradient.memory, y_shape, gradient.width) if needs[1] else None
     of_x = empty(gradient.memory, x_shape, gradient.width) if needs[0] else None
     return of_x, of_y
 
 
-def embedded(ids: Tensor, weight: Tensor) -> Tensor:
+def embedding(ids: Tensor, weight: Tensor) -> Tensor:
     """Rows of a table; its gradient is dense."""
-    node = operator("EmbeddingBackward", _embedded, (weight,), (ids,), (weight.shape,))
+    node = operator("EmbeddingBackward", _embedding_backward, (weight,), (ids,), (weight.shape,))
     return result(node, empty(weight.memory, (*ids.shape, weight.shape[1]), weight.width))
 
 
-def _embedded(gradient: Tensor, _ids: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+def _embedding_backward(gradient: Tensor, _ids: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
     return empty(gradient.memory, shape, gradient.width)

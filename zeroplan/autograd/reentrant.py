@@ -1,7 +1,7 @@
 """Checkpointing with reentrance: one autograd function whose backward runs the layer again, and a backward in it.
 
 torch/utils/checkpoint.py, CheckpointFunction: forward builds no graph and keeps the layer's input. Its backward runs
-the whole layer on the input without its history, then autograd from the outputs made anew. Arguments by keyword lie in
+the whole layer on the input without its history, then autograd from the outputs made again. Arguments by keyword lie in
 the function's own context, which lives as long as the graph: until the loss goes.
 """
 
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from zeroplan.autograd.emptied import Emptied, Emptying
 from zeroplan.autograd.engine import Engine
-from zeroplan.autograd.graph import Accumulate, keep, operator, results
+from zeroplan.autograd.graph import AccumulateGrad, operator, results, save_for_backward
 from zeroplan.autograd.log import RECOMPUTING
 from zeroplan.autograd.memory import LEAVE, RAN, Memory
+from zeroplan.autograd.offloaded_inputs import InputOffload, OffloadedInput
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty
 
 
-class Input(Accumulate):
+class Input(AccumulateGrad):
     """A layer's input without its history: its gradient is handed on."""
 
     __slots__ = ()
@@ -28,57 +28,57 @@ class Input(Accumulate):
         super().__init__(0, x.shape, x.width)
 
 
-def reentrant(
+def checkpoint_reentrant(
     memory: Memory, layer: Callable[..., Any], x: Tensor, *rest: Any, beside: tuple[Tensor | None, ...] = (),
-    emptying: Emptying | None = None,
+    input_offload: InputOffload | None = None,
 ) -> Any:  # fmt: skip
     """The layer's result, one tensor or several; tensors `beside` x are given by position, `rest` by keyword.
 
-    `emptying`: what DeepSpeed does with x.
+    `input_offload`: what DeepSpeed does with x.
     """
-    again = _Again(layer, rest)
-    node = operator("CheckpointFunctionBackward", again, (x,))
-    if node is None or emptying is None:
-        keep(node, x, *beside)
+    context = _Context(layer, rest)
+    node = operator("CheckpointFunctionBackward", context, (x,))
+    if node is None or input_offload is None:
+        save_for_backward(node, x, *beside)
         with memory.no_grad():
             made = layer(x, *beside, *rest)
     else:
-        keep(node, None, *beside)
-        part = emptying.part(node, x)
+        save_for_backward(node, None, *beside)
+        part = input_offload.part(node, x)
         with memory.no_grad():
             made = layer(x, *beside, *rest)
-        again.emptied = emptying.empty(node, x, part)
-    again.shapes = [(each.shape, each.width) for each in results(node, _tensors(made))]
-    memory.until_loss.append(again)
+        context.offloaded = input_offload.empty(node, x, part)
+    context.shapes = [(each.shape, each.width) for each in results(node, _tensors(made))]
+    memory.until_loss.append(context)
     return made
 
 
-class _Again:
+class _Context:
     """The function's context and backward."""
 
     def __init__(self, layer: Callable[..., Any], rest: tuple[Any, ...]) -> None:
         self.layer, self.rest = layer, rest
         self.shapes: list[tuple[Sizes, int]] = []
         """Of the outputs, with the bytes of an element."""
-        self.emptied: Emptied | None = None
+        self.offloaded: OffloadedInput | None = None
         """The input, where it was emptied."""
 
     def __call__(self, gradients: Any, x: Tensor | None, *others: Any) -> Tensor:
         """The gradient of x; outputs that nobody used get zeros for theirs."""
-        if self.emptied:
-            x, self.emptied = self.emptied.restored(), None
+        if self.offloaded:
+            x, self.offloaded = self.offloaded.restored(), None
         assert x is not None
         memory, source = x.memory, Input(x)
         scope, phase, of = memory.scope, memory.phase, memory.layer
-        memory.beat(RAN, scope)
+        memory.record_event(RAN, scope)
         each = gradients if isinstance(gradients, list) else [gradients]
         given = [found or empty(memory, *like) for found, like in zip(each, self.shapes, strict=True)]
-        inner = x.detached()
+        inner = x.detach()
         inner.node = source
         memory.phase = RECOMPUTING
         *beside, _needs = others
         outputs = _tensors(self.layer(inner, *beside, *self.rest))
-        memory.beat(LEAVE, memory.scope)
+        memory.record_event(LEAVE, memory.scope)
         found = Engine().inside(list(zip(outputs, given, strict=True)), source)
         memory.scope, memory.phase, memory.layer = scope, phase, of
         return found

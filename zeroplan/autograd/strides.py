@@ -10,7 +10,7 @@ SEEN = 1024
 """Shapes that are remembered: a run has few, and asks of each many times."""
 
 
-def row_major(shape: Sizes) -> Sizes:
+def contiguous_strides(shape: Sizes) -> Sizes:
     """Strides of a contiguous tensor."""
     strides, step = [], 1
     for size in reversed(shape):
@@ -42,7 +42,7 @@ def is_dense(shape: Sizes, strides: Sizes) -> bool:
     return True
 
 
-def dense_strides(shape: Sizes, *operands: Sizes) -> Sizes:
+def infer_dense_strides(shape: Sizes, *operands: Sizes) -> Sizes:
     """Strides of `shape` without gaps, its dimensions from the smallest stride of the operands to the largest.
 
     As TensorIterator.cpp orders them for several, and infer_dense_strides (ExpandUtils.cpp) for one: where a stride is
@@ -121,7 +121,7 @@ def broadcast_strides(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes:
     return (0,) * missing + tuple(own)
 
 
-def completed(shape: Sizes, elements: int) -> Sizes:
+def infer_size(shape: Sizes, elements: int) -> Sizes:
     """The shape with the size that -1 stands for."""
     if -1 not in shape:
         return shape

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zeroplan.autograd.log import FREED, MADE
 from zeroplan.autograd.memory import Memory
-from zeroplan.autograd.strides import Sizes, dense_strides, is_contiguous, is_dense, row_major
+from zeroplan.autograd.strides import Sizes, contiguous_strides, infer_dense_strides, is_contiguous, is_dense
 
 if TYPE_CHECKING:
     from zeroplan.autograd.graph import Node
@@ -21,13 +21,13 @@ class Storage:
     def __init__(self, memory: Memory, size: int) -> None:
         self.memory, self.bytes, self.number = memory, size, memory.made
         memory.made += 1
-        memory.live = live = memory.live + size
-        if live > memory.most:  # noqa: PLR1730  (thousands of times in a run)
-            memory.most = live
+        memory.allocated = live = memory.allocated + size
+        if live > memory.max_allocated:  # noqa: PLR1730  (thousands of times in a run)
+            memory.max_allocated = live
         memory.log.append((MADE, self.number, size, memory.phase, memory.layer))
 
     def __del__(self) -> None:
-        self.memory.live -= self.bytes
+        self.memory.allocated -= self.bytes
         self.memory.log.append((FREED, self.number))
 
 
@@ -53,29 +53,29 @@ class Tensor:
         return prod(self.shape)
 
     @property
-    def contiguous(self) -> bool:
+    def is_contiguous(self) -> bool:
         return is_contiguous(self.shape, self.strides)
 
-    def detached(self) -> Tensor:
+    def detach(self) -> Tensor:
         """The same bytes, without a gradient."""
         return Tensor(self.storage, self.shape, self.strides, self.width, self.memory)
 
-    def seen_as(self, shape: Sizes, strides: Sizes, width: int | None = None) -> Tensor:
+    def as_strided(self, shape: Sizes, strides: Sizes, width: int | None = None) -> Tensor:
         """The same bytes in another shape, perhaps in a dtype of another width, without a gradient."""
         return Tensor(self.storage, shape, strides, width or self.width, self.memory)
 
 
 def empty(memory: Memory, shape: Sizes, width: int, strides: Sizes | None = None) -> Tensor:
     """A new tensor, contiguous unless strides are given."""
-    return Tensor(Storage(memory, prod(shape) * width), shape, strides or row_major(shape), width, memory)
+    return Tensor(Storage(memory, prod(shape) * width), shape, strides or contiguous_strides(shape), width, memory)
 
 
 def empty_like(x: Tensor, width: int | None = None) -> Tensor:
     """A new tensor laid out as x, without the gaps that x may have."""
-    kept = x.strides if is_dense(x.shape, x.strides) else dense_strides(x.shape, x.strides)
+    kept = x.strides if is_dense(x.shape, x.strides) else infer_dense_strides(x.shape, x.strides)
     return empty(x.memory, x.shape, width or x.width, kept)
 
 
 def given(memory: Memory, shape: Sizes, width: int) -> Tensor:
     """An input or a buffer: its bytes are not this memory's, and it needs no gradient."""
-    return Tensor(None, shape, row_major(shape), width, memory)
+    return Tensor(None, shape, contiguous_strides(shape), width, memory)

@@ -2,56 +2,58 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.graph import Needs, operator, result, results, summed_to
-from zeroplan.autograd.strides import Sizes, broadcast_strides, completed, view_strides
+from zeroplan.autograd.graph import Needs, operator, result, results, sum_to
+from zeroplan.autograd.strides import Sizes, broadcast_strides, infer_size, view_strides
 from zeroplan.autograd.tensor import Tensor, empty
 
 
-def transposed(x: Tensor, one: int, other: int) -> Tensor:
+def transpose(x: Tensor, one: int, other: int) -> Tensor:
     """Two dimensions swapped."""
-    return result(operator("TransposeBackward", _transposed, (x,), (), (one, other)), swapped(x, one, other))
+    return result(
+        operator("TransposeBackward", _transpose_backward, (x,), (), (one, other)), transpose_plain(x, one, other)
+    )
 
 
-def _transposed(gradient: Tensor, one: int, other: int, _needs: Needs) -> Tensor:
-    return swapped(gradient, one, other)
+def _transpose_backward(gradient: Tensor, one: int, other: int, _needs: Needs) -> Tensor:
+    return transpose_plain(gradient, one, other)
 
 
-def swapped(x: Tensor, one: int, other: int) -> Tensor:
-    """`transposed` without a graph."""
+def transpose_plain(x: Tensor, one: int, other: int) -> Tensor:
+    """`transpose` without a graph."""
     shape, strides = list(x.shape), list(x.strides)
     shape[one], shape[other] = shape[other], shape[one]
     strides[one], strides[other] = strides[other], strides[one]
-    return x.seen_as(tuple(shape), tuple(strides))
+    return x.as_strided(tuple(shape), tuple(strides))
 
 
-def viewed(x: Tensor, shape: Sizes) -> Tensor:
+def view(x: Tensor, shape: Sizes) -> Tensor:
     """`x` in a shape of as many elements, one of them perhaps -1, without a copy."""
-    shape = completed(shape, x.elements)
+    shape = infer_size(shape, x.elements)
     strides = view_strides(x.shape, x.strides, shape)
     assert strides is not None, (x.shape, x.strides, shape)
-    return result(operator("ViewBackward", _viewed, (x,), (), (x.shape,)), x.seen_as(shape, strides))
+    return result(operator("ViewBackward", _view_backward, (x,), (), (x.shape,)), x.as_strided(shape, strides))
 
 
-def _viewed(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
-    return reshaped_plain(gradient, shape)
+def _view_backward(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+    return reshape_plain(gradient, shape)
 
 
-def reshaped(x: Tensor, shape: Sizes) -> Tensor:
+def reshape(x: Tensor, shape: Sizes) -> Tensor:
     """`x` in another shape: a view where its strides allow, else a copy."""
-    shape = completed(shape, x.elements)
+    shape = infer_size(shape, x.elements)
     if shape == x.shape:
         return x
     if view_strides(x.shape, x.strides, shape) is not None:
-        return viewed(x, shape)
-    return viewed(copied(x), shape)
+        return view(x, shape)
+    return view(clone(x), shape)
 
 
 def contiguous(x: Tensor) -> Tensor:
     """`x` itself, or a copy in row-major order."""
-    return x if x.contiguous else copied(x)
+    return x if x.is_contiguous else clone(x)
 
 
-def copied(x: Tensor) -> Tensor:
+def clone(x: Tensor) -> Tensor:
     """A contiguous copy."""
     return result(operator("CloneBackward", _same, (x,)), empty(x.memory, x.shape, x.width))
 
@@ -60,64 +62,64 @@ def _same(gradient: Tensor, _needs: Needs) -> Tensor:
     return gradient
 
 
-def reshaped_plain(x: Tensor, shape: Sizes) -> Tensor:
-    """`reshaped` without a graph."""
+def reshape_plain(x: Tensor, shape: Sizes) -> Tensor:
+    """`reshape` without a graph."""
     strides = view_strides(x.shape, x.strides, shape)
-    return empty(x.memory, shape, x.width) if strides is None else x.seen_as(shape, strides)
+    return empty(x.memory, shape, x.width) if strides is None else x.as_strided(shape, strides)
 
 
-def expanded(x: Tensor, shape: Sizes) -> Tensor:
+def expand(x: Tensor, shape: Sizes) -> Tensor:
     """Dimensions of one element repeated without a copy."""
     if shape == x.shape:
         return x
-    made = x.seen_as(shape, broadcast_strides(x.shape, x.strides, shape))
-    return result(operator("ExpandBackward", _expanded, (x,), (), (x.shape,)), made)
+    made = x.as_strided(shape, broadcast_strides(x.shape, x.strides, shape))
+    return result(operator("ExpandBackward", _expand_backward, (x,), (), (x.shape,)), made)
 
 
-def _expanded(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
-    return gradient if gradient.shape == shape else summed_to(gradient, shape)
+def _expand_backward(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+    return gradient if gradient.shape == shape else sum_to(gradient, shape)
 
 
-def unsqueezed(x: Tensor, at: int) -> Tensor:
+def unsqueeze(x: Tensor, at: int) -> Tensor:
     """A dimension of one element put in at `at`."""
     stride = x.strides[at] * x.shape[at] if at < len(x.shape) else 1
     shape = (*x.shape[:at], 1, *x.shape[at:])
-    made = x.seen_as(shape, (*x.strides[:at], stride, *x.strides[at:]))
-    return result(operator("UnsqueezeBackward", _unsqueezed, (x,), (), (at,)), made)
+    made = x.as_strided(shape, (*x.strides[:at], stride, *x.strides[at:]))
+    return result(operator("UnsqueezeBackward", _unsqueeze_backward, (x,), (), (at,)), made)
 
 
-def _unsqueezed(gradient: Tensor, at: int, _needs: Needs) -> Tensor:
-    return gradient.seen_as(
+def _unsqueeze_backward(gradient: Tensor, at: int, _needs: Needs) -> Tensor:
+    return gradient.as_strided(
         (*gradient.shape[:at], *gradient.shape[at + 1 :]), (*gradient.strides[:at], *gradient.strides[at + 1 :])
     )
 
 
-def sliced(x: Tensor, at: int, size: int, start: int = 0) -> Tensor:
+def narrow(x: Tensor, at: int, size: int, start: int = 0) -> Tensor:
     """`size` elements along dimension `at` (negative: from the end). Its gradient is as large as x."""
     at %= len(x.shape)
     if size == x.shape[at] and not start:
         return x
     shape = (*x.shape[:at], size, *x.shape[at + 1 :])
-    return result(operator("SliceBackward", _sliced, (x,), (), (x.shape,)), x.seen_as(shape, x.strides))
+    return result(operator("SliceBackward", _slice_backward, (x,), (), (x.shape,)), x.as_strided(shape, x.strides))
 
 
 def every_second(x: Tensor, start: int) -> Tensor:
     """Every second element of the last dimension. Its gradient is as large as x."""
     shape, strides = (*x.shape[:-1], (x.shape[-1] - start + 1) // 2), (*x.strides[:-1], 2 * x.strides[-1])
-    return result(operator("SliceBackward", _sliced, (x,), (), (x.shape,)), x.seen_as(shape, strides))
+    return result(operator("SliceBackward", _slice_backward, (x,), (), (x.shape,)), x.as_strided(shape, strides))
 
 
-def _sliced(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+def _slice_backward(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
     return empty(gradient.memory, shape, gradient.width)
 
 
-def selected(x: Tensor, at: int) -> Tensor:
+def select(x: Tensor, at: int) -> Tensor:
     """One element along a dimension, which goes. Its gradient is as large as x."""
     shape, strides = (*x.shape[:at], *x.shape[at + 1 :]), (*x.strides[:at], *x.strides[at + 1 :])
-    return result(operator("SelectBackward", _sliced, (x,), (), (x.shape,)), x.seen_as(shape, strides))
+    return result(operator("SelectBackward", _slice_backward, (x,), (), (x.shape,)), x.as_strided(shape, strides))
 
 
-def chunked(x: Tensor, parts: int, at: int) -> tuple[Tensor, ...]:
+def chunk(x: Tensor, parts: int, at: int) -> tuple[Tensor, ...]:
     """Equal parts along a dimension. Their gradients are joined into one of x's shape."""
     at %= len(x.shape)
     size = x.shape[at] // parts
@@ -128,40 +130,40 @@ def split(x: Tensor, sizes: Sizes, at: int) -> tuple[Tensor, ...]:
     """Parts of these sizes along a dimension."""
     at %= len(x.shape)
     shapes = [(*x.shape[:at], size, *x.shape[at + 1 :]) for size in sizes]
-    node = operator("SplitBackward", _split, (x,), (), (x.shape,))
-    return results(node, tuple(x.seen_as(shape, x.strides) for shape in shapes))
+    node = operator("SplitBackward", _split_backward, (x,), (), (x.shape,))
+    return results(node, tuple(x.as_strided(shape, x.strides) for shape in shapes))
 
 
-def _split(gradients: list[Tensor | None] | Tensor, shape: Sizes, _needs: Needs) -> Tensor:
+def _split_backward(gradients: list[Tensor | None] | Tensor, shape: Sizes, _needs: Needs) -> Tensor:
     known = gradients if isinstance(gradients, Tensor) else next(each for each in gradients if each is not None)
     return empty(known.memory, shape, known.width)
 
 
-def as_complex(x: Tensor) -> Tensor:
+def view_as_complex(x: Tensor) -> Tensor:
     """Pairs of neighbours as complex numbers, [..., 2d] as [..., d]; x is copied where it has gaps."""
-    pairs = reshaped(x, (*x.shape[:-1], -1, 2))
-    return result(operator("ViewAsComplexBackward", _as_complex, (pairs,)), merged(pairs))
+    pairs = reshape(x, (*x.shape[:-1], -1, 2))
+    return result(operator("ViewAsComplexBackward", _view_as_complex_backward, (pairs,)), merged(pairs))
 
 
-def _as_complex(gradient: Tensor, _needs: Needs) -> Tensor:
-    return parted(gradient if gradient.contiguous else empty(gradient.memory, gradient.shape, gradient.width))
+def _view_as_complex_backward(gradient: Tensor, _needs: Needs) -> Tensor:
+    return parted(gradient if gradient.is_contiguous else empty(gradient.memory, gradient.shape, gradient.width))
 
 
-def as_real(x: Tensor) -> Tensor:
+def view_as_real(x: Tensor) -> Tensor:
     """Complex numbers as pairs of neighbours, [..., d] as [..., 2d]."""
-    pairs = result(operator("ViewAsRealBackward", _as_real, (x,)), parted(x))
-    return reshaped(pairs, (*x.shape[:-1], -1))
+    pairs = result(operator("ViewAsRealBackward", _view_as_real_backward, (x,)), parted(x))
+    return reshape(pairs, (*x.shape[:-1], -1))
 
 
-def _as_real(gradient: Tensor, _needs: Needs) -> Tensor:
-    return merged(gradient if gradient.contiguous else empty(gradient.memory, gradient.shape, gradient.width))
+def _view_as_real_backward(gradient: Tensor, _needs: Needs) -> Tensor:
+    return merged(gradient if gradient.is_contiguous else empty(gradient.memory, gradient.shape, gradient.width))
 
 
 def merged(pairs: Tensor) -> Tensor:
     """[..., 2] as one number twice as wide."""
-    return pairs.seen_as(pairs.shape[:-1], tuple(stride // 2 for stride in pairs.strides[:-1]), 2 * pairs.width)
+    return pairs.as_strided(pairs.shape[:-1], tuple(stride // 2 for stride in pairs.strides[:-1]), 2 * pairs.width)
 
 
 def parted(x: Tensor) -> Tensor:
     """Each number as two half as wide, [..., 2]."""
-    return x.seen_as((*x.shape, 2), (*(2 * stride for stride in x.strides), 1), x.width // 2)
+    return x.as_strided((*x.shape, 2), (*(2 * stride for stride in x.strides), 1), x.width // 2)

@@ -17,7 +17,7 @@ THREADS, BLOCK = 8, 8 << 20
 SIZE, QUICK_SIZE = 4 << 30, 512 << 20
 
 
-class Disk(NamedTuple):
+class DiskBandwidth(NamedTuple):
     """Bytes/s of a folder's file system, and how they came about."""
 
     read: float
@@ -25,7 +25,7 @@ class Disk(NamedTuple):
     how: str
 
 
-def measure(folder: str, size: int) -> Disk:
+def measure(folder: str, size: int) -> DiskBandwidth:
     """Write `size` bytes, wait until they lie there, and read them; `size` is a multiple of BLOCK. Raises OSError."""
     handle, path = tempfile.mkstemp(dir=folder, prefix=".zeroplan-calibrate-")
     os.close(handle)
@@ -52,7 +52,7 @@ def measure(folder: str, size: int) -> Disk:
             block.close()
     way = "O_DIRECT" if direct else "through the page cache, dropped in between"
     how = f"{size >> 20} MiB by {THREADS} threads in blocks of {BLOCK >> 20} MiB, {way}"
-    return Disk(size / read, size / written, how)
+    return DiskBandwidth(size / read, size / written, how)
 
 
 def _opened(path: str) -> tuple[int, bool]:

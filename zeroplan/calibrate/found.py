@@ -9,7 +9,7 @@ from statistics import median
 from zeroplan.record import NamedTuple
 
 
-class Found(NamedTuple):
+class Measurement(NamedTuple):
     """One figure of a node's file."""
 
     field: str
@@ -24,7 +24,7 @@ class Findings:
     """All of one machine."""
 
     def __init__(self) -> None:
-        self.figures: list[Found] = []
+        self.figures: list[Measurement] = []
         self.observations: list[str] = []
         """Rates by shape and size, for people."""
         self.left_out: list[str] = []
@@ -33,7 +33,7 @@ class Findings:
         self.gpus_per_node: int | None = None
 
     def add(self, field: str, value: float, unit: str, how: str) -> None:
-        self.figures.append(Found(field, value, unit, how))
+        self.figures.append(Measurement(field, value, unit, how))
 
 
 def timed(action: Callable[[], object], wait: Callable[[], object], *, seconds: float, least: int = 3) -> float:

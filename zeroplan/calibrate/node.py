@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 
 from zeroplan import __version__
-from zeroplan.calibrate.found import Findings, Found
+from zeroplan.calibrate.found import Findings, Measurement
 from zeroplan.calibrate.host import machine
 from zeroplan.catalog.node_file import CARD
 
@@ -27,7 +27,7 @@ def text(found: Findings) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _figure(figure: Found) -> str:
+def _figure(figure: Measurement) -> str:
     source = f"zeroplan calibrate {__version__} on {machine()}: {figure.how}"
     parts = {"value": written(figure), "source": source, "date": today(), "evidence": "measured"}
     return "{" + ", ".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in parts.items()) + "}"
@@ -37,7 +37,7 @@ def today() -> str:
     return datetime.now(UTC).date().isoformat()
 
 
-def written(figure: Found) -> str:
+def written(figure: Measurement) -> str:
     """The value with its unit, four digits of it."""
     scale = {"B": ("GiB", 2**30), "B/s": ("GB/s", 10**9), "FLOP/s": ("TFLOP/s", 10**12)}
     unit, factor = scale.get(figure.unit, (figure.unit, 1))

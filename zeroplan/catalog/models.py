@@ -11,7 +11,7 @@ from zeroplan.architectures.config import MAX_LAYERS, Config
 from zeroplan.architectures.defaults import assumed
 from zeroplan.architectures.keys import unread
 from zeroplan.architectures.model import model_of
-from zeroplan.architectures.read import Named, config_class, known_fields, named
+from zeroplan.architectures.read import ModelClass, config_class, known_fields, named
 from zeroplan.architectures.refused import QUANTIZATIONS, check_language_model, dequantized
 from zeroplan.architectures.registry import language_models
 from zeroplan.catalog import hub, other_files, presets
@@ -72,7 +72,7 @@ def from_file(path: Path, name: str = "") -> Model:
     return _described(content, stated, place, label, notes)
 
 
-def _described(content: dict[str, Any], stated: Named, place: str, label: str, notes: list[str]) -> Model:
+def _described(content: dict[str, Any], stated: ModelClass, place: str, label: str, notes: list[str]) -> Model:
     """The model of a described family, with what its config.json leaves out and what of it nothing reads."""
     kind = config_class(stated.model_type, place)
     config = _validated(kind, known_fields(content, place, stated.model_type), place)

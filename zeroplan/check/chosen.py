@@ -11,7 +11,7 @@ from zeroplan.errors import QuantityError, UnknownNameError, shown
 
 
 @dataclass(frozen=True)
-class Chosen:
+class RuleSelection:
     """Rules by id or by the beginning of their ids: ZP4 is all of ZeRO's."""
 
     select: tuple[str, ...] = ()

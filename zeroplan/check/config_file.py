@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from zeroplan.catalog.files import LARGEST_CONFIG, place_of, read_text
-from zeroplan.check.document import Document, Node
+from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.json_reader import NotReadableError, read_json
 from zeroplan.deepspeed.keys import key
 from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
@@ -23,7 +23,7 @@ YAML = (".yaml", ".yml")
 IN_YAML = "a ds_config, an Accelerate config or TrainingArguments with a deepspeed in them"
 
 
-class Config(NamedTuple):
+class ConfigFile(NamedTuple):
     """A ds_config, and what errors call its file."""
 
     content: dict[str, Any]
@@ -32,7 +32,7 @@ class Config(NamedTuple):
     """What somebody who reads the file makes of it otherwise."""
 
 
-def read_config_file(path: str) -> Config:
+def read_config_file(path: str) -> ConfigFile:
     """'-' is standard input. Raises `SpecError` for what is no object, or says a key twice."""
     text = read_text(path, EXPECTED, LARGEST_CONFIG)
     place = place_of(path)
@@ -41,7 +41,7 @@ def read_config_file(path: str) -> Config:
     return _in_yaml(path, place, text)
 
 
-def _config(document: Document) -> Config:
+def _config(document: Document) -> ConfigFile:
     names = [member.name for member in document.root.members or ()]
     if names and not any(key(name) or name in REMOVED_KEYS or name.startswith(COMMENTS) for name in names):
         refuse_models(document.config, document.name)
@@ -50,7 +50,7 @@ def _config(document: Document) -> Config:
     _check_numbers(document, document.root)
     what = next((remark.what for remark in document.remarks), "")
     note = f"{document.name} has {what}: DeepSpeed reads it, and json.load of the Trainer and Accelerate stops"
-    return Config(document.config, document.name, (note,) if what else ())
+    return ConfigFile(document.config, document.name, (note,) if what else ())
 
 
 def _read(place: str, text: str) -> Document:
@@ -72,17 +72,19 @@ def _place(text: str, offset: int) -> tuple[int, int]:
     return text.count("\n", 0, offset) + 1, offset - (text.rfind("\n", 0, offset) + 1) + 1
 
 
-def _in_yaml(path: str, place: str, text: str) -> Config:
+def _in_yaml(path: str, place: str, text: str) -> ConfigFile:
     """The config that a YAML for Accelerate or the Trainer states or names, or is."""
-    from zeroplan.check.launch import Launch, inline, is_launch
+    from zeroplan.check.launch import AccelerateConfig, inline, is_launch
     from zeroplan.check.yaml_reader import read_yaml
 
     document = read_yaml(place, text, IN_YAML)
     if is_launch(document):
-        launch = Launch(document)
+        launch = AccelerateConfig(document)
         if not launch.is_deepspeed or not launch.fields:
             raise SpecError(place, "an Accelerate config without deepspeed_config", IN_YAML)
-        return _beside(path, place, launch.config_file) if launch.config_file else Config(inline(launch).config, place)
+        return (
+            _beside(path, place, launch.config_file) if launch.config_file else ConfigFile(inline(launch).config, place)
+        )
     member = document.members.get(("deepspeed",))
     if member is None:
         return _config(document)
@@ -91,7 +93,7 @@ def _in_yaml(path: str, place: str, text: str) -> Config:
     return _beside(path, place, member.node.scalar)
 
 
-def _beside(path: str, place: str, named: Any) -> Config:
+def _beside(path: str, place: str, named: Any) -> ConfigFile:
     """A file as seen from the one that names it, or from here, which is what Accelerate does."""
     tried = [str(Path(path).parent / str(named)), str(named)]
     found = next((one for one in tried if isinstance(named, str) and os.path.isfile(one)), None)
@@ -109,7 +111,7 @@ def _check_once(document: Document) -> None:
         )  # fmt: skip
 
 
-def _check_numbers(document: Document, node: Node) -> None:
+def _check_numbers(document: Document, node: ValueNode) -> None:
     for number in _floats(node):
         if not math.isfinite(number.scalar):
             line, column = document.place(number.start)
@@ -117,7 +119,7 @@ def _check_numbers(document: Document, node: Node) -> None:
             raise SpecError(f"{document.name}:{line}:{column}", found, "a finite number (JSON has no NaN or Infinity)")
 
 
-def _floats(node: Node) -> Iterator[Node]:
+def _floats(node: ValueNode) -> Iterator[ValueNode]:
     if isinstance(node.scalar, float):
         yield node
     for member in node.members or ():

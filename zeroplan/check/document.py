@@ -11,7 +11,7 @@ from typing import Any
 from zeroplan.record import NamedTuple
 
 
-class Place(NamedTuple):
+class Position(NamedTuple):
     """Line and column, both from 1."""
 
     line: int
@@ -19,14 +19,14 @@ class Place(NamedTuple):
 
 
 @dataclass(slots=True)
-class Node:
+class ValueNode:
     """One value of the file between two offsets; `members` of an object, `items` of an array, else `scalar`."""
 
     start: int
     end: int = 0
     scalar: Any = None
     members: list[Member] | None = None
-    items: list[Node] | None = None
+    items: list[ValueNode] | None = None
 
     def plain(self) -> Any:
         """The value as Python has it; of keys that are there twice, the last."""
@@ -44,7 +44,7 @@ class Member:
     name: str
     start: int
     end: int
-    node: Node
+    node: ValueNode
 
 
 class Remark(NamedTuple):
@@ -60,7 +60,7 @@ class Document:
 
     name: str
     text: str
-    root: Node
+    root: ValueNode
     remarks: list[Remark] = field(default_factory=list)
     """In the order of the file."""
 
@@ -93,9 +93,9 @@ class Document:
         at = bisect_left(offsets, start)
         return at < len(offsets) and (end is None or offsets[at] < end)
 
-    def place(self, offset: int) -> Place:
+    def place(self, offset: int) -> Position:
         line = bisect_right(self._starts, offset)
-        return Place(line, offset - self._starts[line - 1] + 1)
+        return Position(line, offset - self._starts[line - 1] + 1)
 
     @cached_property
     def members(self) -> dict[tuple[str, ...], Member]:
@@ -111,7 +111,7 @@ class Document:
         yield from _walk((), self.root)
 
 
-def _walk(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Member]]:
+def _walk(path: tuple[str, ...], node: ValueNode) -> Iterator[tuple[tuple[str, ...], Member]]:
     for member in node.members or ():
         inside = (*path, member.name)
         yield inside, member
@@ -120,7 +120,7 @@ def _walk(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], 
         yield from _walk(path, item)
 
 
-def _repeated(path: tuple[str, ...], node: Node) -> Iterator[tuple[tuple[str, ...], Member, Member]]:
+def _repeated(path: tuple[str, ...], node: ValueNode) -> Iterator[tuple[tuple[str, ...], Member, Member]]:
     seen: dict[str, Member] = {}
     for member in node.members or ():
         if member.name in seen:

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import pairwise
 
-from zeroplan.check.document import Document, Node
+from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.finding import Edit
 from zeroplan.check.json_reader import BRACES, COMMENT, COMMENTS, comma_behind, ends, is_bare
 
@@ -89,7 +89,7 @@ def moved(document: Document, path: Path, section: Path, name: str = "") -> Edit
     return (*gone, *added) if added and not overlap((*gone, *added)) else ()
 
 
-def _added(document: Document, target: Node, key: str, value: str, indent: str) -> Edits:
+def _added(document: Document, target: ValueNode, key: str, value: str, indent: str) -> Edits:
     """A new last member: on a line of its own where the last one ends its line, else behind it. None behind a text
     without quotes, which would take in the comma.
     """
@@ -114,7 +114,7 @@ def _added(document: Document, target: Node, key: str, value: str, indent: str) 
     return (Edit(end, end, missing), Edit(line_end, line_end, line))
 
 
-def _holder(document: Document, path: Path) -> Node:
+def _holder(document: Document, path: Path) -> ValueNode:
     return document.members[path[:-1]].node if len(path) > 1 else document.root
 
 

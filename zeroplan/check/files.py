@@ -10,10 +10,10 @@ from itertools import islice
 
 from zeroplan.check.arguments import YAML, Arguments
 from zeroplan.check.check import MOST, UNREADABLE, check, check_text, placed
-from zeroplan.check.document import Document, Node
+from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.finding import Finding, Hit, said
 from zeroplan.check.json_reader import NotReadableError, read_json
-from zeroplan.check.launch import FILE, SECTION, Launch, as_yaml, field_of, inline, is_launch
+from zeroplan.check.launch import FILE, SECTION, AccelerateConfig, as_yaml, field_of, inline, is_launch
 from zeroplan.check.proposed import tried
 from zeroplan.check.rules import RULES
 from zeroplan.check.rules.launch import LAUNCH_CHECKS
@@ -24,34 +24,36 @@ from zeroplan.errors import SpecError
 
 Beside = Callable[[str], tuple[str, str] | None]
 """Name and text of a file that another names; None where it is not there."""
-Made = Callable[[Document, Setting, Launch | None], Setting]
+Made = Callable[[Document, Setting, AccelerateConfig | None], Setting]
 """The setting of one config, which may follow from what it says."""
 EXPECTED = "an Accelerate config, or TrainingArguments with a deepspeed in them"
 
 
 @dataclass
-class Checked:
+class CheckedFiles:
     """Findings, and the texts of the files that they are in."""
 
     findings: list[Finding] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)
 
 
-def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> Checked:
+def check_file(name: str, text: str, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """Raises `SpecError` for what is no config at all, and for YAML that is none of both kinds."""
     if not name.endswith(YAML):
-        return Checked(check_json(name, text, setting, made), {name: text})
+        return CheckedFiles(check_json(name, text, setting, made), {name: text})
     from zeroplan.check.yaml_reader import read_yaml
 
     document = read_yaml(name, text, EXPECTED)
     if is_launch(document):
-        checked = _launched(Launch(document), setting, beside, made)
+        checked = _launched(AccelerateConfig(document), setting, beside, made)
     else:
         checked = _trained(Arguments(document), setting, beside, made)
     return replace(checked, findings=[_as_fixed(one) for one in checked.findings])
 
 
-def check_json(name: str, text: str, setting: Setting, made: Made, launch: Launch | None = None) -> list[Finding]:
+def check_json(
+    name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
+) -> list[Finding]:
     """What is found, and of what it proposes that which does. Raises `SpecError` for a model's config.json."""
     findings = findings_of(name, text, setting, made, launch)
     if not any(one.edits or one.write for one in findings):
@@ -63,7 +65,7 @@ def check_json(name: str, text: str, setting: Setting, made: Made, launch: Launc
     return tried(document, findings, lambda changed: _again(name, changed, setting, made, launch))
 
 
-def _again(name: str, text: str, setting: Setting, made: Made, launch: Launch | None) -> list[Finding]:
+def _again(name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None) -> list[Finding]:
     """What is found in a changed text, but for what its ledger says: for whom it is may change with it."""
     try:
         document = read_json(name, text)
@@ -72,7 +74,9 @@ def _again(name: str, text: str, setting: Setting, made: Made, launch: Launch | 
     return check(document, replace(made(document, setting, launch), planned=None))
 
 
-def findings_of(name: str, text: str, setting: Setting, made: Made, launch: Launch | None = None) -> list[Finding]:
+def findings_of(
+    name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
+) -> list[Finding]:
     """What is found, with everything that it proposes. Raises `SpecError` for a model's config.json."""
     try:
         document = read_json(name, text)
@@ -83,7 +87,7 @@ def findings_of(name: str, text: str, setting: Setting, made: Made, launch: Laun
 
 
 def _reached(
-    name: str, text: str, setting: Setting, made: Made, launch: Launch | None = None
+    name: str, text: str, setting: Setting, made: Made, launch: AccelerateConfig | None = None
 ) -> tuple[list[Finding], str]:
     """The findings of a file that another one names, and its text. Of what is no config nothing is quoted, and there is
     no text: whoever writes a YAML may name any file, and a log may be read by others than that file.
@@ -109,10 +113,10 @@ def check_arguments(arguments: Arguments) -> list[Finding]:
     return [placed(arguments.document, hit) for found in ARGUMENT_CHECKS for hit in islice(found(arguments), MOST)]
 
 
-def _launched(launch: Launch, setting: Setting, beside: Beside, made: Made) -> Checked:
+def _launched(launch: AccelerateConfig, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     document = launch.document
     setting = replace(setting, reader=ACCELERATE, gpus=setting.gpus or launch.processes)
-    checked, stage = Checked([], {document.name: document.text}), None
+    checked, stage = CheckedFiles([], {document.name: document.text}), None
     inner: list[Finding] = []
     if launch.is_deepspeed and launch.config_file is None:
         config = inline(launch)
@@ -128,16 +132,16 @@ def _launched(launch: Launch, setting: Setting, beside: Beside, made: Made) -> C
     return checked
 
 
-def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made) -> Checked:
+def _trained(arguments: Arguments, setting: Setting, beside: Beside, made: Made) -> CheckedFiles:
     """The config that `deepspeed` names, or is."""
     document = arguments.document
     member = document.members.get(("deepspeed",))
     if member is None or (member.node.members is None and member.node.scalar in (None, False)):
         raise SpecError(document.name, "neither distributed_type nor deepspeed", EXPECTED)
     setting = replace(setting, reader=TRAINER, arguments=arguments)
-    checked = Checked(check_arguments(arguments), {document.name: document.text})
+    checked = CheckedFiles(check_arguments(arguments), {document.name: document.text})
     if member.node.members is not None:
-        whole = Node(member.start, member.end, members=member.node.members)
+        whole = ValueNode(member.start, member.end, members=member.node.members)
         config = Document(document.name, document.text, whole)
         checked.findings += check(config, made(config, setting, None))
     elif (found := beside(str(member.node.scalar))) is None:

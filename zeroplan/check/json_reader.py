@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from zeroplan.catalog.files import LARGEST_CONFIG, MOST_DIGITS
-from zeroplan.check.document import Document, Member, Node, Remark
+from zeroplan.check.document import Document, Member, Remark, ValueNode
 from zeroplan.errors import SpecError, ZeroplanError
 
 DEEPEST = 100
@@ -58,7 +58,7 @@ def comma_behind(text: str, at: int) -> int | None:
         at = comment.end()
 
 
-def is_bare(text: str, value: Node) -> bool:
+def is_bare(text: str, value: ValueNode) -> bool:
     """Whether a value is a text without quotes, which goes on to the end of its line with whatever is put there."""
     return isinstance(value.scalar, str) and not text.startswith(('"', "'"), value.start)
 
@@ -115,7 +115,7 @@ class _Reader:
             self._remark(COMMENTS)
             self.at = comment.end()
 
-    def _value(self, depth: int) -> Node:
+    def _value(self, depth: int) -> ValueNode:
         if depth > DEEPEST:
             raise SpecError(self.name, f"over {DEEPEST} objects or lists inside one another", "a ds_config.json")
         start, letter = self.at, self._peek()
@@ -125,7 +125,7 @@ class _Reader:
         if letter == "[":
             self.at += 1
             return self._array(start, depth)
-        return Node(start, scalar=self._scalar(), end=self.at)
+        return ValueNode(start, scalar=self._scalar(), end=self.at)
 
     def _scalar(self) -> Any:
         letter = self._peek()
@@ -171,7 +171,7 @@ class _Reader:
         self.at = bare.end()
         return bare.group()
 
-    def _object(self, start: int, depth: int, *, close: str) -> Node:
+    def _object(self, start: int, depth: int, *, close: str) -> ValueNode:
         members: list[Member] = []
         self._skip()
         while self._peek() != close:
@@ -186,16 +186,16 @@ class _Reader:
             members.append(Member(name, begin, end, self._value(depth + 1)))
             self._between(close)
         self.at += len(close)
-        return Node(start, end=self.at, members=members)
+        return ValueNode(start, end=self.at, members=members)
 
-    def _array(self, start: int, depth: int) -> Node:
-        items: list[Node] = []
+    def _array(self, start: int, depth: int) -> ValueNode:
+        items: list[ValueNode] = []
         self._skip()
         while self._peek() != "]":
             items.append(self._value(depth + 1))
             self._between("]")
         self.at += 1
-        return Node(start, end=self.at, items=items)
+        return ValueNode(start, end=self.at, items=items)
 
     def _between(self, close: str) -> None:
         """To the next entry, or to the end of the object or list."""

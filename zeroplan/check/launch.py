@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from zeroplan.check.document import Document, Member, Node
+from zeroplan.check.document import Document, Member, ValueNode
 
 DEEPSPEED = "DEEPSPEED"
 SECTION, FILE = "deepspeed_config", "deepspeed_config_file"
@@ -33,7 +33,7 @@ REPLACED = re.compile(r'"(\w+)": (?:\{"device": )?("?)([\w.-]+)\2\}?')
 
 
 @dataclass(frozen=True)
-class Launch:
+class AccelerateConfig:
     document: Document
 
     @cached_property
@@ -74,7 +74,7 @@ def is_launch(document: Document) -> bool:
     return any(name in document.config for name in ("distributed_type", SECTION, "compute_environment"))
 
 
-def inline(launch: Launch) -> Document:
+def inline(launch: AccelerateConfig) -> Document:
     """The ds_config that the fields become, each key where its field stands."""
     document, fields = launch.document, launch.fields
     devices = {name: str(fields.get(f"{name}_device", "none")).lower() for name in OFFLOADS}
@@ -88,27 +88,27 @@ def inline(launch: Launch) -> Document:
     place = _Places(document)
     section = [place.member(name, _scalar_or_device(name, value), field) for name, (value, field) in zero.items()]
     members = [
-        place.member("train_batch_size", Node(0, scalar="auto"), ""),
-        place.member("train_micro_batch_size_per_gpu", Node(0, scalar="auto"), ""),
-        place.member("gradient_accumulation_steps", Node(0, scalar=_steps(fields)), "gradient_accumulation_steps"),
-        place.member("zero_optimization", Node(0, members=section), ""),
+        place.member("train_batch_size", ValueNode(0, scalar="auto"), ""),
+        place.member("train_micro_batch_size_per_gpu", ValueNode(0, scalar="auto"), ""),
+        place.member("gradient_accumulation_steps", ValueNode(0, scalar=_steps(fields)), "gradient_accumulation_steps"),
+        place.member("zero_optimization", ValueNode(0, members=section), ""),
     ]
     clipping = _converted(fields.get("gradient_clipping", "auto"), float)
     if clipping:
-        members.append(place.member("gradient_clipping", Node(0, scalar=clipping), "gradient_clipping"))
+        members.append(place.member("gradient_clipping", ValueNode(0, scalar=clipping), "gradient_clipping"))
     if (precision := document.config.get("mixed_precision")) in ("fp16", "bf16", "fp8"):
-        enabled = place.member("enabled", Node(0, scalar=True), "")
+        enabled = place.member("enabled", ValueNode(0, scalar=True), "")
         name = "fp16" if precision == "fp16" else "bf16"
-        members.append(place.member(name, Node(0, members=[enabled]), ""))
-    return Document(document.name, document.text, Node(0, end=len(document.text), members=members))
+        members.append(place.member(name, ValueNode(0, members=[enabled]), ""))
+    return Document(document.name, document.text, ValueNode(0, end=len(document.text), members=members))
 
 
-def _scalar_or_device(name: str, value: Any) -> Node:
+def _scalar_or_device(name: str, value: Any) -> ValueNode:
     """An offload section has the device in it, and a path that `accelerate launch` does not hand on."""
     if not name.startswith("offload"):
-        return Node(0, scalar=value)
-    path = [Member("nvme_path", 0, 0, Node(0, scalar="none"))] if value == "nvme" else []
-    return Node(0, members=[Member("device", 0, 0, Node(0, scalar=value)), *path])
+        return ValueNode(0, scalar=value)
+    path = [Member("nvme_path", 0, 0, ValueNode(0, scalar="none"))] if value == "nvme" else []
+    return ValueNode(0, members=[Member("device", 0, 0, ValueNode(0, scalar=value)), *path])
 
 
 def _steps(fields: dict[str, Any]) -> Any:
@@ -131,7 +131,7 @@ class _Places:
         self.members = document.members
         self.default = self.members.get((SECTION,)) or next(iter(self.members.values()))
 
-    def member(self, name: str, node: Node, field: str) -> Member:
+    def member(self, name: str, node: ValueNode, field: str) -> Member:
         at = self.members.get((SECTION, field), self.default)
         for inner in node.members or ():
             if inner.start == inner.end == 0:

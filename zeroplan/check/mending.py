@@ -17,7 +17,7 @@ SMALL_BUCKET = 50_000_000
 """Elements: less than this messages between GPUs become slow."""
 
 
-class Change(NamedTuple):
+class StrategyEdit(NamedTuple):
     write: str
     fields: dict[str, Any]
     """Of `Strategy`."""
@@ -36,37 +36,37 @@ def mended(planned: Planned, setting: Setting) -> str:
     return min(found)[1] if found else ""
 
 
-def _tried(planned: Planned, change: Change) -> Candidate | None:
+def _tried(planned: Planned, change: StrategyEdit) -> Candidate | None:
     try:
         return planned.at(**change.fields)
     except ZeroplanError:
         return None
 
 
-def _changes(planned: Planned, setting: Setting) -> Iterator[Change]:
+def _changes(planned: Planned, setting: Setting) -> Iterator[StrategyEdit]:
     """Cheapest in time first, as far as that is known without asking."""
     assert planned.job is not None
     strategy = planned.job.strategy
     stage, host = strategy.stage, strategy.offload_optimizer
     if stage and strategy.reduce_bucket_size > SMALL_BUCKET:
-        yield Change(f'"reduce_bucket_size": {SMALL_BUCKET}', {"reduce_bucket_size": SMALL_BUCKET})
+        yield StrategyEdit(f'"reduce_bucket_size": {SMALL_BUCKET}', {"reduce_bucket_size": SMALL_BUCKET})
     yield from _smaller_batches(planned, setting)
     for higher in range(stage + 1, 4):
-        yield Change(f'"stage": {higher}', {"stage": higher})
+        yield StrategyEdit(f'"stage": {higher}', {"stage": higher})
     if strategy.checkpointing == "none":
         where = "in TrainingArguments" if setting.reader == TRAINER else "model.gradient_checkpointing_enable()"
-        yield Change(f"gradient_checkpointing=True {where}" if setting.reader == TRAINER else where,
+        yield StrategyEdit(f"gradient_checkpointing=True {where}" if setting.reader == TRAINER else where,
                      {"checkpointing": "full"})  # fmt: skip
     if stage and host is None and strategy.optimizer in OFFLOADABLE:
-        yield Change('"offload_optimizer": {"device": "cpu"}', {"offload_optimizer": Offload("cpu")})
+        yield StrategyEdit('"offload_optimizer": {"device": "cpu"}', {"offload_optimizer": Offload("cpu")})
     if stage == 3 and strategy.offload_param is None:
-        yield Change('"offload_param": {"device": "cpu"}', {"offload_param": Offload("cpu")})
+        yield StrategyEdit('"offload_param": {"device": "cpu"}', {"offload_param": Offload("cpu")})
     for name, offload in (("offload_optimizer", host), ("offload_param", strategy.offload_param)):
         if offload is not None and offload.pin_memory:
-            yield Change(f'"pin_memory": false in {name}', {name: offload._replace(pin_memory=False)})
+            yield StrategyEdit(f'"pin_memory": false in {name}', {name: offload._replace(pin_memory=False)})
 
 
-def _smaller_batches(planned: Planned, setting: Setting) -> Iterator[Change]:
+def _smaller_batches(planned: Planned, setting: Setting) -> Iterator[StrategyEdit]:
     """Half, a quarter, ... of the micro-batch, accumulated as often: a step sees as many sequences."""
     assert planned.job is not None
     strategy = planned.job.strategy
@@ -76,4 +76,4 @@ def _smaller_batches(planned: Planned, setting: Setting) -> Iterator[Change]:
              '"train_micro_batch_size_per_gpu": %d, "gradient_accumulation_steps": %d')  # fmt: skip
     while micro % 2 == 0:
         micro, steps = micro // 2, 2 * steps
-        yield Change(names % (micro, steps), {"micro_batch": micro, "grad_accum": steps})
+        yield StrategyEdit(names % (micro, steps), {"micro_batch": micro, "grad_accum": steps})

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from itertools import pairwise
 
-from zeroplan.check.document import Document, Node
+from zeroplan.check.document import Document, ValueNode
 from zeroplan.check.finding import Edit
 from zeroplan.check.json_reader import BARE_NAME, BRACES, MISSING, QUOTES, TRAILING, UNQUOTED
 
@@ -41,7 +41,7 @@ def _keys(document: Document) -> set[int]:
     return {member.start for _path, member in document.walk()}
 
 
-def _neighbours(node: Node) -> Iterator[tuple[int, int]]:
+def _neighbours(node: ValueNode) -> Iterator[tuple[int, int]]:
     """Where each entry ends and the next one begins."""
     entries = [(member.start, member.node) for member in node.members or ()]
     entries += [(item.start, item) for item in node.items or ()]
@@ -51,7 +51,7 @@ def _neighbours(node: Node) -> Iterator[tuple[int, int]]:
         yield from _neighbours(inside)
 
 
-def _texts(node: Node) -> Iterator[tuple[int, int, str]]:
+def _texts(node: ValueNode) -> Iterator[tuple[int, int, str]]:
     """Keys and texts with their places."""
     if isinstance(node.scalar, str):
         yield node.start, node.end, node.scalar

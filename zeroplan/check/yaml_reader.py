@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from zeroplan.catalog.files import LARGEST_YAML, MOST_DIGITS
-from zeroplan.check.document import Document, Member, Node
+from zeroplan.check.document import Document, Member, ValueNode
 from zeroplan.errors import SpecError, shown
 
 DEEPEST = 50
@@ -52,14 +52,14 @@ class _Tree:
 
     def __init__(self, name: str, expected: str) -> None:
         self.name, self.expected = name, expected
-        self.anchors: dict[str, tuple[Node, int]] = {}
+        self.anchors: dict[str, tuple[ValueNode, int]] = {}
         """What an alias stands for, and how many values that is."""
         self.values = 0
         self.scalars = yaml.SafeLoader("")
 
-    def document(self, text: str) -> Node:
+    def document(self, text: str) -> ValueNode:
         events = iter(yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
-        root: Node | None = None
+        root: ValueNode | None = None
         for event in events:
             if isinstance(event, (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentEndEvent)):
                 continue
@@ -72,7 +72,7 @@ class _Tree:
             raise SpecError(self.name, "an empty file", self.expected)
         return root
 
-    def _node(self, event: Any, events: Iterator[Any], depth: int) -> Node:
+    def _node(self, event: Any, events: Iterator[Any], depth: int) -> ValueNode:
         if depth > DEEPEST:
             raise self._error(event, _deep(), self.expected)
         if isinstance(event, yaml.AliasEvent):
@@ -84,7 +84,7 @@ class _Tree:
         before = self.values
         self._count(event, 1)
         self._refuse_tag(event)
-        node = Node(event.start_mark.index, event.end_mark.index)
+        node = ValueNode(event.start_mark.index, event.end_mark.index)
         if isinstance(event, yaml.ScalarEvent):
             node.scalar = self._scalar(event)
         elif isinstance(event, yaml.SequenceStartEvent):
@@ -95,7 +95,7 @@ class _Tree:
             self.anchors[event.anchor] = (node, self.values - before)
         return node
 
-    def _items(self, events: Iterator[Any], depth: int) -> Iterator[Node]:
+    def _items(self, events: Iterator[Any], depth: int) -> Iterator[ValueNode]:
         for event in events:
             if isinstance(event, yaml.SequenceEndEvent):
                 return

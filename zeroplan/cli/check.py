@@ -12,8 +12,8 @@ import typer
 
 from zeroplan.catalog.files import LARGEST_CONFIG, STANDARD_INPUT, read_text
 from zeroplan.check.arguments import YAML, read_arguments
-from zeroplan.check.chosen import Chosen, names
-from zeroplan.check.files import Checked, check_arguments, check_file, findings_of
+from zeroplan.check.chosen import RuleSelection, names
+from zeroplan.check.files import CheckedFiles, check_arguments, check_file, findings_of
 from zeroplan.check.finding import Finding
 from zeroplan.check.folder import configs
 from zeroplan.check.mended import mended
@@ -68,7 +68,7 @@ def run(asked: Asked) -> int:
     return 0 if asked.exit_zero else int(changes or chosen.fails(findings))
 
 
-def _looked_at(asked: Asked, chosen: Chosen, known: Known, path: str) -> check_fix.Changed:
+def _looked_at(asked: Asked, chosen: RuleSelection, known: Known, path: str) -> check_fix.Changed:
     """A file with its findings; with --fix or --diff JSON also as it is when mended, and the findings then."""
     name = STANDARD_INPUT if path == "-" else path
     text = read_text(path, "a ds_config.json", LARGEST_CONFIG)
@@ -84,23 +84,23 @@ def _of_json(known: Known, name: str, text: str) -> list[Finding]:
     return findings_of(name, text, known.setting, partial(setting_of, known))
 
 
-def _chosen(asked: Asked) -> Chosen:
+def _chosen(asked: Asked) -> RuleSelection:
     if asked.form not in FORMATS:
         raise QuantityError(f"--format: found {shown(asked.form)}, expected {' or '.join(FORMATS)}")
     if asked.files.count("-") > 1:
         raise ContradictionError("standard input is named twice; write - once")
     if asked.fix and not asked.diff and "-" in asked.files:
         raise ContradictionError("--fix writes files and standard input is none; write --diff to see what would change")
-    return Chosen(names(asked.select), names(asked.ignore), asked.fail_on)
+    return RuleSelection(names(asked.select), names(asked.ignore), asked.fail_on)
 
 
-def _known(asked: Asked) -> tuple[Known, Checked]:
+def _known(asked: Asked) -> tuple[Known, CheckedFiles]:
     """What holds for all files, and what is found in TrainingArguments themselves."""
-    arguments, about = None, Checked()
+    arguments, about = None, CheckedFiles()
     if asked.trainer_args is not None:
         text = read_text(asked.trainer_args, "TrainingArguments", LARGEST_CONFIG)
         arguments = read_arguments(asked.trainer_args, text)
-        about = Checked(check_arguments(arguments), {asked.trainer_args: text})
+        about = CheckedFiles(check_arguments(arguments), {asked.trainer_args: text})
     known = read_known(
         asked.options, reader=asked.reader, accelerator=asked.accelerator, version=asked.version,
         client_optimizer=asked.client_optimizer, arguments=arguments,
@@ -108,7 +108,7 @@ def _known(asked: Asked) -> tuple[Known, Checked]:
     return known, about
 
 
-def _checked(path: str, name: str, text: str, known: Known) -> Checked:
+def _checked(path: str, name: str, text: str, known: Known) -> CheckedFiles:
     def beside(other: str) -> tuple[str, str] | None:
         """As seen from the file, or from here, which is what Accelerate does."""
         tried = [Path(path).parent / other, Path(other)]
@@ -128,7 +128,7 @@ def _scope(known: Known) -> Scope | None:
     return scope([known.model], read_seq(known.options, known.model, []))
 
 
-def _show(asked: Asked, chosen: Chosen, files: Sequence[check_fix.Changed], planned: Scope | None) -> None:
+def _show(asked: Asked, chosen: RuleSelection, files: Sequence[check_fix.Changed], planned: Scope | None) -> None:
     from zeroplan.report import check as report
 
     findings = [finding for file in files for finding in file.left]
@@ -146,7 +146,7 @@ def _show(asked: Asked, chosen: Chosen, files: Sequence[check_fix.Changed], plan
 
 
 def _for_programs(
-    form: str, findings: list[Finding], files: list[str], chosen: Chosen, planned: Scope | None
+    form: str, findings: list[Finding], files: list[str], chosen: RuleSelection, planned: Scope | None
 ) -> str:  # fmt: skip
     from zeroplan.report import check, check_github, check_junit, check_markdown, check_sarif, machine
 

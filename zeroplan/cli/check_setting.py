@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.document import Document
 from zeroplan.check.finding import number
-from zeroplan.check.launch import Launch
+from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.planned import Planned
 from zeroplan.check.setting import READERS, Setting, guessed
 from zeroplan.check.subject import Subject
@@ -78,7 +78,7 @@ def read_known(
     return Known(options, reader, setting, cluster, read_model(options, [], None) if modelled else None)
 
 
-def setting_of(known: Known, document: Document, setting: Setting, launch: Launch | None = None) -> Setting:
+def setting_of(known: Known, document: Document, setting: Setting, launch: AccelerateConfig | None = None) -> Setting:
     """Of one config: for whom is guessed from it where nothing says, and its job joins model and cluster."""
     if known.reader is None and launch is None and setting.arguments is None:
         setting = replace(setting, reader=guessed(document.config))
@@ -91,7 +91,7 @@ def setting_of(known: Known, document: Document, setting: Setting, launch: Launc
     return replace(setting, planned=_planned(known, document, setting, launch))
 
 
-def _planned(known: Known, document: Document, setting: Setting, launch: Launch | None) -> Planned:
+def _planned(known: Known, document: Document, setting: Setting, launch: AccelerateConfig | None) -> Planned:
     from zeroplan.cli.headroom import read_headroom
     from zeroplan.cli.request_cluster import read_cluster
     from zeroplan.fit import TIGHT
@@ -122,13 +122,13 @@ def _planned(known: Known, document: Document, setting: Setting, launch: Launch 
 
 def _request(options: Options, model: Model, document: Document, setting: Setting) -> Request | ZeroplanError:
     """As `zeroplan estimate --config` reads it; or why it cannot."""
-    from zeroplan.check.config_file import Config
+    from zeroplan.check.config_file import ConfigFile
     from zeroplan.cli.request import read_request
 
     try:
         given = Subject(document, setting).given
         options = _with_optim(options, Facts(given, document.name), setting.arguments)
-        return read_request(options, config=Config(given, document.name), known=model)
+        return read_request(options, config=ConfigFile(given, document.name), known=model)
     except ZeroplanError as error:
         return error
     except (TypeError, AttributeError, ValueError) as error:  # of a config that rules refuse

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from zeroplan.check.config_file import Config, read_config_file
+from zeroplan.check.config_file import ConfigFile, read_config_file
 from zeroplan.cli.options import Options, flag
 from zeroplan.cli.progress import tell, watched
 from zeroplan.cli.request import Request, read_request
@@ -14,7 +14,7 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.speed import speed
 from zeroplan.deepspeed.difference import Difference, changed, differences
-from zeroplan.deepspeed.effect import Change, Comparison, Counted, changes
+from zeroplan.deepspeed.effect import Comparison, ConfigChange, Counted, changes
 from zeroplan.deepspeed.names import canonical
 from zeroplan.deepspeed.read import read_config
 from zeroplan.errors import ContradictionError
@@ -51,11 +51,11 @@ def asked(first: str, second: str, options: Options) -> Diff:
     typed = next((name for name in Options.__annotations__ if getattr(options, name) is not None), None)
     if typed:
         raise ContradictionError(f"{flag(typed)} says nothing without a model; write --model llama-3.1-8b as well")
-    return Diff(Comparison(names, tuple(Change((one,)) for one in found)))
+    return Diff(Comparison(names, tuple(ConfigChange((one,)) for one in found)))
 
 
 def _counted(
-    options: Options, files: tuple[Config, Config], configs: tuple[dict[str, Any], dict[str, Any]],
+    options: Options, files: tuple[ConfigFile, ConfigFile], configs: tuple[dict[str, Any], dict[str, Any]],
     found: list[Difference],
 ) -> Diff:  # fmt: skip
     if len(found) > MOST:
@@ -67,7 +67,7 @@ def _counted(
     def count(made: Sequence[Difference]) -> Counted:
         tell(made[0].path if made else "nothing")
         config = changed(*configs, [one.path for one in made])
-        return _count(read_request(options, default_gpus=8, config=Config(config, "alone")))
+        return _count(read_request(options, default_gpus=8, config=ConfigFile(config, "alone")))
 
     assumed = [request.assumed_for([end.job]) for request, end in zip(requests, ends, strict=True)]
     names = files[0].place, files[1].place
@@ -75,7 +75,7 @@ def _counted(
     return Diff(comparison, _said(assumed, names), requests[0].headroom)
 
 
-def _asked_of(file: Config, options: Options) -> Request:
+def _asked_of(file: ConfigFile, options: Options) -> Request:
     """Errors say which of both files they are about."""
     try:
         return read_request(options, default_gpus=8, config=file)

@@ -29,7 +29,7 @@ from zeroplan.specs.training import Wanted
 
 if TYPE_CHECKING:
     from zeroplan.sizing import Fewest
-    from zeroplan.training import Run
+    from zeroplan.training import TrainingRun
     from zeroplan.why import Why, Wish
 
 ROOM_KEPT = "room kept for what such runs took beside what is counted (--headroom)"
@@ -179,7 +179,7 @@ def _tight(request: Request, job: Job, failed: Plan, goal: Goal, allowance: Allo
     return found._replace(ways_out=failed.ways_out, ways_out_complete=failed.ways_out_complete)
 
 
-def _run(chosen: Candidate, wanted: Wanted) -> Run:
+def _run(chosen: Candidate, wanted: Wanted) -> TrainingRun:
     from zeroplan.training import run_of
 
     return run_of(chosen, wanted)

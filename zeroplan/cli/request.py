@@ -40,7 +40,7 @@ from zeroplan.specs.unplanned import Unplanned
 from zeroplan.units import read_count
 
 if TYPE_CHECKING:
-    from zeroplan.check.config_file import Config
+    from zeroplan.check.config_file import ConfigFile
     from zeroplan.deepspeed.read import Stated
 
 CHOICES = {
@@ -128,7 +128,7 @@ class Request(NamedTuple):
 
 
 def read_request(
-    options: Options, *, default_params: str | None = None, default_gpus: int = 1, config: Config | None = None,
+    options: Options, *, default_params: str | None = None, default_gpus: int = 1, config: ConfigFile | None = None,
     known: Model | None = None, partial: bool = False,
 ) -> Request:  # fmt: skip
     """Everything typed, read and checked. `default_params` stands in when no model is named.
@@ -206,7 +206,7 @@ def check_accept(text: str | None) -> None:
         raise QuantityError(f"--accept: found {shown(text)}, expected tight; write --accept tight")
 
 
-def _with_precision(config: Config, precision: str | None, assumed: list[str]) -> Config:
+def _with_precision(config: ConfigFile, precision: str | None, assumed: list[str]) -> ConfigFile:
     """The config with the section that Accelerate adds for --precision, where it has none."""
     from zeroplan.deepspeed.precision import filled, says_nothing
 
@@ -225,7 +225,7 @@ def _with_precision(config: Config, precision: str | None, assumed: list[str]) -
     return config._replace(content=content)
 
 
-def _sharing(config: Config, cluster: Cluster) -> int:
+def _sharing(config: ConfigFile, cluster: Cluster) -> int:
     """GPUs that share a batch, by the parallel sizes of the file."""
     from zeroplan.deepspeed.parallelism import data_parallel_size
 
@@ -299,7 +299,7 @@ def read_flags(options: Options) -> dict[str, Any]:
 
 
 def _merge_config(
-    config: Config, options: Options, settled: dict[str, Any], model: Model, assumed: list[str]
+    config: ConfigFile, options: Options, settled: dict[str, Any], model: Model, assumed: list[str]
 ) -> Stated:  # fmt: skip
     """Add what the ds_config.json states, which is returned; an option that says otherwise is an error."""
     from zeroplan.deepspeed.read import read_config, trainer_fills

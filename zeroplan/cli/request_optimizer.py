@@ -22,7 +22,7 @@ from zeroplan.specs.optimizer import (
 )
 
 if TYPE_CHECKING:
-    from zeroplan.check.config_file import Config
+    from zeroplan.check.config_file import ConfigFile
 
 
 CHOICES = (*OPTIMS, *(name + SINGLE_TENSOR for name in TORCHS_OPTIMS))
@@ -52,7 +52,9 @@ def read_optim(text: str | None) -> Named | None:
     return Named(text, OPTIMS[name] if name == text else OPTIMS[name]._replace(update="single-tensor"))
 
 
-def settle_optimizer(settled: dict[str, Any], named: Named | None, config: Config | None, assumed: list[str]) -> None:
+def settle_optimizer(
+    settled: dict[str, Any], named: Named | None, config: ConfigFile | None, assumed: list[str]
+) -> None:
     """Fill in the optimizer and its class, and say what was assumed of them."""
     section = config is not None and bool((config.content.get("optimizer") or {}).get("type"))
     if named is not None:
@@ -86,7 +88,7 @@ def _by_trainer(settled: dict[str, Any], optim: Optim) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _check(settled: dict[str, Any], named: Named, config: Config | None, *, has_section: bool) -> None:
+def _check(settled: dict[str, Any], named: Named, config: ConfigFile | None, *, has_section: bool) -> None:
     """Raises `ContradictionError` where something else decides or another optimizer is named."""
     if has_section and config is not None:
         raise ContradictionError(

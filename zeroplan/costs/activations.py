@@ -12,7 +12,7 @@ from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 
-class Activations(NamedTuple):
+class ClosedFormActivations(NamedTuple):
     """Lines alive beside the held ones at the moments that can be the peak."""
 
     forward: tuple[Line, ...]
@@ -23,22 +23,24 @@ class Activations(NamedTuple):
     """Inside the first layer's backward: all else has been freed."""
 
 
-def activations(job: Job) -> Activations:
+def activations(job: Job) -> ClosedFormActivations:
     """What forward keeps, and what the loss and a layer's backward add."""
     shape, tokens, w = job.model.shape, job.tokens, job.strategy.element_bytes
     layer = layer_saved(job)
     every = job.strategy.recomputing.every
-    again = -(-shape.layers // every) if every else 0
+    number_checkpointed = -(-shape.layers // every) if every else 0
     kept = []
-    if again:
-        kept.append(line("checkpoints", forms.checkpoints, t=tokens, h=shape.hidden, layers=again, w=w))
-    if again < shape.layers:
-        kept.append(line("activations", forms.layers_saved, layer_bytes=layer, layers=shape.layers - again))
+    if number_checkpointed:
+        kept.append(line("checkpoints", forms.checkpoints, t=tokens, h=shape.hidden, layers=number_checkpointed, w=w))
+    if number_checkpointed < shape.layers:
+        kept.append(
+            line("activations", forms.layers_saved, layer_bytes=layer, layers=shape.layers - number_checkpointed)
+        )
     saved = tuple(kept) if every else ()
     kept.append(line("final norm and head input", forms.head_input, t=tokens, h=shape.hidden, w=w))
     inner = line("one layer at work", forms.one_layer, layer_bytes=layer)
     flight = line("activation gradients", forms.layer_gradients, t=tokens, f=width_at_work(job), h=shape.hidden, w=w)
-    return Activations(
+    return ClosedFormActivations(
         forward=(*kept, _logits(job, 10 if w == 2 else 8)),
         loss_backward=(*kept, _logits(job, 12)),
         layer_backward=(*saved, inner, flight),

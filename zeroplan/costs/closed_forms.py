@@ -31,7 +31,7 @@ class Reason(NamedTuple):
     bytes: int
 
 
-class Part(NamedTuple):
+class ComponentComparison(NamedTuple):
     """A part of one layer, counted twice."""
 
     name: str
@@ -48,7 +48,7 @@ class Compared(NamedTuple):
     """The layers of one make beside Korthikanti's layer."""
 
     make: KeptByLayer
-    parts: tuple[Part, ...]
+    parts: tuple[ComponentComparison, ...]
     """None under checkpointing: there is nothing but a layer's input."""
 
 
@@ -106,7 +106,7 @@ def compared(job: Job, saved: Saved) -> tuple[Compared, ...]:
     return tuple(Compared(make, _parts(job, make, saved.sizes)) for make in saved.makes)
 
 
-def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[Part, ...]:
+def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[ComponentComparison, ...]:
     if CHECKPOINTS in make.parts:
         return ()
     b, s, shape = job.strategy.micro_batch, job.workload.seq, job.model.shape
@@ -120,7 +120,9 @@ def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[Part,
     )
     found = make.parts
     return tuple(
-        Part(entry.name, here := found.get(entry.name, 0), entry, _reasons(entry, here, make.kept, sizes))
+        ComponentComparison(
+            entry.name, here := found.get(entry.name, 0), entry, _reasons(entry, here, make.kept, sizes)
+        )
         for entry in published
     )
 

@@ -12,9 +12,9 @@ from zeroplan.costs.deepspeed import adagrad, converting, host, muon, stage_0, s
 from zeroplan.costs.deepspeed.copying import copies
 from zeroplan.costs.deepspeed.flattening import init_stage_0, init_stages_1_2
 from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.phase_memory import NOTHING, timeline
 from zeroplan.costs.deepspeed.swapping import check_buffers
 from zeroplan.costs.deepspeed.traffic import traffic
-from zeroplan.costs.deepspeed.working import NOTHING, timeline
 from zeroplan.costs.passes import least_activations
 from zeroplan.ledger import Detail, Ledger, total
 from zeroplan.specs.job import Job
@@ -44,7 +44,7 @@ def uncollected() -> Iterator[None]:
 
 def held_at_least(job: Job) -> int:
     """Bytes that the GPU holds between steps: no peak of forward or backward is below them."""
-    return total(STAGES[job.strategy.stage].held(job))
+    return total(STAGES[job.strategy.stage].resident(job))
 
 
 def init_at_least(job: Job) -> int:
@@ -56,7 +56,7 @@ def step_at_least(job: Job) -> int:
     """Bytes at most while the optimizer runs, at stage 3 without gradients that are still on the GPU."""
     if job.strategy.stage < 3:
         return 0
-    held = [entry for entry in stage_3.held(job) if entry.name not in stage_3.AWAY_IN_THE_STEP]
+    held = [entry for entry in stage_3.resident(job) if entry.name not in stage_3.AWAY_IN_THE_STEP]
     return total([*held, *stage_3.step(job)])
 
 
@@ -77,7 +77,7 @@ def gpu_with(job: Job, found: tuple[int, int] | None) -> int:
     """
     gradients, micro_steps = whole_gradients(job), job.strategy.micro_steps
     if found is None:
-        return total(timeline(job, STAGES[job.strategy.stage].held(job), NOTHING, activations(job)).peak.lines)
+        return total(timeline(job, STAGES[job.strategy.stage].resident(job), NOTHING, activations(job)).peak.lines)
     forward = found[0] + (gradients if micro_steps > 1 else 0)
     backward = found[1] + (gradients if micro_steps > 2 else 0)
     return held_at_least(job) + max(forward, backward)
@@ -104,7 +104,7 @@ def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:
         check_buffers(job)
     stage = STAGES[job.strategy.stage]
     init = INITS[job.strategy.stage](job)
-    gpu = timeline(job, stage.held(job), stage.working(job), alive, init, detail=detail)
+    gpu = timeline(job, stage.resident(job), stage.phase_memory(job), alive, init, detail=detail)
     return Ledger(
         "deepspeed", gpu, host.tier(job), host.nvme(job), traffic=traffic(job), copies=copies(job),
     )  # fmt: skip

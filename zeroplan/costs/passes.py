@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from operator import attrgetter
 
-from zeroplan.costs.along import along, stretch_of
-from zeroplan.costs.deepspeed.alive import START, Entry
+from zeroplan.costs.alignment import aligned_events, interval_of
+from zeroplan.costs.deepspeed.allocation_tracker import START, MemorySnapshot
 from zeroplan.costs.deepspeed.backward import Gradients
+from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events, offset_key
 from zeroplan.costs.deepspeed.events import Held
 from zeroplan.costs.deepspeed.layout import tensor_sizes
-from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.partitions import decides_persistence, own_bytes, persistent_tensors
-from zeroplan.costs.deepspeed.told import Part, extremes, moved
-from zeroplan.costs.deepspeed.visits import backward_visits, decides_visits, visited
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks, hook_order_key, pass_hooks
+from zeroplan.costs.deepspeed.partitions import own_bytes, persistence_key, persistent_tensors
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Pass, Timeline
+from zeroplan.specs.execution import PassTimeline, Timeline
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import LEAST_ALIKE, Asked
+from zeroplan.specs.model import LEAST_ALIKE, TimelineRequest
 
 
 def timeline_of(job: Job) -> Timeline | None:
@@ -33,10 +33,10 @@ def alone(job: Job) -> Activations | None:
     return Activations(*found) if found else None
 
 
-def decides_activations(job: Job) -> Hashable:
+def activations_key(job: Job) -> Hashable:
     """All that `least_activations` reads of a job, beside the model and the ranks."""
     strategy = job.strategy
-    return asked(job), job.leaves, strategy.stage == 3 and (decides_persistence(strategy), strategy.low)
+    return asked(job), job.leaves, strategy.stage == 3 and (persistence_key(strategy), strategy.low)
 
 
 def least_activations(job: Job) -> tuple[int, int] | None:
@@ -60,7 +60,7 @@ def saved_at_least(job: Job) -> tuple[int, int] | None:
     return None if job.strategy.autocast else _growing(job, _saved)
 
 
-def _growing(job: Job, of: Callable[[Job, Asked], tuple[int, int] | None]) -> tuple[int, int] | None:
+def _growing(job: Job, of: Callable[[Job, TimelineRequest], tuple[int, int] | None]) -> tuple[int, int] | None:
     """Each moment's bytes grow in proportion with the micro-batch, so the fullest moment's grow no slower the larger it
     is: from three sequences on, what one more added to two is added for each.
     """
@@ -74,17 +74,17 @@ def _growing(job: Job, of: Callable[[Job, Asked], tuple[int, int] | None]) -> tu
     return forward, backward
 
 
-def _alone(job: Job, wanted: Asked) -> tuple[int, int] | None:
+def _alone(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
     found = job.model.timeline.alone(wanted, job.leaves)
     return found and found[1:]
 
 
-def _saved(job: Job, wanted: Asked) -> tuple[int, int] | None:
+def _saved(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
     found = job.model.timeline.alone(wanted._replace(zero_linear=False), job.leaves)
     return found and (found[0], found[0])
 
 
-def _fullest(job: Job, wanted: Asked) -> tuple[int, int] | None:
+def _fullest(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
     alone = _alone(job, wanted)
     if alone is None or job.strategy.stage < 3 or job.ranks == 1:
         return alone
@@ -92,8 +92,8 @@ def _fullest(job: Job, wanted: Asked) -> tuple[int, int] | None:
     if found is None:
         return alone
     return (
-        max(alone[0], with_own(found.forward, visited(job, 0), own)),
-        max(alone[1], with_own(found.backward, visited(job, 1), own)),
+        max(alone[0], with_own(found.forward, pass_hooks(job, 0), own)),
+        max(alone[1], with_own(found.backward, pass_hooks(job, 1), own)),
     )
 
 
@@ -110,14 +110,14 @@ def beside_kept(job: Job) -> int | None:
     return None if two is None or three is None else three + (batch - LEAST_ALIKE - 1) * (three - two)
 
 
-def _beside_kept(job: Job, wanted: Asked) -> int | None:
+def _beside_kept(job: Job, wanted: TimelineRequest) -> int | None:
     found = job.model.timeline(wanted, job.leaves)
     if found is None:
         return None
     one, width, fullest = found.backward, job.strategy.element_bytes, found.backward.fullest[0]
     most, released, reached = found.saved, 0, -1
     for at, elements in _first_reads(job):
-        if (here := one.visits[at]) > reached:
+        if (here := one.hooks[at]) > reached:
             most = max(most, max(one.most[reached + 1 : here + 1]) - width * released)
             reached = here
         released += elements
@@ -126,39 +126,39 @@ def _beside_kept(job: Job, wanted: Asked) -> int | None:
     return most
 
 
-@once(lambda strategy: (decides_visits(strategy), decides_persistence(strategy)))
+@cached(lambda strategy: (hook_order_key(strategy), persistence_key(strategy)))
 def _first_reads(job: Job) -> list[tuple[int, int]]:
-    """Backward's visits that read partitioned tensors for the first time, and how many elements these have."""
+    """Backward's hooks that read partitioned tensors for the first time, and how many elements these have."""
     left, sizes = set(range(len(job.model.tensors))) - set(persistent_tensors(job)), tensor_sizes(job)
     found = []
-    for at, visit in enumerate(backward_visits(job)):
-        if visit.enters and visit.tensors and (new := left.intersection(visit.tensors)):
+    for at, hook in enumerate(backward_hooks(job)):
+        if hook.enters and hook.tensors and (new := left.intersection(hook.tensors)):
             found.append((at, sum([sizes[index] for index in new])))
             left -= new
     return found
 
 
-def with_own(one: Pass, visits: Sequence[Part[Held]], own: dict[int, int]) -> int:
+def with_own(one: PassTimeline, hooks: Sequence[RepeatedBlock[Held]], own: dict[int, int]) -> int:
     """The fullest moment of a pass with what the module at work reads; `own`: bytes of each tensor."""
     entered: dict[int, int] = {}
     most = 0
-    for event, _before, at in along(visits, one, HELD_KEY):
-        visit = event.visit
-        if visit.enters:
-            entered[visit.module] = at
-        elif visit.tensors and at > (start := entered.get(visit.module, at)):
-            reads = sum([own.get(index, 0) for index in visit.tensors])
+    for event, _before, at in aligned_events(hooks, one, HELD_KEY):
+        hook = event.hook
+        if hook.enters:
+            entered[hook.module] = at
+        elif hook.tensors and at > (start := entered.get(hook.module, at)):
+            reads = sum([own.get(index, 0) for index in hook.tensors])
             most = max(most, reads + max(one.most[start + 1 : at + 1]))
     return most
 
 
-def with_gathered(parts: Sequence[Part[Held]], width: int, one: Pass) -> int:
-    """The fullest moment of a pass beside what is gathered, in elements of so many bytes: what is there before a visit
-    and still when gradients are ready, or after it, and at most in the visit beside what is then; and secondary
+def with_gathered(parts: Sequence[RepeatedBlock[Held]], width: int, one: PassTimeline) -> int:
+    """The fullest moment of a pass beside what is gathered, in elements of so many bytes: what is there before a hook
+    and still when gradients are ready, or after it, and at most in the hook beside what is then; and secondary
     partitions, which only become more.
     """
     most, now, second, reached = 0, 0, 0, -1
-    for event, at, to in along(parts, one, HELD_KEY):
+    for event, at, to in aligned_events(parts, one, HELD_KEY):
         if to > at:
             most = max(most, width * (second + min(now, event.ready)) + max(one.most[at + 1 : to + 1]))
         now, second, reached = event.elements, event.secondary, max(at, to)
@@ -167,7 +167,8 @@ def with_gathered(parts: Sequence[Part[Held]], width: int, one: Pass) -> int:
 
 
 def with_gradients(
-    parts: Sequence[Part[Held]], found: Gradients, made: Sequence[int], kept: Sequence[int], width: int, one: Pass
+    parts: Sequence[RepeatedBlock[Held]], found: Gradients, made: Sequence[int], kept: Sequence[int], width: int,
+    one: PassTimeline,
 ) -> int:  # fmt: skip
     """The fullest moment of backward beside what is gathered, a gradient as it is made, those that wait until their
     module is left, and the one that reached its bucket last. Elements are of `width` bytes; `made`: bytes of each
@@ -192,22 +193,22 @@ def with_gradients(
                     waiting += made[index]
                 else:
                     last = kept[index]
-            most, reached = until(to := one.visits[event.at]), max(reached, to)
+            most, reached = until(to := one.hooks[event.at]), max(reached, to)
             elements, second = event.elements, event.secondary
-            if event.visit.backward and not event.visit.enters:
+            if event.hook.backward and not event.hook.enters:
                 waiting = 0
-                if left := found.in_leaves.intersection(event.visit.tensors):
+                if left := found.in_leaves.intersection(event.hook.tensors):
                     last = min([kept[index] for index in left])
         end = by.times(times - 1)
         elements += sum(end.more)
-        reached = max([reached, *(stretch_of(moved(event.at, end), one, reached) for event in events)])
+        reached = max([reached, *(interval_of(offset_key(event.at, end), one, reached) for event in events)])
     return most
 
 
-def asked(job: Job) -> Asked:
+def asked(job: Job) -> TimelineRequest:
     """What decides the timeline."""
     strategy = job.strategy
-    return Asked(
+    return TimelineRequest(
         batch=strategy.micro_batch, seq=job.workload.seq, width=strategy.element_bytes,
         half=strategy.dtype == "float16", attention=strategy.attention,
         kernel="cpu" if strategy.backend == "cpu" else "cuda", recomputing=strategy.recomputing,
@@ -227,39 +228,41 @@ class Together(NamedTuple):
     """DeepSpeed's, in the order of its kinds."""
     activations: int
     at: int
-    """The stretch of the pass."""
+    """The interval of the pass."""
 
 
-def together(entries: Sequence[Part[Entry]], activations: Pass) -> Together:
-    """The largest moment of passes: at a stretch's most with what DeepSpeed has meanwhile, or at one of its events."""
+def together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline) -> Together:
+    """The largest moment of passes: at an interval's most with what DeepSpeed has meanwhile, or at one of its
+    events.
+    """
     most, at = activations.fullest
     best = Together(most, (), most, at)
     for one in passes(entries):
-        at_most = most + max([entry.most for entry in extremes(one)])
+        at_most = most + max([entry.most for entry in extreme_events(one)])
         if at_most > best.bytes and (found := _together(one, activations, at_most)).bytes > best.bytes:
             best = found
     return best
 
 
-def passes(entries: Sequence[Part[Entry]]) -> Iterator[Sequence[Part[Entry]]]:
+def passes(entries: Sequence[RepeatedBlock[MemorySnapshot]]) -> Iterator[Sequence[RepeatedBlock[MemorySnapshot]]]:
     """Each from its start to the next one's."""
     starts = [at for at, part in enumerate(entries) if part.events[0].key == START]
     for start, end in zip(starts, [*starts[1:], len(entries)], strict=False):
         yield entries[start:end]
 
 
-def _together(entries: Sequence[Part[Entry]], activations: Pass, at_most: int) -> Together:
+def _together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline, at_most: int) -> Together:
     """`at_most`: bytes that no moment is above, so that the first with as many is the largest."""
     most, now = activations.most, activations.now
     before = entries[0].events[0]
     best: tuple[tuple[int, ...], int, int] = (), 0, 0
     largest, there = 0, before.now
-    for entry, at, to in along(entries, activations, ENTRY_KEY):
+    for entry, at, to in aligned_events(entries, activations, ENTRY_KEY):
         if to > at:
-            stretch = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
-            if stretch + there > largest:
-                largest = stretch + there
-                best = before.at_end, stretch, most.index(stretch, at + 1)
+            interval = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
+            if interval + there > largest:
+                largest = interval + there
+                best = before.at_end, interval, most.index(interval, at + 1)
         reached = to if to > at else at
         beside = now[reached] if reached >= 0 else activations.start
         before, (_key, here, _elements, there, _at_end) = entry, entry
@@ -275,7 +278,7 @@ def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tup
     """The module at that moment, and what the model has by kind, the largest first; one line where nobody asks."""
     if not detail:
         return "activations", [line("activations", forms.at_work, size=found.activations)]
-    module, kinds = job.model.timeline.alive(
+    module, kinds = job.model.timeline.allocated(
         asked(job), job.leaves, backward=backward, at=found.at, size=found.activations, named=detail == Detail.EQUATIONS
     )
     largest_first = sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0]))

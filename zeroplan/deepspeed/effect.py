@@ -72,7 +72,7 @@ class Counted(NamedTuple):
         return self.job.strategy.micro_batch * self.job.strategy.micro_steps * self.job.ranks
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """One key, or several that DeepSpeed takes only together."""
 
     differences: tuple[Difference, ...]
@@ -100,7 +100,7 @@ class Comparison(NamedTuple):
     """Two files, and the keys that mean something else in them."""
 
     files: tuple[str, str]
-    changes: tuple[Change, ...]
+    changes: tuple[ConfigChange, ...]
     ends: tuple[Counted, Counted] | None = None
     """Both in numbers; None without a model."""
 
@@ -131,7 +131,7 @@ Count = Callable[[Sequence[Difference]], Counted]
 """The first config with these differences made. Raises `ZeroplanError` where DeepSpeed refuses that."""
 
 
-def changes(found: Sequence[Difference], ends: tuple[Counted, Counted], count: Count) -> Iterator[Change]:
+def changes(found: Sequence[Difference], ends: tuple[Counted, Counted], count: Count) -> Iterator[ConfigChange]:
     """Each difference, those that DeepSpeed refuses alone with what it takes beside them."""
     before, after = (end.numbers for end in ends)
     for group, counted, refused in _groups(found, count):
@@ -139,7 +139,7 @@ def changes(found: Sequence[Difference], ends: tuple[Counted, Counted], count: C
         without, _why = _tried(count, rest)
         alone = counted.numbers.less(before) if counted else None
         last = after.less(without.numbers) if without else None
-        change = Change(group, alone, last, refused)
+        change = ConfigChange(group, alone, last, refused)
         idle = alone is not None and alone.nothing and (last is None or last.nothing)
         jobs = ends[0].job, ends[1].job
         yield change._replace(reasons=tuple(dict.fromkeys(reason(one, jobs) for one in group))) if idle else change

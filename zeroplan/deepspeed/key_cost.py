@@ -33,7 +33,7 @@ UNCOUNTED = frozenset({
 """Keys that move bytes which the ledger does not count yet, while training or while saving."""
 
 
-class Row(NamedTuple):
+class KeyCostRow(NamedTuple):
     """One value of a key, and what the job then holds and moves; or why DeepSpeed stops."""
 
     stage: int
@@ -44,7 +44,7 @@ class Row(NamedTuple):
     """That holds and moves so."""
 
 
-def costs(job: Job, known: Key) -> list[Row]:
+def costs(job: Job, known: Key) -> list[KeyCostRow]:
     """The job under other values of the key, at a stage where they differ if there is one."""
     values = _values(job, known)
     if known.section not in SECTIONS or not known.stages or len(values) < 2:
@@ -55,7 +55,7 @@ def costs(job: Job, known: Key) -> list[Row]:
     return first if differ(first) else next((rows for rows in tried if differ(rows)), first)
 
 
-def differ(rows: list[Row]) -> bool:
+def differ(rows: list[KeyCostRow]) -> bool:
     """Whether the values hold or move different amounts."""
     return len({_sums(row.ledger) for row in rows if row.ledger is not None}) > 1
 
@@ -68,15 +68,15 @@ def _sums(counted: Ledger) -> tuple[int, ...]:
     return (*held, *(less_activations(counted.gpu, phase) for phase in PHASES), *moved)
 
 
-def _row(job: Job, known: Key, stage: int, value: Any) -> Row:
+def _row(job: Job, known: Key, stage: int, value: Any) -> KeyCostRow:
     try:
         fields = read_config(_config(known, stage, value), "this value").fields
         kept = {name: fields[name] for name in fields if name not in ("precision", "optimizer")}
         changed = job.at(**kept)
         roomy = changed if known.name == "buffer_size" else with_room(changed)
-        return Row(stage, value, ledger(roomy), job=roomy)
+        return KeyCostRow(stage, value, ledger(roomy), job=roomy)
     except ZeroplanError as error:
-        return Row(stage, value, None, str(error).partition(";")[0])
+        return KeyCostRow(stage, value, None, str(error).partition(";")[0])
 
 
 def _config(known: Key, stage: int, value: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ QUANTIZED = "weight_quantization.quantized_initialization"
 MUON_IN_MEMORY = f"{ZERO}.save_muon_momentum_buffer_in_memory"
 
 
-class Switch(NamedTuple):
+class UnplannedKey(NamedTuple):
     """A key and the values of it that change the job."""
 
     holds: Callable[[Facts], object]
@@ -137,67 +137,67 @@ def _autocasts(facts: Facts) -> bool:
     return bool(facts.stated(f"{AUTOCAST}.enabled"))
 
 
-REFUSED: tuple[Switch, ...] = (
-    Switch(
+REFUSED: tuple[UnplannedKey, ...] = (
+    UnplannedKey(
         _partitions_over_data_alone, SEQUENCE,
         f"beside {DATA} stages 1 and 2 partition over the {DATA} ranks alone, not over all GPUs",
         f'write "{SEQUENCE}": 1, or leave out {DATA} where the script passes an mpu',
         "utils/groups.py:_get_sequence_data_parallel_group",
     ),
-    Switch(
+    UnplannedKey(
         lambda facts: facts(TENSOR) > 1, TENSOR,
         "each GPU holds its part of the linear layers, and ZeRO partitions that over fewer ranks",
         'write "autotp_size": 1', "runtime/engine.py:_configure_tensor_parallel",
     ),
-    Switch(
+    UnplannedKey(
         _on("expert_parallel.enabled"), "expert_parallel.enabled",
         "each GPU holds its part of the experts, in tensors and groups of AutoEP's own",
         'write "enabled": false in expert_parallel', "runtime/engine.py:_configure_expert_parallel",
     ),
-    Switch(
+    UnplannedKey(
         lambda facts: _over_one(facts, STAGES), STAGES,
         "in a PipelineModule each GPU holds the layers of its stage, and elsewhere DeepSpeed passes over the key",
         "leave it out for a model without a pipeline", "runtime/pipe/module.py:_partition_layers",
     ),
-    Switch(
+    UnplannedKey(
         runs_deepcompile, "compile.deepcompile",
         "the compiled step frees stage 3's bucket, keeps other parameters gathered and makes buffers of its own",
         'write "deepcompile": false', "compile/init_z3.py:init_z3",
     ),
-    Switch(
+    UnplannedKey(
         generates, "hybrid_engine.enabled",
         "generation keeps a workspace and caches on each GPU beside the training state",
         'write "enabled": false in hybrid_engine', "runtime/hybrid_engine.py:generate",
     ),
-    Switch(
+    UnplannedKey(
         quantizes_at_birth, QUANTIZED, "zero.Init then holds weights as 8- or 4-bit codes",
         "leave it out", "runtime/zero/partition_parameters.py:355",
     ),
-    Switch(
+    UnplannedKey(
         keeps_muon_in_memory, MUON_IN_MEMORY, "Muon's momentum then stays on the GPU, its other states on NVMe",
         'write "save_muon_momentum_buffer_in_memory": false', "runtime/zero/stage3.py:_create_momentum_buffer",
     ),
-    Switch(
+    UnplannedKey(
         lambda facts: zenflow.switched_on(facts) and not zenflow.has_interval(facts),
         f"{zenflow.SECTION}.update_interval", 'with "auto" DeepSpeed divides the loss by 0, which makes it nan',
         'write a number, as in "update_interval": 4', "runtime/engine.py:3413",
     ),
-    Switch(
+    UnplannedKey(
         runs_other_zenflow, zenflow.SECTION, "ZenFlow is counted at stages 1 and 2, and under Adam",
         'leave it out, or write "stage": 2 and "type": "AdamW"',
         "runtime/zenflow/zenflow_stage_1_and_2.py, runtime/zenflow/engine_stage3.py",
     ),
-    Switch(
+    UnplannedKey(
         lambda facts: facts.stage == 3 and autocasts_to_nothing_stated(facts), f"{AUTOCAST}.enabled",
         "without a dtype stage 3 makes a second fp32 bucket", 'write "dtype": "bfloat16" in torch_autocast',
         "runtime/torch_autocast.py:get_all_comm_dtypes",
     ),
-    Switch(
+    UnplannedKey(
         lambda facts: facts.stage == 3 and autocasts_other_modules(facts), f"{AUTOCAST}.lower_precision_safe_modules",
         "which modules they are decides how many buckets stage 3 makes",
         'write "lower_precision_safe_modules": ["torch.nn.Linear"]', "runtime/torch_autocast.py:get_all_comm_dtypes",
     ),
-    Switch(
+    UnplannedKey(
         lambda facts: facts.stage == 3 and autocasts_to_another_half(facts), f"{AUTOCAST}.dtype",
         "beside weights in the other 16-bit dtype stage 3 makes a bucket for each",
         "write the weights' own dtype there", "runtime/torch_autocast.py:get_all_comm_dtypes",
@@ -205,57 +205,57 @@ REFUSED: tuple[Switch, ...] = (
 )  # fmt: skip
 """What GPUs hold between steps is another then, or was compared with no run."""
 
-NAMED: tuple[Switch, ...] = (
-    Switch(
+NAMED: tuple[UnplannedKey, ...] = (
+    UnplannedKey(
         lambda facts: _over_one(facts, SEQUENCE) and not _partitions_over_data_alone(facts), SEQUENCE,
         "each GPU computes its part of every sequence and exchanges heads in all-to-alls",
         f'write "{SEQUENCE}": 1', "runtime/sequence_parallel/ulysses_sp.py",
     ),
-    Switch(
+    UnplannedKey(
         runs_superoffload, f"{ZERO}.offload_optimizer.super_offload",
         "a process of its own updates parameters on the host while backward runs, with memory of its own there",
         'write "super_offload": false', "runtime/superoffload/superoffload_stage3.py",
     ),
-    Switch(
+    UnplannedKey(
         _on(ROUTING), ROUTING, "layers see a part of the tokens, which grows from step to step",
         'write "enabled": false in random_ltd', "runtime/engine.py:random_ltd_enabled",
     ),
-    Switch(
+    UnplannedKey(
         _on(f"{SAMPLING}.curriculum_learning.enabled"), f"{SAMPLING}.curriculum_learning.enabled",
         "which sequences a step sees, and so their length, follows the curriculum",
         'write "enabled": false in curriculum_learning', "runtime/engine.py:deepspeed_io",
     ),
-    Switch(
+    UnplannedKey(
         _on(f"{SAMPLING}.dynamic_batching.enabled"), f"{SAMPLING}.dynamic_batching.enabled",
         "micro-batches are as large as their tokens allow",
         'write "enabled": false in dynamic_batching', "runtime/data_pipeline/config.py:get_dynamic_batching",
     ),
-    Switch(
+    UnplannedKey(
         accumulates_by_hand, "managed_gradient_accumulation",
         "the training script decides when a step ends, and so how much is reduced in it",
         'write "managed_gradient_accumulation": true', "runtime/engine.py:step",
     ),
-    Switch(
+    UnplannedKey(
         lambda facts: facts.stage < 3 and autocasts_to_nothing_stated(facts), f"{AUTOCAST}.enabled",
         "without a dtype activations are in the accelerator's own 16-bit dtype",
         'write "dtype": "bfloat16" in torch_autocast', "runtime/torch_autocast.py:autocast_if_enabled",
     ),
-    Switch(
+    UnplannedKey(
         lambda facts: facts.stage < 3 and autocasts_other_modules(facts), f"{AUTOCAST}.lower_precision_safe_modules",
         "which gradients travel in 16 bit is decided by these modules",
         'write "lower_precision_safe_modules": ["torch.nn.Linear"]', "runtime/torch_autocast.py:init_autocast_params",
     ),
-    Switch(
+    UnplannedKey(
         lambda facts: facts.stage < 3 and autocasts_to_another_half(facts), f"{AUTOCAST}.dtype",
         "activations are cast between both 16-bit dtypes", "write the weights' own dtype there",
         "runtime/torch_autocast.py:init_autocast_params",
     ),
-    Switch(
+    UnplannedKey(
         lambda facts: bool(facts.section("autotuning").get("enabled")), "autotuning.enabled",
         "the run profiles a few steps and ends", 'write "enabled": false in autotuning',
         "runtime/engine.py:_autotuning_exit",
     ),
-    Switch(
+    UnplannedKey(
         lambda facts: facts.states("datastates_ckpt") and facts.stated("datastates_ckpt") is not False,
         "datastates_ckpt", "checkpoints are kept in page-locked host memory while they are written",
         "leave it out", "runtime/checkpoint_engine/datastates_checkpoint_engine.py",

@@ -10,7 +10,7 @@ from zeroplan.costs.operations import operations
 from zeroplan.costs.timing.network import call
 from zeroplan.ledger import FIRST, Ledger, total
 from zeroplan.levels import shown_by
-from zeroplan.observe.log import Collective, Log, Series, Summary
+from zeroplan.observe.log import CollectiveSummary, Log, Series, Summary
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
@@ -196,7 +196,7 @@ def _collectives(log: Log, predicted: Predicted, steps: int | None) -> Iterator[
     passed = last.steps - first.steps if first else steps or last.steps
     sent = _sent(predicted)
     for name, found in last.collectives.items():
-        before = first.collectives.get(name, Collective(0)) if first else Collective(0)
+        before = first.collectives.get(name, CollectiveSummary(0)) if first else CollectiveSummary(0)
         calls = found.calls - before.calls
         if not calls and name not in sent:
             continue  # of initialize alone

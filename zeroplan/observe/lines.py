@@ -17,7 +17,7 @@ WORDS = (
 """One of them is in each line that `Log` reads outside a table, or a colour, which may part the word."""
 
 
-class Piece(NamedTuple):
+class LineChunk(NamedTuple):
     """A line, or a part of a long one."""
 
     line: int
@@ -36,7 +36,7 @@ class Lines:
         self.every = False
         """Whether lines are handed out that have none of the words, as the rows of a table."""
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[LineChunk]:
         rest = b""
         while block := self.file.read(BLOCK):
             text = rest + block
@@ -46,7 +46,7 @@ class Lines:
         yield from self._pieces(rest)
         self.count += bool(rest)
 
-    def _pieces(self, text: bytes) -> Iterator[Piece]:
+    def _pieces(self, text: bytes) -> Iterator[LineChunk]:
         if not self._tells(text):
             self.count += text.count(b"\n")
             return
@@ -61,6 +61,6 @@ class Lines:
     def _tells(self, text: bytes) -> bool:
         return self.every or any(word in text for word in WORDS)
 
-    def _cut(self, line: bytes) -> Iterator[Piece]:
+    def _cut(self, line: bytes) -> Iterator[LineChunk]:
         for start in range(0, len(line), LONGEST):
-            yield Piece(self.count + 1, line[start : start + LONGEST])
+            yield LineChunk(self.count + 1, line[start : start + LONGEST])

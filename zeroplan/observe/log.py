@@ -104,7 +104,7 @@ class Series:
         self.lines.append(line)
 
 
-class Collective:
+class CollectiveSummary:
     """One collective in a summary of the comms logger: all calls so far, of all sizes."""
 
     def __init__(self, line: int) -> None:
@@ -125,7 +125,7 @@ class Summary:
     def __init__(self, steps: int) -> None:
         self.steps = steps
         """Optimizer steps that the log had seen by then; 0 where it tells of none."""
-        self.collectives: dict[str, Collective] = {}
+        self.collectives: dict[str, CollectiveSummary] = {}
 
 
 class Log:
@@ -231,7 +231,7 @@ class Log:
             return
         elif match := _ROW.search(line):
             if name := COLLECTIVES.get(self._operation):
-                found = self.summaries[-1].collectives.setdefault(name, Collective(self.lines))
+                found = self.summaries[-1].collectives.setdefault(name, CollectiveSummary(self.lines))
                 found.add(match[1], match[2], match[3], match[4])
         elif match := _OPERATION.match(line):
             self._operation = match[1]

@@ -20,7 +20,7 @@ from zeroplan.report.subject import gpus, title
 from zeroplan.search import Candidate
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.job import Job
-from zeroplan.training import Run
+from zeroplan.training import TrainingRun
 from zeroplan.units import gib, seconds
 
 
@@ -30,7 +30,7 @@ class Row(NamedTuple):
     chosen: Candidate | None
     lack: Lack | None
     fewest: Fewest | None
-    run: Run | None = None
+    run: TrainingRun | None = None
 
     @property
     def good(self) -> bool:

@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.deepspeed.difference import Difference
-from zeroplan.deepspeed.effect import Change, Comparison, Counted, Effect
+from zeroplan.deepspeed.effect import Comparison, ConfigChange, Counted, Effect
 from zeroplan.deepspeed.idle import NOT_COUNTED
 from zeroplan.errors import printable
 from zeroplan.report.brief.marks import legend, marks, of_time
@@ -123,7 +123,7 @@ def details(found: Comparison, *, brief: bool) -> list[RenderableType]:
     return [*parts, "", *trust(found.ends[1].job), *_left_out(found)]
 
 
-def _idle(changes: Sequence[Change]) -> list[RenderableType]:
+def _idle(changes: Sequence[ConfigChange]) -> list[RenderableType]:
     """Keys that change nothing, or are not counted, in a line each kind."""
     parts: list[RenderableType] = []
     for said, uncounted in (("not counted", True), ("changes nothing here", False)):
@@ -146,7 +146,7 @@ def _left_out(found: Comparison) -> list[RenderableType]:
     return [Text(f"Not counted of {found.files[0]}: {', '.join(own)}.", style="yellow")] if own else []
 
 
-def _rows(found: Comparison, shown: list[Change]) -> list[tuple[str, Effect | None]]:
+def _rows(found: Comparison, shown: list[ConfigChange]) -> list[tuple[str, Effect | None]]:
     """What is named, and its numbers; then all together, where that is something else than the one change."""
     rows: list[tuple[str, Effect | None]] = []
     for change in shown:
@@ -162,7 +162,7 @@ def _rows(found: Comparison, shown: list[Change]) -> list[tuple[str, Effect | No
 SUM, ALL = "sum of these", "all together"
 
 
-def _weight(change: Change) -> tuple[float, ...]:
+def _weight(change: ConfigChange) -> tuple[float, ...]:
     one = change.alone if change.alone and not change.alone.nothing else change.last
     return (0, 0, 0) if one is None else (-abs(one.needed), -abs(one.host), -abs(one.step or 0))
 
@@ -213,7 +213,7 @@ def _broken(name: str) -> str:
     return f"{path}\n    {values}" if separator else name
 
 
-def _keys(change: Change) -> str:
+def _keys(change: ConfigChange) -> str:
     return ", ".join(f"{_path(one)}: {_value(one, 0)} → {_value(one, 1)}" for one in change.differences)
 
 
@@ -239,7 +239,7 @@ def _written(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-def _passed_over(change: Change) -> str:
+def _passed_over(change: ConfigChange) -> str:
     return "" if all(one.known for one in change.differences) else " (DeepSpeed knows no such key)"
 
 

@@ -9,7 +9,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.costs.timing.step import step_time
-from zeroplan.deepspeed.key_cost import UNCOUNTED, Row, differ
+from zeroplan.deepspeed.key_cost import UNCOUNTED, KeyCostRow, differ
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.ledger import Ledger, Line, Transfer, less_activations, provenance, total
 from zeroplan.report.console import heading, table
@@ -23,7 +23,7 @@ from zeroplan.units import gb, gib, seconds
 Found = list[tuple[Job, Line | Transfer]]
 
 
-def screen(found: Found, keys: list[Key], costs: dict[str, list[Row]], job: Job) -> list[Any]:
+def screen(found: Found, keys: list[Key], costs: dict[str, list[KeyCostRow]], job: Job) -> list[Any]:
     """Each formula once, with what it gives at each stage; then the keys of that name, and what they cost."""
     parts: list[Any] = []
     for rule in dict.fromkeys(entry.rule for _job, entry in found):
@@ -105,7 +105,7 @@ def _key(known: Key) -> list[RenderableType]:
     return [*parts, Text(f"  source: DeepSpeed {DEEPSPEED} {known.place}"), ""]
 
 
-def _costs(job: Job, known: Key, rows: list[Row]) -> list[RenderableType]:
+def _costs(job: Job, known: Key, rows: list[KeyCostRow]) -> list[RenderableType]:
     """The key's values side by side for one model."""
     counted = [(row.value, row.ledger, row.job or job) for row in rows if row.ledger is not None]
     stops = [Text(f"  DeepSpeed stops at {_value(row.value)}: {row.refused}") for row in rows if row.ledger is None]
@@ -148,7 +148,7 @@ def _value(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def machine_form(found: Found, keys: list[Key], costs: dict[str, list[Row]]) -> dict[str, Any]:
+def machine_form(found: Found, keys: list[Key], costs: dict[str, list[KeyCostRow]]) -> dict[str, Any]:
     """`entries[]` with stage, bytes, formula, symbols and source; `keys[]` as the table has them, with `costs[]`."""
     return {
         "entries": [
@@ -168,7 +168,7 @@ def machine_form(found: Found, keys: list[Key], costs: dict[str, list[Row]]) -> 
     }
 
 
-def _cost(row: Row) -> dict[str, Any]:
+def _cost(row: KeyCostRow) -> dict[str, Any]:
     if row.ledger is None:
         return {"value": row.value, "refused": row.refused}
     gpu = row.ledger.gpu

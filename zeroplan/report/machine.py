@@ -73,9 +73,9 @@ import json
 from typing import Any
 
 from zeroplan.clock import GROUPS, Speed, Term
-from zeroplan.costs.course import Instant
 from zeroplan.costs.operations import operations
 from zeroplan.costs.passes import alone
+from zeroplan.costs.step_timeline import Instant
 from zeroplan.deepspeed.write_zero import BUFFERS, with_defaults
 from zeroplan.fit import Fit, TierFit
 from zeroplan.ledger import Copied, Ledger, Line, Tier, Transfer, less_activations, total

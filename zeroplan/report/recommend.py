@@ -28,7 +28,7 @@ from zeroplan.specs.strategy import Strategy
 from zeroplan.units import gb, gib, seconds
 
 if TYPE_CHECKING:
-    from zeroplan.training import Run
+    from zeroplan.training import TrainingRun
 
 MOST_ROWS = 12
 
@@ -39,7 +39,7 @@ def details(
     target: str,
     given: dict[str, Any] | None = None,
     written: str | None = None,
-    run: Run | None = None,
+    run: TrainingRun | None = None,
     outside: Sequence[Rejected] = (),
 ) -> list[RenderableType]:
     """The tables of `recommend -v`; `outside`: what another package or lines of code would gain."""
@@ -75,7 +75,7 @@ def _predicted() -> Text:
     return Text("Speeds are predicted, another card's with this one's links; no step was measured.", style="dim")
 
 
-def answer(job: Job, plan: Plan, run: Run | None = None) -> Text:
+def answer(job: Job, plan: Plan, run: TrainingRun | None = None) -> Text:
     what = f"{title(job.model)} on {gpus(job)}"
     if plan.chosen is None:
         nearest = plan.rejected[0]
@@ -107,7 +107,7 @@ def who_turns_on(kind: str) -> str:
     )
 
 
-def _plan_table(chosen: Candidate, run: Run | None) -> Table:
+def _plan_table(chosen: Candidate, run: TrainingRun | None) -> Table:
     strategy, job = chosen.strategy, chosen.job
     grid = table(["", ""])
     grid.columns[1].justify = "left"

@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 from rich.console import RenderableType
 from rich.text import Text
 
-from zeroplan.costs.course import Instant
+from zeroplan.costs.step_timeline import Instant
 from zeroplan.ledger import FIRST, Ledger, total
 from zeroplan.report.console import heading
 from zeroplan.units import GiB, gib

@@ -8,10 +8,10 @@ from zeroplan.units import count, duration, money
 
 if TYPE_CHECKING:
     from zeroplan.sizing import Fewest
-    from zeroplan.training import Run
+    from zeroplan.training import TrainingRun
 
 
-def clause(run: Run) -> str:
+def clause(run: TrainingRun) -> str:
     """For the answer."""
     if not run.wanted.tokens:
         return f"{_per_million(run)}."
@@ -19,7 +19,7 @@ def clause(run: Run) -> str:
     return f"{count(run.wanted.tokens)} tokens take {duration(run.seconds)} ({_hours(run)}{cost})."
 
 
-def missed(run: Run) -> str:
+def missed(run: TrainingRun) -> str:
     """That the fastest plan ends after its deadline."""
     assert run.wanted.tokens
     assert run.wanted.deadline
@@ -37,7 +37,7 @@ def in_time(found: Fewest) -> str:
     return f"{found.gpus:,} GPUs of this kind end in time (--gpus {found.gpus})."
 
 
-def rows(run: Run) -> list[tuple[str, str]]:
+def rows(run: TrainingRun) -> list[tuple[str, str]]:
     """For the table of the plan."""
     found: list[tuple[str, str]] = []
     if run.wanted.tokens:
@@ -54,32 +54,32 @@ def rows(run: Run) -> list[tuple[str, str]]:
     return found
 
 
-def columns(run: Run) -> list[str]:
+def columns(run: TrainingRun) -> list[str]:
     """Of a table with a row for each card."""
     return ["takes"] * bool(run.wanted.tokens) + _costs(run, "cost", "per 1M tokens")
 
 
-def cells(run: Run) -> list[str]:
+def cells(run: TrainingRun) -> list[str]:
     takes = [duration(run.seconds) + ("" if run.in_time else " (late)")] if run.wanted.tokens else []
     price = run.wanted.price
     return takes + _costs(run, _cost(run), money(run.cost_per_million or 0.0, price.currency) if price else "")
 
 
-def _costs(run: Run, whole: str, each: str) -> list[str]:
+def _costs(run: TrainingRun, whole: str, each: str) -> list[str]:
     """Of the run where its tokens are known, else of a million."""
     return [] if not run.wanted.price else [whole if run.wanted.tokens else each]
 
 
-def _cost(run: Run) -> str:
+def _cost(run: TrainingRun) -> str:
     return money(run.cost, run.wanted.price.currency) if run.cost is not None and run.wanted.price else ""
 
 
-def _per_million(run: Run) -> str:
+def _per_million(run: TrainingRun) -> str:
     assert run.wanted.price
     assert run.cost_per_million is not None
     return f"{money(run.cost_per_million, run.wanted.price.currency)} a million tokens"
 
 
-def _hours(run: Run) -> str:
+def _hours(run: TrainingRun) -> str:
     hours = run.gpu_hours
     return f"{hours:,.{0 if hours >= 100 else 1}f} GPU-hours"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.deepspeed.effect import Change, Comparison, Counted
+from zeroplan.deepspeed.effect import Comparison, ConfigChange, Counted
 from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result, worst
@@ -77,7 +77,7 @@ def _object(end: Counted) -> dict[str, Any]:
     return {**found._asdict(), "headroom": found.headroom, "calls": numbers.calls, "copied": numbers.copied}
 
 
-def _change(change: Change, *, counted: bool) -> dict[str, Any]:
+def _change(change: ConfigChange, *, counted: bool) -> dict[str, Any]:
     keys = [{"key": one.path, "a": one.a, "b": one.b, "in_a": one.stated[0], "in_b": one.stated[1]}
             for one in change.differences]  # fmt: skip
     if not counted:

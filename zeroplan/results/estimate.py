@@ -84,13 +84,13 @@ class Estimate(Result):
         if level >= TABLES:
             parts = report.details(estimates, self.assumed, everything=level == EVERYTHING)
         if self._timeline:
-            from zeroplan.costs.course import course
             from zeroplan.costs.passes import timeline_of
+            from zeroplan.costs.step_timeline import step_timeline
             from zeroplan.report.timeline import timeline
 
             width = console.console().width
             whole = timeline_of(self._jobs[0]) is not None
-            parts = [*timeline(course(self._jobs[0]), estimates[0].real, width, whole=whole), *parts]
+            parts = [*timeline(step_timeline(self._jobs[0]), estimates[0].real, width, whole=whole), *parts]
         return Screen(answer, [*head, *parts])
 
     def content(self) -> dict[str, Any]:
@@ -102,9 +102,9 @@ class Estimate(Result):
         else:
             objects = [machine.strategy_object(*part) for part in parts]
         if self._timeline:
-            from zeroplan.costs.course import course
+            from zeroplan.costs.step_timeline import step_timeline
 
-            objects[0]["timeline"] = machine.timeline(course(self._jobs[0]))
+            objects[0]["timeline"] = machine.timeline(step_timeline(self._jobs[0]))
         body = objects[0] if self._one else {"stages": objects}
         kept = machine.kept_free(self.headroom, self._jobs[0].cluster.capacity)
         scope = machine.scope_object(self.scope)

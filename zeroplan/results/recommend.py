@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
     from zeroplan.search.front import Front
     from zeroplan.sizing import Fewest, Lack
-    from zeroplan.training import Run
+    from zeroplan.training import TrainingRun
     from zeroplan.why import Row, Why
 
 
@@ -79,7 +79,7 @@ class Recommendation(Result):
         *,
         why: tuple[Why, ...] = (),
         headroom: Headroom | None = None,
-        run: Run | None = None,
+        run: TrainingRun | None = None,
         flash: Rejected | None = None,
         coded: Rejected | None = None,
     ) -> None:
@@ -224,7 +224,7 @@ def rejected_object(found: Rejected) -> dict[str, Any]:
     return {**entry(found.candidate), "change": found.change, "reason": found.reason}
 
 
-def run_object(run: Run) -> dict[str, Any]:
+def run_object(run: TrainingRun) -> dict[str, Any]:
     """A whole training run: seconds, GPU-hours, cost, and what is left of its deadline."""
     wanted = run.wanted
     times = {"steps": run.steps, "seconds": run.seconds, "low": run.low, "high": run.high, "gpu_hours": run.gpu_hours}

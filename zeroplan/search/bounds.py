@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from zeroplan.costs.deepspeed.copying import copies, files_of_the_update
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.deepspeed.traffic import traffic
-from zeroplan.costs.timing.beside import host_terms, updating
-from zeroplan.costs.timing.computing import Computing, Pass, computing
+from zeroplan.costs.timing.computing import ComputePass, Computing, computing
 from zeroplan.costs.timing.copies import hides_gradients
 from zeroplan.costs.timing.disk import disk_terms
 from zeroplan.costs.timing.hooks import hooks, waited
+from zeroplan.costs.timing.offload import host_terms, updating
 from zeroplan.costs.timing.rates import host_link
 from zeroplan.costs.timing.step import software_of, update
 from zeroplan.costs.timing.traffic import Gathers, of_gathers
@@ -187,4 +187,4 @@ class Bounds(Room):
 
 def at_most(found: Computing) -> Computing:
     """With all of forward run again, so that the most of what offload copies hides."""
-    return Computing(found.forward, Pass((*found.backward.terms, *found.forward.terms)))
+    return Computing(found.forward, ComputePass((*found.backward.terms, *found.forward.terms)))

@@ -7,9 +7,9 @@ reduction overlaps. Stage 2 frees them when backward ends; stage 1 keeps them, a
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.beginning import begun, begun_bare
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.reducing import bucket_elements, gradient_dtype
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.ledger import held_at_least
 from zeroplan.costs.passes import timeline_of, together
 from zeroplan.specs.job import Job

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from zeroplan.costs.deepspeed.module_hooks import cached_per_execution
 from zeroplan.costs.deepspeed.partitions import below_ratio, own_shares
-from zeroplan.costs.deepspeed.visits import once_an_execution
 from zeroplan.search.least_traffic import partitioned_parts
 from zeroplan.specs.job import Job
 
@@ -21,7 +21,7 @@ def least_copied(job: Job, again: int) -> float:
     return own_elements(job) * strategy.element_bytes if whole else 0
 
 
-@once_an_execution
+@cached_per_execution
 def own_elements(job: Job) -> int:
     """Of the rank's partitions of trained tensors, padding left out."""
     return sum(map(own_shares(job).cut.__getitem__, job.execution.gradients))

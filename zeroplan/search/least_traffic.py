@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.keeping import kept_at_most
+from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
-from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
+from zeroplan.costs.deepspeed.module_hooks import cached_per_execution, hook_order_key
+from zeroplan.costs.deepspeed.partitions import persistence_key, persistent_tensors
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
+from zeroplan.costs.deepspeed.retained_parameters import retained_at_most
 from zeroplan.costs.deepspeed.traffic import reduced_last
-from zeroplan.costs.deepspeed.visits import decides_visits, once_an_execution
 from zeroplan.costs.timing.network import latency
 from zeroplan.costs.timing.rates import link, rates
 from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE
@@ -183,7 +183,7 @@ class Partitioned(NamedTuple):
     """Sizes of these."""
 
 
-@once(lambda strategy: (decides_visits(strategy), decides_persistence(strategy)))
+@cached(lambda strategy: (hook_order_key(strategy), persistence_key(strategy)))
 def partitioned_parts(job: Job) -> Partitioned:
     """By the job's thresholds of persistence."""
     sizes, stay = tensor_sizes(job), set(persistent_tensors(job))
@@ -208,7 +208,7 @@ def least_slowed(job: Job, collective: str, size: float, *, within_node: bool = 
     return roofline.streamed(MEMORY_PER_BYTE * wire, rates(job).memory.value)
 
 
-@once_an_execution
+@cached_per_execution
 def most_of_a_module(job: Job) -> int:
     """Elements that one visit reads."""
     sizes = tensor_sizes(job)
@@ -219,7 +219,7 @@ def most_kept(job: Job) -> int:
     """Elements that stage 3's backward may find gathered."""
     s = job.strategy
     if s.hpz_partition_size == 1:
-        return kept_at_most(job)
+        return retained_at_most(job)
     # A later micro-step starts with what the one before left.
     return s.max_reuse_distance + s.max_live_parameters + 2 * (s.prefetch_bucket_size + 2 * most_of_a_module(job))
 

@@ -9,16 +9,16 @@ from collections.abc import Hashable
 
 from zeroplan.costs.deepspeed import host
 from zeroplan.costs.deepspeed.beginning import begins_alike
-from zeroplan.costs.deepspeed.keeping import kept_at_least
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes
+from zeroplan.costs.deepspeed.retained_parameters import retained_at_least
 from zeroplan.costs.deepspeed.stage_3 import first_backward_at_least
 from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, init_at_least, step_at_least
 from zeroplan.costs.outside import outside
 from zeroplan.costs.passes import (
+    activations_key,
     alone_at_least,
     asked,
     beside_kept,
-    decides_activations,
     least_activations,
     saved_at_least,
 )
@@ -70,7 +70,7 @@ class Room:
         """Whether the card has room, when forward ends, for all that is gathered then in any case."""
         if not gathers(job) or (room := self.room_for_gathered(job)) is None:
             return True
-        return kept_at_least(job) <= room
+        return retained_at_least(job) <= room
 
     def may_gather(self, job: Job) -> bool:
         """Whether the card could hold what is gathered beside the model's own step, in the run's first one too."""
@@ -151,7 +151,7 @@ class Room:
 
     def activations_of(self, job: Job) -> tuple[int, int] | None:
         """Bytes of the model's own forward and backward, or fewer; None where they are closed forms."""
-        key = decides_activations(job)
+        key = activations_key(job)
         if key not in self.activations:
             self.work.add(TRACED, job)
             self.activations[key] = least_activations(job)
@@ -167,7 +167,7 @@ class Room:
 
     def _beside_kept(self, job: Job) -> int | None:
         """What the model's own step needs while that is there."""
-        key = decides_activations(job)
+        key = activations_key(job)
         if key not in self.saved:
             self.work.add(TRACED, job)
             self.saved[key] = beside_kept(job)

@@ -69,7 +69,7 @@ class Flops(NamedTuple):
     """What checkpointed layers run again in backward; not in `backward`."""
 
 
-class Again(NamedTuple):
+class RecomputedShare(NamedTuple):
     """What runs again in backward, as shares of what all layers run in forward.
 
     A checkpointed layer stops when all that backward needs is there again: mostly before its last product.

@@ -9,7 +9,7 @@ from typing import Protocol
 from zeroplan.record import NamedTuple
 
 
-class Visit(NamedTuple):
+class ModuleHook(NamedTuple):
     """A module is entered or left, in the order in which DeepSpeed's hooks see it."""
 
     enters: bool
@@ -24,7 +24,7 @@ class LayerPlace(NamedTuple):
     """A layer that checkpointing knows."""
 
     module: int
-    """Its number among the modules visited."""
+    """Its number among the modules entered."""
     tensor: int
     """Its first tensor, and how many it has."""
     tensors: int
@@ -36,97 +36,97 @@ class Execution(NamedTuple):
     """The order of one training step: modules entered and left, and gradients becoming ready."""
 
     modules: tuple[str, ...]
-    """Paths of the modules visited, in the order in which forward first calls them; "" is the root."""
-    forward: Sequence[Visit]
-    backward: Sequence[Visit]
-    recomputing: Sequence[Visit]
+    """Paths of the modules entered, in the order in which forward first calls them; "" is the root."""
+    forward: Sequence[ModuleHook]
+    backward: Sequence[ModuleHook]
+    recomputing: Sequence[ModuleHook]
     """Backward with layers checkpointed, all unless others are asked for: their forward runs again inside it."""
     gradients: tuple[int, ...]
     """Tensors in the order in which their gradients become ready; those that get none are not here."""
     gradients_stage_3: tuple[int, ...]
     """The same at stage 3, whose own linear function gives weights before biases."""
     leaves: frozenset[int]
-    """Modules visited as a whole."""
+    """Modules entered as a whole."""
     subtrees: tuple[tuple[int, ...], ...]
     """Of each module all tensors below it, where there are leaves: releasing one, DeepSpeed counts them."""
     layers: tuple[LayerPlace, ...] = ()
-    """Those that are visited, in order."""
+    """Those that are entered, in order."""
 
 
-class Alike(NamedTuple):
-    """Layers of a pass, one after the other, in which the same stretches come, each with as many bytes more or less."""
+class IdenticalLayers(NamedTuple):
+    """Layers of a pass, one after the other, in which the same intervals come, each with as many bytes more or less."""
 
     start: int
-    """Number of the first one's first stretch."""
-    stretches: int
+    """Number of the first one's first interval."""
+    intervals: int
     """Of each."""
     layers: int
 
 
-class Stretches(Protocol):
-    """Forward or backward of a model as stretches, each answer worked out when somebody asks."""
+class Intervals(Protocol):
+    """Forward or backward of a model as intervals, each answer worked out when somebody asks."""
 
     @property
     def levels(self) -> tuple[list[int], list[int]]:
-        """Bytes of activations alive in each stretch at most, and at its end; the gradient that ends one aside."""
+        """Bytes of activations alive in each interval at most, and at its end; the gradient that ends one aside."""
 
     @property
     def fullest(self) -> tuple[int, int]:
-        """The most of them, and the first stretch that has so many."""
+        """The most of them, and the first interval that has so many."""
 
-    def falls(self, visits: Sequence[Visit]) -> list[int]:
-        """The stretch at whose end each visit falls."""
+    def align(self, hooks: Sequence[ModuleHook]) -> list[int]:
+        """The interval at whose end each hook falls."""
 
     def ready(self) -> dict[int, int]:
-        """Of each tensor the stretch that its gradient ends."""
+        """Of each tensor the interval that its gradient ends."""
 
-    def alike(self) -> tuple[Alike, ...]:
-        """Layers in which the same stretches come."""
+    def identical_layers(self) -> tuple[IdenticalLayers, ...]:
+        """Layers in which the same intervals come."""
 
 
-class Pass:
-    """Forward or backward as a list of stretches; each of its answers is worked out once, when it is asked for.
+class PassTimeline:
+    """Forward or backward as a list of intervals; each of its answers is worked out once, when it is asked for.
 
     `start`: bytes alive before the first.
     """
 
-    def __init__(self, stretches: Stretches, visits: Sequence[Visit], start: int) -> None:
-        self.stretches, self.visited, self.start = stretches, visits, start
+    def __init__(self, intervals: Intervals, hooks: Sequence[ModuleHook], start: int) -> None:
+        self.intervals, self.module_hooks, self.start = intervals, hooks, start
 
     @property
     def fullest(self) -> tuple[int, int]:
-        """As `Stretches` has it."""
-        return self.stretches.fullest
+        """As `Intervals` has it."""
+        return self.intervals.fullest
 
     @cached_property
     def most(self) -> list[int]:
-        """Bytes of activations alive in each stretch at most."""
-        return self.stretches.levels[0]
+        """Bytes of activations alive in each interval at most."""
+        return self.intervals.levels[0]
 
     @cached_property
     def now(self) -> list[int]:
         """And at its end; the gradient that ends one aside."""
-        return self.stretches.levels[1]
+        return self.intervals.levels[1]
 
     @cached_property
-    def visits(self) -> list[int]:
-        """Of each visit of `Execution.forward`, `.backward` or `.recomputing` the stretch at whose end it falls."""
-        return self.stretches.falls(self.visited)
+    def hooks(self) -> list[int]:
+        """Of each hook of `Execution.forward`, `.backward` or `.recomputing` the interval at whose end it falls."""
+        return self.intervals.align(self.module_hooks)
 
     @cached_property
     def ready(self) -> dict[int, int]:
-        """Of each tensor the stretch that its gradient ends."""
-        return self.stretches.ready()
+        """Of each tensor the interval that its gradient ends."""
+        return self.intervals.ready()
 
     @cached_property
-    def alike(self) -> tuple[Alike, ...]:
-        return self.stretches.alike()
+    def identical_layers(self) -> tuple[IdenticalLayers, ...]:
+        return self.intervals.identical_layers()
 
 
 class Timeline(NamedTuple):
     """What the model's own operators have alive over one micro-step, without parameters and their gradients."""
 
-    forward: Pass
-    backward: Pass
+    forward: PassTimeline
+    backward: PassTimeline
     saved: int
     """When forward has returned and only the loss is held."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from zeroplan.record import NamedTuple
-from zeroplan.specs.account import Again, AtWork, Flops, Saved
+from zeroplan.specs.account import AtWork, Flops, RecomputedShare, Saved
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
 from zeroplan.specs.unplanned import Unplanned
 
 
-class Tensor(NamedTuple):
+class ParameterSpec(NamedTuple):
     """A trainable tensor, named as transformers names it."""
 
     name: str
@@ -27,7 +27,7 @@ LEAST_ALIKE = 2
 """Sequences from which on a step makes the same tensors, only larger ones; with one alone other copies are made."""
 
 
-class Asked(NamedTuple):
+class TimelineRequest(NamedTuple):
     """What decides a model's timeline, beside its leaf modules."""
 
     batch: int
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
     attention: str
     """eager, sdpa, flash_attention_2 or flash_attention_3."""
     kernel: str
-    """Of sdpa, as `architectures.running.Run` names them."""
+    """Of sdpa, as `architectures.running.ForwardRun` names them."""
     recomputing: Recomputing
     zero_linear: bool
     """DeepSpeed's own linear function runs (stage 3)."""
@@ -90,36 +90,36 @@ class Executes(Protocol):
 
 
 class Timelines(Protocol):
-    def __call__(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
+    def __call__(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         """None for a family whose forward is not written out."""
 
-    def alone(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
+    def alone(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
         """Bytes saved when forward has returned, and the peaks of forward and of backward."""
 
-    def alive(
-        self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
+    def allocated(
+        self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
     ) -> AtWork:  # fmt: skip
-        """The `size` bytes that are alive in a stretch of a pass, at most or at its end; `named`, as polynomials in the
-        model's sizes.
+        """The `size` bytes that are alive in an interval of a pass, at most or at its end; `named`, as polynomials in
+        the model's sizes.
         """
 
-    def places(self, asked: Asked, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
-        """Of each stretch of a pass the path of the module at work, empty for the model itself."""
+    def places(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
+        """Of each interval of a pass the path of the module at work, empty for the model itself."""
 
-    def peak(self, asked: Asked, *, backward: bool) -> AtWork | None:
+    def peak(self, asked: TimelineRequest, *, backward: bool) -> AtWork | None:
         """The largest moment of a pass, its bytes with the polynomials that they are the values of."""
 
-    def flops(self, asked: Asked, *, causal: bool = False) -> Flops | None:
+    def flops(self, asked: TimelineRequest, *, causal: bool = False) -> Flops | None:
         """As torch's FlopCounterMode counts, all pairs of tokens; `causal`: fused kernels leave out those ahead."""
 
-    def again(self, asked: Asked) -> Again | None:
+    def recomputed_share(self, asked: TimelineRequest) -> RecomputedShare | None:
         """What of forward checkpointed layers run again in backward."""
 
-    def emptied(self, asked: Asked) -> tuple[int, ...]:
+    def offloaded_inputs(self, asked: TimelineRequest) -> tuple[int, ...]:
         """Bytes of each layer's input, where deepspeed.checkpointing empties them."""
 
-    def saved(self, asked: Asked) -> Saved | None:
+    def saved(self, asked: TimelineRequest) -> Saved | None:
         """What forward keeps for backward, operator by operator; None as for the timeline."""
 
 
@@ -174,7 +174,7 @@ IDS, OF_TOKENS, OF_SEQUENCES, VALUES = "token ids", "one a token", "one a sequen
 class Model(NamedTuple):
     name: str
     family: str
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[ParameterSpec, ...]
     parameters: int
     """Trainable parameters, tied tensors once: the sum over `tensors`."""
     shape: Shape
@@ -222,5 +222,5 @@ class Model(NamedTuple):
         return id(self)
 
     @property
-    def largest(self) -> Tensor:
+    def largest(self) -> ParameterSpec:
         return max(self.tensors, key=lambda tensor: tensor.elements)

@@ -28,10 +28,10 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     """Build, initialize, train, and give back what was held and moved."""
     from zeroplan.verify import card, job, owners, plain
     from zeroplan.verify.collectives import Collectives, traffic
-    from zeroplan.verify.setting import Setting
+    from zeroplan.verify.setting import Harness
     from zeroplan.verify.steps import Phases, name_gradients, train
 
-    setting = Setting(case)
+    setting = Harness(case)
     storages, stand_ins = setting.storages, setting.stand_ins
     collectives = Collectives(case["rank"])
     collectives.install()

@@ -31,7 +31,7 @@ TRANSPARENT = {
 }
 
 
-class Call(NamedTuple):
+class RecordedCollective(NamedTuple):
     """One collective; `elements` counts the full tensor (gathered, or before it is reduced)."""
 
     step: int
@@ -78,7 +78,7 @@ class Collectives:
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
-        self.calls: list[Call] = []
+        self.calls: list[RecordedCollective] = []
         self.step, self.micro, self.when, self.phase = 0, 0, "init", "init"
 
     def at(self, step: int, when: str, micro: int, phase: str) -> None:
@@ -106,7 +106,9 @@ class Collectives:
         dtype = "none" if tensor is None else str(tensor.dtype).removeprefix("torch.")
         moment = (self.step, self.when, self.micro, self.phase)
         size = 0 if tensor is None else tensor.element_size()
-        self.calls.append(Call(*moment, collective, dtype, dist.get_world_size(group), asked_by(), elements, size))
+        self.calls.append(
+            RecordedCollective(*moment, collective, dtype, dist.get_world_size(group), asked_by(), elements, size)
+        )
         return Finished()
 
     def all_reduce(self, tensor: Any, *_: Any, group: Any = None, **__: Any) -> Finished:
@@ -175,14 +177,14 @@ def coalescing(*_: Any, **__: Any) -> Iterator[Finished]:
     yield Finished()
 
 
-def traffic(calls: list[Call]) -> list[dict[str, Any]]:
+def traffic(calls: list[RecordedCollective]) -> list[dict[str, Any]]:
     """Calls of one kind joined: how many, how many bytes, and the sizes in elements as [size, times] runs."""
-    joined: dict[tuple[Any, ...], list[Call]] = {}
+    joined: dict[tuple[Any, ...], list[RecordedCollective]] = {}
     for call in calls:
         joined.setdefault(call[:8], []).append(call)
     return [
         {
-            **dict(zip(Call._fields[:8], key, strict=True)),
+            **dict(zip(RecordedCollective._fields[:8], key, strict=True)),
             "calls": len(group),
             "bytes": sum(call.elements * call.element_bytes for call in group),
             "sizes": runs([call.elements for call in group]),

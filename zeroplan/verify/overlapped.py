@@ -16,7 +16,7 @@ from deepspeed.runtime.zenflow import zenflow_utils
 from zeroplan.verify.storages import HOST
 
 
-class Ready:
+class CompletedEvent:
     """An event that has always happened."""
 
     def set(self) -> None: ...
@@ -41,7 +41,7 @@ class InThisOne:
 class Context:
     """What multiprocessing.get_context gives."""
 
-    Event, Process = Ready, InThisOne
+    Event, Process = CompletedEvent, InThisOne
 
 
 class Cores:

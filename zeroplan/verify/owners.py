@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from zeroplan.verify.storages import Storages
+from zeroplan.verify.storages import StorageTracker
 
 NAMED = (
     ("bit16_groups_flat", "flat parameters"),
@@ -154,7 +154,7 @@ def _claims(engine: Any, model: torch.nn.Module, given: dict[str, torch.Tensor])
                 yield f"{path}.grad", tensor.grad
 
 
-def kinds(storages: Storages, engine: Any, model: torch.nn.Module, given: dict[str, torch.Tensor]) -> list[int]:
+def kinds(storages: StorageTracker, engine: Any, model: torch.nn.Module, given: dict[str, torch.Tensor]) -> list[int]:
     """Label every storage with its kind; return the keys that nothing reaches."""
     found: dict[int, str] = {}
     for kind, tensor in _claims(engine, model, given):
@@ -168,7 +168,7 @@ def kinds(storages: Storages, engine: Any, model: torch.nn.Module, given: dict[s
     return [key for key in storages.live if key not in found]
 
 
-def held(storages: Storages, unexplained: list[int]) -> dict[str, Any]:
+def held(storages: StorageTracker, unexplained: list[int]) -> dict[str, Any]:
     """Live bytes by tier, kind and dtype, what is unexplained of it, and totals by tier and dtype."""
     lines: dict[tuple[str, str, str], list[int]] = {}
     totals: dict[str, dict[str, int]] = {}

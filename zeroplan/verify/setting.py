@@ -20,10 +20,10 @@ from zeroplan.verify import autocast, job, kernels
 from zeroplan.verify.card import CardStandIns
 from zeroplan.verify.disk import Disk, kind_of
 from zeroplan.verify.stand_ins import MetaStandIns, StandIns
-from zeroplan.verify.storages import Storages
+from zeroplan.verify.storages import StorageTracker
 
 
-class Setting:
+class Harness:
     """Everything that stands between a case and the DeepSpeed that runs it."""
 
     def __init__(self, case: dict[str, Any]) -> None:
@@ -34,7 +34,7 @@ class Setting:
             raise RuntimeError("torch finds no CUDA device on this machine; leave out --cuda")
         self.device = {"meta": "meta", "cuda": "cuda", "real": "cpu"}[mode]
         self.stand_ins = {"meta": MetaStandIns, "cuda": CardStandIns, "real": StandIns}[mode]()
-        self.storages = Storages(self.stand_ins)
+        self.storages = StorageTracker(self.stand_ins)
         self.compiles = self.cuda and _has_compiler()
         self.disk: Disk | None = None
         self.scratch = tempfile.TemporaryDirectory(prefix="zeroplan-verify-")

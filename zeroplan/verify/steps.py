@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from zeroplan.verify import card
-from zeroplan.verify.storages import GPU, HOST, LESS, MODELS, PINNED, Storages
+from zeroplan.verify.storages import GPU, HOST, LESS, MODELS, PINNED, StorageTracker
 
 
 class Phases:
     """The list of phases as they ran."""
 
-    def __init__(self, storages: Storages) -> None:
+    def __init__(self, storages: StorageTracker) -> None:
         self.storages = storages
         self.found: list[dict[str, Any]] = []
 
@@ -64,7 +64,7 @@ def _by_label(sums: dict[tuple[str, str], int], tiers: tuple[str, ...]) -> dict[
     return {label if single else f"{tier}: {label}": size for (tier, label), size in sorted(chosen.items())}
 
 
-def name_gradients(model: torch.nn.Module, storages: Storages) -> None:
+def name_gradients(model: torch.nn.Module, storages: StorageTracker) -> None:
     """Storages that become a parameter's gradient are called so from then on. Set before DeepSpeed's own hooks."""
 
     def named(parameter: torch.Tensor) -> None:

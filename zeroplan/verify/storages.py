@@ -65,7 +65,7 @@ class Live:
         self.bytes, self.tier, self.label, self.dtype, self.reference = size, tier, label, dtype, reference
 
 
-class Storages(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
+class StorageTracker(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
     """Follows storages; `phase` names what runs, `sums` holds live bytes by (tier, label)."""
 
     def __init__(self, stand_ins: StandIns) -> None:
@@ -81,7 +81,7 @@ class Storages(TorchDispatchMode):  # type: ignore[misc, unused-ignore]
         self.at_peak: dict[str, dict[Key, int]] = {}
         self._resize = torch.UntypedStorage.resize_
 
-    def __enter__(self) -> Storages:
+    def __enter__(self) -> StorageTracker:
         seen = self
 
         def resize(storage: torch.UntypedStorage, size: int) -> Any:

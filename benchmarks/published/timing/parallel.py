@@ -15,13 +15,13 @@ from zeroplan.costs.timing.computing import (
     BACKWARD_ELEMENTS,
     BACKWARD_PRODUCTS,
     BACKWARD_SCORES,
-    shares_again,
+    recomputed_shares,
 )
 from zeroplan.costs.timing.hooks import hooks
 from zeroplan.costs.timing.network import call
 from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE
-from zeroplan.costs.timing.work import Matrix, matrices, work
+from zeroplan.costs.timing.work import WeightMatrix, matrices, work
 from zeroplan.formulas import overlap, roofline, volume
 from zeroplan.ledger import Transfer
 from zeroplan.specs.cluster import Cluster
@@ -59,7 +59,7 @@ def parallel_step(row: Row, found: Timed) -> StepTime:
     layers = job.model.shape.layers / split.pp
     share = layers / job.model.shape.layers
     forward, backward = (_pass(job, split, at, found, share, backward=flag) for flag in (False, True))
-    again = shares_again(job).products if job.strategy.recomputing.every else 0.0
+    again = recomputed_shares(job).products if job.strategy.recomputing.every else 0.0
     of_tensors = _tensor_parallel(row, job, split, layers, again)
     micro = forward + backward + again * forward + of_tensors
     slots = split.micro_batches + (split.pp - 1) / split.chunks
@@ -110,7 +110,7 @@ def _head(job: Job, split: Degrees, at: Rates, found: Timed) -> float:
     return (1 + BACKWARD_PRODUCTS) * products + loss
 
 
-def _product(matrix: Matrix, tokens: float, tp: int, at: Rates) -> tuple[float, float, float, float]:
+def _product(matrix: WeightMatrix, tokens: float, tp: int, at: Rates) -> tuple[float, float, float, float]:
     size = matrix.rows * matrix.columns
     wide, narrow = max(matrix.rows, matrix.columns), min(matrix.rows, matrix.columns)
     touched = 2 * (tokens * wide / tp + size / tp + tokens * narrow)

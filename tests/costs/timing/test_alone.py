@@ -57,6 +57,6 @@ def test_secondary_partitions_are_made_in_the_step_s_first_forward(accum, micro_
     one = job("llama-3.2-1b", gpus=16, stage=3, hpz_partition_size=8, grad_accum=accum, checkpointing="full")
     steps = distinct(micro_steps(one))
     assert len(steps) == micro_steps_that_differ
-    ranks = [{(part.again, part.ranks) for gathers in step.gathers for part in gathers.events} for step in steps]
+    ranks = [{(part.pass_index, part.ranks) for gathers in step.gathers for part in gathers.events} for step in steps]
     assert ranks[0] == {(0, 16), (0, 8), (1, 8)}
     assert all(found == {(0, 8), (1, 8)} for found in ranks[1:])

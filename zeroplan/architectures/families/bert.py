@@ -27,11 +27,11 @@ from zeroplan.architectures.module import (
     Unary,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import LONG, Run, Shared
+from zeroplan.architectures.running import LONG, ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.losses import masked_loss
 from zeroplan.autograd.tensor import Tensor, empty, given
-from zeroplan.autograd.views import contiguous, expanded, reshaped, selected
+from zeroplan.autograd.views import contiguous, expand, reshape, select
 from zeroplan.errors import SpecError
 
 
@@ -83,11 +83,11 @@ class Embeddings(Module):
         self.position_ids = Buffer((1, c.max_position_embeddings), "int64")
         self.token_type_ids = Buffer((1, c.max_position_embeddings), "int64")
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         """Token types are gathered from the buffer of zeros; positions are a view of theirs."""
         gathered = empty(run, (1, run.seq), LONG)
         words = self.word_embeddings(run, ids)
-        types = self.token_type_embeddings(run, expanded(gathered, (run.batch, run.seq)))
+        types = self.token_type_embeddings(run, expand(gathered, (run.batch, run.seq)))
         x = add(words, types)
         places = self.position_embeddings(run, given(run, (1, run.seq), LONG))
         x = add(x, places)
@@ -111,7 +111,7 @@ class SelfAttention(Module):
         self.dropout = Dropout(c.attention_dropout)
         self.head_width, self.causal = c.head_width, c.is_decoder
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         q = split_heads(self.query(run, x), self.head_width)
         k = split_heads(self.key(run, x), self.head_width)
         v = split_heads(self.value(run, x), self.head_width)
@@ -120,9 +120,9 @@ class SelfAttention(Module):
         if run.attention == "eager":
             attend = partial(attended_narrowly, run, dropout=drop, cast=False)
             made, weights = interfaced(run, attend, q, k, v, shared.mask)
-            return reshaped(contiguous(made), shape), weights
+            return reshape(contiguous(made), shape), weights
         made, _ = attended(run, q, k, v, shared.mask, dropout=drop, causal=self.causal, positioned=False)
-        return reshaped(made, shape), None
+        return reshape(made, shape), None
 
 
 class CrossAttention(SelfAttention):
@@ -141,7 +141,7 @@ class Output(Module):
         self.LayerNorm = LayerNorm(c.hidden_size)
         self.dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: Run, x: Tensor, residual: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, residual: Tensor) -> Tensor:
         x = self.dropout(run, self.dense(run, x))
         return self.LayerNorm(run, add(x, residual))
 
@@ -159,7 +159,7 @@ class Attention(Module):
         self.self = attention(c)
         self.output = SelfOutput(c, c.hidden_size)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         made, weights = self.self(run, x, shared)
         return self.output(run, made, x), weights
 
@@ -172,7 +172,7 @@ class Intermediate(Unary):
         self.dense = Linear(c.hidden_size, c.ffn, bias=True)
         self.intermediate_act_fn = Activation(c.hidden_act)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         return self.intermediate_act_fn(run, self.dense(run, x))
 
 
@@ -191,7 +191,7 @@ class Layer(GradientCheckpointingLayer):
         self.intermediate = Intermediate(c)
         self.output = Output(c, c.ffn)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         attended, _weights = self.attention(run, x, shared)
         made: Tensor = self.output(run, self.intermediate(run, attended), attended)
         return made
@@ -204,7 +204,7 @@ class Encoder(Module):
         super().__init__()
         self.layer = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         for layer in self.layer.children.values():
             x = layer(run, x, shared)
         return x
@@ -220,7 +220,7 @@ class Model(Module):
         self.encoder = Encoder(c)
         self.causal = c.is_decoder
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         """An encoder needs no mask where nothing is padded (create_bidirectional_mask)."""
         embedded = self.embeddings(run, ids)
         mask = run.mask() if self.causal else None
@@ -238,8 +238,8 @@ class Pooler(Unary):
         self.dense = Linear(c.hidden_size, c.hidden_size, bias=True)
         self.activation = Activation("tanh")
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
-        return self.activation(run, self.dense(run, selected(x, 1)))
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
+        return self.activation(run, self.dense(run, select(x, 1)))
 
 
 class PooledModel(Model):
@@ -251,7 +251,7 @@ class PooledModel(Model):
         super().__init__(c)
         self.pooler = Pooler(c)
 
-    def forward(self, run: Run, ids: Tensor) -> Any:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Any:
         x = super().forward(run, ids)
         return x, self.pooler(run, x)
 
@@ -259,7 +259,7 @@ class PooledModel(Model):
 class BareModel(PooledModel):
     """Its pooled output alone."""
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         pooled: Tensor = super().forward(run, ids)[1]
         return pooled
 
@@ -273,7 +273,7 @@ class Transform(Unary):
         self.transform_act_fn = Activation(c.hidden_act)
         self.LayerNorm = LayerNorm(c.hidden_size)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         x = self.transform_act_fn(run, self.dense(run, x))
         return self.LayerNorm(run, x)
 
@@ -295,7 +295,7 @@ class Predictions(Unary):
         if c.tie_word_embeddings:
             self.decoder.weight, self.decoder.bias = words.weight, self.bias
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         return self.decoder(run, self.transform(run, x))
 
 
@@ -306,7 +306,7 @@ class Heads(Unary):
         super().__init__()
         self.predictions = Predictions(c, words)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         return self.predictions(run, x)
 
 
@@ -319,14 +319,14 @@ class LMHeadModel(Module):
         self.bert = Model(c)
         self.cls = Heads(c, self.bert.embeddings.word_embeddings)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return next_token_loss(run, self.bert, self.cls, ids)
 
 
 class MaskedLM(LMHeadModel):
     transformers_class = "ForMaskedLM"
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         x = self.bert(run, ids)
         logits = self.cls(run, x)
         return masked_loss(logits, ids)

@@ -17,14 +17,14 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, Run, Shared
+from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.activations import bloom_gelu
-from zeroplan.autograd.dropout import dropped
+from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.elementwise import add, to
-from zeroplan.autograd.products import batched_product_plus, heads_joined, plain_batched_product
+from zeroplan.autograd.products import baddbmm, bmm, heads_joined
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import reshaped, selected, transposed, viewed
+from zeroplan.autograd.views import reshape, select, transpose, view
 from zeroplan.specs.strategy import ATTENTION
 
 
@@ -83,27 +83,27 @@ class Attention(Module):
 
     def split(self, fused: Tensor) -> tuple[Tensor, ...]:
         """Queries, keys and values, which lie together head by head."""
-        fused = viewed(fused, (*fused.shape[:-1], -1, 3, self.head_width))
-        return tuple(transposed(selected(fused, 3), 1, 2) for _ in range(3))
+        fused = view(fused, (*fused.shape[:-1], -1, 3, self.head_width))
+        return tuple(transpose(select(fused, 3), 1, 2) for _ in range(3))
 
     def forward(
-        self, run: Run, x: Tensor, residual: Tensor, alibi: Tensor, shared: Shared
+        self, run: ForwardRun, x: Tensor, residual: Tensor, alibi: Tensor, shared: Shared
     ) -> tuple[Tensor, Tensor | None]:
         batch, seq, _hidden = x.shape
         fused = self.query_key_value(run, x)
         q, k, v = self.split(fused)
         heads = q.shape[1]
         q = heads_joined(q)
-        k = transposed(heads_joined(k), 1, 2)
+        k = transpose(heads_joined(k), 1, 2)
         v = heads_joined(v)
-        scores = batched_product_plus(alibi, q, k)
-        weights = viewed(scores, (batch, heads, seq, seq))
+        scores = baddbmm(alibi, q, k)
+        weights = view(scores, (batch, heads, seq, seq))
         if shared.mask is not None:
             weights = add(weights, shared.mask)
         probabilities = to(softmax(weights, FLOAT, fused=run.half and not run.on_cpu), q.width)
         probabilities = self.attention_dropout(run, probabilities)
-        rows = viewed(probabilities, (batch * heads, seq, seq))
-        made = plain_batched_product(rows, v)
+        rows = view(probabilities, (batch * heads, seq, seq))
+        made = bmm(rows, v)
         made = merged(made, heads)
         output = self.dense(run, made)
         output = dropped_and_added(run, output, residual, self.residual_dropout)
@@ -113,20 +113,20 @@ class Attention(Module):
 def merged(x: Tensor, heads: int) -> Tensor:
     """[b·n, s, d] as [b, s, n·d]."""
     rows, seq, width = x.shape
-    x = viewed(x, (rows // heads, heads, seq, width))
-    x = transposed(x, 1, 2)
-    return reshaped(x, (rows // heads, seq, heads * width))
+    x = view(x, (rows // heads, heads, seq, width))
+    x = transpose(x, 1, 2)
+    return reshape(x, (rows // heads, seq, heads * width))
 
 
-def dropped_and_added(run: Run, x: Tensor, residual: Tensor, probability: float | None) -> Tensor:
-    out = dropped(x, probability, on_cpu=run.on_cpu)
+def dropped_and_added(run: ForwardRun, x: Tensor, residual: Tensor, probability: float | None) -> Tensor:
+    out = apply_dropout(x, probability, on_cpu=run.on_cpu)
     return add(residual, out)
 
 
 class Gelu(Activation):
     """A function of its own, which keeps its input and works the tanh approximation out again in backward."""
 
-    def forward(self, _run: Run, x: Tensor) -> Tensor:
+    def forward(self, _run: ForwardRun, x: Tensor) -> Tensor:
         return bloom_gelu(x)
 
 
@@ -143,7 +143,7 @@ class MLP(Module):
         self.saves_last = c.residual_dropout > 0
         self.residual_dropout = c.residual_dropout
 
-    def forward(self, run: Run, x: Tensor, residual: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, residual: Tensor) -> Tensor:
         x = self.gelu_impl(run, self.dense_h_to_4h(run, x))
         made = self.dense_4h_to_h(run, x)
         return dropped_and_added(run, made, residual, self.residual_dropout)
@@ -162,7 +162,7 @@ class Block(GradientCheckpointingLayer):
         self.mlp = MLP(c)
         self.residual_after_norm = c.apply_residual_connection_post_layernorm
 
-    def forward(self, run: Run, x: Tensor, alibi: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         normed = self.input_layernorm(run, x)
         residual = normed if self.residual_after_norm else x
         attention, weights = self.self_attention(run, normed, residual, alibi, shared)
@@ -183,7 +183,7 @@ class Transformer(Module):
         self.ln_f = LayerNorm(c.hidden_size)
         self.heads = c.num_attention_heads
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.word_embeddings(run, ids)
         x = self.word_embeddings_layernorm(run, embedded)
         slopes = empty(run, (self.heads,), FLOAT)  # noqa: F841 (alive while forward runs)

@@ -15,10 +15,10 @@ from zeroplan.architectures.families.deepseek_v3 import (
 from zeroplan.architectures.families.llama import CausalLM, Decoder
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.rope import RotaryEmbedding
-from zeroplan.architectures.running import FLOAT, Run
-from zeroplan.autograd.elementwise import multiply, scaled, to
+from zeroplan.architectures.running import FLOAT, ForwardRun
+from zeroplan.autograd.elementwise import mul, mul_scalar, to
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import as_complex, as_real, unsqueezed
+from zeroplan.autograd.views import unsqueeze, view_as_complex, view_as_real
 
 
 @dataclass(kw_only=True)
@@ -58,19 +58,19 @@ class PlainSparseBlock(SparseBlock):
 class ComplexRotary(RotaryEmbedding):
     """Turns as complex numbers of unit length, 8 bytes each."""
 
-    def forward(self, run: Run, _x: Tensor, positions: Tensor, kind: str = "") -> Tensor:
+    def forward(self, run: ForwardRun, _x: Tensor, positions: Tensor, kind: str = "") -> Tensor:
         with run.no_grad():
             shape = (*positions.shape, self.widths[kind] // 2)
             angles = empty(run, shape, FLOAT)  # noqa: F841 (alive while forward runs)
-            return scaled(empty(run, shape, COMPLEX))
+            return mul_scalar(empty(run, shape, COMPLEX))
 
 
 class ComplexAttention(LatentAttention):
     def rotated(self, q: Tensor, k: Tensor, rope: Any) -> tuple[Tensor, Tensor]:
-        q_pairs, k_pairs = as_complex(to(q, FLOAT)), as_complex(to(k, FLOAT))
-        turns = unsqueezed(rope, 1)
-        made_q = to(as_real(multiply(q_pairs, turns)), q.width)
-        return made_q, to(as_real(multiply(k_pairs, turns)), k.width)
+        q_pairs, k_pairs = view_as_complex(to(q, FLOAT)), view_as_complex(to(k, FLOAT))
+        turns = unsqueeze(rope, 1)
+        made_q = to(view_as_real(mul(q_pairs, turns)), q.width)
+        return made_q, to(view_as_real(mul(k_pairs, turns)), k.width)
 
 
 def build(c: DeepseekV2Config) -> Module:

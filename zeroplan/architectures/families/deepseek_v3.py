@@ -10,24 +10,24 @@ from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP, L
 from zeroplan.architectures.module import Buffer, Linear, Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router
 from zeroplan.architectures.norms import RMSNorm
-from zeroplan.architectures.running import FLOAT, Run, Shared
-from zeroplan.autograd.copying import copied_into
-from zeroplan.autograd.elementwise import add, multiply, of_result, scaled, shifted, subtracted, to
-from zeroplan.autograd.indexing import gathered, largest, masked, top
-from zeroplan.autograd.inplace import divided_in_place
+from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
+from zeroplan.autograd.copying import copy_into_slice
+from zeroplan.autograd.elementwise import add, add_scalar, mul, mul_scalar, sub, to, unary_saving_result
+from zeroplan.autograd.indexing import gather, masked_fill, max_of_row, topk
+from zeroplan.autograd.inplace import div_
 from zeroplan.autograd.products import linear
-from zeroplan.autograd.reductions import joined, softmax, total
+from zeroplan.autograd.reductions import cat, softmax, sum_over
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import (
     contiguous,
     every_second,
-    expanded,
-    reshaped,
-    sliced,
+    expand,
+    narrow,
+    reshape,
     split,
-    transposed,
-    unsqueezed,
-    viewed,
+    transpose,
+    unsqueeze,
+    view,
 )
 
 
@@ -133,7 +133,7 @@ class LatentAttention(Module):
         self.latent, self.dropout = c.kv_lora_rank, c.attention_dropout or 0.0
         self.interleaves = bool(getattr(c, "rope_interleave", False))
 
-    def queries(self, run: Run, x: Tensor) -> Tensor:
+    def queries(self, run: ForwardRun, x: Tensor) -> Tensor:
         if "q_proj" in self.children:
             return self.q_proj(run, x)
         return self.q_b_proj(run, self.q_a_layernorm(run, self.q_a_proj(run, x)))
@@ -141,48 +141,48 @@ class LatentAttention(Module):
     def rotated(self, q: Tensor, k: Tensor, rope: Any) -> tuple[Tensor, Tensor]:
         return turned_interleaved(q, k, rope) if self.interleaves else turned(q, k, rope)
 
-    def expanded(self, run: Run, latent: Tensor, rotary: Tensor) -> tuple[Tensor, Tensor]:
+    def expanded(self, run: ForwardRun, latent: Tensor, rotary: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of every head, from the latent vector and the rotary part that heads share."""
         batch, _one, seq, _rank = latent.shape
-        latent = viewed(self.kv_b_proj(run, latent), (batch, seq, -1, self.plain + self.value))
-        latent = transposed(latent, 1, 2)
+        latent = view(self.kv_b_proj(run, latent), (batch, seq, -1, self.plain + self.value))
+        latent = transpose(latent, 1, 2)
         plain, values = split(latent, (self.plain, self.value), -1)
-        rotary = expanded(rotary, (batch, plain.shape[1], seq, self.turned))
+        rotary = expand(rotary, (batch, plain.shape[1], seq, self.turned))
         keys = empty(run, (*latent.shape[:-1], self.plain + self.turned), latent.width)
-        keys = copied_into(keys, plain)
-        return copied_into(keys, rotary), values
+        keys = copy_into_slice(keys, plain)
+        return copy_into_slice(keys, rotary), values
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         batch, seq = x.shape[:-1]
         queries = self.queries(run, x)
-        queries = transposed(viewed(queries, (batch, seq, -1, self.plain + self.turned)), 1, 2)
+        queries = transpose(view(queries, (batch, seq, -1, self.plain + self.turned)), 1, 2)
         q_passed, q_turned = split(queries, (self.plain, self.turned), -1)
         compressed = self.kv_a_proj_with_mqa(run, x)
         latent, k_turned = split(compressed, (self.latent, self.turned), -1)
         latent = self.kv_a_layernorm(run, latent)
-        latent = viewed(latent, (batch, 1, seq, self.latent))
-        k_turned = viewed(k_turned, (batch, 1, seq, self.turned))
+        latent = view(latent, (batch, 1, seq, self.latent))
+        k_turned = view(k_turned, (batch, 1, seq, self.turned))
         q_turned, k_turned = self.rotated(q_turned, k_turned, shared.rope)
-        q = joined((q_passed, q_turned), -1)
+        q = cat((q_passed, q_turned), -1)
         k, v = self.expanded(run, latent, k_turned)
         made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshaped(made, (batch, seq, -1)))
+        made = contiguous(reshape(made, (batch, seq, -1)))
         return self.o_proj(run, made), weights
 
 
 def turned_interleaved(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
     """Elements turned in pairs of neighbours; half of the cosines is used."""
     half = rope[0].shape[-1] // 2
-    cosines, sines = unsqueezed(sliced(rope[0], -1, half), 1), unsqueezed(sliced(rope[1], -1, half), 1)
+    cosines, sines = unsqueeze(narrow(rope[0], -1, half), 1), unsqueeze(narrow(rope[1], -1, half), 1)
     q_even, q_odd = every_second(q, 0), every_second(q, 1)
     k_even, k_odd = every_second(k, 0), every_second(k, 1)
-    made_q = joined(_pairs(q_even, q_odd, cosines, sines), -1)
-    return made_q, joined(_pairs(k_even, k_odd, cosines, sines), -1)
+    made_q = cat(_pairs(q_even, q_odd, cosines, sines), -1)
+    return made_q, cat(_pairs(k_even, k_odd, cosines, sines), -1)
 
 
 def _pairs(even: Tensor, odd: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor, Tensor]:
-    first = subtracted(multiply(even, cosines), multiply(odd, sines))
-    return first, add(multiply(odd, cosines), multiply(even, sines))
+    first = sub(mul(even, cosines), mul(odd, sines))
+    return first, add(mul(odd, cosines), mul(even, sines))
 
 
 class PlainRouter(Router):
@@ -196,18 +196,18 @@ class PlainRouter(Router):
         self.groups, self.groups_per_token = c.n_group or 1, c.topk_group or 1
         self.by_group = getattr(c, "topk_method", "") == "group_limited_greedy"
 
-    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x = viewed(x, (-1, x.shape[-1]))
+    def forward(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x = view(x, (-1, x.shape[-1]))
         logits = linear(to(x, FLOAT), to(run.parameter(self.weight), FLOAT))
         scores = softmax(logits, FLOAT)
         if self.by_group:
-            group_scores = largest(viewed(scores, (x.shape[0], self.groups, -1)))
-            group_chosen = top(group_scores, 1)[1]  # noqa: F841 (alive while forward runs)
+            group_scores = max_of_row(view(scores, (x.shape[0], self.groups, -1)))
+            group_chosen = topk(group_scores, 1)[1]  # noqa: F841 (alive while forward runs)
             group_mask = empty(run, group_scores.shape, FLOAT)  # noqa: F841
             mask = empty(run, scores.shape, FLOAT)  # noqa: F841
-            scores = masked(scores)
-        weights, chosen = top(scores, self.experts_per_token)
-        return logits, scaled(weights), chosen
+            scores = masked_fill(scores)
+        weights, chosen = topk(scores, self.experts_per_token)
+        return logits, mul_scalar(weights), chosen
 
 
 class BalancedRouter(PlainRouter):
@@ -217,22 +217,22 @@ class BalancedRouter(PlainRouter):
         super().__init__(c)
         self.e_score_correction_bias = Buffer((c.num_experts,), "float32")
 
-    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x = viewed(x, (-1, x.shape[-1]))
+    def forward(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x = view(x, (-1, x.shape[-1]))
         logits = linear(to(x, FLOAT), to(run.parameter(self.weight), FLOAT))
-        scores = of_result("SigmoidBackward", logits)
-        biased = shifted(scores)
-        group_scores = total(top(viewed(biased, (x.shape[0], self.groups, -1)), 2)[0], -1)
-        group_chosen = top(group_scores, self.groups_per_token)[1]  # noqa: F841 (alive while forward runs)
+        scores = unary_saving_result("SigmoidBackward", logits)
+        biased = add_scalar(scores)
+        group_scores = sum_over(topk(view(biased, (x.shape[0], self.groups, -1)), 2)[0], -1)
+        group_chosen = topk(group_scores, self.groups_per_token)[1]  # noqa: F841 (alive while forward runs)
         group_mask = empty(run, group_scores.shape, FLOAT)  # noqa: F841
         mask = empty(run, scores.shape, FLOAT)  # noqa: F841
-        biased = masked(biased)
-        chosen = top(biased, self.experts_per_token)[1]
-        weights = gathered(scores, chosen)
+        biased = masked_fill(biased)
+        chosen = topk(biased, self.experts_per_token)[1]
+        weights = gather(scores, chosen)
         if self.normalizes:
-            divisor = shifted(total(weights, -1, stays=True))
-            weights = divided_in_place(weights, divisor)
-        return logits, scaled(weights), chosen
+            divisor = add_scalar(sum_over(weights, -1, stays=True))
+            weights = div_(weights, divisor)
+        return logits, mul_scalar(weights), chosen
 
 
 class SparseBlock(Module):
@@ -249,11 +249,11 @@ class SparseBlock(Module):
         shared = c.moe_intermediate_size * c.n_shared_experts
         self.shared_experts = GatedMLP(c, shared, bias=c.mlp_bias)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         residual = x
         _logits, scores, chosen = self.gate(run, x)
-        x = viewed(x, (-1, x.shape[-1]))
-        x = viewed(self.experts(run, x, chosen, scores), residual.shape)
+        x = view(x, (-1, x.shape[-1]))
+        x = view(self.experts(run, x, chosen, scores), residual.shape)
         return add(x, self.shared_experts(run, residual))
 
 

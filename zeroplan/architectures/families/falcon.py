@@ -19,15 +19,15 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import BOOL, FLOAT, LONG, MULTIPROCESSORS, Run, Shared
-from zeroplan.autograd.elementwise import add, scaled, to
+from zeroplan.architectures.running import BOOL, FLOAT, LONG, MULTIPROCESSORS, ForwardRun, Shared
+from zeroplan.autograd.elementwise import add, mul_scalar, to
 from zeroplan.autograd.flash import Flash
-from zeroplan.autograd.indexing import picked_along
-from zeroplan.autograd.inplace import added_in_place
-from zeroplan.autograd.products import batched_product, torch_linear
+from zeroplan.autograd.indexing import index_select
+from zeroplan.autograd.inplace import add_
+from zeroplan.autograd.products import batched_matmul, torch_linear
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import expanded, reshaped, selected, sliced, transposed, viewed
+from zeroplan.autograd.views import expand, narrow, reshape, select, transpose, view
 from zeroplan.specs.strategy import ATTENTION
 
 
@@ -97,7 +97,7 @@ class FalconLinear(Linear):
     calls_linear = False
     saves_views = True
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         made = torch_linear(x, run.parameter(self.weight))
         bias = self.parameters.get("bias")
         return add(made, run.parameter(bias)) if bias else made
@@ -122,64 +122,64 @@ class Attention(Module):
         self.grouped, self.multi_query = bool(c.new_decoder_architecture), bool(c.multi_query)
         self.dropout = c.attention_dropout
 
-    def split(self, run: Run, fused: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def split(self, run: ForwardRun, fused: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, [b, s, n, d]."""
         rows, width = fused.shape[:2], self.head_width
         if self.grouped:
             each = self.heads // self.kv_heads
-            fused = viewed(fused, (*rows, -1, each + 2, width))
-            q = sliced(fused, 3, each)
-            k, v = picked_along(fused, 3, on_cpu=run.on_cpu), picked_along(fused, 3, on_cpu=run.on_cpu)
-            k, v = expanded(k, q.shape), expanded(v, q.shape)
+            fused = view(fused, (*rows, -1, each + 2, width))
+            q = narrow(fused, 3, each)
+            k, v = index_select(fused, 3, on_cpu=run.on_cpu), index_select(fused, 3, on_cpu=run.on_cpu)
+            k, v = expand(k, q.shape), expand(v, q.shape)
             flat = (*rows, self.heads, width)
-            return reshaped(q, flat), reshaped(k, flat), reshaped(v, flat)
+            return reshape(q, flat), reshape(k, flat), reshape(v, flat)
         if not self.multi_query:
-            fused = viewed(fused, (*rows, self.heads, 3, width))
-            return selected(fused, 3), selected(fused, 3), selected(fused, 3)
-        fused = viewed(fused, (*rows, self.heads + 2, width))
+            fused = view(fused, (*rows, self.heads, 3, width))
+            return select(fused, 3), select(fused, 3), select(fused, 3)
+        fused = view(fused, (*rows, self.heads + 2, width))
         return (
-            sliced(fused, 2, self.heads),
-            picked_along(fused, 2, on_cpu=run.on_cpu),
-            picked_along(fused, 2, on_cpu=run.on_cpu),
+            narrow(fused, 2, self.heads),
+            index_select(fused, 2, on_cpu=run.on_cpu),
+            index_select(fused, 2, on_cpu=run.on_cpu),
         )
 
-    def forward(self, run: Run, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
         fused = self.query_key_value(run, x)
         q, k, v = self.split(run, fused)
-        q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
+        q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
         if alibi is None:
             assert shared.rope is not None
             q, k = turned(q, k, shared.rope)
         if run.flash:
-            q, k, v = transposed(q, 1, 2), transposed(k, 1, 2), transposed(v, 1, 2)
+            q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
             made = by_flash(run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout))
-            return self.dense(run, reshaped(made, (*x.shape[:2], -1))), None
+            return self.dense(run, reshape(made, (*x.shape[:2], -1))), None
         if run.attention != "eager":
             made = scaled_dot_product(run, q, k, v, shared.mask, dropout=self.dropout if alibi is not None else 0.0)
-            made = reshaped(transposed(made, 1, 2), (*x.shape[:2], -1))
+            made = reshape(transpose(made, 1, 2), (*x.shape[:2], -1))
             return self.dense(run, made), None
         assert shared.mask is not None
         if alibi is None:
-            scores = batched_product(q, transposed(k, 2, 3))
+            scores = batched_matmul(q, transpose(k, 2, 3))
             scores = softmax(add(scores, shared.mask), x.width)
-            made = batched_product(scores, v)
-            made = reshaped(transposed(made, 1, 2), (*x.shape[:2], -1))
+            made = batched_matmul(scores, v)
+            made = reshape(transpose(made, 1, 2), (*x.shape[:2], -1))
             return self.dense(run, made), scores
         return self.with_alibi(run, x, (q, k, v), alibi, shared.mask)
 
     def with_alibi(
-        self, run: Run, x: Tensor, heads: tuple[Tensor, Tensor, Tensor], alibi: Tensor, mask: Tensor
+        self, run: ForwardRun, x: Tensor, heads: tuple[Tensor, Tensor, Tensor], alibi: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Scores in fp32 with each head's slope, their softmax in the model's dtype."""
         q, k, v = heads
-        product = batched_product(q, transposed(k, 2, 3))
+        product = batched_matmul(q, transpose(k, 2, 3))
         scores = product
         scores = to(scores, FLOAT)
-        logits = add(scores, reshaped(alibi, (run.batch, self.heads, 1, -1)))
+        logits = add(scores, reshape(alibi, (run.batch, self.heads, 1, -1)))
         probabilities = softmax(add(logits, mask), x.width)
         probabilities = self.attention_dropout(run, probabilities)
-        made = batched_product(probabilities, v)
-        made = reshaped(transposed(made, 1, 2), (*x.shape[:2], -1))
+        made = batched_matmul(probabilities, v)
+        made = reshape(transpose(made, 1, 2), (*x.shape[:2], -1))
         return self.dense(run, made), probabilities
 
 
@@ -195,7 +195,7 @@ class MLP(Module):
         self.act = Activation(c.hidden_act)
         self.dense_4h_to_h = FalconLinear(ffn, hidden, bias=bias)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         x = self.act(run, self.dense_h_to_4h(run, x))
         return self.dense_4h_to_h(run, x)
 
@@ -226,7 +226,7 @@ class Layer(GradientCheckpointingLayer):
         self.parallel, self.grouped = bool(c.parallel_attn), bool(c.new_decoder_architecture)
         self.attention_dropout, self.residual_dropout = c.attention_dropout, c.residual_dropout
 
-    def forward(self, run: Run, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
         residual = x
         if "ln_mlp" in self.children:
             attention_input = self.ln_attn(run, x)
@@ -239,7 +239,7 @@ class Layer(GradientCheckpointingLayer):
             mlp_input = self.post_attention_layernorm(run, residual)
         mlp = self.mlp(run, mlp_input)
         if self.parallel or self.grouped:
-            mlp = added_in_place(mlp, attention)
+            mlp = add_(mlp, attention)
         output = dropped_and_added(run, mlp, residual, self.residual_dropout)
         return output, weights
 
@@ -259,7 +259,7 @@ class Transformer(Module):
         self.rotary_emb = RotaryEmbedding(c)
         self.heads, self.alibi = c.num_attention_heads, bool(c.alibi)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.word_embeddings(run, ids)
         alibi = None
         if self.alibi:
@@ -270,8 +270,8 @@ class Transformer(Module):
         if alibi is not None:
             if run.attention != "eager":
                 mask = empty(run, (run.batch, 1, run.seq, run.seq), run.width)
-            alibi = reshaped(alibi, (run.batch, self.heads, 1, run.seq))
-            mask = self.joint_mask(run, scaled(alibi), mask)
+            alibi = reshape(alibi, (run.batch, self.heads, 1, run.seq))
+            mask = self.joint_mask(run, mul_scalar(alibi), mask)
         x = embedded
         shared = Shared(positions, mask, self.rotary_emb(run, x, positions))
         for block in self.h.children.values():
@@ -279,7 +279,7 @@ class Transformer(Module):
             x = outputs[0]
         return self.ln_f(run, x)
 
-    def joint_mask(self, run: Run, _slopes: Tensor, _mask: Tensor | None) -> Tensor:
+    def joint_mask(self, run: ForwardRun, _slopes: Tensor, _mask: Tensor | None) -> Tensor:
         """The slopes, and a large number where the mask says so: as many numbers as scores."""
         hidden = empty(run, (run.batch, 1, run.seq, run.seq), BOOL)  # noqa: F841 (alive meanwhile)
         return empty(run, (run.batch, self.heads, run.seq, run.seq), run.width)

@@ -8,8 +8,8 @@ from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, 
 from zeroplan.architectures.module import Buffer, Embedding, Module
 from zeroplan.architectures.norms import UnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.architectures.running import Run
-from zeroplan.autograd.elementwise import multiply
+from zeroplan.architectures.running import ForwardRun
+from zeroplan.autograd.elementwise import mul
 from zeroplan.autograd.tensor import Tensor, given
 
 
@@ -45,8 +45,8 @@ class ScaledEmbedding(Embedding):
         super().__init__(rows, width)
         self.embed_scale = Buffer((), "float32")
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
-        return multiply(super().forward(run, ids), given(run, (), run.width))
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
+        return mul(super().forward(run, ids), given(run, (), run.width))
 
 
 def build(c: GemmaConfig) -> Module:

@@ -11,7 +11,7 @@ from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, 
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.norms import SeparateUnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.architectures.running import Run, Shared
+from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
 
@@ -67,7 +67,7 @@ class FourNormLayer(Layer):
         self.pre_feedforward_layernorm = SeparateUnitOffsetNorm(c.hidden_size)
         self.post_feedforward_layernorm = SeparateUnitOffsetNorm(c.hidden_size)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         residual = x
         x = self.input_layernorm(run, x)
         x, _weights = self.self_attn(run, x, shared)

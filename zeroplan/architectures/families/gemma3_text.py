@@ -12,7 +12,7 @@ from zeroplan.architectures.families.qwen3 import NormedAttention
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.norms import SeparateUnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig, Settings
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.errors import SpecError, shown
 
@@ -110,7 +110,7 @@ class LateNormedAttention(NormedAttention):
     forward_order = ("q_proj", "k_proj", "v_proj", "q_norm", "k_norm", "o_proj")
     norm = SeparateUnitOffsetNorm
 
-    def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k = self.heads(self.q_proj(run, x)), self.heads(self.k_proj(run, x))
         v = self.heads(self.v_proj(run, x))
         q = self.q_norm(run, q)

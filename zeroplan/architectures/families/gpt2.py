@@ -22,13 +22,13 @@ from zeroplan.architectures.module import (
     Unary,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, Run, Shared
-from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, scaled, to
-from zeroplan.autograd.products import batched_product, batched_product_plus, heads_joined
+from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
+from zeroplan.autograd.dropout import apply_dropout
+from zeroplan.autograd.elementwise import add, mul_scalar, to
+from zeroplan.autograd.products import baddbmm, batched_matmul, heads_joined
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import chunked, contiguous, reshaped, transposed, viewed
+from zeroplan.autograd.views import chunk, contiguous, reshape, transpose, view
 
 GPT_NAMES = {
     "hidden_size": ("n_embd", "hidden_size"),
@@ -99,9 +99,9 @@ class Attention(Module):
         if c.reorder_and_upcast_attn:
             self.eager_order = ("c_attn", "attn_dropout", "c_proj", "resid_dropout")
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         fused = self.c_attn(run, x)
-        q, k, v = chunked(fused, 3, 2)
+        q, k, v = chunk(fused, 3, 2)
         del fused
         k = split_heads(k, self.head_width)
         v = split_heads(v, self.head_width)
@@ -113,13 +113,14 @@ class Attention(Module):
             made, weights = interfaced(run, attend, q, k, v, shared.mask)
         else:
             made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = contiguous(reshaped(made, (*made.shape[:-2], -1)))
+        made = contiguous(reshape(made, (*made.shape[:-2], -1)))
         made = self.c_proj(run, made)
         return self.resid_dropout(run, made), weights
 
 
 def attended_narrowly(
-    run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, *, upcasting: Dropout | None = None,
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, dropout: float, *,
+    upcasting: Dropout | None = None,
     cast: bool = True,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Scores and their softmax in the model's own dtype, or both in fp32 before the module `upcasting`.
@@ -127,18 +128,18 @@ def attended_narrowly(
     Under autocast the softmax is in fp32 anyway; `cast`: and then cast to the values' dtype (BERT leaves that out).
     """
     if upcasting:
-        weights = batched_product_plus(None, to(heads_joined(q), FLOAT), to(heads_joined(transposed(k, 2, 3)), FLOAT))
-        weights = viewed(weights, (*q.shape[:2], q.shape[2], k.shape[2]))
+        weights = baddbmm(None, to(heads_joined(q), FLOAT), to(heads_joined(transpose(k, 2, 3)), FLOAT))
+        weights = view(weights, (*q.shape[:2], q.shape[2], k.shape[2]))
     else:
-        weights = scaled(batched_product(q, transposed(k, 2, 3)))
+        weights = mul_scalar(batched_matmul(q, transpose(k, 2, 3)))
     if mask is not None:
         weights = add(weights, mask)
     weights = softmax(weights, FLOAT if run.autocast else weights.width)
     if cast:
         weights = to(weights, v.width)
-    weights = upcasting(run, weights) if upcasting else dropped(weights, dropout, on_cpu=run.on_cpu)
-    made = batched_product(weights, v)
-    return transposed(made, 1, 2), weights
+    weights = upcasting(run, weights) if upcasting else apply_dropout(weights, dropout, on_cpu=run.on_cpu)
+    made = batched_matmul(weights, v)
+    return transpose(made, 1, 2), weights
 
 
 class MLP(Module):
@@ -154,7 +155,7 @@ class MLP(Module):
         self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         x = self.c_fc(run, x)
         x = self.act(run, x)
         x = self.c_proj(run, x)
@@ -178,7 +179,7 @@ class Block(GradientCheckpointingLayer):
             self.ln_cross_attn = LayerNorm(c.hidden_size)
         self.mlp = mlp
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         residual = x
         x = self.ln_1(run, x)
         attention, _weights = self.attn(run, x, shared)
@@ -205,7 +206,7 @@ class Transformer(Module):
         self.h = ModuleList(block() for _ in range(c.num_hidden_layers))
         self.ln_f = LayerNorm(c.hidden_size)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         tokens = self.wte(run, ids)
         positions = run.positions()
         places = self.wpe(run, positions)
@@ -215,7 +216,7 @@ class Transformer(Module):
         for block in self.h.children.values():
             x = block(run, x, shared)
         x = self.ln_f(run, x)
-        return viewed(x, (-1, *x.shape[1:]))
+        return view(x, (-1, *x.shape[1:]))
 
 
 class CausalLM(Module):
@@ -229,7 +230,7 @@ class CausalLM(Module):
         self.transformer = transformer
         self.lm_head = Head(c, embedding, bias=bias)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return next_token_loss(run, self.transformer, self.lm_head, ids)
 
 

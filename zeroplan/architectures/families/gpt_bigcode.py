@@ -13,9 +13,9 @@ from zeroplan.architectures.module import (
     Linear,
     Module,
 )
-from zeroplan.architectures.running import Run, Shared
+from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import contiguous, reshaped, split, transposed, unsqueezed, viewed
+from zeroplan.autograd.views import contiguous, reshape, split, transpose, unsqueeze, view
 from zeroplan.errors import SpecError
 
 
@@ -62,16 +62,16 @@ class Attention(Module):
         self.head_width, self.multi_query = c.head_width, c.multi_query
         self.dropout = c.attention_dropout
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         if self.multi_query:
-            q, k, v = split(unsqueezed(self.c_attn(run, x), 1), (self.queries, self.keys, self.keys), 3)
-            q = transposed(viewed(q, (*x.shape[:-1], -1, self.head_width)), 1, 2)
+            q, k, v = split(unsqueeze(self.c_attn(run, x), 1), (self.queries, self.keys, self.keys), 3)
+            q = transpose(view(q, (*x.shape[:-1], -1, self.head_width)), 1, 2)
         else:
-            fused = viewed(self.c_attn(run, x), (*x.shape[:2], -1, 3 * self.head_width))
-            q, k, v = split(transposed(fused, 1, 2), (self.head_width,) * 3, 3)
+            fused = view(self.c_attn(run, x), (*x.shape[:2], -1, 3 * self.head_width))
+            q, k, v = split(transpose(fused, 1, 2), (self.head_width,) * 3, 3)
             del fused
         made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
+        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         made = self.c_proj(run, made)
         return self.resid_dropout(run, made), weights
 

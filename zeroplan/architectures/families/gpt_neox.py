@@ -19,10 +19,10 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import Run, Shared
+from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import chunked, contiguous, reshaped
+from zeroplan.autograd.views import chunk, contiguous, reshape
 
 
 @dataclass(kw_only=True)
@@ -73,13 +73,13 @@ class Attention(Module):
         self.dense = Linear(c.hidden_size, c.hidden_size, bias=c.attention_bias)
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         fused = split_heads(self.query_key_value(run, x), 3 * self.head_width)
-        q, k, v = chunked(fused, 3, -1)
+        q, k, v = chunk(fused, 3, -1)
         q, k = turned_in_turn(q, k, shared.rope)
         made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
+        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.dense(run, made), weights
 
 
@@ -93,7 +93,7 @@ class MLP(Module):
         self.dense_4h_to_h = Linear(c.ffn, c.hidden_size, bias=True)
         self.act = Activation(c.hidden_act)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         x = self.dense_h_to_4h(run, x)
         x = self.act(run, x)
         return self.dense_4h_to_h(run, x)
@@ -118,7 +118,7 @@ class Layer(GradientCheckpointingLayer):
         self.mlp = MLP(c)
         self.parallel = c.use_parallel_residual
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         attention, _weights = self.attention(run, self.input_layernorm(run, x), shared)
         attention = self.post_attention_dropout(run, attention)
         if self.parallel:
@@ -144,7 +144,7 @@ class Decoder(Module):
         self.final_layer_norm = LayerNorm(c.hidden_size)
         self.rotary_emb = RotaryEmbedding(c)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.embed_in(run, ids)
         positions = run.positions()
         mask = run.mask()
@@ -166,7 +166,7 @@ class CausalLM(Module):
         self.gpt_neox = Decoder(c)
         self.lm_head = Head(c, self.gpt_neox.embed_in)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return next_token_loss(run, self.gpt_neox, self.lm_head, ids)
 
 

@@ -12,24 +12,24 @@ from zeroplan.architectures.module import Module, Parameter
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
 from zeroplan.architectures.norms import LateCastNorm
 from zeroplan.architectures.rope import RotaryEmbedding
-from zeroplan.architectures.running import FLOAT, Run, Shared
-from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, clipped, multiply, of_result, scaled, shifted, subtracted, to
-from zeroplan.autograd.grouped import grouped_product
-from zeroplan.autograd.indexing import largest, picked, top
-from zeroplan.autograd.inplace import added_in_place
-from zeroplan.autograd.products import batched_product, linear
-from zeroplan.autograd.reductions import joined, softmax
+from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
+from zeroplan.autograd.dropout import apply_dropout
+from zeroplan.autograd.elementwise import add, add_scalar, clamp, mul, mul_scalar, sub, to, unary_saving_result
+from zeroplan.autograd.grouped import grouped_mm
+from zeroplan.autograd.indexing import index_rows, max_of_row, topk
+from zeroplan.autograd.inplace import add_
+from zeroplan.autograd.products import batched_matmul, linear
+from zeroplan.autograd.reductions import cat, softmax
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import (
-    chunked,
+    chunk,
     contiguous,
     every_second,
-    expanded,
-    reshaped,
-    sliced,
-    transposed,
-    unsqueezed,
+    expand,
+    narrow,
+    reshape,
+    transpose,
+    unsqueeze,
 )
 
 
@@ -103,57 +103,57 @@ class SinkAttention(Attention):
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
         self.sinks = Parameter(c.num_attention_heads)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
         q, k = positioned(run, q, k, shared.rope, turned_in_halves)
         attend = partial(attended_with_sinks, run, run.parameter(self.sinks), self.dropout)
         made, weights = interfaced(run, attend, q, k, v, shared.mask, shared.positions)
-        made = reshaped(made, (*x.shape[:-1], -1))
+        made = reshape(made, (*x.shape[:-1], -1))
         return self.o_proj(run, made), weights
 
 
 def turned_in_halves(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
     """Each half of a head with half as many cosines."""
-    cosines, sines = unsqueezed(rope[0], 1), unsqueezed(rope[1], 1)
+    cosines, sines = unsqueeze(rope[0], 1), unsqueeze(rope[1], 1)
     made = in_halves(q, cosines, sines)
     return made, in_halves(k, cosines, sines)
 
 
 def in_halves(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    first, second = chunked(x, 2, -1)
-    turned_first = subtracted(multiply(first, cosines), multiply(second, sines))
-    turned_second = add(multiply(second, cosines), multiply(first, sines))
-    return joined((turned_first, turned_second), -1)
+    first, second = chunk(x, 2, -1)
+    turned_first = sub(mul(first, cosines), mul(second, sines))
+    turned_second = add(mul(second, cosines), mul(first, sines))
+    return cat((turned_first, turned_second), -1)
 
 
 def attended_with_sinks(
-    run: Run, sinks: Tensor, dropout: float, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
+    run: ForwardRun, sinks: Tensor, dropout: float, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """Eager attention whose softmax runs over one column more, in the model's dtype, less the largest of each row."""
     times = q.shape[1] // k.shape[1]
     keys, values = repeated(k, times), repeated(v, times)
-    weights = scaled(batched_product(q, transposed(keys, 2, 3)))
+    weights = mul_scalar(batched_matmul(q, transpose(keys, 2, 3)))
     if mask is not None:
         weights = add(weights, mask)
-    column = expanded(reshaped(sinks, (1, -1, 1, 1)), (*weights.shape[:-1], 1))
-    logits = joined((weights, column), -1)
-    logits = subtracted(logits, largest(logits))
+    column = expand(reshape(sinks, (1, -1, 1, 1)), (*weights.shape[:-1], 1))
+    logits = cat((weights, column), -1)
+    logits = sub(logits, max_of_row(logits))
     probabilities = softmax(logits, logits.width)
-    scores = sliced(probabilities, -1, weights.shape[-1])
-    weights = to(dropped(scores, dropout, on_cpu=run.on_cpu), values.width)
-    made = batched_product(weights, values)
-    return contiguous(transposed(made, 1, 2)), weights
+    scores = narrow(probabilities, -1, weights.shape[-1])
+    weights = to(apply_dropout(scores, dropout, on_cpu=run.on_cpu), values.width)
+    made = batched_matmul(weights, values)
+    return contiguous(transpose(made, 1, 2)), weights
 
 
 class HalfRotary(RotaryEmbedding):
     """One cosine for both halves of a head."""
 
-    def forward(self, run: Run, x: Tensor, positions: Tensor, kind: str = "") -> Rope:
+    def forward(self, run: ForwardRun, x: Tensor, positions: Tensor, kind: str = "") -> Rope:
         with run.no_grad():
             angles = empty(run, (*positions.shape, self.widths[kind] // 2), FLOAT)
-            cosines = scaled(empty(run, angles.shape, FLOAT))
-            sines = scaled(empty(run, angles.shape, FLOAT))
+            cosines = mul_scalar(empty(run, angles.shape, FLOAT))
+            sines = mul_scalar(empty(run, angles.shape, FLOAT))
             return to(cosines, x.width), to(sines, x.width)
 
 
@@ -162,9 +162,9 @@ class BiasedRouter(Router):
         super().__init__(experts, hidden, balanced=balanced)
         self.bias = Parameter(experts)
 
-    def forward(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         logits = linear(x, run.parameter(self.weight), run.parameter(self.bias))
-        best, chosen = top(logits, self.experts_per_token)
+        best, chosen = topk(logits, self.experts_per_token)
         return logits, softmax(best, best.width), chosen
 
 
@@ -187,25 +187,25 @@ class BiasedExperts(Experts):
         self.down_proj = Parameter(experts, ffn, hidden)
         self.down_proj_bias = Parameter(experts, hidden)
 
-    def up(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
-        made = grouped_product(x, run.parameter(self.gate_up_proj), offsets)
+    def up(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+        made = grouped_mm(x, run.parameter(self.gate_up_proj), offsets)
         assert bias is not None
-        return added_in_place(made, bias)
+        return add_(made, bias)
 
-    def gated(self, _run: Run, x: Tensor) -> Tensor:
+    def gated(self, _run: ForwardRun, x: Tensor) -> Tensor:
         gate, up = every_second(x, 0), every_second(x, 1)
-        gate = clipped(gate, bounds=1)
-        up = clipped(up)
-        swish = multiply(gate, of_result("SigmoidBackward", scaled(gate)))
-        return multiply(shifted(up), swish)
+        gate = clamp(gate, bounds=1)
+        up = clamp(up)
+        swish = mul(gate, unary_saving_result("SigmoidBackward", mul_scalar(gate)))
+        return mul(add_scalar(up), swish)
 
-    def down(self, run: Run, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
-        made = grouped_product(x, run.parameter(self.down_proj), offsets)
+    def down(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+        made = grouped_mm(x, run.parameter(self.down_proj), offsets)
         assert bias is not None
-        return added_in_place(made, bias)
+        return add_(made, bias)
 
-    def bias(self, run: Run, name: str, experts: Tensor) -> Tensor:
-        return picked(run.parameter(self.parameters[f"{name}_bias"]), experts)
+    def bias(self, run: ForwardRun, name: str, experts: Tensor) -> Tensor:
+        return index_rows(run.parameter(self.parameters[f"{name}_bias"]), experts)
 
 
 class SparseBlock(Module):
@@ -220,12 +220,12 @@ class SparseBlock(Module):
         self.router = router.routes(c, normalizes=False, narrows=False)
         self.experts = BiasedExperts(c, c.ffn)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         shape = x.shape
-        x = reshaped(x, (-1, shape[-1]))
+        x = reshape(x, (-1, shape[-1]))
         _logits, scores, chosen = self.router(run, x)
         x = self.experts(run, x, chosen, scores)
-        return reshaped(x, shape)
+        return reshape(x, shape)
 
 
 class LateLayer(Layer):

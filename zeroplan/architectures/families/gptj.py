@@ -18,13 +18,13 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, LONG, MULTIPROCESSORS, Run, Shared
-from zeroplan.autograd.elementwise import add, multiply, negated, scaled, to
+from zeroplan.architectures.running import FLOAT, LONG, MULTIPROCESSORS, ForwardRun, Shared
+from zeroplan.autograd.elementwise import add, mul, mul_scalar, neg, to
 from zeroplan.autograd.flash import Flash
-from zeroplan.autograd.products import batched_product
-from zeroplan.autograd.reductions import joined, softmax
+from zeroplan.autograd.products import batched_matmul
+from zeroplan.autograd.reductions import cat, softmax
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import contiguous, every_second, reshaped, sliced, transposed, unsqueezed, viewed
+from zeroplan.autograd.views import contiguous, every_second, narrow, reshape, transpose, unsqueeze, view
 from zeroplan.specs.strategy import ATTENTION
 
 
@@ -72,59 +72,59 @@ class Attention(Module):
         self.head_width, self.dropout = c.head_width, c.attention_dropout
 
     def heads(self, x: Tensor) -> Tensor:
-        return viewed(x, (*x.shape[:-1], -1, self.head_width))
+        return view(x, (*x.shape[:-1], -1, self.head_width))
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         q = self.q_proj(run, x)
         k = self.k_proj(run, x)
         v = self.v_proj(run, x)
         q, k = self.heads(q), self.heads(k)
-        v = transposed(self.heads(v), 1, 2)
+        v = transpose(self.heads(v), 1, 2)
         rows, width = self.embed_positions.shape
         table = empty(run, (1, rows, width), FLOAT)
         places = empty(run, (1, run.seq, width), LONG)
         both = to(empty(run, places.shape, FLOAT), k.width)
         half = width // 2
-        sines, cosines = sliced(both, -1, half), sliced(both, -1, half, start=half)
+        sines, cosines = narrow(both, -1, half), narrow(both, -1, half, start=half)
         k_turned, k_passed = split_rotary(k, width)
         q_turned, q_passed = split_rotary(q, width)
         k_turned = turned_by_two(k_turned, sines, cosines)
         q_turned = turned_by_two(q_turned, sines, cosines)
-        k = joined((k_turned, k_passed), -1)
-        q = joined((q_turned, q_passed), -1)
-        k = transposed(k, 1, 2)
-        q = transposed(q, 1, 2)
+        k = cat((k_turned, k_passed), -1)
+        q = cat((q_turned, q_passed), -1)
+        k = transpose(k, 1, 2)
+        q = transpose(q, 1, 2)
         if run.flash:
-            k, q, v = contiguous(transposed(k, 1, 2)), contiguous(transposed(q, 1, 2)), contiguous(transposed(v, 1, 2))
+            k, q, v = contiguous(transpose(k, 1, 2)), contiguous(transpose(q, 1, 2)), contiguous(transpose(v, 1, 2))
             weights = by_flash(run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout), positions=False)
-            made = reshaped(weights, (*x.shape[:-1], -1))
+            made = reshape(weights, (*x.shape[:-1], -1))
         else:
             made, weights = self.attended(run, q, k, v, shared.mask)
-            made = contiguous(transposed(made, 1, 2))
-            made = viewed(made, (*x.shape[:-1], -1))
+            made = contiguous(transpose(made, 1, 2))
+            made = view(made, (*x.shape[:-1], -1))
         made = self.out_proj(run, made)
         made = self.resid_dropout(run, made)
         del table
         return made, weights
 
-    def attended(self, run: Run, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def attended(self, run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Scores and softmax in fp32."""
         q = to(q, FLOAT)
         k = to(k, FLOAT)
-        weights = batched_product(q, transposed(k, 2, 3))
-        weights = scaled(weights)
+        weights = batched_matmul(q, transpose(k, 2, 3))
+        weights = mul_scalar(weights)
         if mask is not None:
             weights = add(weights, mask)
         weights = softmax(weights, FLOAT)
         weights = to(weights, v.width)
         weights = self.attn_dropout(run, weights)
-        return batched_product(weights, v), weights
+        return batched_matmul(weights, v), weights
 
 
 def turned_by_two(x: Tensor, sines: Tensor, cosines: Tensor) -> Tensor:
     """Pairs of neighbours turned; sines and cosines are written out for each head element."""
     sines, cosines = twice(sines), twice(cosines)
-    return add(multiply(x, cosines), multiply(every_two_turned(x), sines))
+    return add(mul(x, cosines), mul(every_two_turned(x), sines))
 
 
 def twice(x: Tensor) -> Tensor:
@@ -136,8 +136,8 @@ def every_two_turned(x: Tensor) -> Tensor:
     """Of each pair the second negated, then the first."""
     first = every_second(x, 0)
     second = every_second(x, 1)
-    x = joined((unsqueezed(negated(second), 4), unsqueezed(first, 4)), -1)
-    return reshaped(x, (*x.shape[:3], -1))
+    x = cat((unsqueeze(neg(second), 4), unsqueeze(first, 4)), -1)
+    return reshape(x, (*x.shape[:3], -1))
 
 
 class MLP(Module):
@@ -151,7 +151,7 @@ class MLP(Module):
         self.act = Activation(c.hidden_act)
         self.dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         x = self.fc_in(run, x)
         x = self.act(run, x)
         x = self.fc_out(run, x)
@@ -171,7 +171,7 @@ class Block(GradientCheckpointingLayer):
         self.attn = Attention(c)
         self.mlp = MLP(c)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         residual = x
         x = self.ln_1(run, x)
         attention, weights = self.attn(run, x, shared)
@@ -193,7 +193,7 @@ class Transformer(Module):
         self.h = ModuleList(Block(c) for _ in range(c.num_hidden_layers))
         self.ln_f = LayerNorm(c.hidden_size)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.wte(run, ids)
         positions = run.positions()
         shared = Shared(positions, run.mask())
@@ -203,7 +203,7 @@ class Transformer(Module):
             outputs = block(run, x, shared)
             x = outputs[0]
         x = self.ln_f(run, x)
-        return viewed(x, (-1, *x.shape[1:]))
+        return view(x, (-1, *x.shape[1:]))
 
 
 def build(c: GPTJConfig) -> Module:

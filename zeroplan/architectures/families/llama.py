@@ -20,10 +20,10 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import RMSNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import Run, Shared
-from zeroplan.autograd.elementwise import add, multiply
+from zeroplan.architectures.running import ForwardRun, Shared
+from zeroplan.autograd.elementwise import add, mul
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import contiguous, reshaped
+from zeroplan.autograd.views import contiguous, reshape
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -78,20 +78,20 @@ class Attention(Module):
         """[b, s, n·d] as [b, n, s, d]."""
         return split_heads(x, self.head_width)
 
-    def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values, head by head."""
         q = self.heads(self.q_proj(run, x))
         k = self.heads(self.k_proj(run, x))
         return q, k, self.heads(self.v_proj(run, x))
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
         q, k = positioned(run, q, k, shared.rope, self.turns)
         made, weights = attended(
             run, q, k, v, shared.mask, shared.positions, dropout=self.dropout, softcap=self.softcap, local=shared.local
         )
-        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
+        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.o_proj(run, made), weights
 
 
@@ -109,12 +109,12 @@ class GatedMLP(Module):
         self.down_proj = Linear(ffn, c.hidden_size, bias=bias)
         self.act_fn = Activation(c.hidden_act)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         if run.liger:
             from zeroplan.autograd.liger import gated
 
             return self.down_proj(run, gated(self.gate_proj(run, x), self.up_proj(run, x)))
-        return self.down_proj(run, multiply(self.act_fn(run, self.gate_proj(run, x)), self.up_proj(run, x)))
+        return self.down_proj(run, mul(self.act_fn(run, self.gate_proj(run, x)), self.up_proj(run, x)))
 
 
 class Layer(GradientCheckpointingLayer):
@@ -130,7 +130,7 @@ class Layer(GradientCheckpointingLayer):
         self.input_layernorm = norm(c.hidden_size)
         self.post_attention_layernorm = norm(c.hidden_size)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         residual = x
         x = self.input_layernorm(run, x)
         x, _weights = self.self_attn(run, x, shared)
@@ -165,7 +165,7 @@ class Decoder(Module):
         for kind, layer in zip(self.kinds, layers, strict=True):
             layer.kind = kind
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.embed_tokens(run, ids)
         positions = run.positions()
         masks = {kind: run.mask(window) for kind, window in self.windows.items()}
@@ -203,7 +203,7 @@ class CausalLM(Module):
         self.lm_head = Head(c, model.embed_tokens)
         self.softcap = bool(getattr(c, "final_logit_softcapping", None))
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return next_token_loss(run, self.model, self.lm_head, ids, softcap=self.softcap, budget=self.liger_budget)
 
 

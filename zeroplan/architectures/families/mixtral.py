@@ -8,9 +8,9 @@ from typing import ClassVar
 from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import reshaped, viewed
+from zeroplan.autograd.views import reshape, view
 
 
 @dataclass(kw_only=True)
@@ -51,12 +51,12 @@ class SparseBlock(Module):
         self.gate = router.routes(c, normalizes=True, narrows=False)
         self.experts = Experts(c, c.ffn)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         shape = x.shape
-        x = viewed(x, (-1, shape[-1]))
+        x = view(x, (-1, shape[-1]))
         _logits, scores, chosen = self.gate(run, x)
         x = self.experts(run, x, chosen, scores)
-        return reshaped(x, shape)
+        return reshape(x, shape)
 
 
 def build(c: MixtralConfig) -> Module:

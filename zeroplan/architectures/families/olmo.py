@@ -10,9 +10,9 @@ from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, 
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, WideRotary
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.elementwise import to
-from zeroplan.autograd.inplace import clipped_in_place
+from zeroplan.autograd.inplace import clamp_
 from zeroplan.autograd.norms import FLOAT, layer_norm
 from zeroplan.autograd.tensor import Tensor
 
@@ -48,7 +48,7 @@ class PlainNorm(LayerNorm):
     def __init__(self, width: int) -> None:
         super().__init__(width, affine=False)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         return to(layer_norm(to(x, FLOAT), on_cpu=run.on_cpu), x.width)
 
 
@@ -61,10 +61,10 @@ class ClippedAttention(Attention):
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
         self.clips = c.clip_qkv is not None
 
-    def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = self.q_proj(run, x), self.k_proj(run, x), self.v_proj(run, x)
         if self.clips:
-            q, k, v = clipped_in_place(q), clipped_in_place(k), clipped_in_place(v)
+            q, k, v = clamp_(q), clamp_(k), clamp_(v)
         return self.heads(q), self.heads(k), self.heads(v)
 
 

@@ -10,7 +10,7 @@ from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, 
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.norms import LateCastNorm
 from zeroplan.architectures.rope import RotaryConfig, WideRotary
-from zeroplan.architectures.running import Run, Shared
+from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
 
@@ -57,7 +57,7 @@ class WideNormedAttention(Attention):
         self.q_norm = UnpatchedNorm(c.num_attention_heads * c.head_width)
         self.k_norm = UnpatchedNorm(c.kv_heads * c.head_width)
 
-    def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         q, k = self.q_norm(run, self.q_proj(run, x)), self.k_norm(run, self.k_proj(run, x))
         v = self.v_proj(run, x)
         return self.heads(q), self.heads(k), self.heads(v)
@@ -76,7 +76,7 @@ class Layer(GradientCheckpointingLayer):
         self.post_attention_layernorm = SeparateNorm(c.hidden_size)
         self.post_feedforward_layernorm = SeparateNorm(c.hidden_size)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         residual = x
         x, _weights = self.self_attn(run, x, shared)
         x = self.post_attention_layernorm(run, x)

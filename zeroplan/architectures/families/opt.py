@@ -11,11 +11,11 @@ from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.module import Activation, Embedding, GradientCheckpointingLayer, Linear, Module, ModuleList
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, LONG, Run, Shared
-from zeroplan.autograd.dropout import dropped
-from zeroplan.autograd.elementwise import add, scaled, shifted
+from zeroplan.architectures.running import FLOAT, LONG, ForwardRun, Shared
+from zeroplan.autograd.dropout import apply_dropout
+from zeroplan.autograd.elementwise import add, add_scalar, mul_scalar
 from zeroplan.autograd.tensor import Tensor, empty
-from zeroplan.autograd.views import contiguous, reshaped, viewed
+from zeroplan.autograd.views import contiguous, reshape, view
 
 POSITION_OFFSET = 2
 
@@ -59,8 +59,8 @@ class PositionalEmbedding(Embedding):
 
     transformers_class = "LearnedPositionalEmbedding"
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
-        return super().forward(run, shifted(ids))
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
+        return super().forward(run, add_scalar(ids))
 
 
 class Attention(Module):
@@ -79,15 +79,15 @@ class Attention(Module):
         self.out_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
-        q = scaled(self.q_proj(run, x))
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+        q = mul_scalar(self.q_proj(run, x))
         q = split_heads(q, self.head_width)
         k = self.k_proj(run, x)
         v = self.v_proj(run, x)
         k = split_heads(k, self.head_width)
         v = split_heads(v, self.head_width)
         made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
+        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.out_proj(run, made), weights
 
 
@@ -113,25 +113,25 @@ class Layer(GradientCheckpointingLayer):
             self.forward_order = norms_last
         self.norms_first, self.dropout = c.do_layer_norm_before, c.residual_dropout
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         residual = x
         if self.norms_first:
             x = self.self_attn_layer_norm(run, x)
         x, _weights = self.self_attn(run, x, shared)
-        x = dropped(x, self.dropout, on_cpu=run.on_cpu)
+        x = apply_dropout(x, self.dropout, on_cpu=run.on_cpu)
         x = add(residual, x)
         if not self.norms_first:
             x = self.self_attn_layer_norm(run, x)
         shape = x.shape
-        x = reshaped(x, (-1, shape[-1]))
+        x = reshape(x, (-1, shape[-1]))
         residual = x
         if self.norms_first:
             x = self.final_layer_norm(run, x)
         x = self.fc1(run, x)
         x = self.activation_fn(run, x)
         x = self.fc2(run, x)
-        x = dropped(x, self.dropout, on_cpu=run.on_cpu)
-        x = viewed(add(residual, x), shape)
+        x = apply_dropout(x, self.dropout, on_cpu=run.on_cpu)
+        x = view(add(residual, x), shape)
         return x if self.norms_first else self.final_layer_norm(run, x)
 
 
@@ -156,7 +156,7 @@ class Decoder(Module):
             self.final_layer_norm = LayerNorm(c.hidden_size, affine=c.layer_norm_elementwise_affine)
         self.layers = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.embed_tokens(run, ids)
         seen = empty(run, (run.batch, run.seq), FLOAT)
         positions = empty(run, seen.shape, LONG)
@@ -190,7 +190,7 @@ class CalledModel(Model):
     called = True
     takes_gradient = False
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         output: Tensor = self.decoder(run, ids)
         return output
 
@@ -204,7 +204,7 @@ class CausalLM(Module):
         self.model = Model(c)
         self.lm_head = Head(c, self.model.decoder.embed_tokens)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return next_token_loss(run, self.model.decoder, self.lm_head, ids)
 
 

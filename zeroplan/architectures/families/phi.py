@@ -19,11 +19,11 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import Run, Shared
+from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
-from zeroplan.autograd.reductions import joined
+from zeroplan.autograd.reductions import cat
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import contiguous, reshaped
+from zeroplan.autograd.views import contiguous, reshape
 
 
 @dataclass(kw_only=True)
@@ -76,7 +76,7 @@ class Attention(Module):
             self.k_layernorm = LayerNorm(c.hidden_size // c.num_attention_heads)
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q = split_heads(self.q_proj(run, x), self.head_width)
         k = split_heads(self.k_proj(run, x), self.head_width)
@@ -87,10 +87,10 @@ class Attention(Module):
         q_turned, q_passed = split_rotary(q, shared.rope[0].shape[-1])
         k_turned, k_passed = split_rotary(k, shared.rope[0].shape[-1])
         q_turned, k_turned = turned(q_turned, k_turned, shared.rope)
-        q = joined((q_turned, q_passed), -1)
-        k = joined((k_turned, k_passed), -1)
+        q = cat((q_turned, q_passed), -1)
+        k = cat((k_turned, k_passed), -1)
         made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
+        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.dense(run, made), weights
 
 
@@ -104,7 +104,7 @@ class MLP(Module):
         self.fc1 = Linear(c.hidden_size, c.ffn, bias=True)
         self.fc2 = Linear(c.ffn, c.hidden_size, bias=True)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         x = self.fc1(run, x)
         x = self.activation_fn(run, x)
         return self.fc2(run, x)
@@ -123,7 +123,7 @@ class Layer(GradientCheckpointingLayer):
         self.input_layernorm = LayerNorm(c.hidden_size)
         self.resid_dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         residual = x
         x = self.input_layernorm(run, x)
         attention, _weights = self.self_attn(run, x, shared)
@@ -145,7 +145,7 @@ class Decoder(Module):
         self.embed_dropout = Dropout(c.embedding_dropout)
         self.final_layernorm = LayerNorm(c.hidden_size)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.embed_tokens(run, ids)
         positions = run.positions()
         mask = run.mask()
@@ -166,7 +166,7 @@ class CausalLM(Module):
         self.model = Decoder(c)
         self.lm_head = Head(c, self.model.embed_tokens, bias=True)
 
-    def forward(self, run: Run, ids: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return next_token_loss(run, self.model, self.lm_head, ids)
 
 

@@ -9,10 +9,10 @@ from zeroplan.architectures.attention import attended, positioned, split_heads, 
 from zeroplan.architectures.families.llama import CausalLM, Decoder, Layer
 from zeroplan.architectures.module import Activation, Dropout, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig, Settings
-from zeroplan.architectures.running import Run, Shared
-from zeroplan.autograd.elementwise import add, multiply
+from zeroplan.architectures.running import ForwardRun, Shared
+from zeroplan.autograd.elementwise import add, mul
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import chunked, contiguous, reshaped, sliced
+from zeroplan.autograd.views import chunk, contiguous, narrow, reshape
 from zeroplan.errors import SpecError, shown
 
 
@@ -84,17 +84,17 @@ class Attention(Module):
         self.queries, self.keys, self.head_width = queries, keys, c.head_width
         self.dropout = c.attention_dropout
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         fused = self.qkv_proj(run, x)
-        q = sliced(fused, -1, self.queries)
-        k = sliced(fused, -1, self.keys, start=self.queries)
-        v = sliced(fused, -1, self.keys, start=self.queries + self.keys)
+        q = narrow(fused, -1, self.queries)
+        k = narrow(fused, -1, self.keys, start=self.queries)
+        v = narrow(fused, -1, self.keys, start=self.queries + self.keys)
         width = self.head_width
         q, k, v = split_heads(q, width), split_heads(k, width), split_heads(v, width)
         q, k = positioned(run, q, k, shared.rope, turned_in_part)
         made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshaped(made, (*x.shape[:-1], -1)))
+        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.o_proj(run, made), weights
 
 
@@ -111,14 +111,14 @@ class FusedMLP(Module):
         self.down_proj = Linear(c.ffn, c.hidden_size, bias=False)
         self.activation_fn = Activation(c.hidden_act)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         up = self.gate_up_proj(run, x)
-        gate, up = chunked(up, 2, -1)
+        gate, up = chunk(up, 2, -1)
         if run.liger:
             from zeroplan.autograd.liger import gated
 
             return self.down_proj(run, gated(gate, up))
-        up = multiply(up, self.activation_fn(run, gate))
+        up = mul(up, self.activation_fn(run, gate))
         return self.down_proj(run, up)
 
 
@@ -135,7 +135,7 @@ class DroppedLayer(Layer):
         self.resid_attn_dropout = Dropout(c.residual_dropout)
         self.resid_mlp_dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         residual = x
         x = self.input_layernorm(run, x)
         x, _weights = self.self_attn(run, x, shared)

@@ -8,10 +8,10 @@ from typing import ClassVar
 from zeroplan.architectures.families.llama import Attention, CausalLM, GatedMLP, Layer
 from zeroplan.architectures.module import Linear, Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder, sparse_layer
-from zeroplan.architectures.running import Run
-from zeroplan.autograd.elementwise import add, multiply, of_result
+from zeroplan.architectures.running import ForwardRun
+from zeroplan.autograd.elementwise import add, mul, unary_saving_result
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import reshaped, viewed
+from zeroplan.autograd.views import reshape, view
 
 
 @dataclass(kw_only=True)
@@ -79,14 +79,14 @@ class SparseBlock(Module):
         self.shared_expert = GatedMLP(c, c.shared_expert_intermediate_size)
         self.shared_expert_gate = Linear(c.hidden_size, 1, bias=False)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
-        rows = viewed(x, (-1, x.shape[-1]))
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
+        rows = view(x, (-1, x.shape[-1]))
         shared = self.shared_expert(run, rows)
         _logits, scores, chosen = self.gate(run, rows)
         made = self.experts(run, rows, chosen, scores)
-        shared = multiply(of_result("SigmoidBackward", self.shared_expert_gate(run, rows)), shared)
+        shared = mul(unary_saving_result("SigmoidBackward", self.shared_expert_gate(run, rows)), shared)
         made = add(made, shared)
-        return reshaped(made, x.shape)
+        return reshape(made, x.shape)
 
 
 def mlp(c: Qwen2MoeConfig, index: int) -> Module:

@@ -9,9 +9,9 @@ from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, 
 from zeroplan.architectures.families.qwen2 import WindowedConfig
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.norms import RMSNorm
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import transposed, viewed
+from zeroplan.autograd.views import transpose, view
 
 
 @dataclass(kw_only=True)
@@ -41,10 +41,10 @@ class NormedAttention(Attention):
         self.q_norm = self.norm(c.head_width)
         self.k_norm = self.norm(c.head_width)
 
-    def projected(self, run: Run, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, run: ForwardRun, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         shape = (*x.shape[:-1], -1, self.head_width)
-        q = transposed(self.q_norm(run, viewed(self.q_proj(run, x), shape)), 1, 2)
-        k = transposed(self.k_norm(run, viewed(self.k_proj(run, x), shape)), 1, 2)
+        q = transpose(self.q_norm(run, view(self.q_proj(run, x), shape)), 1, 2)
+        k = transpose(self.k_norm(run, view(self.k_proj(run, x), shape)), 1, 2)
         return q, k, self.heads(self.v_proj(run, x))
 
 

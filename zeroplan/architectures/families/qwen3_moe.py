@@ -9,9 +9,9 @@ from zeroplan.architectures.families.llama import CausalLM, GatedMLP, Layer
 from zeroplan.architectures.families.qwen3 import NormedAttention
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder, sparse_layer
-from zeroplan.architectures.running import Run
+from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.autograd.views import reshaped, viewed
+from zeroplan.autograd.views import reshape, view
 
 
 @dataclass(kw_only=True)
@@ -65,11 +65,11 @@ class SparseBlock(Module):
         router = Router(c.num_experts, c.hidden_size, balanced=c.output_router_logits)
         self.gate = router.routes(c, normalizes=c.norm_topk_prob, narrows=True)
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
-        rows = viewed(x, (-1, x.shape[-1]))
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
+        rows = view(x, (-1, x.shape[-1]))
         _logits, scores, chosen = self.gate(run, rows)
         made = self.experts(run, rows, chosen, scores)
-        return reshaped(made, x.shape)
+        return reshape(made, x.shape)
 
 
 def mlp(c: Qwen3MoeConfig, index: int) -> Module:

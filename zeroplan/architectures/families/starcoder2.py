@@ -8,8 +8,8 @@ from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, 
 from zeroplan.architectures.module import Activation, Linear, Module
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.architectures.running import Run, Shared
-from zeroplan.autograd.dropout import dropped
+from zeroplan.architectures.running import ForwardRun, Shared
+from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.tensor import Tensor
 
 
@@ -50,11 +50,11 @@ class MLP(Module):
         self.dropout = c.residual_dropout
         self.saves_last = c.residual_dropout > 0
 
-    def forward(self, run: Run, x: Tensor) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         x = self.c_fc(run, x)
         x = self.act(run, x)
         x = self.c_proj(run, x)
-        return dropped(x, self.dropout, on_cpu=run.on_cpu)
+        return apply_dropout(x, self.dropout, on_cpu=run.on_cpu)
 
 
 class DroppedAttention(Attention):
@@ -64,9 +64,9 @@ class DroppedAttention(Attention):
         super().__init__(c, qkv_bias=c.use_bias, o_bias=c.use_bias)
         self.residual_dropout = c.residual_dropout
 
-    def forward(self, run: Run, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         made, weights = super().forward(run, x, shared)
-        return dropped(made, self.residual_dropout, on_cpu=run.on_cpu), weights
+        return apply_dropout(made, self.residual_dropout, on_cpu=run.on_cpu), weights
 
 
 def build(c: Starcoder2Config) -> Module:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from zeroplan.check.finding import ERROR, WARNING, Hit, named, said
-from zeroplan.check.launch import DEEPSPEED, FILE, SECTION, Launch
+from zeroplan.check.launch import DEEPSPEED, FILE, SECTION, AccelerateConfig
 from zeroplan.check.rule import Rule, launching
 
 LINK = "https://huggingface.co/docs/accelerate/usage_guides/deepspeed"
@@ -70,7 +70,7 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 
 
-def not_read(launch: Launch, _stage: Any) -> Iterator[Hit]:
+def not_read(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     config = launch.document.config
     if str(config.get("compute_environment", "LOCAL_MACHINE")) != "LOCAL_MACHINE":
         return
@@ -93,7 +93,7 @@ def not_read(launch: Launch, _stage: Any) -> Iterator[Hit]:
                   "mixed_precision: bf16")  # fmt: skip
 
 
-def numbers(launch: Launch, _stage: Any) -> Iterator[Hit]:
+def numbers(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     """What num_processes becomes on torchrun's command line (run: AssertionError, ValueError), and num_machines."""
     if not launch.is_deepspeed:
         return
@@ -106,7 +106,7 @@ def numbers(launch: Launch, _stage: Any) -> Iterator[Hit]:
         yield Hit("ZP811", (name,), f"{said(value)} for {name}: {does}", f"{name}: {write}", "" if stops else WARNING)
 
 
-def beside_a_file(launch: Launch, _stage: Any) -> Iterator[Hit]:
+def beside_a_file(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     if launch.config_file is None or not launch.is_deepspeed:
         return
     found: list[tuple[str, ...]] = [(SECTION, name) for name in launch.names if name in IN_CONFIG]
@@ -117,7 +117,7 @@ def beside_a_file(launch: Launch, _stage: Any) -> Iterator[Hit]:
                   "delete it")  # fmt: skip
 
 
-def initialisation(launch: Launch, stage: Any) -> Iterator[Hit]:
+def initialisation(launch: AccelerateConfig, stage: Any) -> Iterator[Hit]:
     if not launch.is_deepspeed:
         return
     flag = str(launch.fields.get("zero3_init_flag", "")).lower()
@@ -130,7 +130,7 @@ def initialisation(launch: Launch, stage: Any) -> Iterator[Hit]:
                   "copies as there are ranks on a node", "zero3_init_flag: true")  # fmt: skip
 
 
-def without_effect(launch: Launch, _stage: Any) -> Iterator[Hit]:
+def without_effect(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     config = launch.document.config
     if launch.fields and not launch.is_deepspeed and config["distributed_type"] in KINDS:
         yield Hit("ZP812", ("distributed_type",), f"{SECTION} is not read under distributed_type "
@@ -142,7 +142,7 @@ def without_effect(launch: Launch, _stage: Any) -> Iterator[Hit]:
                       f"{near}: ..." if near else f"in the ds_config.json that {FILE} names")  # fmt: skip
 
 
-def lost_paths(launch: Launch, _stage: Any) -> Iterator[Hit]:
+def lost_paths(launch: AccelerateConfig, _stage: Any) -> Iterator[Hit]:
     if launch.config_file is not None or not launch.is_deepspeed:
         return
     for name in NVME_PATHS:
@@ -153,7 +153,7 @@ def lost_paths(launch: Launch, _stage: Any) -> Iterator[Hit]:
                       '"none"', f'"nvme_path" in the ds_config.json that {FILE} names')  # fmt: skip
 
 
-LAUNCH_CHECKS: tuple[Callable[[Launch, Any], Iterator[Hit]], ...] = (
+LAUNCH_CHECKS: tuple[Callable[[AccelerateConfig, Any], Iterator[Hit]], ...] = (
     not_read, numbers, beside_a_file, initialisation, without_effect, lost_paths,
 )  # fmt: skip
 CHECKS = ()

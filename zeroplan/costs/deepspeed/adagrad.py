@@ -1,4 +1,4 @@
-"""Torch's Adagrad, whose states are made as it is built: ZeRO builds it anew for its partitions."""
+"""Torch's Adagrad, whose states are made as it is built: ZeRO builds it again for its partitions."""
 
 from __future__ import annotations
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from itertools import zip_longest
 
-from zeroplan.costs.deepspeed.alive import END
+from zeroplan.costs.deepspeed.allocation_tracker import END
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, RepeatedBlock, all_events
 from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
-from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, decides_groups, tensor_sizes
-from zeroplan.costs.deepspeed.once import once, whole
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, groups_key, tensor_sizes
+from zeroplan.costs.deepspeed.module_hooks import hook_order_key, pass_hooks
 from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
-from zeroplan.costs.deepspeed.quantizing import Call, quantizes_gradients, reduced
+from zeroplan.costs.deepspeed.quantizing import CollectiveCall, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
-from zeroplan.costs.deepspeed.told import Part, Shift, Telling, every
-from zeroplan.costs.deepspeed.visits import decides_visits, visited
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -27,46 +27,46 @@ class Arrival(NamedTuple):
 
     tensor: int
     at: int
-    """The visit of backward that comes next; END when none does."""
+    """The hook of backward that comes next; END when none does."""
 
-    def later(self, by: Shift) -> Arrival:
-        """As `Told`."""
-        return Arrival(self.tensor + by.tensors, self.at + by.visits)
+    def offset_by(self, by: LayerOffset) -> Arrival:
+        """As `Repeatable`."""
+        return Arrival(self.tensor + by.tensors, self.at + by.hooks)
 
 
 class Reductions(NamedTuple):
     """Of one backward."""
 
-    sent: tuple[Call, ...]
+    sent: tuple[CollectiveCall, ...]
     flushes: tuple[Flush, ...]
 
 
-def _decides_arrivals(strategy: Strategy) -> Hashable:
+def _arrivals_key(strategy: Strategy) -> Hashable:
     """Gradients come in one order, however far parameters are gathered ahead, wherever they go."""
     return (
-        decides_visits(strategy), strategy.memory_efficient_linear, decides_groups(strategy), strategy.low,
+        hook_order_key(strategy), strategy.memory_efficient_linear, groups_key(strategy), strategy.low,
     )  # fmt: skip
 
 
-def decides_reductions(strategy: Strategy) -> Hashable:
+def reductions_key(strategy: Strategy) -> Hashable:
     return (
-        _decides_arrivals(strategy), strategy.reduce_bucket_size, strategy.scatters or strategy.contiguous_gradients,
+        _arrivals_key(strategy), strategy.reduce_bucket_size, strategy.scatters or strategy.contiguous_gradients,
         strategy.scatters, strategy.communication, strategy.quantized_gradients,
     )  # fmt: skip
 
 
-class Arriving(Partitioning):
+class ArrivalRecorder(Partitioning):
     """Nothing is reduced."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job)
-        self.arrived = self.told = Telling[Arrival]()
+        self.arrived = self.log = EventLog[Arrival]()
 
-    def again(self, since: int, times: int, by: Shift) -> None:
-        self.arrived.again(since, times, by)
+    def repeat(self, since: int, times: int, by: LayerOffset) -> None:
+        self.arrived.repeat(since, times, by)
 
     def _add(self, index: int) -> None:
-        self.arrived.open.append(Arrival(index, self.visit))
+        self.arrived.open.append(Arrival(index, self.hook))
 
     def _ready(self, index: int, *, waits: bool) -> None:
         if waits:
@@ -75,22 +75,22 @@ class Arriving(Partitioning):
             self._add(index)
 
 
-@once(_decides_arrivals)
+@cached(_arrivals_key)
 def arrivals(job: Job) -> tuple[Arrival, ...]:
     """Gradients in the order in which they reach their bucket, each when its module's backward is done."""
-    found = Arriving(job)
+    found = ArrivalRecorder(job)
     found.run(nothing_gathered(job))
-    return tuple(every(found.arrived.parts()))
+    return tuple(all_events(found.arrived.blocks()))
 
 
-class Ready(Arriving):
+class ReadyRecorder(ArrivalRecorder):
     """Nothing is brought to a bucket either."""
 
     def _ready(self, index: int, *, waits: bool) -> None:
         del waits
         self._add(index)
 
-    def _leave(self, visit: Visit) -> None:
+    def _leave(self, hook: ModuleHook) -> None:
         pass
 
 
@@ -98,45 +98,47 @@ class Gradients(NamedTuple):
     """As backward makes them."""
 
     ready: dict[int, list[int]]
-    """Tensors, by the visit that comes next."""
+    """Tensors, by the hook that comes next."""
     in_leaves: set[int]
     """Of them those whose gradients wait until their module's backward is over."""
 
 
-@once(_decides_arrivals)
+@cached(_arrivals_key)
 def gradients(job: Job) -> Gradients:
     """When gradients are there, whole."""
-    found, ready = Ready(job), dict[int, list[int]]()
+    found, ready = ReadyRecorder(job), dict[int, list[int]]()
     found.run(nothing_gathered(job))
-    for index, at in every(found.arrived.parts()):
+    for index, at in all_events(found.arrived.blocks()):
         ready.setdefault(at, []).append(index)
     return Gradients(ready, found.in_leaves)
 
 
 def nothing_gathered(job: Job) -> MicroStep:
-    """Backward's visits that use tensors."""
+    """Backward's hooks that use tensors."""
     nothing = Held(0, 0, 0, 0, job.execution.forward[-1], 0)
-    return MicroStep((), (Part((nothing,)),), visited(job, 1, using=True), ())
+    return MicroStep((), (RepeatedBlock((nothing,)),), pass_hooks(job, 1, using=True), ())
 
 
-@once(decides_reductions)
+@cached(reductions_key)
 def reductions(job: Job) -> Reductions:
     """What a backward sends, bucket by bucket."""
-    sent: list[Call] = []
+    sent: list[CollectiveCall] = []
     flushes: list[Flush] = []
     padded, ranks, quantizes = padded_sizes(job), job.ranks, quantizes_gradients(job)
     for dtype, bucket, at in _full(job):
         flushes.append(Flush(bucket.elements, at))
         if all_reduced(job.strategy, bucket.elements):
-            sent.append(Call("all_reduce", bucket.elements, dtype, ranks))
+            sent.append(CollectiveCall("all_reduce", bucket.elements, dtype, ranks))
         elif quantizes:  # tensor by tensor
             sent += [part for index in sorted(bucket.tensors) for part in reduced(job, index)]
         else:
-            sent.append(Call("reduce_scatter", sum([padded[index] for index in bucket.tensors]), dtype, ranks))
+            sent.append(
+                CollectiveCall("reduce_scatter", sum([padded[index] for index in bucket.tensors]), dtype, ranks)
+            )
     return Reductions(tuple(sent), tuple(flushes))
 
 
-@once(decides_reductions)
+@cached(reductions_key)
 def to_host(job: Job) -> dict[int, int]:
     """Elements of each reduced partition that goes to the host: an all-reduce leaves it padded."""
     own, found = own_shares(job), dict[int, int]()
@@ -147,7 +149,7 @@ def to_host(job: Job) -> dict[int, int]:
 
 
 def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
-    """Buckets, dtype by dtype, and the visit before which each is reduced: when the next gradient has no room in it."""
+    """Buckets, dtype by dtype, and the hook before which each is reduced: when the next gradient has no room in it."""
     dtypes, sizes, limit = communication_dtypes(job), tensor_sizes(job), job.strategy.reduce_bucket_size
     for dtype in bucket_dtypes(job):
         here = {tensor: at for tensor, at in arrivals(job) if dtypes[tensor] == dtype}
@@ -156,7 +158,7 @@ def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
             yield dtype, bucket, here[following.tensors[0]] if following else END
 
 
-@once(whole)
+@cached(strategy_key)
 def backward_of(job: Job) -> Partitioning:
     """The third step's backward passes, already run: their peak."""
     return partitioned(job, *micro_steps(job).largest)

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.alive import Entry
+from zeroplan.costs.deepspeed.allocation_tracker import MemorySnapshot
 from zeroplan.costs.deepspeed.backward import arrivals, nothing_gathered
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, tensor_sizes
-from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_bytes
 from zeroplan.costs.deepspeed.reduction import buckets
-from zeroplan.costs.deepspeed.told import Part
 from zeroplan.specs.job import Job
 
 FIRST = 2
 """Layers, in whose backward most is alive where activations are few."""
 
 
-@once(whole, most_kept=512)
-def begun(job: Job) -> Sequence[Part[Entry]]:
+@cached(strategy_key, max_size=512)
+def begun(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     """What DeepSpeed has alive in a step's last backward, event by event, until gradients of the first few layers are
     there.
     """
     return _beginning(job, micro_steps(job).largest[-1])
 
 
-@once(whole, most_kept=512)
-def begun_bare(job: Job) -> Sequence[Part[Entry]]:
+@cached(strategy_key, max_size=512)
+def begun_bare(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     """The same with nothing gathered but what the module at work reads: any thresholds and prefetches gather more."""
     own = nothing_gathered(job)
     if job.ranks > 1 or job.strategy.offload_param:
@@ -37,18 +37,18 @@ def begun_bare(job: Job) -> Sequence[Part[Entry]]:
     return _beginning(job, own)
 
 
-def _with_own(job: Job, part: Part[Held]) -> Part[Held]:
+def _with_own(job: Job, part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
     """From where a module is entered to where it is left; of one that is not left nothing is known."""
     own, events = own_bytes(job), []
-    left = {event.visit.module for event in part.events if not event.visit.enters}
+    left = {event.hook.module for event in part.events if not event.hook.enters}
     inside: dict[int, tuple[int, ...]] = {}
     before = 0
     for event in part.events:
-        visit = event.visit
-        if visit.enters and visit.module in left:
-            inside[visit.module] = visit.tensors
-        elif not visit.enters:
-            inside.pop(visit.module, None)
+        hook = event.hook
+        if hook.enters and hook.module in left:
+            inside[hook.module] = hook.tensors
+        elif not hook.enters:
+            inside.pop(hook.module, None)
         reads = {index for tensors in inside.values() for index in tensors}
         now = sum([own.get(index, 0) for index in reads]) // job.strategy.element_bytes
         events.append(event._replace(elements=now, most=max(before, now), ready=before))
@@ -56,10 +56,10 @@ def _with_own(job: Job, part: Part[Held]) -> Part[Held]:
     return part._replace(events=events)
 
 
-def _beginning(job: Job, micro_step: MicroStep) -> Sequence[Part[Entry]]:
+def _beginning(job: Job, micro_step: MicroStep) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     found = Partitioning(job)
     found.run(micro_step, gradients=FIRST * _largest_layer(job))
-    return found.alive.entries.parts()
+    return found.tracker.snapshots.blocks()
 
 
 def _largest_layer(job: Job) -> int:

@@ -8,41 +8,41 @@ freed as it is born (accumulate_hp_grads_and_remove_lp, line 707).
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed import exchanging
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Passed
-from zeroplan.costs.deepspeed.held import temporaries
+from zeroplan.costs.deepspeed.allocation_tracker import END, START, AllocationTracker, PassProfile
 from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
+from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
+from zeroplan.costs.deepspeed.resident import temporaries
 from zeroplan.costs.deepspeed.stage_0 import born, reduce_by_engine
-from zeroplan.costs.deepspeed.working import Working
 from zeroplan.formulas import moments
 from zeroplan.ledger import Line
 from zeroplan.specs.job import Job
 
 
-def working(job: Job) -> Working:
+def phase_memory(job: Job) -> PhaseMemory:
     """Beside the residents, which include the fp32 gradients."""
-    groups, alive = flat_groups(job), Alive()
+    groups, tracker = flat_groups(job), AllocationTracker()
     if job.strategy.immediate_grad_update:
-        gradients = _added_at_once(job, alive)
+        gradients = _added_at_once(job, tracker)
     else:
-        gradients = born(job, alive, "bfloat16")
-        alive.briefly((moments.gradient_in_fp32, "float32", job.model.largest.elements))
-    reduce_by_engine(job, alive, [layout.flat for layout in groups], "float32")
-    alive.mark(END)
-    backward, together = alive.peak_lines(), Passed(alive)
-    alive.look_again()
-    exchanging.prepare(job, alive)
+        gradients = born(job, tracker, "bfloat16")
+        tracker.transient_peak((moments.gradient_in_fp32, "float32", job.model.largest.elements))
+    reduce_by_engine(job, tracker, [layout.flat for layout in groups], "float32")
+    tracker.mark(END)
+    backward, together = tracker.peak_lines(), PassProfile(tracker)
+    tracker.reset_peak()
+    exchanging.prepare(job, tracker)
     share = max((layout.partition for layout in groups if not layout.muon), default=0)
-    alive.briefly((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
+    tracker.transient_peak((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
     accumulated = gradients if job.strategy.grad_accum > 1 else ()
-    return Working(accumulated, accumulated, backward, alive.peak_lines(), backward_pass=together)
+    return PhaseMemory(accumulated, accumulated, backward, tracker.peak_lines(), backward_pass=together)
 
 
-def _added_at_once(job: Job, alive: Alive) -> tuple[Line, ...]:
+def _added_at_once(job: Job, tracker: AllocationTracker) -> tuple[Line, ...]:
     """Gradients that stay: none."""
     sizes = tensor_sizes(job)
-    alive.mark(START)
+    tracker.mark(START)
     for index in job.execution.gradients:
-        with alive.while_needed((moments.gradients, "bfloat16", sizes[index])):
-            alive.briefly((moments.gradient_in_fp32, "float32", sizes[index]))
-        alive.mark(~index)
+        with tracker.transient((moments.gradients, "bfloat16", sizes[index])):
+            tracker.transient_peak((moments.gradient_in_fp32, "float32", sizes[index]))
+        tracker.mark(~index)
     return ()

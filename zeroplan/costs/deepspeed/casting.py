@@ -5,41 +5,41 @@ model goes to the GPU, if it is not there yet.
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.allocation_tracker import AllocationTracker
 from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import hosted, moments
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
 
-def with_model(job: Job) -> Alive:
+def with_model(job: Job) -> AllocationTracker:
     """The GPU with the model on it as `initialize` goes on with it."""
-    strategy, alive = job.strategy, Alive()
+    strategy, tracker = job.strategy, AllocationTracker()
     if strategy.built_on == "gpu":
-        _cast(job, alive)
+        _cast(job, tracker)
     else:
-        alive.make(moments.model_as_built, strategy.dtype, job.model.parameters)
-    return alive
+        tracker.allocate(moments.model_as_built, strategy.dtype, job.model.parameters)
+    return tracker
 
 
 def on_host(job: Job) -> list[Line]:
     """The models that a node's processes build, and their copies, where most bytes are alive."""
     if job.strategy.builds_partitioned or job.strategy.built_on == "gpu":
         return []
-    alive = Alive()
-    _cast(job, alive)
+    tracker = AllocationTracker()
+    _cast(job, tracker)
     return [
         line("models built", hosted.built_model, dtype, psi=elements, w=DTYPE_BYTES[dtype],
              ranks=job.cluster.gpus_per_node)
-        for (_rule, dtype), elements in alive.peak.items() if elements
+        for (_rule, dtype), elements in tracker.peak.items() if elements
     ]  # fmt: skip
 
 
-def _cast(job: Job, alive: Alive) -> None:
+def _cast(job: Job, tracker: AllocationTracker) -> None:
     strategy = job.strategy
-    alive.make(moments.model_as_built, strategy.built_dtype, job.model.parameters)
+    tracker.allocate(moments.model_as_built, strategy.built_dtype, job.model.parameters)
     if strategy.is_cast:
         for size in tensor_sizes(job):
-            alive.make(moments.model_as_built, strategy.dtype, size)
-            alive.free(moments.model_as_built, strategy.built_dtype, size)
+            tracker.allocate(moments.model_as_built, strategy.dtype, size)
+            tracker.free(moments.model_as_built, strategy.built_dtype, size)

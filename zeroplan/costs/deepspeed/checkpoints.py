@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zeroplan.costs.deepspeed.swapping import TORCH, Block
+from zeroplan.costs.deepspeed.swapping import TORCH, HostAllocation
 from zeroplan.costs.passes import asked
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import hosted
@@ -25,7 +25,7 @@ def _how(job: Job) -> ActivationCheckpointing:
 def sizes(job: Job) -> tuple[int, ...]:
     """Bytes of each layer's input. Raises `ContradictionError` for a family whose forward is not written out."""
     try:
-        return job.model.timeline.emptied(asked(job)) if _how(job).empties else ()
+        return job.model.timeline.offloaded_inputs(asked(job)) if _how(job).empties else ()
     except NotImplementedError:
         raise ContradictionError(
             f"activation_checkpointing: found for {job.model.family}, whose activations are a closed form that has "
@@ -33,10 +33,10 @@ def sizes(job: Job) -> tuple[int, ...]:
         ) from None
 
 
-def pooled(job: Job) -> Iterator[Block]:
+def pooled(job: Job) -> Iterator[HostAllocation]:
     """Page-locked buffers for all but the last input, which never leaves; the pool keeps them between steps."""
     if _how(job).through_pool:
-        yield Block("activation checkpoints", job.strategy.dtype, sizes(job)[:-1], TORCH)
+        yield HostAllocation("activation checkpoints", job.strategy.dtype, sizes(job)[:-1], TORCH)
 
 
 def waiting(job: Job) -> list[Line]:

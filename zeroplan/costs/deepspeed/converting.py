@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed import casting
-from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.held import built_states, model_buffers, state_bytes
+from zeroplan.costs.deepspeed.allocation_tracker import AllocationTracker
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_elements
+from zeroplan.costs.deepspeed.resident import built_states, model_buffers, state_bytes
 from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.formulas import gathered, moments
 from zeroplan.ledger import Line
@@ -20,52 +20,55 @@ from zeroplan.specs.job import Job
 
 def init(job: Job) -> tuple[Line, ...]:
     """Everything alive where most of it is."""
-    strategy, alive = job.strategy, Alive() if job.strategy.builds_partitioned else casting.with_model(job)
+    strategy, tracker = (
+        job.strategy,
+        AllocationTracker() if job.strategy.builds_partitioned else casting.with_model(job),
+    )
     for states in built_states(job):
-        alive.make(moments.first_states, states.dtype, job.model.parameters)
-    _partition(job, alive)
-    _master_weights(job, alive)
+        tracker.allocate(moments.first_states, states.dtype, job.model.parameters)
+    _partition(job, tracker)
+    _master_weights(job, tracker)
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):
-            alive.make(moments.reduce_bucket, dtype, strategy.reduce_bucket_size)
+            tracker.allocate(moments.reduce_bucket, dtype, strategy.reduce_bucket_size)
     if not strategy.offload_optimizer:
-        alive.make(gathered.gradient_partitions, strategy.accumulation, shard_elements(job))
+        tracker.allocate(gathered.gradient_partitions, strategy.accumulation, shard_elements(job))
     largest = job.model.largest.elements
-    alive.make(gathered.gathered_parameters, strategy.dtype, round_up(largest, job.ranks))
+    tracker.allocate(gathered.gathered_parameters, strategy.dtype, round_up(largest, job.ranks))
     if strategy.offload_param:
-        alive.make(gathered.partitions_from_host, strategy.dtype, ceil_div(largest, job.ranks))
-    return (*alive.peak_lines(), *model_buffers(job))
+        tracker.allocate(gathered.partitions_from_host, strategy.dtype, ceil_div(largest, job.ranks))
+    return (*tracker.peak_lines(), *model_buffers(job))
 
 
-def _partition(job: Job, alive: Alive) -> None:
+def _partition(job: Job, tracker: AllocationTracker) -> None:
     """A model built beforehand is replaced tensor by tensor; under zero.Init it came partitioned."""
     dtype, stays, second = job.strategy.dtype, not job.strategy.offload_param, secondary_sizes(job)
     if job.strategy.builds_partitioned:
-        alive.make(gathered.parameter_partitions, dtype, stays * shard_elements(job))
-        alive.make(gathered.secondary_partitions, dtype, stays * sum(second))
+        tracker.allocate(gathered.parameter_partitions, dtype, stays * shard_elements(job))
+        tracker.allocate(gathered.secondary_partitions, dtype, stays * sum(second))
         return
     for index, size in enumerate(tensor_sizes(job)):
         if second:
-            alive.make(gathered.secondary_partitions, dtype, stays * second[index])
-        alive.make(gathered.parameter_partitions, dtype, stays * ceil_div(size, job.ranks))
-        alive.free(moments.model_as_built, dtype, size)
+            tracker.allocate(gathered.secondary_partitions, dtype, stays * second[index])
+        tracker.allocate(gathered.parameter_partitions, dtype, stays * ceil_div(size, job.ranks))
+        tracker.free(moments.model_as_built, dtype, size)
 
 
-def _master_weights(job: Job, alive: Alive) -> None:
+def _master_weights(job: Job, tracker: AllocationTracker) -> None:
     """Sub-group by sub-group converted, then cloned; a buffer of zeros stands in for the first gradients.
 
-    Adagrad is built anew beside it and makes its states at once (runtime/zero/stage3.py:1358).
+    Adagrad is built again beside it and makes its states at once (runtime/zero/stage3.py:1358).
     """
     strategy, groups = job.strategy, [group.elements for group in on_gpu(job)]
     for elements, group in zip(groups, on_gpu(job), strict=True):
         converted = elements if strategy.dtype != strategy.master else 0
-        with alive.while_needed((gathered.converted_weights, strategy.master, converted)):
-            alive.make(moments.master_weights, strategy.master, elements)
+        with tracker.transient((gathered.converted_weights, strategy.master, converted)):
+            tracker.allocate(moments.master_weights, strategy.master, elements)
             if group.muon:
-                alive.make(moments.first_states, strategy.communication, elements)
+                tracker.allocate(moments.first_states, strategy.communication, elements)
     if strategy.offload_optimizer:
-        alive.make(gathered.fp32_gradients, strategy.master, sum(groups))
+        tracker.allocate(gathered.fp32_gradients, strategy.master, sum(groups))
     else:
         made = shard_elements(job) * state_bytes(job) // 4 if strategy.optimizer == "adagrad" else 0
-        with alive.while_needed((gathered.fp32_gradients, strategy.master, max(groups))):
-            alive.make(moments.first_states, strategy.master, made)
+        with tracker.transient((gathered.fp32_gradients, strategy.master, max(groups))):
+            tracker.allocate(moments.first_states, strategy.master, made)

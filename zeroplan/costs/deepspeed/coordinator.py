@@ -10,37 +10,37 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.course import Course
+from zeroplan.costs.deepspeed.access_order import AccessOrder
 from zeroplan.costs.deepspeed.decisions import Decisions
+from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.repeating import Repeats
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
-from zeroplan.costs.deepspeed.storages import NOTHING, Storages
+from zeroplan.costs.deepspeed.storages import NOTHING, GatheredStorages
 from zeroplan.costs.deepspeed.thresholds import Holds, Span, Threshold
-from zeroplan.costs.deepspeed.told import Telling
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 
 NEVER = -10_000_000_000
 
 
-class Coordinator(Storages):
+class Coordinator(GatheredStorages):
     """The state that one rank's coordinator keeps, some of it across micro-steps."""
 
-    def __init__(self, sizes: Sequence[int], settings: Settings, course: Course) -> None:
+    def __init__(self, sizes: Sequence[int], settings: Settings, access: AccessOrder) -> None:
         super().__init__(sizes, settings)
-        self.visits, self.trace, self.own, self.whole = course.passes.visits, course.trace, course.own, course.whole
-        self.last_user, self.never_left = course.last_user, course.never_left
+        self.hooks, self.trace, self.own, self.whole = access.passes.hooks, access.trace, access.own, access.whole
+        self.last_user, self.never_left = access.last_user, access.never_left
         self.decisions = Decisions()
         self.bucket = Threshold(settings.prefetch_bucket_size)
         self.live = Threshold(settings.max_live_parameters)
         self.reach = Threshold(settings.max_reuse_distance)
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
-        self.repeats = Repeats(self, course.passes.stretches if not settings.swapped else ())
+        self.repeats = Repeats(self, access.passes.intervals if not settings.swapped else ())
         self._start()
 
     def _start(self) -> None:
-        """What begins anew with each micro-step (reset_step)."""
+        """What begins again with each micro-step (reset_step)."""
         self.begin()
         self.queue = deque(() if self.records else self.trace)
         self.recent: dict[int, int] = {}
@@ -57,52 +57,52 @@ class Coordinator(Storages):
         self.swapper.fetch(sorted(self.persistent))
 
     def micro_step(self, *, records: bool = False) -> MicroStep:
-        """One forward and backward: gathers as they are issued, and what is held after each visit."""
+        """One forward and backward: gathers as they are issued, and what is held after each hook."""
         self.records = records
         self._start()
         self.repeats.begin()
-        held = Telling[Held](), Telling[Held]()
-        for again, (visits, told) in enumerate(zip(self.visits, held, strict=True)):
+        held = EventLog[Held](), EventLog[Held]()
+        for pass_index, (hooks, log) in enumerate(zip(self.hooks, held, strict=True)):
             at = 0
-            for number, stretch in enumerate(self.repeats.stretches):
-                if stretch.again == again and stretch.end > at:
-                    self._replay(again, at, visits[at : stretch.end], told)
-                    at = self.repeats.stretches[number + self.repeats.skip(number, told)].end
-            self._replay(again, at, visits[at:], told)
+            for number, interval in enumerate(self.repeats.intervals):
+                if interval.pass_index == pass_index and interval.end > at:
+                    self._replay(pass_index, at, hooks[at : interval.end], log)
+                    at = self.repeats.intervals[number + self.repeats.skip(number, log)].end
+            self._replay(pass_index, at, hooks[at:], log)
         self._finish()
-        return MicroStep(self.gathers.parts(), held[0].parts(), held[1].parts(), tuple(self.swapper.read))
+        return MicroStep(self.gathers.blocks(), held[0].blocks(), held[1].blocks(), tuple(self.swapper.read))
 
-    def _replay(self, again: int, start: int, visits: Sequence[Visit], told: Telling[Held]) -> None:
-        """Visits one by one, from that number of the pass on."""
+    def _replay(self, pass_index: int, start: int, hooks: Sequence[ModuleHook], log: EventLog[Held]) -> None:
+        """Hooks one by one, from that number of the pass on."""
         before = -1
-        for at, visit in enumerate(visits, start):
-            ready, tensors = self.held, visit.tensors
+        for at, hook in enumerate(hooks, start):
+            ready, tensors = self.held, hook.tensors
             if self.records and not tensors:
                 continue
-            if visit.enters:
-                self.place = again, at
+            if hook.enters:
+                self.place = pass_index, at
                 if tensors:  # half of the modules have none
-                    self._fetch(visit)
+                    self._fetch(hook)
                 if self.queue:
                     self._look_ahead()
                 self.step += 1
             elif tensors:
-                if visit.backward and self.kept:
-                    ready = self.let_go(visit)
-                self._exit(visit, bool(again))
+                if hook.backward and self.kept:
+                    ready = self.let_go(hook)
+                self._exit(hook, bool(pass_index))
             now = self.held + self.copied
             besides = self.most if self.most > now else now
             waiting, fewest = self.waiting
             most = waiting if waiting > besides else besides
             if tensors or most != before:
                 less = most - (fewest if fewest > besides else besides) if most > besides else 0
-                told.open.append(Held(self.held, self.copied, most, ready, visit, at, less))
+                log.open.append(Held(self.held, self.copied, most, ready, hook, at, less))
                 before = now
             self.most, self.waiting = 0, NOTHING
 
-    def _fetch(self, visit: Visit) -> None:
+    def _fetch(self, hook: ModuleHook) -> None:
         """Gather what is missing, wait for it, and take the module's tensors off the queue (fetch_sub_module)."""
-        tensors = set(visit.tensors)
+        tensors = set(hook.tensors)
         missing = tensors - self.available - self.flying
         if missing:
             self.gather(missing)
@@ -112,22 +112,22 @@ class Coordinator(Storages):
         pending, recent, queue = 0, self.recent, self.queue
         taken: set[int] = set()
         for index in tensors:
-            self.inside.setdefault(index, set()).add(visit.module)
+            self.inside.setdefault(index, set()).add(hook.module)
             pending += recent.get(index, NEVER) < self.step
         while queue and len(taken) < pending:
             index, used = queue.popleft()
             recent[index] = used
             taken.add(index)
 
-    def _exit(self, visit: Visit, backward: bool) -> None:
+    def _exit(self, hook: ModuleHook, backward: bool) -> None:
         """Release what no other module uses and nothing asks for soon (release_sub_module)."""
         inside, available = self.inside, self.available
-        for index in visit.tensors:
-            inside[index].discard(visit.module)
-        for index in self._to_release(visit):
+        for index in hook.tensors:
+            inside[index].discard(hook.module)
+        for index in self._to_release(hook):
             if index in available and not inside.get(index):
                 self.count -= self.sizes[index]
-                if not visit.backward and self._is_kept(index, visit.module, recomputes=backward):
+                if not hook.backward and self._is_kept(index, hook.module, recomputes=backward):
                     self.keep(index)
                 self.drop(index)
 
@@ -166,15 +166,15 @@ class Coordinator(Storages):
             self.bucket.exceeds(elements)
         return chosen
 
-    def _to_release(self, visit: Visit) -> frozenset[int]:
+    def _to_release(self, hook: ModuleHook) -> frozenset[int]:
         """Not the persistent, not what a prefetch marked for later, not what comes again within the distance."""
         if self.records:
-            return frozenset(visit.tensors)
-        mark = (visit.module, self.step)
+            return frozenset(hook.tensors)
+        mark = (hook.module, self.step)
         if (known := self.decisions.get(mark)) is not None:
             return known
-        distances, found = self.distances(visit), []
-        for index in visit.tensors:
+        distances, found = self.distances(hook), []
+        for index in hook.tensors:
             if index in self.persistent or self.recent.get(index, NEVER) > self.step:
                 continue
             if not self.is_near(distances.to_next_use(index, self.step)):
@@ -196,9 +196,9 @@ class Coordinator(Storages):
             return Holds(*(Span(number - 1, number) for number in here))
         return Holds(self.bucket.span, self.live.span, self.reach.span)
 
-    def distances(self, visit: Visit) -> Distances:
+    def distances(self, hook: ModuleHook) -> Distances:
         """What a release looks at."""
-        return self.whole if visit.module in self.settings.leaves else self.own
+        return self.whole if hook.module in self.settings.leaves else self.own
 
     def _is_kept(self, index: int, module: int, *, recomputes: bool) -> bool:
         """Whether autograd still holds a tensor's storage when forward releases it.
@@ -215,8 +215,8 @@ class Coordinator(Storages):
 
     def _finish(self) -> None:
         """End of backward: modules whose exit never fired are released; before the next forward, what flies is."""
-        for visit in self.never_left:
-            for index in set(visit.tensors) - self.persistent:
+        for hook in self.never_left:
+            for index in set(hook.tensors) - self.persistent:
                 self.drop(index)
         for index in self.flying:
             self.drop(index)

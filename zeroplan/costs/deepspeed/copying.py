@@ -8,11 +8,12 @@ from itertools import chain
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed import checkpoints, muon_offload, zenflow
 from zeroplan.costs.deepspeed.backward import to_host
+from zeroplan.costs.deepspeed.event_log import counted_events
 from zeroplan.costs.deepspeed.fetch import micro_steps
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.host import accumulated
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes, sub_groups
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.deepspeed.swapping import (
     gradient_files,
     on_gpu,
@@ -20,7 +21,6 @@ from zeroplan.costs.deepspeed.swapping import (
     parameter_bytes,
     swapped_parameters,
 )
-from zeroplan.costs.deepspeed.told import counted
 from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
 from zeroplan.formulas import copied
 from zeroplan.ledger import Copied, Rule, line
@@ -136,7 +136,7 @@ def _parameters(job: Job) -> Iterator[Copied]:
     sizes = tensor_sizes(job)
     times = strategy.grad_accum if when == MICRO_STEP else 1
     shares = {False: 0, True: 0}
-    for gather, often in counted(parts):  # what is quantized by itself is converted first
+    for gather, often in counted_events(parts):  # what is quantized by itself is converted first
         shares[strategy.quantized_weights and len(gather.tensors) == 1] += often * (gather.elements // gather.ranks)
     yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
                   accum=times, moved=shares[False], w=w)  # fmt: skip

@@ -12,7 +12,7 @@ Mark = tuple[int, int]
 Released = frozenset[int]
 
 
-class Stride(NamedTuple):
+class ReleaseOffset(NamedTuple):
     """From a layer to the next that does the same."""
 
     modules: int
@@ -23,28 +23,28 @@ class Stride(NamedTuple):
         """The same exit, so many layers on."""
         return mark[0] + times * self.modules, mark[1] + times * self.steps
 
-    def later(self, released: Released, times: int) -> Released:
+    def offset_by(self, released: Released, times: int) -> Released:
         """The same tensors, so many layers on."""
         return frozenset([index + times * self.tensors for index in released])
 
 
-class Run(NamedTuple):
+class RepeatedDecisions(NamedTuple):
     """A layer's decisions, which so many layers after it take alike."""
 
     first: int
     """Number of its first module; each layer's are numbered by themselves."""
-    stride: Stride
+    offset: ReleaseOffset
     layers: int
     decided: dict[Mark, Released]
 
     def layers_on(self, mark: Mark) -> int:
         """In how many layers after this one the module is; before it: fewer than 0."""
-        apart = (mark[0] - self.first) // abs(self.stride.modules)
-        return apart if self.stride.modules > 0 else -apart
+        apart = (mark[0] - self.first) // abs(self.offset.modules)
+        return apart if self.offset.modules > 0 else -apart
 
     def base(self, mark: Mark) -> Released | None:
         """What this layer decided at the same exit."""
-        return self.decided.get(self.stride.place(mark, -self.layers_on(mark)))
+        return self.decided.get(self.offset.place(mark, -self.layers_on(mark)))
 
 
 class Decisions:
@@ -52,7 +52,7 @@ class Decisions:
 
     def __init__(self) -> None:
         self.taken: dict[Mark, Released] = {}
-        self.runs: list[Run] = []
+        self.runs: list[RepeatedDecisions] = []
         self.reached = -1
         """The last step at which anything was decided."""
 
@@ -60,10 +60,10 @@ class Decisions:
         self.taken[mark] = released
         self.reached = max(self.reached, mark[1])
 
-    def take_alike(self, run: Run) -> None:
+    def take_alike(self, run: RepeatedDecisions) -> None:
         """Those of layers that are not replayed."""
         self.runs.append(run)
-        self.reached = max([self.reached, *(run.stride.place(mark, run.layers)[1] for mark in run.decided)])
+        self.reached = max([self.reached, *(run.offset.place(mark, run.layers)[1] for mark in run.decided)])
 
     def get(self, mark: Mark) -> Released | None:
         """None: none was taken there."""
@@ -71,7 +71,7 @@ class Decisions:
             return found
         for run in self.runs:
             if 0 < run.layers_on(mark) <= run.layers and (base := run.base(mark)) is not None:
-                return run.stride.later(base, run.layers_on(mark))
+                return run.offset.offset_by(base, run.layers_on(mark))
         return None
 
     def __getitem__(self, mark: Mark) -> Released:
@@ -80,21 +80,21 @@ class Decisions:
             raise KeyError(mark)
         return found
 
-    def are_alike(self, mark: Mark, stride: Stride, count: int) -> bool:
+    def are_alike(self, mark: Mark, offset: ReleaseOffset, count: int) -> bool:
         """Whether none of so many layers after this one, which has decided, has decided otherwise than it."""
-        if stride.place(mark, 1)[1] > self.reached:
+        if offset.place(mark, 1)[1] > self.reached:
             return True
         released, known = self[mark], range(0)
         for run in self.runs:
-            if run.stride == stride and (base := run.base(mark)) is not None:
+            if run.offset == offset and (base := run.base(mark)) is not None:
                 here = run.layers_on(mark)
-                if stride.later(base, here) != released:
+                if offset.offset_by(base, here) != released:
                     return False
                 known = range(1 - here, run.layers - here + 1)
                 break
         for layer in range(1, count + 1):
             if layer not in known:
-                found = self.get(stride.place(mark, layer))
-                if found is not None and found != stride.later(released, layer):
+                found = self.get(offset.place(mark, layer))
+                if found is not None and found != offset.offset_by(released, layer):
                     return False
         return True

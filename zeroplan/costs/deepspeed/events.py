@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.told import Part, Shift
+from zeroplan.costs.deepspeed.event_log import LayerOffset, RepeatedBlock
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 
 
 class Gather(NamedTuple):
@@ -17,38 +17,38 @@ class Gather(NamedTuple):
     """In fewer bytes than the weights have: linear layers under autocast, or quantized ones."""
     joined: bool
     """An all-reduce (stage3_use_all_reduce_for_fetch_params): of several tensors, from their own partitions."""
-    again: int
-    """The pass in which it is issued: 0 forward, 1 backward; and the visit of that pass."""
+    pass_index: int
+    """The pass in which it is issued: 0 forward, 1 backward; and the hook of that pass."""
     at: int
 
-    def later(self, by: Shift) -> Gather:
-        """As `Told`."""
-        tensors, elements, ranks, low, joined, again, at = self
+    def offset_by(self, by: LayerOffset) -> Gather:
+        """As `Repeatable`."""
+        tensors, elements, ranks, low, joined, pass_index, at = self
         later = tuple([index + by.tensors for index in tensors])
-        return Gather(later, elements, ranks, low, joined, again, at + by.visits)
+        return Gather(later, elements, ranks, low, joined, pass_index, at + by.hooks)
 
 
 class Held(NamedTuple):
-    """Elements alive right after a visit: gathered, and in secondary partitions (hpZ)."""
+    """Elements alive right after a hook: gathered, and in secondary partitions (hpZ)."""
 
     elements: int
     secondary: int
     most: int
-    """Of both together, since the visit before."""
+    """Of both together, since the hook before."""
     ready: int
     """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
-    visit: Visit
+    hook: ModuleHook
     at: int
-    """The visit's number in its pass."""
+    """The hook's number in its pass."""
     less: int = 0
     """By how many `most` may be fewer, where DeepSpeed waits for gathers in another order."""
 
-    def later(self, by: Shift) -> Held:
-        """As `Told`."""
+    def offset_by(self, by: LayerOffset) -> Held:
+        """As `Repeatable`."""
         elements, secondary, most, ready, (enters, module, tensors, backward), at, less = self
-        visit = Visit(enters, module + by.modules, tuple([index + by.tensors for index in tensors]), backward)
+        hook = ModuleHook(enters, module + by.modules, tuple([index + by.tensors for index in tensors]), backward)
         more = sum(by.more)  # persistent parameters that came with their layer, or what autograd keeps of it
-        return Held(elements + more, secondary, most + more, ready + more, visit, at + by.visits, less)
+        return Held(elements + more, secondary, most + more, ready + more, hook, at + by.hooks, less)
 
 
 class Flush(NamedTuple):
@@ -56,15 +56,15 @@ class Flush(NamedTuple):
 
     elements: int
     at: int
-    """The visit of backward that comes next; END when none does."""
+    """The hook of backward that comes next; END when none does."""
 
 
 class MicroStep(NamedTuple):
     """What one forward and backward did, each part in order."""
 
-    gathers: tuple[Part[Gather], ...]
-    forward: tuple[Part[Held], ...]
-    """After each visit that uses tensors or changes what is held."""
-    backward: tuple[Part[Held], ...]
+    gathers: tuple[RepeatedBlock[Gather], ...]
+    forward: tuple[RepeatedBlock[Held], ...]
+    """After each hook that uses tensors or changes what is held."""
+    backward: tuple[RepeatedBlock[Held], ...]
     read: tuple[int, ...]
     """Partitions read from NVMe."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
+from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker, Variables
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.orthogonalizing import own_matrices, working
+from zeroplan.costs.deepspeed.orthogonalizing import newton_schulz_temporary, own_matrices
 from zeroplan.formulas import muon
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -40,9 +40,9 @@ def _exchange(layout: Group, rank: int) -> Exchange:
     return Exchange(sent, received)
 
 
-def prepare(job: Job, alive: Alive) -> None:
+def prepare(job: Job, tracker: AllocationTracker) -> None:
     """What a group's loop leaves is there until the next one takes its place; all of it goes in the end."""
-    sizes, rank, dtype, variables = tensor_sizes(job), rank_of(job), "float32", Variables(alive)
+    sizes, rank, dtype, variables = tensor_sizes(job), rank_of(job), "float32", Variables(tracker)
     for number, layout in enumerate(flat_groups(job)):
         if not layout.muon:
             continue
@@ -51,8 +51,8 @@ def prepare(job: Job, alive: Alive) -> None:
         if any(len(pieces) > 1 for pieces in layout.pieces.values()):
             variables.put("sent", (muon.exchanged_momentum, dtype, exchange.sent))
         for index in own_matrices(job).get(number, ()):
-            copy: Copy = (muon.matrix_copies, dtype, sizes[index])
+            copy: Allocation = (muon.matrix_copies, dtype, sizes[index])
             variables.put("momentum", *([copy] if len(layout.pieces[index]) > 1 else []))
-            alive.briefly(copy, working(job, index, dtype))
+            tracker.transient_peak(copy, newton_schulz_temporary(job, index, dtype))
             variables.put("update", (muon.updates, dtype, sizes[index]))
     variables.leave()

@@ -8,26 +8,26 @@ from __future__ import annotations
 from collections.abc import Hashable
 from itertools import product
 
+from zeroplan.costs.deepspeed.access_order import AccessOrder, access_order
+from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.coordinator import Coordinator
-from zeroplan.costs.deepspeed.course import Course, course
+from zeroplan.costs.deepspeed.event_log import distinct_events, extreme_events
 from zeroplan.costs.deepspeed.events import MicroStep
-from zeroplan.costs.deepspeed.layout import decides_groups, tensor_sizes
-from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
+from zeroplan.costs.deepspeed.module_hooks import cached_per_execution, hook_order_key, pass_hooks, passes_of
 from zeroplan.costs.deepspeed.partitions import padded_sizes, secondary_ranks, secondary_sizes, small_tensors
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.thresholds import Holds
-from zeroplan.costs.deepspeed.told import extremes, kinds
-from zeroplan.costs.deepspeed.visits import decides_visits, once_an_execution, passes_of, visited
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Tensor
+from zeroplan.specs.model import ParameterSpec
 from zeroplan.specs.strategy import Strategy
 
 
-def decides_gathers(strategy: Strategy) -> Hashable:
+def gathers_key(strategy: Strategy) -> Hashable:
     return (
         strategy.prefetch_bucket_size, strategy.max_live_parameters, strategy.max_reuse_distance,
         _beside_thresholds(strategy),
@@ -37,11 +37,11 @@ def decides_gathers(strategy: Strategy) -> Hashable:
 def _beside_thresholds(strategy: Strategy) -> Hashable:
     on_nvme = strategy.offload_param and strategy.offload_param.device == "nvme"
     return (
-        strategy.param_persistence_threshold, strategy.model_persistence_threshold, decides_visits(strategy),
+        strategy.param_persistence_threshold, strategy.model_persistence_threshold, hook_order_key(strategy),
         _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential,
         on_nvme and strategy.sub_group_size,
-        decides_groups(strategy), strategy.hpz_partition_size, strategy.low,
+        groups_key(strategy), strategy.hpz_partition_size, strategy.low,
         strategy.quantized_weights and strategy.dtype, strategy.memory_efficient_linear,
     )  # fmt: skip
 
@@ -68,7 +68,7 @@ class MicroSteps(NamedTuple):
         """Those of a later step between them hold the most: the first makes secondary partitions one by one, and needs
         no more than the next unless it fetches by all-reduce, whose buffers stay.
         """
-        joins = any(gather.joined for gather in kinds(self.steady.gathers))
+        joins = any(gather.joined for gather in distinct_events(self.steady.gathers))
         return (self.steady, self.later) if joins and self.later is not self.steady else (self.later,)
 
 
@@ -90,7 +90,7 @@ def micro_steps(job: Job) -> MicroSteps:
     return found
 
 
-@once(decides_gathers)
+@cached(gathers_key)
 def _micro_steps(job: Job) -> MicroSteps | None:
     """None where buffers run out."""
     known = _known(job)
@@ -112,7 +112,7 @@ def _micro_steps(job: Job) -> MicroSteps | None:
 MOST_REPLAYS = 512
 
 
-@once(_beside_thresholds, most_kept=64)
+@cached(_beside_thresholds, max_size=64)
 def _known(_job: Job) -> list[MicroSteps]:
     """Those of other thresholds, as far as they were asked for."""
     return []
@@ -124,10 +124,10 @@ def _gathers(job: Job) -> bool:
 
 def _alone(job: Job) -> MicroStep:
     """Nothing is gathered."""
-    return MicroStep((), visited(job, 0), visited(job, 1), ())
+    return MicroStep((), pass_hooks(job, 0), pass_hooks(job, 1), ())
 
 
-@once(decides_gathers)
+@cached(gathers_key)
 def _settings(job: Job) -> Settings:
     order, strategy = job.execution, job.strategy
     return Settings(
@@ -148,7 +148,7 @@ def _checkpointed(job: Job) -> frozenset[int]:
     return frozenset(index for layer in layers for index in range(layer.tensor, layer.tensor + layer.tensors))
 
 
-def _is_viewed(tensor: Tensor, strategy: Strategy) -> bool:
+def _is_viewed(tensor: ParameterSpec, strategy: Strategy) -> bool:
     """Torch's own linear saves its weight transposed; DeepSpeed's, memory_efficient_linear, the weight itself.
 
     So do Liger's experts. Under autocast torch's saves the 16-bit copy.
@@ -165,15 +165,15 @@ def _low(job: Job) -> frozenset[int]:
     return frozenset(linear if job.strategy.low else ())
 
 
-class Buffers(NamedTuple):
+class PrefetchSettings(NamedTuple):
     """offload_param.buffer_count and stage3_prefetch_bucket_size."""
 
     buffer_count: int
     prefetch_bucket_size: int
 
 
-@once(decides_gathers)
-def sufficient_buffers(job: Job) -> Buffers | None:
+@cached(gathers_key)
+def sufficient_buffers(job: Job) -> PrefetchSettings | None:
     """The first that DeepSpeed can train with: what is there, more buffers, or no prefetch of a tensor's second use."""
     settings = _settings(job)
     found, prefetch = settings.swap_buffers, settings.prefetch_bucket_size
@@ -185,7 +185,7 @@ def sufficient_buffers(job: Job) -> Buffers | None:
             _replayed(job, settings._replace(swap_buffers=count, prefetch_bucket_size=bucket))
         except OutOfBuffersError:
             continue
-        return Buffers(count, bucket)
+        return PrefetchSettings(count, bucket)
     return None
 
 
@@ -229,7 +229,7 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
     return MicroSteps(tuple(before), steady, later, coordinator.holds)
 
 
-@once(decides_gathers)
+@cached(gathers_key)
 def early_micro_steps(job: Job) -> tuple[MicroStep, ...]:
     """Of the first optimizer step, where it may need more: the one that records the trace, and those after it.
 
@@ -245,14 +245,14 @@ def early_micro_steps(job: Job) -> tuple[MicroStep, ...]:
 
 
 def _coordinator(job: Job, settings: Settings) -> Coordinator:
-    return Coordinator(tensor_sizes(job), settings, course_of(job))
+    return Coordinator(tensor_sizes(job), settings, access_order_of(job))
 
 
-@once_an_execution
-def course_of(job: Job) -> Course:
+@cached_per_execution
+def access_order_of(job: Job) -> AccessOrder:
     """The model's, as this job runs it."""
     order = job.execution
-    return course(tensor_sizes(job), passes_of(job), order.leaves, order.subtrees)
+    return access_order(tensor_sizes(job), passes_of(job), order.leaves, order.subtrees)
 
 
 def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep) -> bool:
@@ -263,8 +263,8 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     padded, most, now = padded_sizes(job), 0, 0
     low = bool(settings.low)
     passes = (0, 1) if settings.checkpointed else (0,)  # else backward enters the same modules as forward
-    for event in kinds([part for again in passes for part in visited(job, again, using=True)]):
-        enters, _module, tensors, _late = event.visit
+    for event in distinct_events([part for pass_index in passes for part in pass_hooks(job, pass_index, using=True)]):
+        enters, _module, tensors, _late = event.hook
         own = sum([padded[index] for index in tensors])
         if not enters:
             now -= own
@@ -273,5 +273,5 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
         inside = now + own * ((len(tensors) > 1 or low) + settings.from_host)
         most = inside if inside > most else most
     most += sum(padded[index] for index in settings.viewed - settings.checkpointed)
-    phases = (max(event.most for event in extremes(phase)) for phase in (steady.forward, steady.backward))
+    phases = (max(event.most for event in extreme_events(phase)) for phase in (steady.forward, steady.backward))
     return not settings.second and most <= min(phases)

@@ -8,8 +8,10 @@ the flat copy of stages 1 and 2, DeepSpeed makes it on the host.
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed import casting
-from zeroplan.costs.deepspeed.alive import Alive
-from zeroplan.costs.deepspeed.held import (
+from zeroplan.costs.deepspeed.allocation_tracker import AllocationTracker
+from zeroplan.costs.deepspeed.layout import Group, flat_groups, tensor_sizes
+from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
+from zeroplan.costs.deepspeed.resident import (
     built_states,
     counts_on_gpu,
     model_buffers,
@@ -17,8 +19,6 @@ from zeroplan.costs.deepspeed.held import (
     state_bytes,
     temporaries,
 )
-from zeroplan.costs.deepspeed.layout import Group, flat_groups, tensor_sizes
-from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
 from zeroplan.costs.deepspeed.zenflow import transposes
 from zeroplan.costs.outside import outside
 from zeroplan.formulas import moments, zenflow
@@ -28,8 +28,8 @@ from zeroplan.specs.job import Job
 
 def init_stages_1_2(job: Job) -> tuple[Line, ...]:
     """All that is alive where most of it is."""
-    alive, _on_host = _initialized(job)
-    return (*alive.peak_lines(), *model_buffers(job))
+    tracker, _on_host = _initialized(job)
+    return (*tracker.peak_lines(), *model_buffers(job))
 
 
 def flattened_on_host(job: Job) -> int:
@@ -38,37 +38,37 @@ def flattened_on_host(job: Job) -> int:
     return max((layout.flat for layout in on_host), default=0)
 
 
-def _initialized(job: Job) -> tuple[Alive, list[Group]]:
+def _initialized(job: Job) -> tuple[AllocationTracker, list[Group]]:
     """Group by group: flatten, forget the originals, copy this rank's partition; then gradients are tried out.
 
     Beside what is alive the groups that are flattened on the host.
     """
-    strategy, dtype, alive = job.strategy, job.strategy.dtype, _with_model(job)
+    strategy, dtype, tracker = job.strategy, job.strategy.dtype, _with_model(job)
     on_host: list[Group] = []
     for layout in flat_groups(job):
-        if has_room(job, alive.bytes, layout):
-            _flatten(job, alive, layout.order, layout.flat)
+        if has_room(job, tracker.bytes, layout):
+            _flatten(job, tracker, layout.order, layout.flat)
         else:
-            _flatten_on_host(job, alive, layout)
+            _flatten_on_host(job, tracker, layout)
             on_host.append(layout)
         if strategy.runs_bf16_optimizer:
-            with alive.while_needed((moments.partition_clone, dtype, layout.partition)):
-                alive.make(moments.master_weights, "float32", layout.partition)
-            alive.make(moments.fp32_gradient_buffer, "float32", layout.flat)
+            with tracker.transient((moments.partition_clone, dtype, layout.partition)):
+                tracker.allocate(moments.master_weights, "float32", layout.partition)
+            tracker.allocate(moments.fp32_gradient_buffer, "float32", layout.flat)
         elif strategy.offload_optimizer or strategy.master != dtype:
-            with alive.while_needed((moments.partition_clone, dtype, layout.partition)):
+            with tracker.transient((moments.partition_clone, dtype, layout.partition)):
                 if not strategy.offload_optimizer:
-                    alive.make(moments.master_weights, strategy.master, layout.partition)
+                    tracker.allocate(moments.master_weights, strategy.master, layout.partition)
         else:
-            alive.make(moments.master_weights, dtype, layout.partition)
+            tracker.allocate(moments.master_weights, dtype, layout.partition)
     if strategy.offload_optimizer:
-        alive.make(moments.offload_scratch, dtype, job.model.largest.elements)
+        tracker.allocate(moments.offload_scratch, dtype, job.model.largest.elements)
     elif not strategy.runs_bf16_optimizer:
         share = sum(layout.partition for layout in flat_groups(job))
-        alive.make(moments.fp32_gradients, strategy.master, share)
-        if strategy.optimizer == "adagrad":  # built anew, it makes its states at once (stage_1_and_2.py:947)
-            alive.make(moments.first_states, strategy.master, share)
-    return alive, on_host
+        tracker.allocate(moments.fp32_gradients, strategy.master, share)
+        if strategy.optimizer == "adagrad":  # built again, it makes its states at once (stage_1_and_2.py:947)
+            tracker.allocate(moments.first_states, strategy.master, share)
+    return tracker, on_host
 
 
 def has_room(job: Job, used: int, layout: Group) -> bool:
@@ -83,28 +83,28 @@ def has_room(job: Job, used: int, layout: Group) -> bool:
 
 def init_stage_0(job: Job) -> tuple[Line, ...]:
     """16-bit training copies the weights to fp32 and runs the optimizer once on zeros; fp32 only moves the model."""
-    strategy, alive, psi = job.strategy, _with_model(job), job.model.parameters
+    strategy, tracker, psi = job.strategy, _with_model(job), job.model.parameters
     if strategy.element_bytes == 2:
         if flattens(job):
             for layout, elements in zip(flat_groups(job), group_elements(job), strict=True):
-                with alive.while_needed((moments.clones, strategy.dtype, elements)):
-                    _flatten(job, alive, layout.order, elements)
-                with alive.while_needed((moments.clones, strategy.dtype, elements)):
-                    alive.make(moments.master_weights, "float32", elements)
+                with tracker.transient((moments.clones, strategy.dtype, elements)):
+                    _flatten(job, tracker, layout.order, elements)
+                with tracker.transient((moments.clones, strategy.dtype, elements)):
+                    tracker.allocate(moments.master_weights, "float32", elements)
         else:
-            alive.make(moments.master_weights, "float32", psi)
-            alive.make(moments.gradients, strategy.dtype, psi)
-        alive.make(moments.fp32_gradients, "float32", psi)
-        update_whole(job, alive, makes_states=True)
+            tracker.allocate(moments.master_weights, "float32", psi)
+            tracker.allocate(moments.gradients, strategy.dtype, psi)
+        tracker.allocate(moments.fp32_gradients, "float32", psi)
+        update_whole(job, tracker, makes_states=True)
         for tensors in group_tensors(job):
             elements = sum(tensors)
-            alive.make(moments.first_states, "float32", state_bytes(job) * elements // 4)
-            alive.make(moments.first_states, "float32", counts_on_gpu(job) * len(tensors))
+            tracker.allocate(moments.first_states, "float32", state_bytes(job) * elements // 4)
+            tracker.allocate(moments.first_states, "float32", counts_on_gpu(job) * len(tensors))
             copies = (moments.optimizer_temporaries, "float32", temporaries(job, tensors))
-            alive.briefly(*last_update(job), copies)
+            tracker.transient_peak(*last_update(job), copies)
     elif strategy.optimizer == "adagrad":  # its states are made as it is built
-        alive.make(moments.first_states, "float32", psi)
-    return (*alive.peak_lines(), *model_buffers(job))
+        tracker.allocate(moments.first_states, "float32", psi)
+    return (*tracker.peak_lines(), *model_buffers(job))
 
 
 def flattens(job: Job) -> bool:
@@ -123,27 +123,27 @@ def group_elements(job: Job) -> list[int]:
     return [sum(tensors) for tensors in group_tensors(job)]
 
 
-def _with_model(job: Job) -> Alive:
-    alive = casting.with_model(job)
+def _with_model(job: Job) -> AllocationTracker:
+    tracker = casting.with_model(job)
     for states in built_states(job):
-        alive.make(moments.first_states, states.dtype, job.model.parameters)
-    return alive
+        tracker.allocate(moments.first_states, states.dtype, job.model.parameters)
+    return tracker
 
 
-def _flatten_on_host(job: Job, alive: Alive, layout: Group) -> None:
+def _flatten_on_host(job: Job, tracker: AllocationTracker, layout: Group) -> None:
     """The tensors leave the card before their flat copy comes; an element stays of each."""
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
-    alive.free(moments.model_as_built, dtype, sum(sizes[index] for index in layout.order))
-    with alive.while_needed((moments.zeros_to_flatten, dtype, len(layout.order))):
-        alive.make(moments.flat_parameters, dtype, layout.flat)
+    tracker.free(moments.model_as_built, dtype, sum(sizes[index] for index in layout.order))
+    with tracker.transient((moments.zeros_to_flatten, dtype, len(layout.order))):
+        tracker.allocate(moments.flat_parameters, dtype, layout.flat)
 
 
-def _flatten(job: Job, alive: Alive, order: tuple[int, ...], flat: int) -> None:
+def _flatten(job: Job, tracker: AllocationTracker, order: tuple[int, ...], flat: int) -> None:
     """A group's tensors are copied into one, of which they become views."""
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
     elements = sum(map(sizes.__getitem__, order))
     transposed = sum(sizes[index] for index in order if transposes(job, index)) if job.strategy.selective else 0
     beside = (zenflow.transposed_matrices, dtype, transposed), (moments.zeros_to_flatten, dtype, flat - elements)
-    with alive.while_needed(*beside):
-        alive.make(moments.flat_parameters, dtype, flat)
-    alive.free(moments.model_as_built, dtype, elements)
+    with tracker.transient(*beside):
+        tracker.allocate(moments.flat_parameters, dtype, flat)
+    tracker.free(moments.model_as_built, dtype, elements)

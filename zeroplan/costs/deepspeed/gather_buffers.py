@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from zeroplan.costs.deepspeed.alive import Alive, Copy
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import muon
 from zeroplan.ledger import Line, line
 
@@ -19,15 +19,15 @@ MOST_KEPT = 256 * 1024**2
 NONE: Mapping[Hashable, int] = {}
 
 
-class Buffers:
+class GatherBuffers:
     """Elements of what this rank sends and of what all send, by what tells them apart; the oldest use first."""
 
-    def __init__(self, alive: Alive, dtype: str, kept: Mapping[Hashable, int] = NONE) -> None:
-        self.alive, self.dtype, self.kept = alive, dtype, dict(kept)
+    def __init__(self, tracker: AllocationTracker, dtype: str, kept: Mapping[Hashable, int] = NONE) -> None:
+        self.tracker, self.dtype, self.kept = tracker, dtype, dict(kept)
         for elements in kept.values():
-            alive.make(*self.pair(elements))
+            tracker.allocate(*self.pair(elements))
 
-    def pair(self, elements: int) -> Copy:
+    def pair(self, elements: int) -> Allocation:
         return muon.gathering, self.dtype, elements
 
     def take(self, key: Hashable, elements: int) -> bool:
@@ -35,7 +35,7 @@ class Buffers:
         if key in self.kept:
             self.kept[key] = self.kept.pop(key)
             return True
-        self.alive.make(*self.pair(elements))
+        self.tracker.allocate(*self.pair(elements))
         fits = DTYPE_BYTES[self.dtype] * elements <= MOST_KEPT
         if fits:
             self.make_room(elements)
@@ -44,19 +44,19 @@ class Buffers:
 
     def make_room(self, elements: int) -> None:
         while self.kept and DTYPE_BYTES[self.dtype] * (sum(self.kept.values()) + elements) > MOST_KEPT:
-            self.alive.free(*self.pair(self.kept.pop(next(iter(self.kept)))))
+            self.tracker.free(*self.pair(self.kept.pop(next(iter(self.kept)))))
 
-    def gather(self, ranks: int, elements: int, *into: Copy) -> None:
+    def gather(self, ranks: int, elements: int, *into: Allocation) -> None:
         """At stage 3: this rank's elements beside those of all, and then what comes of it; one rank gathers nothing."""
         size = (ranks + 1) * elements
         stays = ranks == 1 or self.take(elements, size)
         for copy in into:
-            self.alive.make(*copy)
+            self.tracker.allocate(*copy)
         if not stays:
-            self.alive.free(*self.pair(size))
+            self.tracker.free(*self.pair(size))
 
 
-def lines(buffers: Buffers) -> list[Line]:
+def lines(buffers: GatherBuffers) -> list[Line]:
     """What is held between steps."""
     size = DTYPE_BYTES[buffers.dtype] * sum(buffers.kept.values())
     return [line(GATHER_BUFFERS, muon.gather_buffers, buffers.dtype, size=size)] if size else []

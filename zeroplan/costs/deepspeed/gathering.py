@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
-from zeroplan.costs.deepspeed.gather_buffers import Buffers
+from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker, Variables
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
 from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.orthogonalizing import working
+from zeroplan.costs.deepspeed.orthogonalizing import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import shard_sizes, sub_group_members
 from zeroplan.formulas import gathered, muon
 from zeroplan.specs.job import Job
@@ -56,10 +56,10 @@ def sent(job: Job) -> list[int]:
     return found
 
 
-@once(whole)
-def kept(job: Job) -> Buffers:
+@cached(strategy_key)
+def kept(job: Job) -> GatherBuffers:
     """The buffers that are there between steps, which the third step leaves as it found them."""
-    buffers = Buffers(Alive(), job.strategy.communication)
+    buffers = GatherBuffers(AllocationTracker(), job.strategy.communication)
     for _step in range(2):
         for chunk in chunks(job):
             for _what in ("gradients", "momentum"):
@@ -67,39 +67,39 @@ def kept(job: Job) -> Buffers:
     return buffers
 
 
-def apply(job: Job, alive: Alive) -> None:
+def apply(job: Job, tracker: AllocationTracker) -> None:
     """All chunks; the gradients of one are there until those of the next have been written back."""
     strategy, ranks, dtype = job.strategy, job.ranks, job.strategy.communication
-    buffers, variables = Buffers(alive, dtype, kept(job).kept), Variables(alive)
+    buffers, variables = GatherBuffers(tracker, dtype, kept(job).kept), Variables(tracker)
     for chunk in chunks(job):
         own = shards(job, chunk)
         made = ranks * own if ranks > 1 or strategy.accumulation != dtype else 0  # else the partitions themselves
-        gradients: Copy = (muon.gathered_gradients, dtype, made)
+        gradients: Allocation = (muon.gathered_gradients, dtype, made)
         buffers.gather(ranks, own, gradients)
         variables.held["gathered"] = (gradients,)
-        momentum: list[Copy] = [(muon.gathered_momentum, dtype, own)]
-        alive.make(*momentum[0])
+        momentum: list[Allocation] = [(muon.gathered_momentum, dtype, own)]
+        tracker.allocate(*momentum[0])
         if ranks > 1:
             momentum.append((muon.gathered_momentum, dtype, ranks * own))
         buffers.gather(ranks, own, *momentum[1:])
-        _update(job, alive, chunk)
+        _update(job, tracker, chunk)
         for copy in momentum:
-            alive.free(*copy)
+            tracker.free(*copy)
         variables.rename("gathered", "gradients")
     variables.leave()
 
 
-def _update(job: Job, alive: Alive, chunk: Sequence[int]) -> None:
+def _update(job: Job, tracker: AllocationTracker, chunk: Sequence[int]) -> None:
     """Round by round: this rank's matrix, then every rank's; of unequal shapes they are padded to the longest."""
-    dtype, rank, sizes, variables = job.strategy.communication, rank_of(job), tensor_sizes(job), Variables(alive)
+    dtype, rank, sizes, variables = job.strategy.communication, rank_of(job), tensor_sizes(job), Variables(tracker)
 
-    def padded(count: int) -> Copy:
+    def padded(count: int) -> Allocation:
         return muon.exchanged_updates, dtype, count * longest
 
     for tensors in rounds(job, chunk):
         longest = max(sizes[index] for index in tensors)
         if rank < len(tensors):
-            alive.briefly(working(job, tensors[rank], dtype))
+            tracker.transient_peak(newton_schulz_temporary(job, tensors[rank], dtype))
             variables.put("update", (muon.updates, dtype, sizes[tensors[rank]]))
         alike = len({job.model.tensors[index].shape for index in tensors}) == 1 and len(tensors) == job.ranks
         for name in ("gradient", "momentum"):

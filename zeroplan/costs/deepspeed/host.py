@@ -11,20 +11,27 @@ from itertools import chain
 
 from zeroplan.costs.deepspeed import casting, checkpoints, cpu, zenflow
 from zeroplan.costs.deepspeed.flattening import flattened_on_host
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES, counts_on_gpu, host_state_dtype, state_bytes
-from zeroplan.costs.deepspeed.layout import Piece, flat_groups, fp32_groups, group_members, own_pieces, tensor_sizes
+from zeroplan.costs.deepspeed.layout import (
+    PartitionSlice,
+    flat_groups,
+    fp32_groups,
+    group_members,
+    own_pieces,
+    tensor_sizes,
+)
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     secondary_sizes,
     shard_elements,
     shard_sizes,
 )
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, counts_on_gpu, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.step_counters import updated_tensors
 from zeroplan.costs.deepspeed.swapping import (
     EXACT,
     PAGEABLE,
     TORCH,
-    Block,
+    HostAllocation,
     gradient_files,
     optimized,
     optimizer_files,
@@ -37,7 +44,7 @@ from zeroplan.ledger import PHASES, Line, Moment, Tier, line
 from zeroplan.specs.job import Job
 
 
-def lines(job: Job, blocks: Iterable[Block]) -> list[Line]:
+def lines(job: Job, blocks: Iterable[HostAllocation]) -> list[Line]:
     """The blocks of all ranks of a node."""
     ranks, found = job.cluster.gpus_per_node, []
     pins = job.strategy.backend != "cpu" or cpu.pins()
@@ -93,7 +100,7 @@ def nvme(job: Job) -> Tier:
     return Tier(held, tuple(Moment(phase, "", held) for phase in ("forward", "backward", "step")))
 
 
-def stages_1_2(job: Job) -> Iterator[Block]:
+def stages_1_2(job: Job) -> Iterator[HostAllocation]:
     """Optimizer offload: master weights, their gradients and staging page-locked, states not."""
     strategy, offload = job.strategy, job.strategy.offload_optimizer
     by_adam = [layout for layout in flat_groups(job) if not layout.muon]
@@ -108,38 +115,40 @@ def stages_1_2(job: Job) -> Iterator[Block]:
 
         yield from overlapping.shared(job)
     else:
-        yield Block("master weights", master, _bytes(shares, master), pin)
-        yield Block("gradients for the optimizer", master, _bytes(shares, master), pin)
-        yield Block("optimizer states", states, tuple(state_bytes(job, states) * part.partition for part in by_adam))
+        yield HostAllocation("master weights", master, _bytes(shares, master), pin)
+        yield HostAllocation("gradients for the optimizer", master, _bytes(shares, master), pin)
+        yield HostAllocation(
+            "optimizer states", states, tuple(state_bytes(job, states) * part.partition for part in by_adam)
+        )
         of_muon = [layout.partition for layout in flat_groups(job) if layout.muon]
-        yield Block("optimizer states", master, _bytes(of_muon, master))
-    yield Block("parameter staging", dtype, _bytes(shares, dtype), pin)
-    yield Block("gradient scratch", dtype, _bytes([job.model.largest.elements], dtype), pin)
+        yield HostAllocation("optimizer states", master, _bytes(of_muon, master))
+    yield HostAllocation("parameter staging", dtype, _bytes(shares, dtype), pin)
+    yield HostAllocation("gradient scratch", dtype, _bytes([job.model.largest.elements], dtype), pin)
     if master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
         own = list(map(tensor_sizes(job).__getitem__, accumulated(job)))
-        yield Block("accumulated gradients", dtype, _bytes(own, dtype), pin)
-    yield Block("chosen moments", dtype, _bytes(zenflow.on_host(job), dtype), pin)
-    yield Block("norm", "float32", (4,))
+        yield HostAllocation("accumulated gradients", dtype, _bytes(own, dtype), pin)
+    yield HostAllocation("chosen moments", dtype, _bytes(zenflow.on_host(job), dtype), pin)
+    yield HostAllocation("norm", "float32", (4,))
 
 
-def stage_0(job: Job) -> Iterator[Block]:
+def stage_0(job: Job) -> Iterator[HostAllocation]:
     """Nothing but the counters of torch's own optimizers, tensor by tensor."""
     yield from _step_counters(job, updated_tensors(job))
 
 
-def _step_counters(job: Job, count: int) -> Iterator[Block]:
+def _step_counters(job: Job, count: int) -> Iterator[HostAllocation]:
     """Torch's own Adam and Adagrad keep each parameter's number of steps on the host, Adagrad the model's own too;
     fused Adam keeps it on the GPU.
     """
     strategy = job.strategy
     if strategy.optimizer == "adagrad" and not strategy.offload_optimizer:
         wrapped = strategy.stage > 0 or strategy.element_bytes == 2
-        yield Block("step counters", "float32", (4,) * (count + wrapped * len(job.model.tensors)))
+        yield HostAllocation("step counters", "float32", (4,) * (count + wrapped * len(job.model.tensors)))
     elif count and (strategy.runs_torch_adam or strategy.offload_optimizer) and not counts_on_gpu(job):
-        yield Block("step counters", "float32", (4,) * count)
+        yield HostAllocation("step counters", "float32", (4,) * count)
 
 
-def accumulated(job: Job) -> dict[int, Piece]:
+def accumulated(job: Job) -> dict[int, PartitionSlice]:
     """Tensors of this rank whose gradients are added up on the host, where every micro-step reduces.
 
     Those in an fp32 partition are not among them.
@@ -150,7 +159,7 @@ def accumulated(job: Job) -> dict[int, Piece]:
     return {index: piece for index, piece in own_pieces(job).items() if piece.group not in fp32}
 
 
-def stage_3(job: Job) -> Iterator[Block]:
+def stage_3(job: Job) -> Iterator[HostAllocation]:
     """Sub-groups that the host updates, gradient partitions, and offloaded parameters."""
     strategy, offload = job.strategy, job.strategy.offload_optimizer
     master, states = strategy.master, host_state_dtype(job)
@@ -161,31 +170,33 @@ def stage_3(job: Job) -> Iterator[Block]:
         kept = [group.elements for group in groups if not (group.on_gpu or group.swapped)]
         torchs = [group.elements for group in groups if group.swapped and group.by_torch]
         partitions = [shard_elements(job)]
-        yield Block("gradients", strategy.accumulation, _bytes(partitions, strategy.accumulation), pin)
-        yield Block("gradients for the optimizer", master, _bytes(kept, master), pin)
-        yield Block("master weights", master, _bytes(kept, master))
+        yield HostAllocation("gradients", strategy.accumulation, _bytes(partitions, strategy.accumulation), pin)
+        yield HostAllocation("gradients for the optimizer", master, _bytes(kept, master), pin)
+        yield HostAllocation("master weights", master, _bytes(kept, master))
         of_muon = [g.elements for g in groups if g.muon and not g.swapped]
         by_adam = [g.elements for g in groups if not (g.on_gpu or g.swapped or g.muon)]
-        yield Block("optimizer states", states, tuple(state_bytes(job, states) * size for size in by_adam))
-        yield Block("optimizer states", strategy.communication, _bytes(of_muon, strategy.communication))
-        yield Block("optimizer states", master, tuple(state_bytes(job, master) * size for size in torchs))
-        yield Block("norm", "float32", (4,))
-        yield Block("overflow flag", "bool", (1,))
+        yield HostAllocation("optimizer states", states, tuple(state_bytes(job, states) * size for size in by_adam))
+        yield HostAllocation("optimizer states", strategy.communication, _bytes(of_muon, strategy.communication))
+        yield HostAllocation("optimizer states", master, tuple(state_bytes(job, master) * size for size in torchs))
+        yield HostAllocation("norm", "float32", (4,))
+        yield HostAllocation("overflow flag", "bool", (1,))
         if offload.device == "nvme":
-            yield Block("optimizer swap buffers", master, swap_buffers(job), EXACT)
+            yield HostAllocation("optimizer swap buffers", master, swap_buffers(job), EXACT)
     yield from _step_counters(job, updated_tensors(job) if strategy.runs_torch_adam else by_torch)
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         shards = [sum(shard_sizes(job)[index] for index in members) for members in group_members(job)]
-        yield Block("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)
+        yield HostAllocation("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)
     elif strategy.offload_param:
         yield from parameter_blocks(job)
 
 
-def _secondary(job: Job) -> Iterator[Block]:
+def _secondary(job: Job) -> Iterator[HostAllocation]:
     """A second copy of offloaded parameters lies beside the first until the step's end (hpZ)."""
     if offload := job.strategy.offload_param:
         pin = TORCH if offload.pin_memory else PAGEABLE
-        yield Block("secondary partitions", job.strategy.dtype, _bytes(secondary_sizes(job), job.strategy.dtype), pin)
+        yield HostAllocation(
+            "secondary partitions", job.strategy.dtype, _bytes(secondary_sizes(job), job.strategy.dtype), pin
+        )
 
 
 def _bytes(elements: Iterable[int], dtype: str) -> tuple[int, ...]:

@@ -10,8 +10,8 @@ from collections.abc import Hashable, Sequence
 from itertools import accumulate
 
 from zeroplan.arithmetic import round_up
+from zeroplan.costs.deepspeed.cache import cached, no_key
 from zeroplan.costs.deepspeed.muon import halves, matrices
-from zeroplan.costs.deepspeed.once import no_part, once
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -85,16 +85,16 @@ def decays(job: Job, index: int) -> bool:
     return len(tensor.shape) > 1 and not tensor.name.endswith("bias")
 
 
-def decides_groups(strategy: Strategy) -> Hashable:
+def groups_key(strategy: Strategy) -> Hashable:
     return strategy.parameter_groups, strategy.optimizer == "muon" and (True, strategy.builds_partitioned)
 
 
-def decides_layout(strategy: Strategy) -> Hashable:
+def layout_key(strategy: Strategy) -> Hashable:
     aligned = strategy.parameter_alignment and strategy.element_bytes
-    return decides_groups(strategy), strategy.round_robin_gradients, aligned
+    return groups_key(strategy), strategy.round_robin_gradients, aligned
 
 
-@once(decides_layout)
+@cached(layout_key)
 def flat_groups(job: Job) -> list[Group]:
     """The flat groups of stages 1 and 2."""
     sizes, strategy = tensor_sizes(job), job.strategy
@@ -107,7 +107,7 @@ def flat_groups(job: Job) -> list[Group]:
     ]
 
 
-@once(lambda strategy: (strategy.low, strategy.communication))
+@cached(lambda strategy: (strategy.low, strategy.communication))
 def communication_dtypes(job: Job) -> list[str]:
     """The dtype in which each tensor's gradient travels."""
     low, other = job.strategy.low, job.strategy.communication
@@ -119,12 +119,12 @@ def bucket_dtypes(job: Job) -> list[str]:
     return sorted(set(communication_dtypes(job)))
 
 
-@once(no_part)
+@cached(no_key)
 def tensor_sizes(job: Job) -> list[int]:
     return [tensor.elements for tensor in job.model.tensors]
 
 
-@once(decides_layout)
+@cached(layout_key)
 def own_elements(job: Job) -> list[int]:
     """Elements of the whole tensors that touch each rank's partitions.
 
@@ -150,18 +150,18 @@ def rank_of(job: Job) -> int:
     return touched.index(max(touched))
 
 
-class Piece(NamedTuple):
+class PartitionSlice(NamedTuple):
     group: int
     elements: int
     """Of the tensor, those in this rank's partition."""
 
 
-@once(decides_layout)
-def own_pieces(job: Job) -> dict[int, Piece]:
+@cached(layout_key)
+def own_pieces(job: Job) -> dict[int, PartitionSlice]:
     """The tensors that touch this rank's partitions."""
     rank = rank_of(job)
     return {
-        index: Piece(group, elements)
+        index: PartitionSlice(group, elements)
         for group, layout in enumerate(flat_groups(job))
         for index, pieces in layout.pieces.items()
         for owner, elements in pieces
@@ -169,7 +169,7 @@ def own_pieces(job: Job) -> dict[int, Piece]:
     }
 
 
-@once(lambda strategy: (decides_layout(strategy), strategy.keeps_fp32_partition))
+@cached(lambda strategy: (layout_key(strategy), strategy.keeps_fp32_partition))
 def fp32_groups(job: Job) -> frozenset[int]:
     """Groups whose 16-bit gradients are added up in an fp32 partition: not those of which Muon needs them whole."""
     if not job.strategy.keeps_fp32_partition:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 
@@ -17,7 +17,7 @@ LEFT_TO_ADAM = ("embed", "lm_head")
 """Parts of names, in small letters, that leave a matrix to Adam."""
 
 
-@once(lambda strategy: strategy.optimizer == "muon")
+@cached(lambda strategy: strategy.optimizer == "muon")
 def matrices(job: Job) -> frozenset[int]:
     """Tensors that Muon updates, stacks of matrices among them; none under another optimizer."""
     if job.strategy.optimizer != "muon":

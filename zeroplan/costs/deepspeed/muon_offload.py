@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed.alive import Alive, Copy, Variables
-from zeroplan.costs.deepspeed.gather_buffers import Buffers
+from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker, Variables
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
 from zeroplan.costs.deepspeed.gathering import shards
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.orthogonalizing import working
+from zeroplan.costs.deepspeed.orthogonalizing import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import sub_group_members
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import gathered, muon
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -35,7 +35,7 @@ class Batch(NamedTuple):
     """Elements of the rank that has most of them."""
 
 
-@once(whole)
+@cached(strategy_key)
 def batches(job: Job) -> list[Batch]:
     """Stages 1 and 2: up to 64 MiB of matrices at once, or a single larger one."""
     sizes, limit, found = tensor_sizes(job), LARGEST // (2 * DTYPE_BYTES[job.strategy.master]), []
@@ -95,10 +95,10 @@ def dtype_of_gathers(job: Job) -> str:
     return job.strategy.accumulation if job.strategy.stage == 3 else job.strategy.master
 
 
-@once(whole)
-def kept(job: Job) -> Buffers:
+@cached(strategy_key)
+def kept(job: Job) -> GatherBuffers:
     """The buffers that are there between steps; at stages 1 and 2 the first gathers gradients alone."""
-    buffers = Buffers(Alive(), dtype_of_gathers(job))
+    buffers = GatherBuffers(AllocationTracker(), dtype_of_gathers(job))
     for kinds in (1, 2):
         for batch in batches(job) if job.strategy.stage < 3 and job.ranks > 1 else ():
             _take(job, buffers, batch, kinds)
@@ -107,7 +107,7 @@ def kept(job: Job) -> Buffers:
     return buffers
 
 
-def _take(job: Job, buffers: Buffers, batch: Batch, kinds: int) -> None:
+def _take(job: Job, buffers: GatherBuffers, batch: Batch, kinds: int) -> None:
     chunk = _at_once(job, batch, kinds)
     key, elements = (batch.group, chunk, kinds), kinds * chunk * (job.ranks + 1)
     if key not in buffers.kept:
@@ -115,63 +115,63 @@ def _take(job: Job, buffers: Buffers, batch: Batch, kinds: int) -> None:
     buffers.take(key, elements)
 
 
-def apply(job: Job, alive: Alive) -> None:
+def apply(job: Job, tracker: AllocationTracker) -> None:
     """The buffers stay; the norms of what was updated are numbers."""
-    buffers = Buffers(alive, dtype_of_gathers(job), kept(job).kept)
-    (_apply_sub_groups if job.strategy.stage == 3 else _apply_batches)(job, alive, buffers)
+    buffers = GatherBuffers(tracker, dtype_of_gathers(job), kept(job).kept)
+    (_apply_sub_groups if job.strategy.stage == 3 else _apply_batches)(job, tracker, buffers)
 
 
-def _apply_batches(job: Job, alive: Alive, buffers: Buffers) -> None:
+def _apply_batches(job: Job, tracker: AllocationTracker, buffers: GatherBuffers) -> None:
     """Whole gradients and momentum of a batch, then one matrix after the other."""
     sizes, master, own = tensor_sizes(job), job.strategy.master, own_pieces(job)
     for batch in batches(job):
         elements = sum(sizes[index] for index in batch.tensors)
-        both: tuple[Copy, ...] = (
+        both: tuple[Allocation, ...] = (
             (muon.gathered_gradients, master, elements),
             (muon.gathered_momentum, master, elements),
         )
         for copy in both:
-            alive.make(*copy)
+            tracker.allocate(*copy)
         if job.ranks > 1:
             _take(job, buffers, batch, 2)
-        variables = Variables(alive)
+        variables = Variables(tracker)
         for index in batch.tensors:
-            alive.briefly(working(job, index, master))
+            tracker.transient_peak(newton_schulz_temporary(job, index, master))
             variables.put("update", (muon.updates, master, sizes[index]))
             piece = own[index].elements if index in own else 0
-            alive.briefly(*_scaled(job, piece, master), (gathered.gradient_for_the_norm, "float64", piece))
+            tracker.transient_peak(*_scaled(job, piece, master), (gathered.gradient_for_the_norm, "float64", piece))
         variables.leave()
         for copy in both:
-            alive.free(*copy)
+            tracker.free(*copy)
 
 
-def _scaled(job: Job, elements: int, dtype: str) -> Iterable[Copy]:
+def _scaled(job: Job, elements: int, dtype: str) -> Iterable[Allocation]:
     """An update takes the loss scale of fp16, which its gradient's had lost."""
     return [(muon.updates, dtype, elements)] if job.strategy.precision == "fp16" else []
 
 
-def _apply_sub_groups(job: Job, alive: Alive, buffers: Buffers) -> None:
+def _apply_sub_groups(job: Job, tracker: AllocationTracker, buffers: GatherBuffers) -> None:
     """A sub-group's partitions from the host, gathered; what it leaves goes as the next one takes its place."""
-    ranks, sizes, variables, dtype = job.ranks, tensor_sizes(job), Variables(alive), job.strategy.accumulation
+    ranks, sizes, variables, dtype = job.ranks, tensor_sizes(job), Variables(tracker), job.strategy.accumulation
     for members in sub_groups_of_muon(job):
         own = shards(job, members)
         variables.put("parts")
         parts = (job.strategy.master, job.strategy.communication)  # gradients and momentum
         variables.put("parts", *((muon.partitions_from_host, kind, own) for kind in parts))
         whole_ones = [kind for kind in parts if ranks > 1 or kind != dtype]  # one rank takes them as they are
-        made: Copy = (muon.gathered_gradients, dtype, ranks * own * len(whole_ones))
+        made: Allocation = (muon.gathered_gradients, dtype, ranks * own * len(whole_ones))
         buffers.gather(ranks, 2 * own, made)
         variables.held["gathered"] = (made,)
         variables.rename("gathered", "both")  # now the loop's own variables let go of those before
         for index in members:
             share = ceil_div(sizes[index], ranks)
-            alive.briefly(working(job, index, dtype))
+            tracker.transient_peak(newton_schulz_temporary(job, index, dtype))
             variables.put("update", (muon.updates, dtype, sizes[index]))
             variables.put("own update", (muon.updates, dtype, share))
             variables.put("scaled update", *_scaled(job, share, dtype))
-            alive.briefly((muon.updates, job.strategy.master, share * (dtype != job.strategy.master)))
+            tracker.transient_peak((muon.updates, job.strategy.master, share * (dtype != job.strategy.master)))
             variables.put("own momentum", (muon.gathered_momentum, dtype, share))
             converted = share * (dtype != job.strategy.communication)
-            alive.briefly((muon.gathered_momentum, job.strategy.communication, converted))
-            alive.briefly((gathered.gradient_for_the_norm, "float64", share))
+            tracker.transient_peak((muon.gathered_momentum, job.strategy.communication, converted))
+            tracker.transient_peak((gathered.gradient_for_the_norm, "float64", share))
     variables.leave()

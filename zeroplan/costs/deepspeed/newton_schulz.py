@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.record import NamedTuple
 
 COMPUTED = {"gram": "float16", "standard": "bfloat16"}
@@ -34,7 +34,7 @@ def products(shape: tuple[int, ...], method: str) -> Multiplied:
     """Of a matrix of n rows and m columns, n the less of both, or of a stack of them.
 
     Five steps of the standard iteration are two products of n·n·m and one of n·n·n each. The gram iteration has four of
-    the former in all (X·Xᵀ and Q·X, both once more where it begins anew) and 14 of the latter (Z, Q, RZ and R in the
+    the former in all (X·Xᵀ and Q·X, both once more where it begins again) and 14 of the latter (Z, Q, RZ and R in the
     middle step; no Q in a first one, no RZ and R in a last); a square matrix takes the standard one.
     """
     n, m = sorted(shape[-2:])
@@ -64,7 +64,7 @@ def _normalized(n: int, dtype: str, method: str) -> int:
 def _iterated(shape: tuple[int, ...], method: str) -> int:
     """The matrix X in 16 bit beside products as large as its Gram matrix X·Xᵀ, those of a stack of matrices together.
 
-    The gram iteration keeps R, Z, Q and RZ and makes three more of them, or the next X; the other one makes X anew.
+    The gram iteration keeps R, Z, Q and RZ and makes three more of them, or the next X; the other one makes X again.
     """
     low, high = sorted(shape[-2:])
     x = 2 * prod(shape)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from zeroplan.costs.deepspeed.alive import Alive, Copy
+from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.formulas import moments, muon
 from zeroplan.specs.job import Job
 
@@ -21,7 +21,7 @@ def gradient_dtype(job: Job) -> str:
     return strategy.accumulation if strategy.stage == 1 and not strategy.contiguous else strategy.dtype
 
 
-@once(whole)
+@cached(strategy_key)
 def own_matrices(job: Job) -> dict[int, tuple[int, ...]]:
     """Of each group that Muon updates, the tensors that touch this rank's partition, in the group's order."""
     found: dict[int, tuple[int, ...]] = {}
@@ -46,16 +46,16 @@ def users_of_the_buffer(job: Job) -> set[int]:
     return groups if job.strategy.stage == 1 and job.strategy.keeps_fp32_partition else groups - set(own_matrices(job))
 
 
-def orthogonalize(job: Job, alive: Alive, members: Iterable[int]) -> None:
+def orthogonalize(job: Job, tracker: AllocationTracker, members: Iterable[int]) -> None:
     """One matrix after the other; the updates stay."""
     dtype = gradient_dtype(job)
     for index in members:
         tensor = job.model.tensors[index]
-        alive.briefly(working(job, index, dtype))
-        alive.make(muon.updates, dtype, tensor.elements)
+        tracker.transient_peak(newton_schulz_temporary(job, index, dtype))
+        tracker.allocate(muon.updates, dtype, tensor.elements)
 
 
-def working(job: Job, index: int, dtype: str) -> Copy:
+def newton_schulz_temporary(job: Job, index: int, dtype: str) -> Allocation:
     """What `muon_update` makes for a while, the update that it gives back included."""
     from zeroplan.costs.deepspeed.newton_schulz import workspace
 
@@ -63,22 +63,22 @@ def working(job: Job, index: int, dtype: str) -> Copy:
     return muon.orthogonalizing, "uint8", size
 
 
-def update_whole(job: Job, alive: Alive, *, makes_states: bool) -> None:
+def update_whole(job: Job, tracker: AllocationTracker, *, makes_states: bool) -> None:
     """Stage 0: one matrix after the other, the update of the one before still there; then Adam's half goes."""
-    before: list[Copy] = []
+    before: list[Allocation] = []
     for layout in flat_groups(job):
         for index in layout.order if layout.muon else ():
             if makes_states:
-                alive.make(moments.first_states, "float32", tensor_sizes(job)[index])
-            alive.briefly(*before, working(job, index, "float32"))
+                tracker.allocate(moments.first_states, "float32", tensor_sizes(job)[index])
+            tracker.transient_peak(*before, newton_schulz_temporary(job, index, "float32"))
             before = [_update(job, index)]
 
 
-def last_update(job: Job) -> list[Copy]:
+def last_update(job: Job) -> list[Allocation]:
     """The one that is there until the step ends."""
     last = [layout.order[-1] for layout in flat_groups(job) if layout.muon]
     return [_update(job, last[-1])] if last else []
 
 
-def _update(job: Job, index: int) -> Copy:
+def _update(job: Job, index: int) -> Allocation:
     return muon.updates, "float32", tensor_sizes(job)[index]

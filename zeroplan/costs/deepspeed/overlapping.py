@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
 from zeroplan.costs.deepspeed.layout import flat_groups
-from zeroplan.costs.deepspeed.swapping import Block
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
+from zeroplan.costs.deepspeed.swapping import HostAllocation
 from zeroplan.specs.job import Job
 
 CONTROL = 21_592
 """Bytes of the block through which the two processes talk (csrc/adam/cpu_adam_impl.cpp: ZenControl)."""
 
 
-def shared(job: Job) -> Iterator[Block]:
+def shared(job: Job) -> Iterator[HostAllocation]:
     """One gradient is filled while the other is read, and each has its own states."""
     master = job.strategy.master
     shares = [DTYPE_BYTES[master] * layout.partition for layout in flat_groups(job)]
-    yield Block("master weights", master, tuple(shares))
-    yield Block("gradients for the optimizer", master, tuple(2 * share for share in shares))
-    yield Block("updated weights", master, tuple(shares))
-    yield Block("optimizer states", master, tuple(4 * share for share in shares))
-    yield Block("control block", "uint8", (CONTROL,))
+    yield HostAllocation("master weights", master, tuple(shares))
+    yield HostAllocation("gradients for the optimizer", master, tuple(2 * share for share in shares))
+    yield HostAllocation("updated weights", master, tuple(shares))
+    yield HostAllocation("optimizer states", master, tuple(4 * share for share in shares))
+    yield HostAllocation("control block", "uint8", (CONTROL,))

@@ -12,19 +12,19 @@ from itertools import chain
 from typing import Any
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Variables
+from zeroplan.costs.deepspeed.allocation_tracker import END, START, Allocation, AllocationTracker, Variables
+from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, last_event
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks
 from zeroplan.costs.deepspeed.partitions import own_shares
 from zeroplan.costs.deepspeed.quantizing import quantizes_gradients, reduced, send_codes
 from zeroplan.costs.deepspeed.reduction import all_reduced
 from zeroplan.costs.deepspeed.repeated import Repeated
 from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
-from zeroplan.costs.deepspeed.told import Shift, Telling, final
-from zeroplan.costs.deepspeed.visits import backward_visits
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
 
 NORM_CHUNK = 250_000_000
@@ -37,8 +37,8 @@ class Partitioning:
     def __init__(self, job: Job) -> None:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
         self.dtype = job.strategy.dtype
-        self.alive = Alive()
-        self.told: Telling[Any] = self.alive.entries
+        self.tracker = AllocationTracker()
+        self.log: EventLog[Any] = self.tracker.snapshots
         """What a run tells, in order."""
         self.dtypes = communication_dtypes(job)
         self.buckets: dict[str, list[int]] = {dtype: [] for dtype in bucket_dtypes(job)}
@@ -54,14 +54,14 @@ class Partitioning:
         self.queue: deque[int] = deque()
         """Tensors in the order of their gradients, all and those to come; of an entered module the next may be."""
         self.entered: set[int] = set()
-        reading = [visit for visit in backward_visits(job) if visit.backward and visit.enters and visit.tensors]
-        self.last_user = {index: visit.module for visit in reading for index in visit.tensors}
+        reading = [hook for hook in backward_hooks(job) if hook.backward and hook.enters and hook.tensors]
+        self.last_user = {index: hook.module for hook in reading for index in hook.tensors}
         """The module whose backward makes a tensor's gradient whole: of a tied one the embedding, of a bias that one
         module lends another (BERT's decoder) that other."""
         self.leaves = execution.leaves
-        self.in_leaves = {index for visit in reading if visit.module in execution.leaves for index in visit.tensors}
-        self.visit = 0
-        """The visit that comes."""
+        self.in_leaves = {index for hook in reading if hook.module in execution.leaves for index in hook.tensors}
+        self.hook = 0
+        """The hook that comes."""
         self.boundary = True
         """The last backward of an optimizer step: what is offloaded goes on to the optimizer."""
         factor, scales = self.strategy.gradient_predivide_factor, not self.strategy.prescale_gradients
@@ -74,13 +74,13 @@ class Partitioning:
         What a checkpointed layer runs again comes before: backward of its last module waits for what that saves.
         `gradients`: it is looked at until more than so many are there, after an event; None: to its end.
         """
-        execution, alive = self.job.execution, self.alive
+        execution, tracker = self.job.execution, self.tracker
         if execution.leaves:
             self._check_leaves()
         self.queue = deque(self.order)
-        ready = final(micro_step.forward)
+        ready = last_event(micro_step.forward)
         self._gather(ready)
-        alive.mark(START)
+        tracker.mark(START)
         to_come = 0 if gradients is None else len(self.queue) - gradients
         for part in micro_step.backward:
             layers = Repeated(self, part, follows=gradients is None)
@@ -89,40 +89,40 @@ class Partitioning:
                     self._meet(event)
                     if len(self.queue) < to_come:
                         return
-        self.visit = END
+        self.hook = END
         for index in self.queue:
             self._ready(index, waits=False)
-            alive.mark(~index)
+            tracker.mark(~index)
         for dtype in self.buckets:
             self._flush(dtype)
-        alive.mark(END)
+        tracker.mark(END)
         self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
 
-    def again(self, since: int, times: int, by: Shift) -> None:
+    def repeat(self, since: int, times: int, by: LayerOffset) -> None:
         """What was told from that number on comes so many times more."""
-        self.alive.again(since, times, by)
+        self.tracker.repeat(since, times, by)
 
     def _meet(self, event: Held) -> None:
-        """What gradients are ready by then, and what the visit gathers and releases."""
-        alive, visit, self.visit = self.alive, event.visit, event.at
+        """What gradients are ready by then, and what the hook gathers and releases."""
+        tracker, hook, self.hook = self.tracker, event.hook, event.at
         if event.ready != self.gathered:
             self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
-        while visit.backward and self.queue and self.queue[0] in self.entered:
+        while hook.backward and self.queue and self.queue[0] in self.entered:
             index = self.queue.popleft()
             self.entered.discard(index)
             self._ready(index, waits=index in self.in_leaves)
-            alive.mark(~index)
-        if visit.module in self.leaves and visit.backward and not visit.enters:
-            self._leave(visit)
+            tracker.mark(~index)
+        if hook.module in self.leaves and hook.backward and not hook.enters:
+            self._leave(hook)
         self._gather(event)
-        alive.mark(event.at)
-        if visit.enters and visit.backward:
-            self.entered.update([index for index in visit.tensors if self.last_user[index] == visit.module])
+        tracker.mark(event.at)
+        if hook.enters and hook.backward:
+            self.entered.update([index for index in hook.tensors if self.last_user[index] == hook.module])
 
     def _check_leaves(self) -> None:
         """Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end."""
         execution = self.job.execution
-        left = {visit.module for visit in execution.backward if visit.backward and not visit.enters}
+        left = {hook.module for hook in execution.backward if hook.backward and not hook.enters}
         if stuck := execution.leaves - left:
             raise ContradictionError(
                 f"leaf_module: {execution.modules[min(stuck)] or 'the model'} as a leaf is called with token ids or by "
@@ -137,21 +137,21 @@ class Partitioning:
             return
         kind = (gathered.gathered_parameters, self.dtype)
         if event.most > before:
-            self.alive.briefly((*kind, event.most - before))
-        self.alive.make(*kind, event.elements - self.gathered)
+            self.tracker.transient_peak((*kind, event.most - before))
+        self.tracker.allocate(*kind, event.elements - self.gathered)
         if event.secondary != self.secondary:
-            self.alive.make(gathered.secondary_partitions, self.dtype, event.secondary - self.secondary)
+            self.tracker.allocate(gathered.secondary_partitions, self.dtype, event.secondary - self.secondary)
         self.gathered, self.secondary = event.elements, event.secondary
 
     def _ready(self, index: int, *, waits: bool) -> None:
-        self.alive.make(gathered.gradients, self.dtype, self.sizes[index])
+        self.tracker.allocate(gathered.gradients, self.dtype, self.sizes[index])
         self.apart.add(index)
         if not waits:
             self._add(index)
 
-    def _leave(self, visit: Visit) -> None:
+    def _leave(self, hook: ModuleHook) -> None:
         """A leaf module's backward ends: its gradients go to the bucket, zeros for experts that no token chose."""
-        for index in sorted(visit.tensors, key=self.position.__getitem__):
+        for index in sorted(hook.tensors, key=self.position.__getitem__):
             if index not in self.apart:
                 self._ready(index, waits=True)
             self._add(index)
@@ -168,7 +168,7 @@ class Partitioning:
     def _drop(self, index: int) -> None:
         if index in self.apart:
             self.apart.discard(index)
-            self.alive.free(gathered.gradients, self.dtype, self.sizes[index])
+            self.tracker.free(gathered.gradients, self.dtype, self.sizes[index])
 
     def _flush(self, dtype: str) -> None:
         """Reduce the bucket and add this rank's partitions to its gradient partitions."""
@@ -188,13 +188,13 @@ class Partitioning:
     def _all_reduce(self, bucket: list[int], sent: str, filled: int) -> None:
         """The buffer is averaged into a copy, converted, and partitions that need padding are copied once more."""
         kept = self.strategy.accumulation
-        average: list[Copy] = [(gathered.averaged_bucket, sent, filled)] if self.multiplies else []
+        average: list[Allocation] = [(gathered.averaged_bucket, sent, filled)] if self.multiplies else []
         partitions = average
         if sent != kept:
             partitions = [(gathered.averaged_bucket, kept, filled)]
-            self.alive.briefly(*average, *partitions)
+            self.tracker.transient_peak(*average, *partitions)
         padded = sum(ceil_div(self.sizes[index], self.job.ranks) for index in bucket if self._short(index))
-        with self.alive.while_needed(*partitions, (gathered.padded_partitions, kept, padded)):
+        with self.tracker.transient(*partitions, (gathered.padded_partitions, kept, padded)):
             self._partition(bucket, pads=True)
 
     def _reduce_scatter(self, bucket: list[int], sent: str) -> None:
@@ -204,60 +204,60 @@ class Partitioning:
         sizes = [self.sizes[index] for index in bucket]
         padded = sum([round_up(size, ranks) for size in sizes])
         converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
-        copies: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
+        copies: list[Allocation] = [(gathered.copies_in_communication_dtype, sent, converted)]
         shares = sum(ceil_div(size, ranks) for size in sizes)
         if self.divides:
             copies.append((gathered.divided_gradients, sent, sum(sizes)))
-            self.alive.briefly(*copies)
+            self.tracker.transient_peak(*copies)
             del copies[0]
         if len(sizes) > 1 or sizes[0] % ranks:
             copies.append((gathered.interleaved_bucket, sent, padded))
-            self.alive.briefly(*copies, (gathered.padding, sent, padded - sum(sizes)))
-        self.alive.briefly(*copies)
+            self.tracker.transient_peak(*copies, (gathered.padding, sent, padded - sum(sizes)))
+        self.tracker.transient_peak(*copies)
         if self.divides and self.multiplies:
-            multiplied: Copy = (gathered.multiplied_partitions, sent, shares)
-            self.alive.briefly(*copies, multiplied)
+            multiplied: Allocation = (gathered.multiplied_partitions, sent, shares)
+            self.tracker.transient_peak(*copies, multiplied)
             copies = [copies[0], multiplied]
         if sent != kept:
-            converted_partitions: Copy = (gathered.converted_partitions, kept, shares)
-            self.alive.briefly(*copies, converted_partitions)
+            converted_partitions: Allocation = (gathered.converted_partitions, kept, shares)
+            self.tracker.transient_peak(*copies, converted_partitions)
             copies = [converted_partitions]
         if not self.strategy.offload_optimizer:  # added to what is held
-            self.alive.briefly(*copies)
+            self.tracker.transient_peak(*copies)
             return
-        with self.alive.while_needed(copies[-1]):
+        with self.tracker.transient(copies[-1]):
             self._partition(bucket, pads=False)
 
     def _quantize(self, bucket: list[int], sent: str) -> None:
         """Tensor by tensor: 4-bit codes out and in, or the tensor padded, then this rank's partition."""
         kept, ranks = self.strategy.accumulation, self.job.ranks
         converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
-        made: list[Copy] = [(gathered.copies_in_communication_dtype, sent, converted)]
-        self.alive.make(*made[0])
-        variables = Variables(self.alive)
+        made: list[Allocation] = [(gathered.copies_in_communication_dtype, sent, converted)]
+        self.tracker.allocate(*made[0])
+        variables = Variables(self.tracker)
         for index in bucket:
             size, parts = self.sizes[index], list(reduced(self.job, index))
             if len(parts) > 1:
                 send_codes(variables, parts)
-                partition: Copy = (gathered.quantized_partitions, "float16", size // ranks)
-                self.alive.briefly(partition, partition)  # the nodes' are added one to the other
+                partition: Allocation = (gathered.quantized_partitions, "float16", size // ranks)
+                self.tracker.transient_peak(partition, partition)  # the nodes' are added one to the other
             else:
                 padded = round_up(size, ranks)
                 partition = (gathered.interleaved_bucket, sent, padded if padded > size else 0)
-                self.alive.briefly(partition, (gathered.padding, sent, padded - size))
-            self.alive.make(*partition)
+                self.tracker.transient_peak(partition, (gathered.padding, sent, padded - size))
+            self.tracker.allocate(*partition)
             made.append(partition)
         variables.leave()
         returned = made[1:]
         if sent != kept:
             shares = sum(ceil_div(self.sizes[index], ranks) for index in bucket)
             returned = [(gathered.converted_partitions, kept, shares)]
-            self.alive.make(*returned[0])
+            self.tracker.allocate(*returned[0])
         for copy in made[: len(made) if sent != kept else 1]:
-            self.alive.free(*copy)
+            self.tracker.free(*copy)
         self._partition(bucket, pads=False)
         for copy in returned:
-            self.alive.free(*copy)
+            self.tracker.free(*copy)
 
     def _short(self, index: int) -> bool:
         """Whether the rank's partition of a tensor reaches beyond its end."""
@@ -272,26 +272,26 @@ class Partitioning:
         strategy = self.strategy
         if not strategy.offload_optimizer:
             return
-        written: list[Copy] = []
+        written: list[Allocation] = []
         shares = own_shares(self.job).padded if pads else own_shares(self.job).cut
         for index in bucket:
             share = shares[index]
             if not share:
                 continue  # this rank's partition of it is padding alone
-            back: Copy = (gathered.partition_from_host, strategy.accumulation, share)
+            back: Allocation = (gathered.partition_from_host, strategy.accumulation, share)
             if not self.boundary:
-                self.alive.briefly(back)
+                self.tracker.transient_peak(back)
                 self._drop(index)
                 continue
-            self.alive.briefly(back, (gathered.gradient_for_the_norm, "float64", min(share, NORM_CHUNK)))
+            self.tracker.transient_peak(back, (gathered.gradient_for_the_norm, "float64", min(share, NORM_CHUNK)))
             if index in self.swapped:
-                copy: Copy = (gathered.gradients_for_swapping, strategy.master, share)
-                with self.alive.while_needed(back):
-                    self.alive.make(*copy)
+                copy: Allocation = (gathered.gradients_for_swapping, strategy.master, share)
+                with self.tracker.transient(back):
+                    self.tracker.allocate(*copy)
                 written += [copy] if index not in self.left_on_gpu else []
             elif strategy.accumulation != strategy.master:
-                self.alive.briefly(back, (gathered.partition_for_host, strategy.master, share))
-            self.alive.make(gathered.norms, "float64", 1)
+                self.tracker.transient_peak(back, (gathered.partition_for_host, strategy.master, share))
+            self.tracker.allocate(gathered.norms, "float64", 1)
             self._drop(index)
         for copy in written:
-            self.alive.free(*copy)
+            self.tracker.free(*copy)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed.layout import decides_groups, group_members, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.once import no_part, once
+from zeroplan.costs.deepspeed.cache import cached, no_key
+from zeroplan.costs.deepspeed.layout import group_members, groups_key, rank_of, tensor_sizes
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -39,21 +39,21 @@ def secondary_ranks(job: Job) -> int:
     return size
 
 
-@once(lambda strategy: (strategy.stage, strategy.hpz_partition_size, strategy.offload_param))
+@cached(lambda strategy: (strategy.stage, strategy.hpz_partition_size, strategy.offload_param))
 def secondary_sizes(job: Job) -> list[int]:
     """Elements of one rank's secondary partition of each tensor; empty when there are none."""
     shared = secondary_ranks(job)
     return [padded // shared for padded in padded_sizes(job)] if shared else []
 
 
-@once(no_part)
+@cached(no_key)
 def shard_sizes(job: Job) -> list[int]:
     """Elements of one rank's partition of each tensor: stage 3 splits every one by itself, rounded up."""
     ranks = job.ranks
     return [ceil_div(size, ranks) for size in tensor_sizes(job)]
 
 
-@once(no_part)
+@cached(no_key)
 def padded_sizes(job: Job) -> list[int]:
     """Elements of all ranks' partitions of each tensor."""
     ranks = job.ranks
@@ -68,7 +68,7 @@ class OwnShares(NamedTuple):
     """At the tensor's end."""
 
 
-@once(no_part)
+@cached(no_key)
 def own_shares(job: Job) -> OwnShares:
     sizes, shares, rank = tensor_sizes(job), shard_sizes(job), rank_of(job)
     left = [size - rank * share for size, share in zip(sizes, shares, strict=True)]
@@ -78,13 +78,13 @@ def own_shares(job: Job) -> OwnShares:
     )
 
 
-@once(no_part)
+@cached(no_key)
 def shard_elements(job: Job) -> int:
     """P: of all tensors."""
     return sum(shard_sizes(job))
 
 
-@once(lambda strategy: (strategy.param_persistence_threshold, strategy.model_persistence_threshold))
+@cached(lambda strategy: (strategy.param_persistence_threshold, strategy.model_persistence_threshold))
 def small_tensors(job: Job) -> list[int]:
     """Those that stage 3 never releases, in order, while their sum stays under the model's threshold."""
     chosen: list[int] = []
@@ -97,14 +97,14 @@ def small_tensors(job: Job) -> list[int]:
     return chosen
 
 
-def decides_persistence(strategy: Strategy) -> Hashable:
+def persistence_key(strategy: Strategy) -> Hashable:
     return (
         strategy.param_persistence_threshold, strategy.model_persistence_threshold,
         strategy.offload_param is not None, strategy.allgather_sequential,
     )  # fmt: skip
 
 
-@once(decides_persistence)
+@cached(persistence_key)
 def persistent_tensors(job: Job) -> list[int]:
     """Small tensors that stay gathered at stage 3, in order."""
     chosen = small_tensors(job)
@@ -113,7 +113,7 @@ def persistent_tensors(job: Job) -> list[int]:
     return chosen if copies else []
 
 
-@once(lambda strategy: (decides_persistence(strategy), strategy.low, strategy.element_bytes))
+@cached(lambda strategy: (persistence_key(strategy), strategy.low, strategy.element_bytes))
 def own_bytes(job: Job) -> dict[int, int]:
     """Of each tensor that stage 3 gathers for its module alone."""
     width = 2 if job.strategy.low else job.strategy.element_bytes
@@ -121,7 +121,7 @@ def own_bytes(job: Job) -> dict[int, int]:
     return {index: width * size for index, size in enumerate(tensor_sizes(job)) if index not in stay}
 
 
-@once(lambda strategy: (decides_groups(strategy), strategy.sub_group_size))
+@cached(lambda strategy: (groups_key(strategy), strategy.sub_group_size))
 def sub_group_members(job: Job) -> list[list[int]]:
     """A group's tensors are collected until their partitions reach sub_group_size."""
     found: list[list[int]] = []
@@ -140,7 +140,7 @@ def sub_group_members(job: Job) -> list[list[int]]:
     return found
 
 
-@once(lambda strategy: (decides_groups(strategy), strategy.sub_group_size))
+@cached(lambda strategy: (groups_key(strategy), strategy.sub_group_size))
 def sub_groups(job: Job) -> list[int]:
     """Elements of each sub-group's partition."""
     shards = shard_sizes(job)

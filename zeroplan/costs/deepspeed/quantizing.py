@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.alive import Variables
+from zeroplan.costs.deepspeed.allocation_tracker import Variables
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_sizes
 from zeroplan.errors import ContradictionError
@@ -22,7 +22,7 @@ TARGET_GROUP = 8000
 """Elements that share one scale, about."""
 
 
-class Call(NamedTuple):
+class CollectiveCall(NamedTuple):
     """One collective among so many ranks."""
 
     kind: str
@@ -58,15 +58,15 @@ def check_partitions(job: Job) -> None:
     if job.ranks == 1:
         return
     shares = secondary_sizes(job) or shard_sizes(job)
-    for visit in job.execution.forward:
-        if visit.enters and visit.tensors:
-            scales(sum(shares[index] for index in visit.tensors))
+    for hook in job.execution.forward:
+        if hook.enters and hook.tensors:
+            scales(sum(shares[index] for index in hook.tensors))
 
 
-def gathered(gather: Gather) -> Iterator[Call]:
+def gathered(gather: Gather) -> Iterator[CollectiveCall]:
     """A gather of 8-bit codes, and one of their scales."""
-    yield Call("all_gather", gather.elements, "int8", gather.ranks)
-    yield Call("all_gather", scales(gather.elements // gather.ranks) * gather.ranks, "float32", gather.ranks)
+    yield CollectiveCall("all_gather", gather.elements, "int8", gather.ranks)
+    yield CollectiveCall("all_gather", scales(gather.elements // gather.ranks) * gather.ranks, "float32", gather.ranks)
 
 
 def quantizes_gradients(job: Job) -> bool:
@@ -74,7 +74,7 @@ def quantizes_gradients(job: Job) -> bool:
     return job.strategy.quantized_gradients and job.cluster.nodes > 1
 
 
-def reduced(job: Job, index: int) -> Iterator[Call]:
+def reduced(job: Job, index: int) -> Iterator[CollectiveCall]:
     """A gradient's two all-to-alls of 4-bit codes, within the node and between nodes, each with its scales.
 
     Vectors, and what twice the ranks do not divide, are reduce-scattered as ever.
@@ -82,16 +82,16 @@ def reduced(job: Job, index: int) -> Iterator[Call]:
     tensor, ranks, inside = job.model.tensors[index], job.ranks, job.cluster.gpus_per_node
     size = tensor.elements
     if len(tensor.shape) == 1 or size % (2 * ranks):
-        yield Call("reduce_scatter", round_up(size, ranks), job.strategy.communication, ranks)
+        yield CollectiveCall("reduce_scatter", round_up(size, ranks), job.strategy.communication, ranks)
         return
     groups = max(*tensor.shape[:2], ranks)
-    yield Call("all_to_all", size // 2, "int8", inside)
-    yield Call("all_to_all", groups, "float32", inside)
-    yield Call("all_to_all", size // 2 // inside, "int8", job.cluster.nodes)
-    yield Call("all_to_all", groups // inside, "float32", job.cluster.nodes)
+    yield CollectiveCall("all_to_all", size // 2, "int8", inside)
+    yield CollectiveCall("all_to_all", groups, "float32", inside)
+    yield CollectiveCall("all_to_all", size // 2 // inside, "int8", job.cluster.nodes)
+    yield CollectiveCall("all_to_all", groups // inside, "float32", job.cluster.nodes)
 
 
-def send_codes(variables: Variables, parts: list[Call]) -> None:
+def send_codes(variables: Variables, parts: list[CollectiveCall]) -> None:
     """A gradient's codes and their scales, out and in: within the node, then, of what is added up there, beyond it."""
     for place, sent in (("within", parts[:2]), ("beyond", parts[2:])):
         codes, scales = [(forms.quantized_gradients, part.dtype, part.elements) for part in sent]

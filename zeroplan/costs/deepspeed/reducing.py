@@ -7,9 +7,9 @@ independent_gradient_partition_epilogue. What is held between steps is not in it
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.alive import END, START, Alive
+from zeroplan.costs.deepspeed.allocation_tracker import END, START, AllocationTracker
 from zeroplan.costs.deepspeed.layout import (
-    Piece,
+    PartitionSlice,
     bucket_dtypes,
     communication_dtypes,
     flat_groups,
@@ -45,7 +45,7 @@ class Reducing:
         self.sizes, self.groups = tensor_sizes(job), flat_groups(job)
         self.own, self.fp32, self.muon = own_pieces(job), fp32_groups(job), own_matrices(job)
         self.own_whole = sum(self.sizes[index] for index in self.own)
-        self.reduction, self.alive = reduction(job), Alive()
+        self.reduction, self.tracker = reduction(job), AllocationTracker()
         self.dtype, self.gradient_dtype = job.strategy.dtype, gradient_dtype(job.strategy)
         self.converts = self.gradient_dtype != self.dtype
         self.contiguous, self.scatters = job.strategy.contiguous, self.reduction.scatters
@@ -73,12 +73,12 @@ class Reducing:
         reduces = boundary or strategy.reduces_every_micro_step
         kept_before = self.kept
         self.kept = 0
-        self.alive.mark(START)
+        self.tracker.mark(START)
         for index in self.job.execution.gradients:
             self._ready(index)
             if strategy.stage == 2 or (strategy.overlaps and reduces):
                 self._reduce(index, boundary)
-            self.alive.mark(~index)
+            self.tracker.mark(~index)
         if reduces:
             if strategy.stage == 1 and not strategy.overlaps:
                 for layout in self.groups:
@@ -87,27 +87,27 @@ class Reducing:
             for dtype in self.buckets:
                 self._flush(dtype, boundary)
             self._end(kept_before, boundary)
-        self.alive.mark(END)
+        self.tracker.mark(END)
 
     def _ready(self, index: int) -> None:
-        alive, size, dtype = self.alive, self.sizes[index], self.dtype
+        tracker, size, dtype = self.tracker, self.sizes[index], self.dtype
         accumulated = index in self.born
         if not accumulated or self.converts:
-            alive.make(moments.gradients, dtype, size)
+            tracker.allocate(moments.gradients, dtype, size)
         if self.contiguous and not self.buffers:
             self.buffers = bucket_elements(self.job)
-            alive.make(moments.reduce_bucket, self.gradient_dtype, self.buffers)
+            tracker.allocate(moments.reduce_bucket, self.gradient_dtype, self.buffers)
         if self.converts:
-            alive.make(moments.gradients, self.gradient_dtype, size)
-            alive.free(moments.gradients, dtype, size)
+            tracker.allocate(moments.gradients, self.gradient_dtype, size)
+            tracker.free(moments.gradients, dtype, size)
             if accumulated:
-                alive.free(moments.gradients, self.gradient_dtype, size)
+                tracker.free(moments.gradients, self.gradient_dtype, size)
         self.born[index] = self.gradient_dtype
 
     def drop(self, index: int) -> None:
         """The gradient's own storage goes; one that lies in the bucket's buffer has none."""
         if dtype := self.born.pop(index, None):
-            self.alive.free(moments.gradients, dtype, self.sizes[index])
+            self.tracker.free(moments.gradients, dtype, self.sizes[index])
 
     def _reduce(self, index: int, boundary: bool) -> None:
         size, limit, dtype = self.sizes[index], self.strategy.reduce_bucket_size, self.sent[index]
@@ -125,7 +125,7 @@ class Reducing:
         """Into the buffer, as it is."""
 
     def _cloned_for_the_host(self, index: int) -> None:
-        self.alive.briefly((moments.clone_of_a_large_gradient, self.gradient_dtype, self.sizes[index]))
+        self.tracker.transient_peak((moments.clone_of_a_large_gradient, self.gradient_dtype, self.sizes[index]))
 
     def _flush(self, dtype: str, boundary: bool) -> None:
         """Reduce what the bucket holds, then keep or free each of its gradients."""
@@ -159,26 +159,28 @@ class Reducing:
             sent = joined
             if dtype != made:
                 sent = [(moments.copy_in_communication_dtype, dtype, collective.elements)]
-                self.alive.briefly(*joined, *sent)
+                self.tracker.transient_peak(*joined, *sent)
             converts = strategy.keeps_fp32_partition and dtype != strategy.accumulation
             if scatters and converts:
                 sent = [*sent, (moments.gradient_for_the_partition, strategy.accumulation, collective.kept)]
-            self.alive.briefly(*sent)
+            self.tracker.transient_peak(*sent)
             if added and not scatters:  # all of it is reduced before the first is added
-                with self.alive.while_needed(*sent):
+                with self.tracker.transient(*sent):
                     self._add_to_partitions(added, converts=converts)
 
-    def _add_to_partitions(self, pieces: list[Piece], *, converts: bool) -> None:
+    def _add_to_partitions(self, pieces: list[PartitionSlice], *, converts: bool) -> None:
         """A group's partition is made for its first piece."""
         for piece in pieces:
             self._partition_of(piece.group)
             if converts:
-                self.alive.briefly((moments.gradient_for_the_partition, self.strategy.accumulation, piece.elements))
+                self.tracker.transient_peak(
+                    (moments.gradient_for_the_partition, self.strategy.accumulation, piece.elements)
+                )
 
     def _partition_of(self, group: int) -> None:
         if group not in self.partitions:
             self.partitions.add(group)
-            self.alive.make(moments.gradient_partition, self.strategy.accumulation, self.groups[group].partition)
+            self.tracker.allocate(moments.gradient_partition, self.strategy.accumulation, self.groups[group].partition)
 
     def _keep(self, index: int, boundary: bool) -> None:
         """A reduced gradient of a tensor that this rank owns a piece of."""
@@ -191,7 +193,7 @@ class Reducing:
                 self.drop(index)
         else:
             if not self.kept:
-                self.alive.make(moments.own_gradients, strategy.dtype, self.own_whole)
+                self.tracker.allocate(moments.own_gradients, strategy.dtype, self.own_whole)
             self.kept = self.own_whole
             self.drop(index)
 
@@ -204,10 +206,10 @@ class Reducing:
         return self.strategy.accumulation if group in self.muon else self.strategy.dtype
 
     def _to_host(self, index: int, piece: int) -> None:
-        self.alive.briefly((moments.gradient_for_the_norm, "float64", piece))
+        self.tracker.transient_peak((moments.gradient_for_the_norm, "float64", piece))
         held = "float32" if self.strategy.keeps_fp32_partition else self.gradient_dtype
         if held != self.strategy.master:
-            self.alive.briefly((moments.gradient_for_the_host, self.strategy.master, piece))
+            self.tracker.transient_peak((moments.gradient_for_the_host, self.strategy.master, piece))
         self.drop(index)
 
     def _free_waiting(self) -> None:
@@ -217,15 +219,15 @@ class Reducing:
 
     def _end(self, kept_before: int, boundary: bool) -> None:
         """The epilogue: accumulate into what earlier micro-steps kept, free buffers and gradients."""
-        strategy, alive = self.strategy, self.alive
+        strategy, tracker = self.strategy, self.tracker
         self._free_waiting()
         if boundary and not strategy.offload_optimizer:
             self._fill_partitions()
         if kept_before and self.kept:
-            alive.free(moments.own_gradients, strategy.dtype, self.kept)
+            tracker.free(moments.own_gradients, strategy.dtype, self.kept)
             self.kept = kept_before
         if boundary and self.muon and self.kept and not users_of_the_buffer(self.job):
-            alive.free(moments.own_gradients, strategy.dtype, self.kept)  # nothing but the updates is read
+            tracker.free(moments.own_gradients, strategy.dtype, self.kept)  # nothing but the updates is read
             self.kept = 0
         if self.converts and len(self.own) < len(self.sizes):
             self._free_unused()
@@ -239,16 +241,16 @@ class Reducing:
             apart = strategy.contiguous or group in self.fp32 or (boundary and group in self.muon)
             if group >= 0 and not apart and index not in self.stored:
                 self.stored.add(index)
-                alive.make(moments.own_gradients, strategy.dtype, self.sizes[index])
+                tracker.allocate(moments.own_gradients, strategy.dtype, self.sizes[index])
 
     def _free_unused(self) -> None:
         """The second buffer goes where one held all gradients."""
         if self.flushes < 2 and self.strategy.overlaps:
-            self.alive.free(moments.reduce_bucket, self.gradient_dtype, self.buffers // 2)
+            self.tracker.free(moments.reduce_bucket, self.gradient_dtype, self.buffers // 2)
             self.buffers //= 2
 
     def free_buffers(self) -> None:
-        self.alive.free(moments.reduce_bucket, self.gradient_dtype, self.buffers)
+        self.tracker.free(moments.reduce_bucket, self.gradient_dtype, self.buffers)
         self.buffers = 0
 
     def _fill_partitions(self) -> None:
@@ -257,8 +259,8 @@ class Reducing:
             if group in self.fp32:
                 self._partition_of(group)
                 continue
-            orthogonalize(self.job, self.alive, self.muon.get(group, ()))
-            self.alive.make(moments.padding, self.padding_dtype(group), self.padding(group))
+            orthogonalize(self.job, self.tracker, self.muon.get(group, ()))
+            self.tracker.allocate(moments.padding, self.padding_dtype(group), self.padding(group))
             for index in self.stored.intersection(self.muon.get(group, ())):
                 self.stored.discard(index)
-                self.alive.free(moments.own_gradients, self.strategy.dtype, self.sizes[index])
+                self.tracker.free(moments.own_gradients, self.strategy.dtype, self.sizes[index])

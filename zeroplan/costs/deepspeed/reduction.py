@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
@@ -25,7 +25,7 @@ class Bucket(NamedTuple):
     """One tensor larger than the bucket, reduced where it is."""
 
 
-class Collective(NamedTuple):
+class ReduceCall(NamedTuple):
     kind: str
     """all_reduce or reduce."""
     elements: int
@@ -105,21 +105,21 @@ class Reduction:
         self.own = {index: piece for index, piece in own_pieces(job).items() if piece.group in self.fp32}
         self.group_of = {index: number for number, group in enumerate(self.groups) for index in group.pieces}
         self.scatters = job.strategy.contiguous and job.strategy.scatters
-        self.known: dict[tuple[int, ...], tuple[Collective, ...]] = {}
+        self.known: dict[tuple[int, ...], tuple[ReduceCall, ...]] = {}
 
-    def of(self, bucket: tuple[int, ...]) -> tuple[Collective, ...]:
+    def of(self, bucket: tuple[int, ...]) -> tuple[ReduceCall, ...]:
         """The collectives of a bucket's tensors, worked out once."""
         if bucket not in self.known:
             self.known[bucket] = tuple(self._scattered(bucket)) if self.scatters else (self._whole(bucket),)
         return self.known[bucket]
 
-    def _whole(self, bucket: tuple[int, ...]) -> Collective:
+    def _whole(self, bucket: tuple[int, ...]) -> ReduceCall:
         """Without reduce_scatter it is all-reduced: in place, or, without contiguous gradients, copied into one."""
         kept = max((self.own[index].elements for index in bucket if index in self.own), default=0)
         pieces = 1 if self.strategy.contiguous else len(bucket)
-        return Collective("all_reduce", sum(self.sizes[index] for index in bucket), pieces, kept)
+        return ReduceCall("all_reduce", sum(self.sizes[index] for index in bucket), pieces, kept)
 
-    def _scattered(self, bucket: tuple[int, ...]) -> Iterator[Collective]:
+    def _scattered(self, bucket: tuple[int, ...]) -> Iterator[ReduceCall]:
         """With use_multi_rank_bucket_allreduce its slices are joined and all-reduced, else reduced to each owner.
 
         Either way a run closes once it exceeds the bucket size. A matrix of Muon's that lies on several ranks is
@@ -133,7 +133,7 @@ class Reduction:
             for run in runs(found, self.strategy.reduce_bucket_size):
                 kept = max((piece.elements for piece in run if piece.added), default=0)
                 kind = "all_reduce" if target is None else "reduce"
-                yield Collective(kind, sum(piece.elements for piece in run), len(run), kept)
+                yield ReduceCall(kind, sum(piece.elements for piece in run), len(run), kept)
 
     def _slices(self, bucket: tuple[int, ...]) -> list[Slice]:
         """A bucket cut at partition boundaries; neighbours of one owner join unless this rank adds them to its fp32
@@ -160,6 +160,6 @@ class Reduction:
         return [*found, last._replace(elements=filled)] if last else found
 
 
-@once(whatever_runs, order=gradients)
+@cached(order_free_key, order=gradients)
 def reduction(job: Job) -> Reduction:
     return Reduction(job)

@@ -1,4 +1,4 @@
-"""Gradients of alike layers at stage 3: where one layer's backward leaves the state of the one before, shifted by a
+"""Gradients of identical layers at stage 3: where one layer's backward leaves the state of the one before, shifted by a
 layer, those that follow leave it too, and are not replayed.
 """
 
@@ -7,9 +7,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
+from zeroplan.costs.deepspeed.event_log import LayerOffset, RepeatedBlock
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.told import Part, Shift
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import gathered
 from zeroplan.record import NamedTuple
 
@@ -21,24 +21,24 @@ NORMS = gathered.norms, "float64"
 """Of offloaded gradients: they stay until the step, and nothing depends on how many there are."""
 
 
-class Reached(NamedTuple):
+class LayerState(NamedTuple):
     """After a layer: the state, how many norms there are, how much was told so far, how many gradients are to come."""
 
     state: Hashable
     norms: int
-    told: int
+    logged: int
     queue: int
 
 
 class Repeated:
     """The layers of one part of a backward, in all of which the coordinator does the same."""
 
-    def __init__(self, partitioning: Partitioning, part: Part[Held], *, follows: bool) -> None:
+    def __init__(self, partitioning: Partitioning, part: RepeatedBlock[Held], *, follows: bool) -> None:
         self.of, self.part = partitioning, part
-        self.follows = follows and part.times > 1 and not (part.by.more or partitioning.in_leaves)
+        self.follows = follows and part.times > 1 and not (part.offset.more or partitioning.in_leaves)
         self.left = part.times
         """Layers that are to come."""
-        self.reached: Reached | None = None
+        self.reached: LayerState | None = None
 
     def next(self) -> Sequence[Held]:
         """Events of the next layer; none, once what the others do follows."""
@@ -51,9 +51,9 @@ class Repeated:
         """After so many layers: whether all others do as the last one did, which is told of them, the state shifted."""
         of = self.of
         before = self.reached
-        norms = of.alive.elements.get(NORMS, 0)
-        state = self._state(layers * self.part.by.tensors, norms)
-        now = self.reached = Reached(state, norms, len(of.told.open), len(of.queue))
+        norms = of.tracker.elements.get(NORMS, 0)
+        state = self._state(layers * self.part.offset.tensors, norms)
+        now = self.reached = LayerState(state, norms, len(of.log.open), len(of.queue))
         if before is None or before.state != now.state or not self._comes_alike(before, now):
             return False
         self._shift(before, now)
@@ -63,8 +63,8 @@ class Repeated:
     def _state(self, shift: int, norms: int) -> Hashable:
         of = self.of
         return (
-            of.alive.bytes - DTYPE_BYTES[NORMS[1]] * norms,
-            tuple((kind, count) for kind, count in of.alive.elements.items() if kind != NORMS),
+            of.tracker.bytes - DTYPE_BYTES[NORMS[1]] * norms,
+            tuple((kind, count) for kind, count in of.tracker.elements.items() if kind != NORMS),
             of.gathered, of.secondary,
             frozenset(index - shift for index in of.entered),
             frozenset(index - shift for index in of.apart),
@@ -72,9 +72,9 @@ class Repeated:
             tuple(of.filled.values()),
         )  # fmt: skip
 
-    def _comes_alike(self, before: Reached, now: Reached) -> bool:
+    def _comes_alike(self, before: LayerState, now: LayerState) -> bool:
         """Whether the gradients of the layers to come are the last layer's, shifted by a layer at a time."""
-        of, order, sizes, shift = self.of, self.of.order, self.of.sizes, self.part.by.tensors
+        of, order, sizes, shift = self.of, self.of.order, self.of.sizes, self.part.offset.tensors
         gradients = before.queue - now.queue
         start, count = len(order) - before.queue, gradients * (self.left + 1)
         known = order[start : start + count]
@@ -84,17 +84,17 @@ class Repeated:
             for one, other in zip(known, known[gradients:], strict=False)
         )
 
-    def _shift(self, before: Reached, now: Reached) -> None:
+    def _shift(self, before: LayerState, now: LayerState) -> None:
         of, layers, norms = self.of, self.left, now.norms - before.norms
-        of.again(before.told, layers, self._with(norms) if norms else self.part.by)
+        of.repeat(before.logged, layers, self._with(norms) if norms else self.part.offset)
         for _gradient in range((before.queue - now.queue) * layers):
             of.queue.popleft()
-        by = layers * self.part.by.tensors
+        by = layers * self.part.offset.tensors
         of.entered = {index + by for index in of.entered}
         of.apart = {index + by for index in of.apart}
         of.buckets = {dtype: [index + by for index in bucket] for dtype, bucket in of.buckets.items()}
 
-    def _with(self, norms: int) -> Shift:
+    def _with(self, norms: int) -> LayerOffset:
         """A layer farther, so many norms more."""
-        elements = [norms if kind == NORMS else 0 for kind in self.of.alive.elements]
-        return self.part.by._replace(more=(DTYPE_BYTES[NORMS[1]] * norms, *elements))
+        elements = [norms if kind == NORMS else 0 for kind in self.of.tracker.elements]
+        return self.part.offset._replace(more=(DTYPE_BYTES[NORMS[1]] * norms, *elements))

@@ -1,6 +1,6 @@
 """Where the coordinator of stage 3 does for one layer what it did for the one before, and so for those that follow.
 
-What it does next follows from its state, the visits and uses that come, and how far away a tensor's next use is. Where
+What it does next follows from its state, the hooks and uses that come, and how far away a tensor's next use is. Where
 two layers of one make leave the same state behind, shifted by a layer, the next ones of that make are not replayed.
 Persistent parameters that come with a layer, and what autograd keeps of it, are no part of that: nothing depends on
 them but the live limit, so they only become more, or fewer, by as much with each layer.
@@ -12,24 +12,24 @@ from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from zeroplan.costs.deepspeed.alike_layers import Stretch, apart, is_all_its_own
-from zeroplan.costs.deepspeed.decisions import Run, Stride
+from zeroplan.costs.deepspeed.decisions import ReleaseOffset, RepeatedDecisions
+from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.told import Telling
+from zeroplan.costs.deepspeed.layer_intervals import LayerInterval, is_all_its_own, layer_offset
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 
 if TYPE_CHECKING:
     from zeroplan.costs.deepspeed.coordinator import Coordinator
 
 
-class Reached(NamedTuple):
-    """What a stretch has left behind."""
+class IntervalState(NamedTuple):
+    """What an interval has left behind."""
 
-    stretch: Stretch
+    interval: LayerInterval
     summary: tuple[int, ...]
     state: Hashable
-    """None unless the summary is that of the stretch before."""
+    """None unless the summary is that of the interval before."""
     persistent: set[int]
     """Those that are there: while they come with their layers, more after each."""
     kept: dict[int, int]
@@ -45,20 +45,20 @@ class Reached(NamedTuple):
 class Repeats:
     """The layers of a micro-step, and how many of them follow from the two before."""
 
-    def __init__(self, coordinator: Coordinator, stretches: Sequence[Stretch]) -> None:
-        self.of, self.visits, self.stretches = coordinator, coordinator.visits, stretches
+    def __init__(self, coordinator: Coordinator, intervals: Sequence[LayerInterval]) -> None:
+        self.of, self.hooks, self.intervals = coordinator, coordinator.hooks, intervals
         self.remembers = coordinator.settings.grad_accum > 1  # else one steady micro-step is replayed, from nothing
         self.persists = [index in coordinator.persistent for index in range(len(coordinator.sizes))]
         self.begin()
 
     def begin(self) -> None:
         """A micro-step begins."""
-        self.reached: Reached | None = None
+        self.reached: IntervalState | None = None
         self.stay = frozenset[int]() if self.of.records else self.of.persistent
         """What is never released: while the trace is recorded, nothing; nothing is gathered ahead or kept then."""
 
-    def skip(self, number: int, held: Telling[Held]) -> int:
-        """After the stretch of this number: how many more are done, their events added and the state shifted."""
+    def skip(self, number: int, held: EventLog[Held]) -> int:
+        """After the interval of this number: how many more are done, their events added and the state shifted."""
         of = self.of
         if len(of.secondary | of.persistent) < len(of.settings.second):  # each layer that is left makes more (hpZ)
             return 0
@@ -66,10 +66,10 @@ class Repeats:
         self.reached = now
         if before is None or now.state is None or before.state != now.state:
             return 0
-        visits, by = self.visits[now.stretch.again], apart(before.stretch, now.stretch)
-        own = is_all_its_own(visits[before.stretch.end : now.stretch.end], now.stretch.layer, by)
+        hooks, by = self.hooks[now.interval.pass_index], layer_offset(before.interval, now.interval)
+        own = is_all_its_own(hooks[before.interval.end : now.interval.end], now.interval.layer, by)
         count = self._alike(number) if own else 0
-        while count and not self.of.records and not self._releases_alike(before.stretch, now.stretch, count):
+        while count and not self.of.records and not self._releases_alike(before.interval, now.interval, count):
             count -= 1
         if before.kept or now.kept:
             count = self._keeps_alike(before, now, number, count)
@@ -80,25 +80,27 @@ class Repeats:
             self.reached = None
         return count
 
-    def _reach(self, number: int, held: Telling[Held]) -> Reached:
-        of, stretch = self.of, self.stretches[number]
-        ahead = 0 if of.records else len(of.trace) - len(of.queue) - self._uses_before(stretch.step)
+    def _reach(self, number: int, held: EventLog[Held]) -> IntervalState:
+        of, interval = self.of, self.intervals[number]
+        ahead = 0 if of.records else len(of.trace) - len(of.queue) - self._uses_before(interval.step)
         there = of.available & self.stay
         grown = (of.held, of.count) if len(there) == len(self.stay) and not of.kept else (0, 0)
         passing = len(of.available) - len(there)
-        summary = (*grown, of.copied, ahead, passing, len(of.flying), stretch.layer.like)
-        known = self.reached and self.reached.summary == summary and self.reached.stretch.again == stretch.again
-        state = self._state(stretch) if known else None
-        return Reached(
-            stretch, summary, state, there, dict(of.kept), of.held, of.count, len(of.gathers.open), len(held.open),
+        summary = (*grown, of.copied, ahead, passing, len(of.flying), interval.layer.like)
+        known = (
+            self.reached and self.reached.summary == summary and self.reached.interval.pass_index == interval.pass_index
+        )
+        state = self._state(interval) if known else None
+        return IntervalState(
+            interval, summary, state, there, dict(of.kept), of.held, of.count, len(of.gathers.open), len(held.open),
         )  # fmt: skip
 
     def _uses_before(self, step: int) -> int:
         return bisect_left(self.of.trace, step, key=lambda use: use[1])
 
-    def _state(self, stretch: Stretch) -> Hashable:
-        """All that the next visits depend on, as seen from the layer; None while a module is at work on a tensor."""
-        of, start = self.of, stretch.layer.tensor
+    def _state(self, interval: LayerInterval) -> Hashable:
+        """All that the next hooks depend on, as seen from the layer; None while a module is at work on a tensor."""
+        of, start = self.of, interval.layer.tensor
         passing = (of.available | of.flying) - self.stay
         if any(of.inside.get(index) for index in passing):
             return None
@@ -109,22 +111,22 @@ class Repeats:
             tuple((frozenset(index - start for index in members), elements) for members, elements in of.buffers),
             frozenset(index - start for index in of.joined_low),
             frozenset(index - start for index in of.views & passing),
-            frozenset((index - start, of.recent[index] - of.step) for index in self._ahead(stretch)),
+            frozenset((index - start, of.recent[index] - of.step) for index in self._ahead(interval)),
         )
 
-    def _ahead(self, stretch: Stretch) -> list[int]:
+    def _ahead(self, interval: LayerInterval) -> list[int]:
         """Tensors that are off the queue before their use."""
         trace = self.of.trace if not self.of.records else []
-        return [index for index, _used in trace[self._uses_before(stretch.step) : len(trace) - len(self.of.queue)]]
+        return [index for index, _used in trace[self._uses_before(interval.step) : len(trace) - len(self.of.queue)]]
 
     def _alike(self, number: int) -> int:
-        """How many stretches after this one, and all that is prefetched in them, are the one before it shifted."""
-        of, stretches = self.of, self.stretches
-        first, last = stretches[number - 1], stretches[number]
+        """How many intervals after this one, and all that is prefetched in them, are the one before it shifted."""
+        of, intervals = self.of, self.intervals
+        first, last = intervals[number - 1], intervals[number]
         period, shift = last.end - first.end, last.layer.tensor - first.layer.tensor
         alike = 0
-        for found in stretches[number + 1 :]:
-            before = stretches[number + alike]
+        for found in intervals[number + 1 :]:
+            before = intervals[number + alike]
             same = found.layer.like == last.layer.like and found.end - before.end == period
             if not same or found.layer.tensor - before.layer.tensor != shift or not self._stays_alike(before, found):
                 break
@@ -132,10 +134,10 @@ class Repeats:
         if of.records:
             return alike
         uses = self._uses_before(last.step) - self._uses_before(first.step)
-        head, end = len(of.trace) - len(of.queue), self._uses_before(stretches[number + alike].step)
+        head, end = len(of.trace) - len(of.queue), self._uses_before(intervals[number + alike].step)
         return max(0, min(alike, (end - head) // uses)) if uses else 0
 
-    def _stays_alike(self, one: Stretch, other: Stretch) -> bool:
+    def _stays_alike(self, one: LayerInterval, other: LayerInterval) -> bool:
         """Their tensors are of the same sizes, and the same of them persistent."""
         of, size = self.of, one.layer.tensors
         start, begin = one.layer.tensor, other.layer.tensor
@@ -144,63 +146,63 @@ class Repeats:
             and self.persists[start : start + size] == self.persists[begin : begin + size]
         )
 
-    def _releases_alike(self, before: Stretch, now: Stretch, count: int) -> bool:
+    def _releases_alike(self, before: LayerInterval, now: LayerInterval, count: int) -> bool:
         """Whether so many layers keep for reuse what this one did.
 
         Decisions that were taken in an earlier micro-step are remembered; of new ones the last tells: in forward,
         distances only shrink.
         """
-        of, stride = self.of, _stride(before, now)
-        for visit, step in self._exits(before, now):
-            distances = of.distances(visit)
-            for index in visit.tensors:
-                later = index + count * stride.tensors, step + count * stride.steps
+        of, offset = self.of, _stride(before, now)
+        for hook, step in self._exits(before, now):
+            distances = of.distances(hook)
+            for index in hook.tensors:
+                later = index + count * offset.tensors, step + count * offset.steps
                 if of.is_near(distances.to_next_use(*later)) != of.is_near(distances.to_next_use(index, step)):
                     return False
-            if self.remembers and not of.decisions.are_alike((visit.module, step), stride, count):
+            if self.remembers and not of.decisions.are_alike((hook.module, step), offset, count):
                 return False
         return True
 
-    def _grows_alike(self, before: Reached, now: Reached, number: int, count: int) -> int:
+    def _grows_alike(self, before: IntervalState, now: IntervalState, number: int, count: int) -> int:
         """For how many layers, of so many, persistent parameters come as they came with this one, and the live limit
         decides with them as it did before.
         """
-        of, shift = self.of, now.stretch.layer.tensor - before.stretch.layer.tensor
-        for layer, stretch in enumerate(self.stretches[number : number + count]):
-            start, size = stretch.layer.tensor, stretch.layer.tensors
+        of, shift = self.of, now.interval.layer.tensor - before.interval.layer.tensor
+        for layer, interval in enumerate(self.intervals[number : number + count]):
+            start, size = interval.layer.tensor, interval.layer.tensors
             own = self.stay.intersection(range(start, start + size))
             if any((index in before.persistent) != (index + shift in now.persistent) for index in own):
                 count = layer
                 break
         return of.live.grows(now.counted - before.counted, count)
 
-    def _keeps_alike(self, before: Reached, now: Reached, number: int, count: int) -> int:
+    def _keeps_alike(self, before: IntervalState, now: IntervalState, number: int, count: int) -> int:
         """For how many layers, of so many, autograd keeps what it kept of this one as that began."""
-        own = _within(now.stretch, before.kept)
-        for layer, stretch in enumerate(self.stretches[number + 1 : number + 1 + count]):
-            if _within(stretch, now.kept) != own:
+        own = _within(now.interval, before.kept)
+        for layer, interval in enumerate(self.intervals[number + 1 : number + 1 + count]):
+            if _within(interval, now.kept) != own:
                 return layer
         return count
 
-    def _exits(self, before: Stretch, now: Stretch) -> Iterator[tuple[Visit, int]]:
-        """Where tensors are released: the visit, and the coordinator's step."""
+    def _exits(self, before: LayerInterval, now: LayerInterval) -> Iterator[tuple[ModuleHook, int]]:
+        """Where tensors are released: the hook, and the coordinator's step."""
         step = before.step
-        for visit in self.visits[now.again][before.end : now.end]:
-            step += visit.enters
-            if visit.tensors and not visit.enters:
-                yield visit, step
+        for hook in self.hooks[now.pass_index][before.end : now.end]:
+            step += hook.enters
+            if hook.tensors and not hook.enters:
+                yield hook, step
 
-    def _shift(self, before: Reached, now: Reached, count: int, held: Telling[Held]) -> None:
+    def _shift(self, before: IntervalState, now: IntervalState, count: int, held: EventLog[Held]) -> None:
         """Events of so many layers, and the state that the last of them leaves."""
         of = self.of
-        steps = now.stretch.step - before.stretch.step
-        alike = apart(before.stretch, now.stretch)
-        ahead = [(index, of.recent[index]) for index in self._ahead(now.stretch)]
-        of.gathers.again(before.gathers, count, alike)
+        steps = now.interval.step - before.interval.step
+        alike = layer_offset(before.interval, now.interval)
+        ahead = [(index, of.recent[index]) for index in self._ahead(now.interval)]
+        of.gathers.repeat(before.gathers, count, alike)
         grown = now.elements - before.elements
-        held.again(before.held, count, alike._replace(more=(grown,)) if grown else alike)
+        held.repeat(before.held, count, alike._replace(more=(grown,)) if grown else alike)
         if self.remembers and not of.records:
-            self._remember(before.stretch, now.stretch, count)
+            self._remember(before.interval, now.interval, count)
         by = count * alike.tensors
         of.available = {index if index in self.stay else index + by for index in of.available}
         of.flying = {index + by for index in of.flying}
@@ -215,7 +217,7 @@ class Repeats:
         if of.records:
             return
         of.recent.update({index + by: used + count * steps for index, used in ahead})
-        for _use in range(count * (self._uses_before(now.stretch.step) - self._uses_before(before.stretch.step))):
+        for _use in range(count * (self._uses_before(now.interval.step) - self._uses_before(before.interval.step))):
             of.queue.popleft()
         of.step += count * steps
 
@@ -234,19 +236,19 @@ class Repeats:
             for index in before.keys() - now.keys():
                 del kept[index + layer * shift]
 
-    def _remember(self, before: Stretch, now: Stretch, count: int) -> None:
+    def _remember(self, before: LayerInterval, now: LayerInterval, count: int) -> None:
         """What the layers that are not replayed release."""
-        of, marks = self.of, [(visit.module, step) for visit, step in self._exits(before, now)]
+        of, marks = self.of, [(hook.module, step) for hook, step in self._exits(before, now)]
         decided = {mark: of.decisions[mark] for mark in marks}
-        of.decisions.take_alike(Run(now.layer.module, _stride(before, now), count, decided))
+        of.decisions.take_alike(RepeatedDecisions(now.layer.module, _stride(before, now), count, decided))
 
 
-def _stride(one: Stretch, other: Stretch) -> Stride:
-    by = apart(one, other)
-    return Stride(by.modules, other.step - one.step, by.tensors)
+def _stride(one: LayerInterval, other: LayerInterval) -> ReleaseOffset:
+    by = layer_offset(one, other)
+    return ReleaseOffset(by.modules, other.step - one.step, by.tensors)
 
 
-def _within(stretch: Stretch, kept: dict[int, int]) -> dict[int, int]:
+def _within(interval: LayerInterval, kept: dict[int, int]) -> dict[int, int]:
     """Of a layer's tensors, by their place in it."""
-    start, size = stretch.layer.tensor, stretch.layer.tensors
+    start, size = interval.layer.tensor, interval.layer.tensors
     return {index - start: elements for index, elements in kept.items() if start <= index < start + size}

@@ -7,11 +7,11 @@ reduction that stages 1 and 2 share. Moments and columns are residents; only the
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.alive import Copy, Passed
+from zeroplan.costs.deepspeed.allocation_tracker import Allocation, PassProfile
 from zeroplan.costs.deepspeed.layout import rank_of
+from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.reducing import Reducing
-from zeroplan.costs.deepspeed.working import Working
-from zeroplan.costs.deepspeed.zenflow import Chosen, chosen, held, indices, rows, transposes
+from zeroplan.costs.deepspeed.zenflow import SelectedColumns, chosen, indices, resident, rows, transposes
 from zeroplan.formulas import moments, zenflow
 from zeroplan.ledger import total
 from zeroplan.specs.job import Job
@@ -42,7 +42,7 @@ class Selecting(Reducing):
     def update(self) -> None:
         """The optimizer's step, after the host's part of it, which lets fp32 gradients go."""
         for number in self.partitions:
-            self.alive.free(moments.gradient_partition, self.strategy.accumulation, self.groups[number].partition)
+            self.tracker.free(moments.gradient_partition, self.strategy.accumulation, self.groups[number].partition)
         self.partitions = set()
         for number in range(len(self.groups)):
             waiting = [index for index in self.groups[number].order if index in self.waits]
@@ -50,15 +50,15 @@ class Selecting(Reducing):
                 self._update_in_buckets(waiting)
                 continue
             self._make_moments(waiting)
-            self.alive.briefly(self._weights(waiting), self._roots(waiting))
-            self.alive.free(zenflow.chosen_weights, self.strategy.dtype, self._elements(waiting))
+            self.tracker.transient_peak(self._weights(waiting), self._roots(waiting))
+            self.tracker.free(zenflow.chosen_weights, self.strategy.dtype, self._elements(waiting))
             self._forget(waiting)
 
     # Gradients on their way to the bucket
 
     def _copied_to_bucket(self, index: int) -> None:
         if transposes(self.job, index):
-            self.alive.briefly((zenflow.transposed_matrices, self.strategy.dtype, self.sizes[index]))
+            self.tracker.transient_peak((zenflow.transposed_matrices, self.strategy.dtype, self.sizes[index]))
 
     _cloned_for_the_host = _copied_to_bucket
 
@@ -80,29 +80,29 @@ class Selecting(Reducing):
 
     def _choose(self, matrices: list[int]) -> None:
         """The owner of each piece sums its gradient's columns; all keep what it finds."""
-        alive, dtype = self.alive, self.strategy.dtype
+        alive, dtype = self.tracker, self.strategy.dtype
         picked = [piece.picked for index in matrices for piece in self.chosen[index]]
-        buffer: Copy = (zenflow.chosen_columns, "int32", sum(picked))
-        with alive.while_needed(buffer):
+        buffer: Allocation = (zenflow.chosen_columns, "int32", sum(picked))
+        with alive.transient(buffer):
             for index in matrices:
                 for piece in self._own(index):
                     sums = piece.columns * rows(self.job.model.tensors[index]) + piece.columns
-                    alive.briefly((zenflow.columns_sums, dtype, sums))
+                    alive.transient_peak((zenflow.columns_sums, dtype, sums))
             for index in matrices:
                 pieces = self.chosen[index]
                 largest = max(piece.picked for piece in pieces)
-                sorting: Copy = (zenflow.chosen_columns, "int64", largest)
-                alive.briefly((zenflow.chosen_columns, "int32", 2 * largest), sorting)
+                sorting: Allocation = (zenflow.chosen_columns, "int64", largest)
+                alive.transient_peak((zenflow.chosen_columns, "int32", 2 * largest), sorting)
                 if self.first:
-                    alive.make(zenflow.chosen_columns, "int32", indices(pieces))
+                    alive.allocate(zenflow.chosen_columns, "int32", indices(pieces))
 
-    def _own(self, index: int) -> list[Chosen]:
+    def _own(self, index: int) -> list[SelectedColumns]:
         return [piece for piece in self.chosen[index] if piece.owner == self.rank]
 
     def _send(self, bucket: list[int]) -> None:
         """Each owner's pieces through one buffer, then copied out of it; updated at once, or kept for the step."""
-        alive, dtype = self.alive, self.strategy.dtype
-        with alive.while_needed((zenflow.gradient_buffer, dtype, self._elements(bucket))):
+        alive, dtype = self.tracker, self.strategy.dtype
+        with alive.transient((zenflow.gradient_buffer, dtype, self._elements(bucket))):
             self._fill(bucket)
             left = self._take(bucket)
             if self.is_boundary:
@@ -117,22 +117,22 @@ class Selecting(Reducing):
         for index in bucket:
             for piece in self._own(index):
                 picked = piece.elements if piece.columns else 0
-                self.alive.make(zenflow.chosen_gradients, self.strategy.dtype, picked)
-                self.alive.free(zenflow.chosen_gradients, self.strategy.dtype, before)
+                self.tracker.allocate(zenflow.chosen_gradients, self.strategy.dtype, picked)
+                self.tracker.free(zenflow.chosen_gradients, self.strategy.dtype, before)
                 before = picked
-        self.alive.free(zenflow.chosen_gradients, self.strategy.dtype, before)
+        self.tracker.free(zenflow.chosen_gradients, self.strategy.dtype, before)
 
     def _take(self, bucket: list[int]) -> int:
         """Gradients out of the buffer, pieces joined; what a name still holds of the last piece is given back."""
-        alive, dtype, held = self.alive, self.strategy.dtype, 0
+        alive, dtype, held = self.tracker, self.strategy.dtype, 0
         for index in bucket:
             joined = 0
             for number, piece in enumerate(self.chosen[index]):
-                alive.make(zenflow.chosen_gradients, dtype, piece.elements)
+                alive.allocate(zenflow.chosen_gradients, dtype, piece.elements)
                 alive.free(zenflow.chosen_gradients, dtype, held)
                 held = 0
                 if number:
-                    alive.make(zenflow.chosen_gradients, dtype, joined + piece.elements)
+                    alive.allocate(zenflow.chosen_gradients, dtype, joined + piece.elements)
                     alive.free(zenflow.chosen_gradients, dtype, joined)
                     held = piece.elements
                 joined += piece.elements
@@ -142,11 +142,11 @@ class Selecting(Reducing):
         """At the boundary the chosen weights are copied, before the host's update overwrites them: columns are picked
         out of their matrix, then copied. With the moments on the host, so are these.
         """
-        alive, before = self.alive, 0
+        alive, before = self.tracker, 0
         for index in bucket:
-            aside: Copy = (zenflow.chosen_weights, self.strategy.dtype, self._elements([index]))
-            with alive.while_needed(self._weights([index])):
-                alive.make(*aside)
+            aside: Allocation = (zenflow.chosen_weights, self.strategy.dtype, self._elements([index]))
+            with alive.transient(self._weights([index])):
+                alive.allocate(*aside)
             if self.flow.offload:
                 alive.free(*aside[:2], before)
                 before = aside[2]
@@ -155,19 +155,19 @@ class Selecting(Reducing):
 
     def _update_now(self, bucket: list[int]) -> None:
         """Group by group; the names of one group's copies hold them until the next's replace them."""
-        alive, before = self.alive, list[Copy]()
+        alive, before = self.tracker, list[Allocation]()
         for number in dict.fromkeys(self.group_of[index] for index in bucket):
             members = [index for index in bucket if self.group_of[index] == number]
-            fetched: list[Copy] = [self._fetched(members)] if self.flow.offload else []
+            fetched: list[Allocation] = [self._fetched(members)] if self.flow.offload else []
             for copy in fetched:
-                alive.make(*copy)
+                alive.allocate(*copy)
             for copy in before:
                 alive.free(*copy)
             self._make_moments(members)
             weights = self._weights(members)
-            alive.make(*weights)
-            alive.briefly(self._roots(members))
-            gradients: Copy = (zenflow.chosen_gradients, self.strategy.dtype, self._elements(members))
+            alive.allocate(*weights)
+            alive.transient_peak(self._roots(members))
+            gradients: Allocation = (zenflow.chosen_gradients, self.strategy.dtype, self._elements(members))
             before = [*fetched, weights, gradients]
         for copy in before:
             alive.free(*copy)
@@ -182,9 +182,9 @@ class Selecting(Reducing):
         for index in waiting:
             bucket.append(index)
             if sum(self.sizes[i] for i in bucket) >= self.strategy.allgather_bucket_size or index == waiting[-1]:
-                aside: Copy = (zenflow.chosen_weights, self.strategy.dtype, self._elements([index]))
+                aside: Allocation = (zenflow.chosen_weights, self.strategy.dtype, self._elements([index]))
                 fetched = (aside, self._weights([index]), self._fetched(bucket))
-                self.alive.briefly(*fetched, self._weights(bucket), self._roots(bucket))
+                self.tracker.transient_peak(*fetched, self._weights(bucket), self._roots(bucket))
                 self._forget(bucket)
                 bucket = []
 
@@ -195,18 +195,18 @@ class Selecting(Reducing):
         new = [index for index in members if index not in self.made]
         self.made |= set(new)
         if not self.flow.offload:
-            self.alive.make(zenflow.chosen_moments, self.strategy.dtype, 2 * self._elements(new))
-        self.alive.make(zenflow.chosen_moments, "float32", len(new))
+            self.tracker.allocate(zenflow.chosen_moments, self.strategy.dtype, 2 * self._elements(new))
+        self.tracker.allocate(zenflow.chosen_moments, "float32", len(new))
 
-    def _fetched(self, members: list[int]) -> Copy:
+    def _fetched(self, members: list[int]) -> Allocation:
         return zenflow.chosen_moments, self.strategy.dtype, 2 * self._elements(members)
 
-    def _weights(self, members: list[int]) -> Copy:
+    def _weights(self, members: list[int]) -> Allocation:
         """Columns are copied out of their matrix; vectors are updated where they are."""
         matrices = [index for index in members if len(self.job.model.tensors[index].shape) > 1]
         return zenflow.chosen_weights, self.strategy.dtype, self._elements(matrices)
 
-    def _roots(self, members: list[int]) -> Copy:
+    def _roots(self, members: list[int]) -> Allocation:
         return zenflow.chosen_moments, self.strategy.dtype, self._elements(members)
 
     def _elements(self, members: list[int]) -> int:
@@ -214,29 +214,31 @@ class Selecting(Reducing):
 
     def _forget(self, members: list[int]) -> None:
         for index in members:
-            self.alive.free(zenflow.chosen_gradients, self.strategy.dtype, self.waits.pop(index))
+            self.tracker.free(zenflow.chosen_gradients, self.strategy.dtype, self.waits.pop(index))
 
 
-def working(job: Job, flow: ZenFlow) -> Working:
+def phase_memory(job: Job, flow: ZenFlow) -> PhaseMemory:
     """A step that chooses no columns, unless every step does; one that does stands for the run's first.
 
-    Where columns are chosen anew later, that step has the moments of the one before beside it.
+    Where columns are chosen again later, that step has the moments of the one before beside it.
     """
     steady = Selecting(job, flow)
     steady.step(choosing=flow.chooses_in_every_step)
-    before, backward, together = steady.alive.lines(), steady.alive.peak_lines(), Passed(steady.alive)
-    steady.alive.look_again()
+    before, backward, together = steady.tracker.lines(), steady.tracker.peak_lines(), PassProfile(steady.tracker)
+    steady.tracker.reset_peak()
     steady.update()
     first = Selecting(job, flow, first=True)
     first.step(choosing=True)
-    needed = [(first.alive.peak_lines(), Passed(first.alive))]
+    needed = [(first.tracker.peak_lines(), PassProfile(first.tracker))]
     if flow.select_interval and not flow.chooses_in_every_step:
-        again = Selecting(job, flow)
-        again.step(choosing=True)
-        needed.append(((*again.alive.peak_lines(), *held(job)), Passed(again.alive, held(job))))
+        chosen_again = Selecting(job, flow)
+        chosen_again.step(choosing=True)
+        needed.append(
+            ((*chosen_again.tracker.peak_lines(), *resident(job)), PassProfile(chosen_again.tracker, resident(job)))
+        )
     most, of_first = max(needed, key=lambda found: total(found[0]))
-    more = total(most) > total(backward) + total(held(job))  # which the first step has to make
-    return Working(
-        (), (), backward, steady.alive.peak_lines(), before_step=before,
+    more = total(most) > total(backward) + total(resident(job))  # which the first step has to make
+    return PhaseMemory(
+        (), (), backward, steady.tracker.peak_lines(), before_step=before,
         first_backward=most if more else (), backward_pass=together, first_backward_pass=of_first if more else None,
     )  # fmt: skip

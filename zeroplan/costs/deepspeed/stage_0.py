@@ -7,21 +7,28 @@ group, else in FP16_UnfusedOptimizer, which keeps tensors apart; fp32 runs the b
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed import step_counters
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Passed
+from zeroplan.costs.deepspeed.allocation_tracker import END, START, AllocationTracker, PassProfile
+from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors
-from zeroplan.costs.deepspeed.held import built_states, model_buffers, numbers, state_bytes, state_dtype, temporaries
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.muon import by_adam
-from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs
 from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
+from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.reduction import engine_runs
-from zeroplan.costs.deepspeed.working import Working
+from zeroplan.costs.deepspeed.resident import (
+    built_states,
+    model_buffers,
+    numbers,
+    state_bytes,
+    state_dtype,
+    temporaries,
+)
 from zeroplan.formulas import moments, muon, states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
 
-def held(job: Job) -> list[Line]:
+def resident(job: Job) -> list[Line]:
     """Between steps. Gradients live from backward to the step only; 16-bit training copies them to fp32 there."""
     psi, w = job.model.parameters, job.strategy.element_bytes
     parameters = line("parameters", states.whole_parameters, job.strategy.dtype, psi=psi, w=w)
@@ -41,34 +48,34 @@ def _optimizer(job: Job) -> list[Line]:
     return lines
 
 
-@once(whatever_runs, order=gradients)
-def working(job: Job) -> Working:
-    strategy, alive = job.strategy, Alive()
-    gradients = born(job, alive, strategy.dtype)
-    reduce_by_engine(job, alive, tensor_sizes(job), strategy.dtype)
-    alive.mark(END)
-    backward, together = alive.peak_lines(), Passed(alive)
-    alive.look_again()
-    (_step_flat if flattens(job) else _step_apart)(job, alive)
+@cached(order_free_key, order=gradients)
+def phase_memory(job: Job) -> PhaseMemory:
+    strategy, tracker = job.strategy, AllocationTracker()
+    gradients = born(job, tracker, strategy.dtype)
+    reduce_by_engine(job, tracker, tensor_sizes(job), strategy.dtype)
+    tracker.mark(END)
+    backward, together = tracker.peak_lines(), PassProfile(tracker)
+    tracker.reset_peak()
+    (_step_flat if flattens(job) else _step_apart)(job, tracker)
     accumulated = gradients if strategy.grad_accum > 1 else ()
-    return Working(accumulated, accumulated, backward, alive.peak_lines(), backward_pass=together)
+    return PhaseMemory(accumulated, accumulated, backward, tracker.peak_lines(), backward_pass=together)
 
 
-def born(job: Job, alive: Alive, dtype: str) -> tuple[Line, ...]:
+def born(job: Job, tracker: AllocationTracker, dtype: str) -> tuple[Line, ...]:
     """Gradients one after the other as backward makes them, or all there from earlier micro-steps."""
     sizes, order = tensor_sizes(job), job.execution.gradients
     accumulates = job.strategy.grad_accum > 1
     rest = job.model.parameters - (0 if accumulates else sum(sizes[index] for index in order))
-    alive.make(moments.gradients, dtype, job.model.parameters if accumulates else rest)
-    alive.mark(START)
+    tracker.allocate(moments.gradients, dtype, job.model.parameters if accumulates else rest)
+    tracker.mark(START)
     for index in order:
         if not accumulates:
-            alive.make(moments.gradients, dtype, sizes[index])
-        alive.mark(~index)
-    return alive.lines()
+            tracker.allocate(moments.gradients, dtype, sizes[index])
+        tracker.mark(~index)
+    return tracker.lines()
 
 
-def reduce_by_engine(job: Job, alive: Alive, sizes: list[int], dtype: str) -> None:
+def reduce_by_engine(job: Job, tracker: AllocationTracker, sizes: list[int], dtype: str) -> None:
     """Runs of gradients are joined, and copied once more where communication has another dtype."""
     sent = job.strategy.communication
     for run in engine_runs(sizes):
@@ -76,22 +83,22 @@ def reduce_by_engine(job: Job, alive: Alive, sizes: list[int], dtype: str) -> No
         joined = [(moments.joined_gradients, dtype, elements)] if len(run) > 1 else []
         if sent != dtype:
             joined.append((moments.copy_in_communication_dtype, sent, elements))
-        alive.briefly(*joined)
+        tracker.transient_peak(*joined)
 
 
-def _step_flat(job: Job, alive: Alive) -> None:
+def _step_flat(job: Job, tracker: AllocationTracker) -> None:
     """FP16_Optimizer: group by group each gradient is converted, then all are joined; the 16-bit ones go."""
     for elements in group_elements(job):
-        with alive.while_needed((moments.converted_gradients, "float32", elements)):
-            alive.make(moments.fp32_gradients, "float32", elements)
-        alive.free(moments.gradients, job.strategy.dtype, elements)
-    alive.free(moments.fp32_gradients, "float32", job.model.parameters)
+        with tracker.transient((moments.converted_gradients, "float32", elements)):
+            tracker.allocate(moments.fp32_gradients, "float32", elements)
+        tracker.free(moments.gradients, job.strategy.dtype, elements)
+    tracker.free(moments.fp32_gradients, "float32", job.model.parameters)
 
 
-def _step_apart(job: Job, alive: Alive) -> None:
+def _step_apart(job: Job, tracker: AllocationTracker) -> None:
     """FP16_UnfusedOptimizer converts every gradient and keeps the 16-bit ones; fp32 reads them as they are."""
     converted = job.model.parameters if job.strategy.element_bytes == 2 else 0
     copies = max((temporaries(job, tensors) for tensors in group_tensors(job)), default=0)
-    with alive.while_needed((moments.fp32_gradients, "float32", converted)):
-        update_whole(job, alive, makes_states=False)
-        alive.briefly(*last_update(job), (moments.optimizer_temporaries, "float32", copies))
+    with tracker.transient((moments.fp32_gradients, "float32", converted)):
+        update_whole(job, tracker, makes_states=False)
+        tracker.transient_peak(*last_update(job), (moments.optimizer_temporaries, "float32", copies))

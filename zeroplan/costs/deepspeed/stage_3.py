@@ -8,23 +8,21 @@ from types import ModuleType
 from typing import Any
 
 from zeroplan.costs.deepspeed import gather_buffers, gathering, muon_offload, step_counters
-from zeroplan.costs.deepspeed.alive import END, START, Alive, Copy, Entry, Passed
+from zeroplan.costs.deepspeed.allocation_tracker import (
+    END,
+    START,
+    Allocation,
+    AllocationTracker,
+    MemorySnapshot,
+    PassProfile,
+)
 from zeroplan.costs.deepspeed.backward import backward_of, gradients, partitioned
-from zeroplan.costs.deepspeed.early import may_need_more, surely_needs_more
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events, extreme_events, last_event
 from zeroplan.costs.deepspeed.events import Held, MicroStep
 from zeroplan.costs.deepspeed.fetch import early_micro_steps, micro_steps
-from zeroplan.costs.deepspeed.held import (
-    DTYPE_BYTES,
-    built_states,
-    master_name,
-    model_buffers,
-    numbers,
-    state_bytes,
-    state_dtype,
-    temporaries,
-)
+from zeroplan.costs.deepspeed.first_step import may_need_more, surely_needs_more
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
-from zeroplan.costs.deepspeed.once import once, whole
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     persistent_elements,
@@ -36,9 +34,18 @@ from zeroplan.costs.deepspeed.partitions import (
     sub_group_members,
     sub_groups,
 )
+from zeroplan.costs.deepspeed.phase_memory import MADE_BY_THE_STEP, PhaseMemory
+from zeroplan.costs.deepspeed.resident import (
+    DTYPE_BYTES,
+    built_states,
+    master_name,
+    model_buffers,
+    numbers,
+    state_bytes,
+    state_dtype,
+    temporaries,
+)
 from zeroplan.costs.deepspeed.swapping import on_gpu
-from zeroplan.costs.deepspeed.told import Part, every, extremes, final
-from zeroplan.costs.deepspeed.working import MADE_BY_THE_STEP, Working
 from zeroplan.costs.passes import timeline_of, with_gathered, with_gradients
 from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import Line, line, total
@@ -47,7 +54,7 @@ from zeroplan.specs.job import Job
 PERSISTENT = "persistent parameters"
 
 
-def held(job: Job) -> list[Line]:
+def resident(job: Job) -> list[Line]:
     """Between steps; the optimizer's step partitions the persistent parameters first and gathers them last."""
     strategy, w, shards, lines = job.strategy, job.strategy.element_bytes, shard_elements(job), []
     if not strategy.offload_param:
@@ -105,41 +112,43 @@ AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
 """Residents that are not there while the optimizer runs."""
 
 
-@once(whole)
-def working(job: Job) -> Working:
+@cached(strategy_key)
+def phase_memory(job: Job) -> PhaseMemory:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
     forwards = [found.forward for found in micro_steps(job).largest]
-    backward, last = backward_of(job).alive, final(forwards[-1])
+    backward, last = backward_of(job).tracker, last_event(forwards[-1])
     left = (*_secondary(job), *backward.lines())
-    return Working(
-        _at_most(job, extremes(chain(*forwards))), _gathered(job, last.elements, last.secondary),
+    return PhaseMemory(
+        _at_most(job, extreme_events(chain(*forwards))), _gathered(job, last.elements, last.secondary),
         backward.peak_lines(), (*step(job), *left), AWAY_IN_THE_STEP, left,
         (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
-        forward_pass=_forward_pass(job, *forwards), backward_pass=Passed(backward),
+        forward_pass=_forward_pass(job, *forwards), backward_pass=PassProfile(backward),
     )  # fmt: skip
 
 
-def _forward_pass(job: Job, *forwards: Sequence[Part[Held]]) -> Passed:
-    """What is gathered, visit by visit, in one pass after the other."""
-    alive, w = Alive(), job.strategy.element_bytes
+def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[Held]]) -> PassProfile:
+    """What is gathered, hook by hook, in one pass after the other."""
+    tracker, w = AllocationTracker(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
-        alive.make(rule, job.strategy.dtype, 0)
-    told, nothing = alive.entries.done, (0, 0)
+        tracker.allocate(rule, job.strategy.dtype, 0)
+    log, nothing = tracker.snapshots.done, (0, 0)
     for parts in forwards:
-        told.append(Part([Entry(START, 0, nothing, 0, nothing)]))
+        log.append(RepeatedBlock([MemorySnapshot(START, 0, nothing, 0, nothing)]))
         for events, times, by in map(_as_large, parts):
             entries = [
-                Entry(at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary))
+                MemorySnapshot(
+                    at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary)
+                )
                 for elements, secondary, most, _ready, _visit, at, _less in events
             ]
-            told.append(Part(entries, times, by))
-        told.append(Part([told[-1].events[-1]._replace(key=END)]))
-    return Passed(alive)
+            log.append(RepeatedBlock(entries, times, by))
+        log.append(RepeatedBlock([log[-1].events[-1]._replace(key=END)]))
+    return PassProfile(tracker)
 
 
-def _as_large(part: Part[Held]) -> Part[Held]:
+def _as_large(part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
     """Of a part in which more is gathered each time, each time by itself."""
-    return Part(list(every([part]))) if part.by.more else part
+    return RepeatedBlock(list(all_events([part]))) if part.offset.more else part
 
 
 def less_in_forward(job: Job) -> int:
@@ -149,7 +158,7 @@ def less_in_forward(job: Job) -> int:
     """
     if job.strategy.stage < 3:
         return 0
-    events = list(extremes(chain(*(found.forward for found in micro_steps(job).largest))))
+    events = list(extreme_events(chain(*(found.forward for found in micro_steps(job).largest))))
     most, fewest = max(event.most for event in events), max(event.most - event.less for event in events)
     return job.strategy.element_bytes * (most - fewest)
 
@@ -183,7 +192,7 @@ def first_backward_at_least(job: Job) -> int:
     if found is None or number is None:
         return 0
     unborn = (*AWAY_IN_THE_STEP, *MADE_BY_THE_STEP)
-    there = total([entry for entry in held(job) if entry.name not in unborn])
+    there = total([entry for entry in resident(job) if entry.name not in unborn])
     early = early_micro_steps(job)[number].backward
     return there + with_gathered(early, job.strategy.element_bytes, found.backward)
 
@@ -201,22 +210,22 @@ def _first_step(job: Job) -> dict[str, Any]:
     found, resident = micro_steps(job), persistent_elements(job)
 
     def most(*run: MicroStep) -> int:
-        return max(event.most for micro_step in run for event in extremes(micro_step.forward))
+        return max(event.most for micro_step in run for event in extreme_events(micro_step.forward))
 
     first: dict[str, Any] = {}
 
-    def offer(phase: str, lines: tuple[Line, ...], passed: Passed) -> None:
+    def offer(phase: str, lines: tuple[Line, ...], passed: PassProfile) -> None:
         if total(lines) > total(first.get(phase, ())):
             first.update({phase: lines, f"{phase}_pass": passed})
 
     early_ones = early_micro_steps(job)
     for number, early in enumerate(early_ones, 1):
         if most(early) > most(*found.largest) + resident:
-            offer("first_forward", _at_most(job, extremes(early.forward)), _forward_pass(job, early.forward))
+            offer("first_forward", _at_most(job, extreme_events(early.forward)), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
-        if copied or may_need_more(job, number - 1, backward_of(job).alive):
-            alive = partitioned(job, early, ends=number == len(early_ones)).alive
-            offer("first_backward", alive.peak_lines(), Passed(alive))
+        if copied or may_need_more(job, number - 1, backward_of(job).tracker):
+            tracker = partitioned(job, early, ends=number == len(early_ones)).tracker
+            offer("first_backward", tracker.peak_lines(), PassProfile(tracker))
     return first
 
 
@@ -227,23 +236,23 @@ def _secondary(job: Job) -> tuple[Line, ...]:
 
 def _from_host(job: Job) -> tuple[Line, ...]:
     """Offloaded partitions of the persistent parameters are all copied before they are gathered, or each for itself."""
-    alive = Alive()
+    tracker = AllocationTracker()
     shards = list(map(shard_sizes(job).__getitem__, persistent_tensors(job)))
     if job.strategy.offload_param and job.ranks > 1 and shards:
         copied = sum(shards)
         if job.strategy.allgather_sequential:
             yet = [*accumulate([job.ranks * share for share in reversed(shards)], initial=0)]  # to be gathered after it
             copied = max(share - later for share, later in zip(reversed(shards), yet, strict=False))
-        alive.make(gathered.partitions_from_host, job.strategy.dtype, copied)
-    return alive.lines()
+        tracker.allocate(gathered.partitions_from_host, job.strategy.dtype, copied)
+    return tracker.lines()
 
 
 def _norms(job: Job) -> tuple[Line, ...]:
     """One of each sub-group, all together, and scaled: until the step returns. Offloaded gradients' are the host's."""
-    alive = Alive()
+    tracker = AllocationTracker()
     if not job.strategy.offload_optimizer:
-        alive.make(gathered.norms_of_groups, "float64", len(sub_groups(job)) + 2)
-    return alive.lines()
+        tracker.allocate(gathered.norms_of_groups, "float64", len(sub_groups(job)) + 2)
+    return tracker.lines()
 
 
 def _at_most(job: Job, events: Iterable[Held]) -> tuple[Line, ...]:
@@ -252,36 +261,36 @@ def _at_most(job: Job, events: Iterable[Held]) -> tuple[Line, ...]:
 
 
 def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:
-    alive = Alive()
-    alive.make(gathered.gathered_parameters, job.strategy.dtype, elements)
-    alive.make(gathered.secondary_partitions, job.strategy.dtype, secondary)
-    return alive.lines()
+    tracker = AllocationTracker()
+    tracker.allocate(gathered.gathered_parameters, job.strategy.dtype, elements)
+    tracker.allocate(gathered.secondary_partitions, job.strategy.dtype, secondary)
+    return tracker.lines()
 
 
-@once(whole)
+@cached(strategy_key)
 def step(job: Job) -> tuple[Line, ...]:
     """Muon's updates, norms tensor by tensor, then one sub-group after the other: flattened, converted, updated."""
-    strategy, alive = job.strategy, Alive()
+    strategy, tracker = job.strategy, AllocationTracker()
     kept, master = strategy.accumulation, strategy.master
-    _of_muon(job).apply(job, alive)
+    _of_muon(job).apply(job, tracker)
     if not strategy.offload_optimizer:
         shards = shard_sizes(job)
         for members in sub_group_members(job):
             largest = max([shards[index] for index in members])
-            alive.briefly((gathered.gradient_for_the_norm, "float64", largest))
-            alive.make(gathered.norms_of_groups, "float64", 1)
-        alive.make(gathered.norms_of_groups, "float64", 2)
+            tracker.transient_peak((gathered.gradient_for_the_norm, "float64", largest))
+            tracker.allocate(gathered.norms_of_groups, "float64", 1)
+        tracker.allocate(gathered.norms_of_groups, "float64", 2)
     else:
-        alive.briefly((gathered.norms, "float64", 2))  # a square and the sum
+        tracker.transient_peak((gathered.norms, "float64", 2))  # a square and the sum
     for group in on_gpu(job):
         members, elements = group.members, group.elements
-        read: list[Copy] = []
+        read: list[Allocation] = []
         if not strategy.offload_optimizer:
             read = [(gathered.flattened_gradients, kept, elements)] if len(members) > 1 else []
             if kept != master:
-                converted: Copy = (gathered.fp32_gradients, master, elements)
-                alive.briefly(*read, converted)
+                converted: Allocation = (gathered.fp32_gradients, master, elements)
+                tracker.transient_peak(*read, converted)
                 read = [converted]
         copies = 0 if group.muon else temporaries(job, [elements])
-        alive.briefly(*read, (moments.optimizer_temporaries, master, copies))
-    return alive.peak_lines()
+        tracker.transient_peak(*read, (moments.optimizer_temporaries, master, copies))
+    return tracker.peak_lines()

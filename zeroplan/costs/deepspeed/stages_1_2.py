@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed import gather_buffers, muon_offload, step_counters, zenflow
-from zeroplan.costs.deepspeed.alive import Passed
-from zeroplan.costs.deepspeed.held import (
+from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
+from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key
+from zeroplan.costs.deepspeed.layout import flat_groups
+from zeroplan.costs.deepspeed.orthogonalizing import gradient_dtype, own_elements
+from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
+from zeroplan.costs.deepspeed.reducing import Reducing
+from zeroplan.costs.deepspeed.resident import (
     DTYPE_BYTES,
     built_states,
     master_name,
@@ -13,18 +18,13 @@ from zeroplan.costs.deepspeed.held import (
     state_bytes,
     state_dtype,
 )
-from zeroplan.costs.deepspeed.layout import flat_groups
-from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs
-from zeroplan.costs.deepspeed.orthogonalizing import gradient_dtype, own_elements
-from zeroplan.costs.deepspeed.reducing import Reducing
 from zeroplan.costs.deepspeed.updating import update
-from zeroplan.costs.deepspeed.working import Working
 from zeroplan.formulas import buffers, muon, states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 
 
-def held(job: Job) -> list[Line]:
+def resident(job: Job) -> list[Line]:
     """Between steps."""
     strategy, w = job.strategy, job.strategy.element_bytes
     flat = sum(layout.flat for layout in flat_groups(job))
@@ -33,7 +33,7 @@ def held(job: Job) -> list[Line]:
         largest = job.model.largest.elements
         lines.append(line("offload scratch", buffers.offload_scratch, strategy.dtype, largest=largest, g=w))
         lines += gather_buffers.lines(muon_offload.kept(job))
-        lines += zenflow.held(job)
+        lines += zenflow.resident(job)
     else:
         lines += _optimizer(job, flat)
     if strategy.runs_bf16_optimizer:
@@ -42,32 +42,32 @@ def held(job: Job) -> list[Line]:
     return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *step_counters.on_gpu(job)]
 
 
-@once(whatever_runs, order=gradients)
-def working(job: Job) -> Working:
+@cached(order_free_key, order=gradients)
+def phase_memory(job: Job) -> PhaseMemory:
     """The micro-steps and the step, from the replay: the first, one between, and the last, which the step follows."""
     if job.strategy.runs_bf16_optimizer:
         from zeroplan.costs.deepspeed import bf16_optimizer
 
-        return bf16_optimizer.working(job)
+        return bf16_optimizer.phase_memory(job)
     if job.strategy.selective:
         from zeroplan.costs.deepspeed import selecting
 
-        return selecting.working(job, job.strategy.selective)
+        return selecting.phase_memory(job, job.strategy.selective)
     reducing = Reducing(job)
-    alive, accumulated = reducing.alive, reducing.alive.lines()
+    tracker, accumulated = reducing.tracker, reducing.tracker.lines()
     for _micro in range(min(job.strategy.grad_accum, 3) - 1):
         reducing.micro_step(boundary=False)
-        accumulated = alive.lines()
+        accumulated = tracker.lines()
     reducing.micro_step(boundary=True)
-    backward, together = alive.peak_lines(), Passed(alive)
-    alive.look_again()
+    backward, together = tracker.peak_lines(), PassProfile(tracker)
+    tracker.reset_peak()
     if job.strategy.offload_optimizer:
-        muon_offload.apply(job, alive)
+        muon_offload.apply(job, tracker)
     else:
         update(reducing)
     come_and_go = (gather_buffers.GATHER_BUFFERS,)
-    return Working(
-        accumulated, accumulated, backward, alive.peak_lines(), come_and_go,
+    return PhaseMemory(
+        accumulated, accumulated, backward, tracker.peak_lines(), come_and_go,
         backward_pass=together,
     )  # fmt: skip
 

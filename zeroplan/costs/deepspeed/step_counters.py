@@ -5,10 +5,10 @@ host, or with fused kernels beside the tensor (torch/optim/adam.py:_init_group);
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.held import counts_on_gpu
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.partitions import sub_group_members
+from zeroplan.costs.deepspeed.resident import counts_on_gpu
 from zeroplan.formulas import states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job

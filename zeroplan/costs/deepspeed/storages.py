@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from itertools import permutations
 
 from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.quantizing import scales
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
-from zeroplan.costs.deepspeed.told import Telling
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Visit
+from zeroplan.specs.execution import ModuleHook
 
 
-class Waiting(NamedTuple):
+class GatherWait(NamedTuple):
     """Elements held while a module waits for its tensors.
 
     DeepSpeed goes through a set of them, in an order of addresses: where several gathers end at once, each is unpacked,
@@ -30,10 +30,10 @@ class Waiting(NamedTuple):
     fewest: int
 
 
-NOTHING = Waiting(0, 0)
+NOTHING = GatherWait(0, 0)
 
 
-class Storages:
+class GatheredStorages:
     """Gathered tensors and their storage; the state that lasts across micro-steps."""
 
     def __init__(self, sizes: Sequence[int], settings: Settings) -> None:
@@ -62,14 +62,14 @@ class Storages:
         self.most = 0  # of both, since it was last asked for, but for the wait for gathers
         self.waiting = NOTHING
         self.place = 0, 0
-        """The pass and the visit."""
+        """The pass and the hook."""
         for index in range(len(settings.second)):  # `initialize` partitions them all
             self.copy_again(index)
 
     def begin(self) -> None:
         """A micro-step begins."""
         self.swapper.read = []
-        self.gathers = Telling[Gather]()
+        self.gathers = EventLog[Gather]()
         self.count = 0
         self.flying: set[int] = set()
 
@@ -145,7 +145,7 @@ class Storages:
         most = fewest = self.held + self.copied
         if len(ended) > 1 and not self.settings.low:
             fewest = before + self.copied + _fewest_at_once(ended)
-        self.waiting = Waiting(most, fewest)
+        self.waiting = GatherWait(most, fewest)
         self.available |= waited
         self.flying -= waited
         for members in reached:
@@ -208,11 +208,11 @@ class Storages:
                 members.add(~index)
         self.kept[index] = self.kept.get(index, 0) + self.storage.pop(index, 0)
 
-    def let_go(self, visit: Visit) -> int:
+    def let_go(self, hook: ModuleHook) -> int:
         """The module's backward has run: what autograd kept for it goes. Gives what is held then."""
-        for index in visit.tensors:
+        for index in hook.tensors:
             self.held -= self.kept.pop(index, 0)
-        self.leave_buffers({~index for index in visit.tensors})
+        self.leave_buffers({~index for index in hook.tensors})
         return self.held
 
     def drop(self, index: int) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes
-from zeroplan.costs.deepspeed.layout import decides_groups, group_members, tensor_sizes
+from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.deepspeed.layout import group_members, groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.once import once
 from zeroplan.costs.deepspeed.partitions import below_ratio, shard_sizes, sub_group_members, sub_groups
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, state_bytes
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -22,7 +22,7 @@ from zeroplan.specs.strategy import Strategy
 PAGEABLE, TORCH, EXACT = "", "torch", "exact"
 
 
-class Block(NamedTuple):
+class HostAllocation(NamedTuple):
     """Host memory of one kind that a rank holds."""
 
     name: str
@@ -75,12 +75,12 @@ class SubGroup(NamedTuple):
         return 0 if self.by_torch else 1 if self.muon else states
 
 
-def _decides_updates(strategy: Strategy) -> Hashable:
-    groups = decides_groups(strategy), strategy.sub_group_size, strategy.optimizer == "muon"
+def _updates_key(strategy: Strategy) -> Hashable:
+    groups = groups_key(strategy), strategy.sub_group_size, strategy.optimizer == "muon"
     return groups, strategy.offload_optimizer, strategy.master, strategy.aio_block_size
 
 
-@once(_decides_updates)
+@cached(_updates_key)
 def optimized(job: Job) -> list[SubGroup]:
     """The sub-groups of the optimizer's step, in order."""
     pairs = zip(sub_group_members(job), sub_groups(job), strict=True)
@@ -140,7 +140,7 @@ def swap_buffers(job: Job) -> tuple[int, ...]:
     return (aligned(job, DTYPE_BYTES[job.strategy.master] * max(sub_groups(job))),) * (offload.buffer_count or 4)
 
 
-def parameter_blocks(job: Job) -> Iterator[Block]:
+def parameter_blocks(job: Job) -> Iterator[HostAllocation]:
     """Buffers of the parameter swapper, and partitions that stay in memory.
 
     The buffer for writing partitions back is as large as if they were whole tensors.
@@ -149,18 +149,18 @@ def parameter_blocks(job: Job) -> Iterator[Block]:
     offload, w = job.strategy.offload_param, job.strategy.element_bytes
     assert offload is not None
     buffers = parameter_buffers(job) * aligned(job, w * offload.buffer_size)
-    yield Block("parameter swap buffers", dtype, (buffers,), EXACT)
+    yield HostAllocation("parameter swap buffers", dtype, (buffers,), EXACT)
     flat, outside = _in_memory(job)
-    yield Block("parameters kept in memory", dtype, tuple(w * size for size in flat if size), TORCH)
-    yield Block("no room for parameters", dtype, (w,) * flat.count(0))
+    yield HostAllocation("parameters kept in memory", dtype, tuple(w * size for size in flat if size), TORCH)
+    yield HostAllocation("no room for parameters", dtype, (w,) * flat.count(0))
     pin = TORCH if offload.pin_memory else PAGEABLE
     kept = [w * shard for members in outside for shard in _shards(job, members) if not is_swappable(job, w * shard)]
-    yield Block("small parameters kept in memory", dtype, tuple(kept), pin)
+    yield HostAllocation("small parameters kept in memory", dtype, tuple(kept), pin)
     if outside:
         reused = max(outside, key=lambda members: sum(_shards(job, members)))
         buffer = sum(aligned(job, w * tensor_sizes(job)[index]) for index in reused)
-        yield Block("parameter write buffer", dtype, (buffer,), EXACT)
-    yield Block("stand-in for swapped parameters", "float16", (2,))
+        yield HostAllocation("parameter write buffer", dtype, (buffer,), EXACT)
+    yield HostAllocation("stand-in for swapped parameters", "float16", (2,))
 
 
 def parameter_buffers(job: Job) -> int:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from zeroplan.costs.deepspeed import gathering, muon_offload, quantizing, zenflow
-from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
+from zeroplan.costs.deepspeed.backward import reductions, reductions_key
+from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key, strategy_key
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, counted_events
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
-from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
+from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
-from zeroplan.costs.deepspeed.once import gradients, once, whatever_runs, whole
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
-from zeroplan.costs.deepspeed.quantizing import Call
+from zeroplan.costs.deepspeed.quantizing import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, last_elements, reduction
-from zeroplan.costs.deepspeed.told import Part, counted
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
 from zeroplan.specs.job import Job
@@ -24,7 +24,7 @@ MICRO_STEP, STEP = "micro_step", "step"
 FORWARD, BACKWARD = "forward", "backward"
 
 
-@once(whole)
+@cached(strategy_key)
 def traffic(job: Job) -> tuple[Transfer, ...]:
     """Buckets are all-reduced at stages 1 and 2, so their volume is 3Ψ on a ring where the paper says 2Ψ.
 
@@ -70,7 +70,7 @@ def _engine_runs(sizes: list[int]) -> list[int]:
     return [sum(part.elements for part in run) for run in engine_runs(sizes)]
 
 
-@once(whatever_runs, order=gradients)
+@cached(order_free_key, order=gradients)
 def _stages_1_2(job: Job) -> list[Transfer]:
     strategy, groups = job.strategy, flat_groups(job)
     if strategy.runs_bf16_optimizer:
@@ -83,7 +83,7 @@ def _stages_1_2(job: Job) -> list[Transfer]:
     in_bf16 = strategy.dtype == "bfloat16" and strategy.check_grad_overflow and not strategy.overlaps_update
     checks = strategy.precision == "fp16" or in_bf16
     return [
-        *_calls(job, when, [Call(call.kind, call.elements, dtype, job.ranks) for dtype, call in calls]),
+        *_calls(job, when, [CollectiveCall(call.kind, call.elements, dtype, job.ranks) for dtype, call in calls]),
         *_calls(job, MICRO_STEP, zenflow.sent(job)),
         *_calls(job, STEP, zenflow.sent_to_choose(job)),
         *_numbers(job, STEP, "uint8", int(checks)),
@@ -115,7 +115,7 @@ def _of_muon(job: Job) -> list[Transfer]:
     return _moved(job, STEP, "all_gather", job.strategy.communication, gathering.sent(job))
 
 
-@once(whatever_runs, order=gradients)
+@cached(order_free_key, order=gradients)
 def reduced(job: Job) -> list[tuple[str, Bucket]]:
     """Buckets of gradients at stages 1 and 2, those of one dtype after those of another."""
     sent, sizes, limit = communication_dtypes(job), tensor_sizes(job), job.strategy.reduce_bucket_size
@@ -140,7 +140,7 @@ def gradient_order(job: Job) -> Sequence[int]:
     return [index for layout in flat_groups(job) for index in layout.order]
 
 
-def gathers(job: Job) -> tuple[str, tuple[Part[Gather], ...]]:
+def gathers(job: Job) -> tuple[str, tuple[RepeatedBlock[Gather], ...]]:
     """When, and what: every micro-step gathers alike, but for secondary partitions, which the first makes (hpZ)."""
     found = micro_steps(job)
     if found.later is found.steady:
@@ -148,16 +148,16 @@ def gathers(job: Job) -> tuple[str, tuple[Part[Gather], ...]]:
     return STEP, found.steady.gathers + (job.strategy.grad_accum - 1) * found.later.gathers
 
 
-def _gathered(job: Job, gather: Gather) -> list[Call]:
+def _gathered(job: Job, gather: Gather) -> list[CollectiveCall]:
     """Quantized ones carry codes and scales."""
     strategy = job.strategy
     if strategy.quantized_weights:
         return list(quantizing.gathered(gather))
     dtype = strategy.low if gather.low and strategy.low else strategy.dtype
-    return [Call("all_reduce" if gather.joined else "all_gather", gather.elements, dtype, gather.ranks)]
+    return [CollectiveCall("all_reduce" if gather.joined else "all_gather", gather.elements, dtype, gather.ranks)]
 
 
-def _calls(job: Job, when: str, calls: list[Call]) -> list[Transfer]:
+def _calls(job: Job, when: str, calls: list[CollectiveCall]) -> list[Transfer]:
     """One transfer for each kind, dtype and group of ranks."""
     sorts: dict[tuple[str, str, int], list[int]] = {}
     for call in calls:
@@ -175,46 +175,46 @@ def _group(job: Job, kind: str, ranks: int) -> str:
     return "dp" if ranks == job.ranks else "hpz"
 
 
-def _decides_gathered(strategy: Strategy) -> Hashable:
-    return decides_gathers(strategy), strategy.dtype
+def _gathered_key(strategy: Strategy) -> Hashable:
+    return gathers_key(strategy), strategy.dtype
 
 
-def _decides_modules(strategy: Strategy) -> Hashable:
+def _modules_key(strategy: Strategy) -> Hashable:
     """Under hpZ the step's are counted over all micro-steps."""
     most = strategy.grad_accum if strategy.hpz_partition_size > 1 else 3
-    return _decides_gathered(strategy), min(strategy.grad_accum, most)
+    return _gathered_key(strategy), min(strategy.grad_accum, most)
 
 
-@once(_decides_modules)
+@cached(_modules_key)
 def gathered_for_modules(job: Job) -> list[Transfer]:
     """Stage 3's, in both passes."""
     when, parts = gathers(job)
-    return _calls(job, when, _issued(job, counted(parts)))
+    return _calls(job, when, _issued(job, counted_events(parts)))
 
 
-def _of_pass(found: MicroStep, again: int) -> Iterator[tuple[Gather, int]]:
+def _of_pass(found: MicroStep, pass_index: int) -> Iterator[tuple[Gather, int]]:
     """0: forward, 1: backward."""
-    return ((gather, times) for gather, times in counted(found.gathers) if gather.again == again)
+    return ((gather, times) for gather, times in counted_events(found.gathers) if gather.pass_index == pass_index)
 
 
-def _issued(job: Job, gathers: Iterable[tuple[Gather, int]]) -> list[Call]:
+def _issued(job: Job, gathers: Iterable[tuple[Gather, int]]) -> list[CollectiveCall]:
     return [call for gather, times in gathers for call in _gathered(job, gather) * times]
 
 
-@once(_decides_gathered)
+@cached(_gathered_key)
 def gathered_in_passes(job: Job) -> tuple[list[Transfer], ...]:
     """The same by the pass that issues it: of a step's first micro-step, and of each later one where that differs."""
     return tuple(
         [
             transfer
-            for again, name in enumerate((FORWARD, BACKWARD))
-            for transfer in _calls(job, name, _issued(job, _of_pass(each, again)))
+            for pass_index, name in enumerate((FORWARD, BACKWARD))
+            for transfer in _calls(job, name, _issued(job, _of_pass(each, pass_index)))
         ]
         for each in distinct(micro_steps(job))
     )
 
 
-@once(decides_reductions)
+@cached(reductions_key)
 def _gradients(job: Job) -> list[Transfer]:
     return _calls(job, MICRO_STEP, list(reductions(job).sent))
 

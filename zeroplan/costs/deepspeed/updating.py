@@ -5,10 +5,10 @@ It follows runtime/zero/stage_1_and_2.py:step of DeepSpeed 0.19.8, after the gra
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.alive import Copy
-from zeroplan.costs.deepspeed.held import temporaries
+from zeroplan.costs.deepspeed.allocation_tracker import Allocation
 from zeroplan.costs.deepspeed.orthogonalizing import gradient_dtype, users_of_the_buffer
 from zeroplan.costs.deepspeed.reducing import Reducing
+from zeroplan.costs.deepspeed.resident import temporaries
 from zeroplan.formulas import moments, muon
 
 
@@ -23,32 +23,32 @@ def update(reducing: Reducing) -> None:
             _free_own(reducing, number)
         share = reducing.groups[number].partition
         copies = 0 if reducing.groups[number].muon else temporaries(reducing.job, [share])
-        reducing.alive.briefly((moments.optimizer_temporaries, reducing.strategy.master, copies))
+        reducing.tracker.transient_peak((moments.optimizer_temporaries, reducing.strategy.master, copies))
         for copy in read:
-            reducing.alive.free(*copy)
+            reducing.tracker.free(*copy)
         if not read:
             _free_own(reducing, number)
 
 
-def _read_by_the_optimizer(reducing: Reducing, number: int) -> list[Copy]:
+def _read_by_the_optimizer(reducing: Reducing, number: int) -> list[Allocation]:
     """The group's gradients in one tensor of the master weights' dtype; nothing new when they are that already."""
-    strategy, alive = reducing.strategy, reducing.alive
+    strategy, tracker = reducing.strategy, reducing.tracker
     share, held = reducing.groups[number].partition, strategy.dtype
     if number in reducing.muon:  # with padding of another dtype, the joined tensor takes the wider one
         held = reducing.padding_dtype(number) if reducing.padding(number) else gradient_dtype(reducing.job)
-    flattened: list[Copy] = [(moments.flattened_gradients, held, share)]
+    flattened: list[Allocation] = [(moments.flattened_gradients, held, share)]
     if number in reducing.fp32:
         held, flattened = strategy.accumulation, []
     elif _is_one_piece(reducing, number):
         flattened = []
     for copy in flattened:
-        alive.make(*copy)
+        tracker.allocate(*copy)
     if held == strategy.master:
         return flattened
-    converted: Copy = (moments.fp32_gradients, strategy.master, share)
-    alive.make(*converted)
+    converted: Allocation = (moments.fp32_gradients, strategy.master, share)
+    tracker.allocate(*converted)
     for copy in flattened:
-        alive.free(*copy)
+        tracker.free(*copy)
     return [converted]
 
 
@@ -69,23 +69,23 @@ def _free_others(reducing: Reducing, number: int) -> None:
 
 def _free_own(reducing: Reducing, number: int) -> None:
     """Gradients of the group that have been copied; the buffer that groups share goes with the last of them."""
-    strategy, alive = reducing.strategy, reducing.alive
+    strategy, tracker = reducing.strategy, reducing.tracker
     if number in reducing.fp32:
-        alive.free(moments.gradient_partition, strategy.accumulation, reducing.groups[number].partition)
+        tracker.free(moments.gradient_partition, strategy.accumulation, reducing.groups[number].partition)
         return
-    alive.free(moments.padding, reducing.padding_dtype(number), reducing.padding(number))
+    tracker.free(moments.padding, reducing.padding_dtype(number), reducing.padding(number))
     for index in reducing.muon.get(number, ()):
-        alive.free(muon.updates, gradient_dtype(reducing.job), reducing.sizes[index])
+        tracker.free(muon.updates, gradient_dtype(reducing.job), reducing.sizes[index])
         reducing.drop(index)
     for index in [index for index in reducing.stored if reducing.own[index].group == number]:
         reducing.stored.discard(index)
-        alive.free(moments.own_gradients, strategy.dtype, reducing.sizes[index])
+        tracker.free(moments.own_gradients, strategy.dtype, reducing.sizes[index])
     if reducing.kept and number == max(users_of_the_buffer(reducing.job)):
-        alive.free(moments.own_gradients, strategy.dtype, reducing.kept)
+        tracker.free(moments.own_gradients, strategy.dtype, reducing.kept)
         reducing.kept = 0
 
 
 def _norm(reducing: Reducing) -> None:
     """One gradient at a time is copied to double for its norm."""
     largest = max((piece.elements for piece in reducing.own.values()), default=0)
-    reducing.alive.briefly((moments.gradient_for_the_norm, "float64", largest))
+    reducing.tracker.transient_peak((moments.gradient_for_the_norm, "float64", largest))

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zeroplan.costs.deepspeed.layout import decides_layout, flat_groups
-from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.quantizing import Call
+from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.deepspeed.layout import flat_groups, layout_key
+from zeroplan.costs.deepspeed.quantizing import CollectiveCall
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states, zenflow
 from zeroplan.ledger import Line, Rule, line
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Tensor
+from zeroplan.specs.model import ParameterSpec
 
 
-class Chosen(NamedTuple):
+class SelectedColumns(NamedTuple):
     """Of one rank's piece of a tensor."""
 
     owner: int
@@ -32,13 +32,13 @@ class Chosen(NamedTuple):
     """Picked, in all rows."""
 
 
-def rows(tensor: Tensor) -> int:
+def rows(tensor: ParameterSpec) -> int:
     """Elements of a column; 1 for vectors, which have none."""
     return tensor.shape[0] if len(tensor.shape) == 2 else 1
 
 
-@once(lambda strategy: (decides_layout(strategy), strategy.selective))
-def chosen(job: Job) -> dict[int, tuple[Chosen, ...]]:
+@cached(lambda strategy: (layout_key(strategy), strategy.selective))
+def chosen(job: Job) -> dict[int, tuple[SelectedColumns, ...]]:
     """Tensor -> its pieces, from its start to its end. Raises `ContradictionError` where DeepSpeed stops."""
     flow, found = job.strategy.selective, {}
     ratio = flow.topk_ratio if flow else 0.0
@@ -50,7 +50,7 @@ def chosen(job: Job) -> dict[int, tuple[Chosen, ...]]:
     return found
 
 
-def _check_shape(tensor: Tensor) -> None:
+def _check_shape(tensor: ParameterSpec) -> None:
     """Experts fused into one tensor have three dimensions; a matrix of one row is taken for a vector, and is none."""
     if len(tensor.shape) > 2 or (len(tensor.shape) == 2 and tensor.shape[0] == 1):
         raise ContradictionError(
@@ -59,11 +59,11 @@ def _check_shape(tensor: Tensor) -> None:
         )
 
 
-def _pieces(tensor: Tensor, pieces: list[tuple[int, int]], ratio: float) -> Iterator[Chosen]:
+def _pieces(tensor: ParameterSpec, pieces: list[tuple[int, int]], ratio: float) -> Iterator[SelectedColumns]:
     start, height = 0, rows(tensor)
     for owner, elements in pieces:
         if len(tensor.shape) == 1:
-            yield Chosen(owner, 0, 0, elements)
+            yield SelectedColumns(owner, 0, 0, elements)
             continue
         first = 0 if not start else (start - 1) // height + 1
         columns = (start + elements) // height - first
@@ -73,7 +73,7 @@ def _pieces(tensor: Tensor, pieces: list[tuple[int, int]], ratio: float) -> Iter
                 f"{height:,}; DeepSpeed stops (runtime/zenflow/zenflow_stage_1_and_2.py:230), write fewer GPUs"
             )
         picked = max(1, int(columns * ratio)) if columns else 0
-        yield Chosen(owner, columns, picked, picked * height)
+        yield SelectedColumns(owner, columns, picked, picked * height)
         start += elements
 
 
@@ -82,12 +82,12 @@ def elements(job: Job) -> int:
     return sum(piece.elements for pieces in chosen(job).values() for piece in pieces)
 
 
-def indices(pieces: tuple[Chosen, ...]) -> int:
+def indices(pieces: tuple[SelectedColumns, ...]) -> int:
     """Columns of a tensor as they are kept: together, and each piece's if there are several."""
     return sum(piece.picked for piece in pieces) * (1 if len(pieces) == 1 else 2)
 
 
-def held(job: Job) -> list[Line]:
+def resident(job: Job) -> list[Line]:
     """On the GPU, between steps."""
     flow, dtype, w = job.strategy.selective, job.strategy.dtype, job.strategy.element_bytes
     if flow is None:
@@ -107,24 +107,24 @@ def on_host(job: Job) -> list[int]:
     return [sum(piece.elements for piece in pieces) for pieces in chosen(job).values() for _moment in range(2)]
 
 
-def sent(job: Job) -> list[Call]:
+def sent(job: Job) -> list[CollectiveCall]:
     """In every micro-step the owner of each piece sends its chosen gradients, piece by piece."""
     if job.strategy.selective is None:
         return []
     return [
-        Call("broadcast", piece.elements, job.strategy.dtype, job.ranks)
+        CollectiveCall("broadcast", piece.elements, job.strategy.dtype, job.ranks)
         for pieces in chosen(job).values()
         for piece in pieces
     ]
 
 
-def sent_to_choose(job: Job) -> list[Call]:
+def sent_to_choose(job: Job) -> list[CollectiveCall]:
     """And which columns they are, where every step begins with choosing them."""
     flow = job.strategy.selective
     if flow is None or not flow.chooses_in_every_step:
         return []
     return [
-        Call("broadcast", piece.picked, "int32", job.ranks)
+        CollectiveCall("broadcast", piece.picked, "int32", job.ranks)
         for index, pieces in chosen(job).items()
         if len(job.model.tensors[index].shape) > 1
         for piece in pieces

@@ -1,4 +1,4 @@
-"""What stage 3's gathers make a pass wait where nothing is reduced in it: of alike layers only the ends matter.
+"""What stage 3's gathers make a pass wait where nothing is reduced in it: of identical layers only the ends matter.
 
 Gathers run one after the other and wait for no work (order.py). So a pass waits for the one that comes latest: its
 seconds so far less those of the work before its first read, both of which grow evenly from layer to alike layer.
@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 
+from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
-from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.told import Part
-from zeroplan.costs.deepspeed.visits import once_an_execution
+from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
+from zeroplan.costs.deepspeed.module_hooks import cached_per_execution
 from zeroplan.costs.timing.order import EVENT, FOR_GATHER, GATHER, Event, Order, done_before, read_at
 from zeroplan.specs.job import Job
 
@@ -26,22 +26,27 @@ def alone(job: Job, *, first: bool = False) -> Order:
     return _alone(job)[0 if first else -1]
 
 
-@once(decides_gathers)
+@cached(gathers_key)
 def _alone(job: Job) -> list[Order]:
     passes = list(enumerate(zip(_places(job), done_before(job), strict=True)))
     return [
-        Order(*(tuple(_events(list(_points(step.gathers, again, places, share)))) for again, (places, share) in passes))
+        Order(
+            *(
+                tuple(_events(list(_points(step.gathers, pass_index, places, share))))
+                for pass_index, (places, share) in passes
+            )
+        )
         for step in distinct(micro_steps(job))
     ]
 
 
-@once_an_execution
+@cached_per_execution
 def _places(job: Job) -> list[dict[int, list[int]]]:
-    """The visits that read each tensor, in forward and in backward."""
+    """The hooks that read each tensor, in forward and in backward."""
     found: list[dict[int, list[int]]] = []
-    for by_visit in read_at(job):
+    for by_hook in read_at(job):
         places: dict[int, list[int]] = {}
-        for at, tensors in by_visit.items():
+        for at, tensors in by_hook.items():
             for index in tensors:
                 places.setdefault(index, []).append(at)
         found.append(places)
@@ -49,18 +54,18 @@ def _places(job: Job) -> list[dict[int, list[int]]]:
 
 
 def _points(
-    parts: Sequence[Part[Gather]], again: int, places: Mapping[int, Sequence[int]], share: Sequence[float]
+    parts: Sequence[RepeatedBlock[Gather]], pass_index: int, places: Mapping[int, Sequence[int]], share: Sequence[float]
 ) -> Iterator[Point]:
     """Of a part that comes many times those of its first and of its last time."""
     gathered = 0
     for part in parts:
-        here = [gather for gather in part.events if gather.again == again]
+        here = [gather for gather in part.events if gather.pass_index == pass_index]
         each = sum([gather.elements for gather in here])
         for number in (0, part.times - 1)[: part.times]:
-            by, so_far = part.by.times(number), gathered + number * each
+            by, so_far = part.offset.times(number), gathered + number * each
             for gather in here:
                 so_far += gather.elements
-                at = min([_next(places.get(index + by.tensors, ()), gather.at + by.visits) for index in gather.tensors])
+                at = min([_next(places.get(index + by.tensors, ()), gather.at + by.hooks) for index in gather.tensors])
                 yield so_far, share[at] if at < NEVER else None
         gathered += part.times * each
 
@@ -68,9 +73,9 @@ def _points(
 NEVER = 1 << 60
 
 
-def _next(visits: Sequence[int], at: int) -> int:
-    found = bisect_left(visits, at)
-    return visits[found] if found < len(visits) else NEVER
+def _next(hooks: Sequence[int], at: int) -> int:
+    found = bisect_left(hooks, at)
+    return hooks[found] if found < len(hooks) else NEVER
 
 
 def _events(points: Sequence[Point]) -> Iterator[Event]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from zeroplan.clock import COMPUTE, Term, term
 from zeroplan.costs.passes import asked
 from zeroplan.costs.timing.rates import Rates, rates
-from zeroplan.costs.timing.work import Work, work
+from zeroplan.costs.timing.work import ForwardWork, work
 from zeroplan.formulas import roofline
 from zeroplan.record import NamedTuple
-from zeroplan.specs.account import Again
+from zeroplan.specs.account import RecomputedShare
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import LEAST_ALIKE
 from zeroplan.specs.software import Software
@@ -24,7 +24,7 @@ LOSS_FORWARD = 1 / 3
 """Of the loss's bytes, those of forward."""
 
 
-class Pass(NamedTuple):
+class ComputePass(NamedTuple):
     """Terms of one pass over one micro-batch."""
 
     terms: tuple[Term, ...]
@@ -35,8 +35,8 @@ class Pass(NamedTuple):
 
 
 class Computing(NamedTuple):
-    forward: Pass
-    backward: Pass
+    forward: ComputePass
+    backward: ComputePass
     """With what runs again."""
 
 
@@ -46,11 +46,11 @@ def computing(job: Job, software: Software, *, traced: bool = True) -> Computing
     layers = _layers(found, at, software)
     forward = _pass("forward", found, at, software, layers)
     backward = _pass("backward", found, at, software, _layers(found, at, software, backward=True))
-    again = shares_again(job) if traced else Again(0.0, 0.0)
-    return Computing(forward, Pass((*backward.terms, *_again(job, layers, again))))
+    recomputed = recomputed_shares(job) if traced else RecomputedShare(0.0, 0.0)
+    return Computing(forward, ComputePass((*backward.terms, *_again(job, layers, recomputed))))
 
 
-def shares_again(job: Job) -> Again:
+def recomputed_shares(job: Job) -> RecomputedShare:
     """What checkpointing runs again: products and attention as the model's trace says, else whole layers.
 
     The shares are the same for any micro-batch. Stage 3's own linear function keeps its operands once it has run, so at
@@ -58,8 +58,10 @@ def shares_again(job: Job) -> Again:
     """
     whole = layers_again(job)
     if job.strategy.recomputing.attention:
-        return Again(0.0, 1.0)
-    found = (job.model.timeline.again(asked(job)._replace(batch=LEAST_ALIKE)) if whole else None) or Again(whole, whole)
+        return RecomputedShare(0.0, 1.0)
+    found = (
+        job.model.timeline.recomputed_share(asked(job)._replace(batch=LEAST_ALIKE)) if whole else None
+    ) or RecomputedShare(whole, whole)
     return found._replace(attention=0.0) if job.strategy.recomputing.keeps_products else found
 
 
@@ -69,7 +71,7 @@ def layers_again(job: Job) -> float:
     return -(-count // every) / count if every else 0.0
 
 
-def _again(job: Job, layers: tuple[Term, ...], found: Again) -> list[Term]:
+def _again(job: Job, layers: tuple[Term, ...], found: RecomputedShare) -> list[Term]:
     """Of the layers' terms in forward what runs again in backward."""
     scores = layers_again(job) or found.attention
     shares = {PRODUCTS: found.products, ATTENTION: found.attention, SCORES: scores}
@@ -84,7 +86,7 @@ def _again(job: Job, layers: tuple[Term, ...], found: Again) -> list[Term]:
     ]  # fmt: skip
 
 
-def _layers(found: Work, at: Rates, software: Software, *, backward: bool = False) -> tuple[Term, ...]:
+def _layers(found: ForwardWork, at: Rates, software: Software, *, backward: bool = False) -> tuple[Term, ...]:
     way = "backward" if backward else "forward"
     products = BACKWARD_PRODUCTS if backward else 1.0
     terms = [
@@ -114,7 +116,7 @@ def _products(name: str, at: Rates, times: float, flops: float, touched: float) 
                 rate=at.products.value, touched=touched, bandwidth=at.memory.value)  # fmt: skip
 
 
-def _pass(way: str, found: Work, at: Rates, software: Software, layers: tuple[Term, ...]) -> Pass:
+def _pass(way: str, found: ForwardWork, at: Rates, software: Software, layers: tuple[Term, ...]) -> ComputePass:
     """The layers, the head and the loss; the pass is not shorter than starting its kernels takes."""
     products, share, starts = 1.0, LOSS_FORWARD, 1
     if way == "backward":
@@ -128,6 +130,6 @@ def _pass(way: str, found: Work, at: Rates, software: Software, layers: tuple[Te
     symbols = {"kernels": float(starts * found.kernels), "start": at.start.value}
     waiting = roofline.launches(**symbols) - sum(entry.seconds for entry in terms)
     if waiting <= 0:
-        return Pass(terms)
+        return ComputePass(terms)
     idle = term(COMPUTE, f"waiting for kernels to start, {way}", roofline.launches, at.start, **symbols)
-    return Pass((*terms, idle._replace(seconds=waiting, times=waiting / idle.seconds)))
+    return ComputePass((*terms, idle._replace(seconds=waiting, times=waiting / idle.seconds)))

@@ -7,8 +7,8 @@ a collective. So a pass takes as long as its hooks, or as its work and the traff
 from __future__ import annotations
 
 from zeroplan.clock import COMPUTE, term
-from zeroplan.costs.deepspeed.visits import passes_of
-from zeroplan.costs.timing.computing import Computing, Pass
+from zeroplan.costs.deepspeed.module_hooks import passes_of
+from zeroplan.costs.timing.computing import ComputePass, Computing
 from zeroplan.formulas import roofline
 from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import Figure
@@ -25,11 +25,11 @@ class Hooks(NamedTuple):
 
 
 def hooks(job: Job, software: Software) -> Hooks:
-    """Each module is a visit that enters it and one that leaves it."""
+    """Each module is a hook that enters it and one that leaves it."""
     if job.strategy.stage < 3 or software.hook is None:
         return Hooks()
-    passes = passes_of(job).visits
-    return Hooks(*(roofline.hooks(len(visits) / 2, software.hook.value) for visits in passes))
+    passes = passes_of(job).hooks
+    return Hooks(*(roofline.hooks(len(hooks) / 2, software.hook.value) for hooks in passes))
 
 
 def waited(job: Job, software: Software, found: Computing, forward: float = 0.0, backward: float = 0.0) -> Computing:
@@ -44,11 +44,11 @@ def waited(job: Job, software: Software, found: Computing, forward: float = 0.0,
     )
 
 
-def _waited(way: str, found: Pass, hook: Figure | None, host: float, shown: float) -> Pass:
+def _waited(way: str, found: ComputePass, hook: Figure | None, host: float, shown: float) -> ComputePass:
     seconds = host - found.seconds - shown
     if hook is None or seconds <= 0:
         return found
     one = term(
         COMPUTE, f"waiting for stage 3's hooks, {way}", roofline.hooks, hook, modules=host / hook.value, hook=hook.value
     )
-    return Pass((*found.terms, one._replace(seconds=seconds, times=seconds / one.seconds)))
+    return ComputePass((*found.terms, one._replace(seconds=seconds, times=seconds / one.seconds)))

@@ -21,7 +21,7 @@ LEVEL = Figure(
 )
 
 
-class Call(NamedTuple):
+class CallTime(NamedTuple):
     """One call of a collective, all calls of its kind taken as equal in size."""
 
     seconds: float
@@ -30,7 +30,7 @@ class Call(NamedTuple):
     symbols: dict[str, float]
 
 
-def call(cluster: Cluster, transfer: Transfer) -> Call:
+def call(cluster: Cluster, transfer: Transfer) -> CallTime:
     """Seconds of one call; NCCL takes the ring, or for an all-reduce the tree where that is sooner there."""
     kind, ranks, inside = transfer.collective, transfer.ranks, min(transfer.ranks, cluster.gpus_per_node)
     speed, wire = link(cluster, ranks, kind), transfer.wire_bytes / transfer.calls
@@ -40,7 +40,7 @@ def call(cluster: Cluster, transfer: Transfer) -> Call:
     if kind == "all_to_all" and crosses:
         speed, waits = shared(cluster), network.ring_latency(ranks - 1, hop.value)
     symbols = {"wire": wire, "link": speed.value, "latency": waits, "filling": filling}
-    return Call(network.piped(**symbols), (speed, hop), symbols)
+    return CallTime(network.piped(**symbols), (speed, hop), symbols)
 
 
 def between_nodes(cluster: Cluster, transfer: Transfer) -> bool:

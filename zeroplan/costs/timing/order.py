@@ -14,13 +14,13 @@ from functools import partial
 from itertools import accumulate, groupby, zip_longest
 from operator import attrgetter, itemgetter
 
-from zeroplan.costs.deepspeed.backward import decides_reductions, reductions
+from zeroplan.costs.deepspeed.backward import reductions, reductions_key
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events
 from zeroplan.costs.deepspeed.events import Gather, Held
-from zeroplan.costs.deepspeed.fetch import decides_gathers, distinct, micro_steps
-from zeroplan.costs.deepspeed.once import once, whole
-from zeroplan.costs.deepspeed.told import Part, every
+from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution, pass_hooks
 from zeroplan.costs.deepspeed.traffic import reduced
-from zeroplan.costs.deepspeed.visits import backward_visits, once_an_execution, visited
 from zeroplan.costs.timing.work import multiplied_with
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -51,10 +51,10 @@ class Order(NamedTuple):
     backward: tuple[Event, ...] = ()
 
 
-def _decides(strategy: Strategy) -> Hashable:
+def _order_key(strategy: Strategy) -> Hashable:
     if strategy.stage == 3:
-        return decides_gathers(strategy), decides_reductions(strategy)
-    return whole(strategy)
+        return gathers_key(strategy), reductions_key(strategy)
+    return strategy_key(strategy)
 
 
 def order(job: Job, *, first: bool = False) -> Order:
@@ -65,7 +65,7 @@ def order(job: Job, *, first: bool = False) -> Order:
     return _orders(job)[0 if first else -1]
 
 
-@once(_decides)
+@cached(_order_key)
 def _orders(job: Job) -> list[Order]:
     """Of the step's first micro-step, and of the others where they differ."""
     if job.strategy.stage < 3:
@@ -79,17 +79,17 @@ def _orders(job: Job) -> list[Order]:
 
 def done_before(job: Job) -> tuple[list[float], list[float]]:
     """`progress` of forward and of backward."""
-    return progress(job, visited(job, 0)), done_in_backward(job)
+    return progress(job, pass_hooks(job, 0)), done_in_backward(job)
 
 
-@once_an_execution
+@cached_per_execution
 def done_in_backward(job: Job) -> list[float]:
     """`progress` of it."""
-    return progress(job, visited(job, 1))
+    return progress(job, pass_hooks(job, 1))
 
 
-def progress(job: Job, visits: Sequence[Part[Held]]) -> list[float]:
-    """Share of the pass's work before each visit, and 1 at the end.
+def progress(job: Job, hooks: Sequence[RepeatedBlock[Held]]) -> list[float]:
+    """Share of the pass's work before each hook, and 1 at the end.
 
     A module's work is what tokens are multiplied with there, twice in backward; of a tied table, the head's, which no
     layer has.
@@ -97,8 +97,8 @@ def progress(job: Job, visits: Sequence[Part[Held]]) -> list[float]:
     elements, heads = multiplied_with(job.model)
     found: list[float] = []
     using: dict[int, list[tuple[int, bool]]] = {}
-    """Of each head the visits that read it, and whether they are backward's."""
-    for events, times, _by in visits:
+    """Of each head the hooks that read it, and whether they are backward's."""
+    for events, times, _by in hooks:
         here: list[float] = []
         for _elements, _secondary, _most, _ready, (enters, _module, tensors, backward), at, _less in events:
             reads = tensors if enters else ()
@@ -106,7 +106,7 @@ def progress(job: Job, visits: Sequence[Part[Held]]) -> list[float]:
             for index in heads.intersection(reads):
                 using.setdefault(index, []).append((at, backward))
         found += times * here
-    late = visits[0].events[0].visit.backward
+    late = hooks[0].events[0].hook.backward
     for index, places in using.items():
         at, backward = places[0 if late else -1]
         found[at] += (1 + backward) * elements[index]
@@ -115,31 +115,31 @@ def progress(job: Job, visits: Sequence[Part[Held]]) -> list[float]:
 
 
 Placed = tuple[tuple[int, int], Event]
-"""An event before a visit: the visit's number, then reductions before gathers before waits."""
+"""An event before a hook: the hook's number, then reductions before gathers before waits."""
 
 
-@once(decides_gathers)
+@cached(gathers_key)
 def _gathers(job: Job) -> list[tuple[tuple[Event, ...], list[Placed]]]:
-    """What each visit and the look ahead gather, and what it waits for, in forward and in backward: of each micro-step
+    """What each hook and the look ahead gather, and what it waits for, in forward and in backward: of each micro-step
     that differs.
     """
     found = []
     for step in distinct(micro_steps(job)):
-        gathers = list(every(step.gathers))
+        gathers = list(all_events(step.gathers))
         forward, backward = (
-            list(_gathered(reads, done, [gather for gather in gathers if gather.again == again]))
-            for again, (reads, done) in enumerate(zip(read_at(job), done_before(job), strict=True))
+            list(_gathered(reads, done, [gather for gather in gathers if gather.pass_index == pass_index]))
+            for pass_index, (reads, done) in enumerate(zip(read_at(job), done_before(job), strict=True))
         )
         found.append((tuple([event for _place, event in forward]), backward))
     return found
 
 
-@once_an_execution
+@cached_per_execution
 def read_at(job: Job) -> list[dict[int, tuple[int, ...]]]:
-    """The tensors of each visit that enters a module with some, in forward and in backward."""
+    """The tensors of each hook that enters a module with some, in forward and in backward."""
     return [
-        {at: visit.tensors for at, visit in enumerate(visits) if visit.enters and visit.tensors}
-        for visits in (job.execution.forward, backward_visits(job))
+        {at: hook.tensors for at, hook in enumerate(hooks) if hook.enters and hook.tensors}
+        for hooks in (job.execution.forward, backward_hooks(job))
     ]
 
 
@@ -163,15 +163,15 @@ def _gathered(
                 yield (at, 2), EVENT((FOR_GATHER, done[at], 0.0, max(waits)))
 
 
-@once_an_execution
+@cached_per_execution
 def _reading(job: Job) -> list[int]:
-    """Backward's visits that read something: others have no work."""
-    return [at for at, visit in enumerate(backward_visits(job)) if visit.tensors]
+    """Backward's hooks that read something: others have no work."""
+    return [at for at, hook in enumerate(backward_hooks(job)) if hook.tensors]
 
 
-@once(decides_reductions)
+@cached(reductions_key)
 def _flushes(job: Job) -> list[Placed]:
-    """Buckets that are full before a visit."""
+    """Buckets that are full before a hook."""
     flushes, reading, done = reductions(job).flushes, _reading(job), done_in_backward(job)
     whole = sum(each.elements for each in flushes)
     full: dict[int, int] = {}
@@ -185,12 +185,12 @@ def _flushes(job: Job) -> list[Placed]:
     ]
 
 
-@once_an_execution
+@cached_per_execution
 def _ready(job: Job) -> dict[int, float]:
     """How far backward's work has come when a tensor's gradient is there; of a tied one the last."""
     done = done_in_backward(job)
     return {
-        index: done[at] for at, (enters, _module, tensors, late) in enumerate(backward_visits(job), 1)
+        index: done[at] for at, (enters, _module, tensors, late) in enumerate(backward_hooks(job), 1)
         if enters and late for index in tensors
     }  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from zeroplan.costs.deepspeed.once import MOST_KEPT, Itself
+from zeroplan.costs.deepspeed.cache import CACHE_SIZE, IdentityKey
 from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import Cluster, Figure, Gpu
 from zeroplan.specs.job import Job
@@ -43,11 +43,11 @@ class Rates(NamedTuple):
 
 def rates(job: Job) -> Rates:
     """Of the job's card in the precision that products run in, with the attention that runs."""
-    return _rates(Itself(job.cluster.gpu), multiplied_in(job), job.strategy.attention)
+    return _rates(IdentityKey(job.cluster.gpu), multiplied_in(job), job.strategy.attention)
 
 
-@lru_cache(maxsize=MOST_KEPT)
-def _rates(card: Itself[Gpu | None], precision: str, kernel: str) -> Rates:
+@lru_cache(maxsize=CACHE_SIZE)
+def _rates(card: IdentityKey[Gpu | None], precision: str, kernel: str) -> Rates:
     gpu = card.it
     if gpu is None:
         return Rates(NO_CARD, _less(NO_CARD, ATTENTION_SHARE, "flash attention"), NO_MEMORY, START)

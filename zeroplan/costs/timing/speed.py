@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zeroplan.clock import HFU, MFU, MFU_CAUSAL, Speed, StepTime, Utilisation
-from zeroplan.costs.timing.computing import BACKWARD_PRODUCTS, shares_again
+from zeroplan.costs.timing.computing import BACKWARD_PRODUCTS, recomputed_shares
 from zeroplan.costs.timing.rates import multiplied_in
 from zeroplan.costs.timing.spread import interval
 from zeroplan.costs.timing.step import step_time
@@ -46,11 +46,11 @@ def utilisation(job: Job, step: StepTime) -> tuple[Utilisation, ...]:
 
 def _as_run(job: Job) -> float:
     """FLOP of forward, of backward's two products for each, and of what runs again in layers, not in their kernels."""
-    found, again = work(job), shares_again(job)
+    found, recomputed = work(job), recomputed_shares(job)
     passes = 1 + BACKWARD_PRODUCTS
     return (
         passes * (found.layers.flops + found.head.flops + found.attention)
-        + again.products * found.layers.flops + again.attention * found.attention
+        + recomputed.products * found.layers.flops + recomputed.attention * found.attention
     )  # fmt: skip
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import sqrt
 
 from zeroplan.clock import COMMUNICATION, COMPUTE, OFFLOAD, OPTIMIZER, Interval, StepTime, Term, weakest
-from zeroplan.costs.timing.beside import ON_CPU
 from zeroplan.costs.timing.computing import ATTENTION, LOGITS, PRODUCTS
+from zeroplan.costs.timing.offload import ON_CPU
 
 KNOWN = ("measured", "published")
 SPREADS: dict[tuple[str, bool], tuple[float, float]] = {

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from zeroplan.clock import OPTIMIZER, StepTime, Term, term
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES, state_bytes, state_dtype
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.timing.beside import host_terms, updated_by_cpus
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, state_bytes, state_dtype
 from zeroplan.costs.timing.computing import computing
 from zeroplan.costs.timing.hooks import waited
+from zeroplan.costs.timing.offload import host_terms, updated_by_cpus
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.traffic import communication
 from zeroplan.formulas import roofline

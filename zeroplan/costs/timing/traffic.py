@@ -31,7 +31,7 @@ class Communication(NamedTuple):
     after: list[Term]
 
 
-class Beside(NamedTuple):
+class ConcurrentTraffic(NamedTuple):
     """What micro-steps that are alike send in one pass, beside so much work of each."""
 
     phase: str
@@ -45,13 +45,13 @@ class Beside(NamedTuple):
 
 def besides(
     job: Job, sent: Sequence[Sent], found: Computing, software: Software, ordered: Callable[..., Order] = order
-) -> Iterator[Beside]:  # fmt: skip
+) -> Iterator[ConcurrentTraffic]:  # fmt: skip
     """Forwards, then backwards; `ordered` tells in which order they issue what."""
     in_order = job.strategy.stage and job.strategy.overlaps and sent and software.in_order
     for phase, work in ((FORWARD, found.forward.seconds), (BACKWARD, found.backward.seconds)):
         for name, here, times in alike(job, [entry for entry in sent if entry.phase == phase]):
             events = ordered(job, first=name == FIRST) if in_order else Order()
-            yield Beside(phase, here, times, work, events.forward if phase == FORWARD else events.backward)
+            yield ConcurrentTraffic(phase, here, times, work, events.forward if phase == FORWARD else events.backward)
 
 
 def hidden(job: Job, software: Software) -> Figure | None:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Model, Tensor
+from zeroplan.specs.model import Model, ParameterSpec
 
 NORM_BYTES, MLP_BYTES, GATE_BYTES = 30, 6, 6
 """Read and written per token and layer, in 16 bits, by element-wise operators fused by hand: of hidden, of the MLP's
@@ -18,7 +18,7 @@ KERNELS = 14
 """Of a layer's forward beside those of its products and attention."""
 
 
-class Matrix(NamedTuple):
+class WeightMatrix(NamedTuple):
     """A weight that tokens are multiplied with."""
 
     rows: int
@@ -36,7 +36,7 @@ class Products(NamedTuple):
     number: int
 
 
-class Work(NamedTuple):
+class ForwardWork(NamedTuple):
     """Of a forward pass over one micro-batch on one GPU."""
 
     layers: Products
@@ -54,15 +54,15 @@ class Work(NamedTuple):
 class Matrices(NamedTuple):
     """How often each matrix is there, in the layers and in the head."""
 
-    layers: tuple[tuple[Matrix, int], ...]
-    head: tuple[tuple[Matrix, int], ...]
+    layers: tuple[tuple[WeightMatrix, int], ...]
+    head: tuple[tuple[WeightMatrix, int], ...]
 
 
 @lru_cache(maxsize=64)
 def matrices(model: Model) -> Matrices:
     """All weights but look-up tables; a table that is also the head counts as the head's."""
-    layers: Counter[Matrix] = Counter()
-    head: Counter[Matrix] = Counter()
+    layers: Counter[WeightMatrix] = Counter()
+    head: Counter[WeightMatrix] = Counter()
     for tensor in model.tensors:
         if _is_multiplied(tensor):
             (layers if _in_a_layer(tensor) else head)[_matrix(tensor, model)] += 1
@@ -82,21 +82,21 @@ def multiplied_with(model: Model) -> tuple[list[float], frozenset[int]]:
     return elements, frozenset(heads)
 
 
-def _is_multiplied(tensor: Tensor) -> bool:
+def _is_multiplied(tensor: ParameterSpec) -> bool:
     return len(tensor.shape) > 1 and not tensor.name.endswith("bias") and (tensor.linear or _in_a_layer(tensor))
 
 
-def _in_a_layer(tensor: Tensor) -> bool:
+def _in_a_layer(tensor: ParameterSpec) -> bool:
     return any(part.isdecimal() for part in tensor.name.split("."))
 
 
-def _matrix(tensor: Tensor, model: Model) -> Matrix:
+def _matrix(tensor: ParameterSpec, model: Model) -> WeightMatrix:
     *experts, rows, columns = tensor.shape
     routed = ".experts." in tensor.name and bool(model.shape.experts)
-    return Matrix(rows, columns, (experts[0] if experts else model.shape.experts) if routed else 0)
+    return WeightMatrix(rows, columns, (experts[0] if experts else model.shape.experts) if routed else 0)
 
 
-def multiplied(found: tuple[tuple[Matrix, int], ...], tokens: int, top: int, width: int) -> Products:
+def multiplied(found: tuple[tuple[WeightMatrix, int], ...], tokens: int, top: int, width: int) -> Products:
     """Tokens times each matrix; of experts each sees its share of the tokens, and all are read."""
     flops = touched = number = 0
     for matrix, times in found:
@@ -107,7 +107,7 @@ def multiplied(found: tuple[tuple[Matrix, int], ...], tokens: int, top: int, wid
     return Products(float(flops), float(touched), number)
 
 
-def work(job: Job) -> Work:
+def work(job: Job) -> ForwardWork:
     """Of the job's micro-batch: products from its tensors, the rest from the widths of its layers."""
     shape, tokens, width = job.model.shape, job.tokens, job.strategy.element_bytes
     multiplied_width = 2 if job.strategy.autocast else width
@@ -116,7 +116,7 @@ def work(job: Job) -> Work:
     seen = pairs(job)
     ffn = shape.ffn * top + shape.shared_ffn if shape.experts else shape.ffn
     element = NORM_BYTES * shape.hidden + (MLP_BYTES + GATE_BYTES * shape.gated) * ffn
-    return Work(
+    return ForwardWork(
         layers=layers,
         head=multiplied(found.head, tokens, top, multiplied_width),
         attention=2.0 * seen * shape.heads * (shape.head_width + shape.value_width),

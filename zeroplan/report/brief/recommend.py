@@ -35,7 +35,7 @@ from zeroplan.units import between, count, gb, gib, seconds
 
 if TYPE_CHECKING:
     from zeroplan.sizing import Fewest
-    from zeroplan.training import Run
+    from zeroplan.training import TrainingRun
 
 ALTERNATIVES, WAYS = 3, 3
 LONG = r"\d{1,3}(?:,\d{3}){2,}"
@@ -49,7 +49,7 @@ MORE, GAIN = 4, 0.1
 
 def details(
     plan: Plan, said: Sequence[str], typed: Sequence[str], *, target: str, given: dict[str, Any] | None,
-    written: str | None, run: Run | None, outside: Sequence[Rejected], in_time: Fewest | None,
+    written: str | None, run: TrainingRun | None, outside: Sequence[Rejected], in_time: Fewest | None,
 ) -> tuple[list[RenderableType], list[RenderableType]]:  # fmt: skip
     """What stands below the answer and the scope: the plan, and what goes on from it.
 
@@ -70,7 +70,7 @@ def details(
     return body, [*tail, legend(chosen.job, used, more=True)]
 
 
-def _settings(chosen: Candidate, run: Run | None) -> Table:
+def _settings(chosen: Candidate, run: TrainingRun | None) -> Table:
     """The plan in five lines, and the whole run where it was asked for."""
     strategy, job, known = chosen.strategy, chosen.job, marks(chosen.job)
     grid = table(["", ""])
@@ -130,7 +130,7 @@ def _buckets(strategy: Strategy) -> str:
 
 
 def _others(
-    plan: Plan, outside: Sequence[Rejected], run: Run | None, said: Sequence[str]
+    plan: Plan, outside: Sequence[Rejected], run: TrainingRun | None, said: Sequence[str]
 ) -> list[RenderableType]:
     """How far it is proven that nothing is better, what would be, and what came next with what it costs."""
     chosen, rows = plan.chosen, ALTERNATIVES - bool(run)
@@ -207,7 +207,7 @@ def _arguments(
 
 
 def _next(
-    plan: Plan, typed: Sequence[str], written: str | None, run: Run | None, in_time: Fewest | None
+    plan: Plan, typed: Sequence[str], written: str | None, run: TrainingRun | None, in_time: Fewest | None
 ) -> list[RenderableType]:
     """What was written and starts it, or the command that writes it."""
     tight = plan.chosen is not None and plan.chosen.fit.verdict == TIGHT and "--accept" not in typed

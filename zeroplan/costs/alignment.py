@@ -1,29 +1,33 @@
-"""DeepSpeed's events along a pass of the model: the stretch each falls into, and of alike layers' those that matter."""
+"""DeepSpeed's events along a pass of the model: the interval each falls into, and of identical layers' those that
+matter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from zeroplan.costs.deepspeed.alive import END, START
-from zeroplan.costs.deepspeed.told import Part, moved
-from zeroplan.specs.execution import Pass
+from zeroplan.costs.deepspeed.allocation_tracker import END, START
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, offset_key
+from zeroplan.specs.execution import PassTimeline
 
 Met = tuple[Any, int, int]
-"""An event, the stretch that was reached before it, and the one at whose end it falls, which may be the same. Of those
+"""An event, the interval that was reached before it, and the one at whose end it falls, which may be the same. Of those
 that come again, the event as it comes the first time."""
 
 
-def stretch_of(key: int, activations: Pass, at: int) -> int:
-    """The stretch at whose end DeepSpeed's event falls; `at`: the one that was reached, where nothing tells."""
+def interval_of(key: int, activations: PassTimeline, at: int) -> int:
+    """The interval at whose end DeepSpeed's event falls; `at`: the one that was reached, where nothing tells."""
     if key == END:
         return len(activations.most) - 1
     if key == START:
         return at
-    return activations.ready.get(~key, at) if key < 0 else activations.visits[key]
+    return activations.ready.get(~key, at) if key < 0 else activations.hooks[key]
 
 
-def along(parts: Sequence[Part[Any]], activations: Pass, key: Callable[[Any], int]) -> Iterator[Met]:
+def aligned_events(
+    parts: Sequence[RepeatedBlock[Any]], activations: PassTimeline, key: Callable[[Any], int]
+) -> Iterator[Met]:
     """The events among which a largest moment is: all, but of a part that comes many times only some.
 
     From one time to the next DeepSpeed has the same, and the model one layer more, or less. What they have together
@@ -38,9 +42,9 @@ def along(parts: Sequence[Part[Any]], activations: Pass, key: Callable[[Any], in
         for number in numbers:
             if skipped and number == part.times - 2:
                 at = max(at, here + skipped)
-            by, here = part.by.times(number), -1
+            by, here = part.offset.times(number), -1
             for event, first in zip(part.events, keys, strict=True):
-                to = stretch_of(moved(first, by) if number else first, activations, at)
+                to = interval_of(offset_key(first, by) if number else first, activations, at)
                 yield event, at, to
                 if to > at:  # noqa: PLR1730  (the call takes as long as all else here)
                     at = to
@@ -52,17 +56,19 @@ FEW = 6
 """Times up to which none is left out."""
 
 
-def _skipped(part: Part[Any], keys: Sequence[int], activations: Pass) -> int:
-    """Stretches between the third time and the last but one, where all from the second to that are of alike layers."""
+def _skipped(part: RepeatedBlock[Any], keys: Sequence[int], activations: PassTimeline) -> int:
+    """Intervals between the third time and the last but one, where all from the second to that are of identical
+    layers.
+    """
     if part.times < FEW:
         return 0
     second, third, last = (
-        [stretch_of(moved(key, part.by.times(number)), activations, -1) for key in keys]
+        [interval_of(offset_key(key, part.offset.times(number)), activations, -1) for key in keys]
         for number in (1, 2, part.times - 2)
     )
-    for start, stretches, layers in activations.alike:
-        inside = start <= min(second) and max(last) < start + stretches * layers
+    for start, intervals, layers in activations.identical_layers:
+        inside = start <= min(second) and max(last) < start + intervals * layers
         by = {(after - first, end - first) for first, after, end in zip(second, third, last, strict=True)}
-        if inside and by == {(stretches, (part.times - 3) * stretches)}:
-            return (part.times - 5) * stretches
+        if inside and by == {(intervals, (part.times - 3) * intervals)}:
+            return (part.times - 5) * intervals
     return 0

@@ -6,104 +6,104 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 
-class Shift(NamedTuple):
-    """From a layer to the next that does the same: in visits of the pass, numbers of tensors and of modules."""
+class LayerOffset(NamedTuple):
+    """From a layer to the next that does the same: in hooks of the pass, numbers of tensors and of modules."""
 
-    visits: int = 0
+    hooks: int = 0
     tensors: int = 0
     modules: int = 0
     more: tuple[int, ...] = ()
     """What the layer left behind, which is there besides; of what, the event says. Empty for nothing."""
 
-    def times(self, count: int) -> Shift:
+    def times(self, count: int) -> LayerOffset:
         more = tuple([count * each for each in self.more]) if self.more else ()
-        return Shift(count * self.visits, count * self.tensors, count * self.modules, more)
+        return LayerOffset(count * self.hooks, count * self.tensors, count * self.modules, more)
 
 
-STILL = Shift()
+NO_OFFSET = LayerOffset()
 
 
-def moved(key: int, by: Shift) -> int:
-    """Of an event in another layer: the number of its visit, or ~tensor where it is a tensor's."""
-    return key + by.visits if key >= 0 else key - by.tensors
+def offset_key(key: int, by: LayerOffset) -> int:
+    """Of an event in another layer: the number of its hook, or ~tensor where it is a tensor's."""
+    return key + by.hooks if key >= 0 else key - by.tensors
 
 
-class Told(Protocol):
+class Repeatable(Protocol):
     """Something that a replay tells."""
 
-    def later(self, by: Shift) -> Self:
+    def offset_by(self, by: LayerOffset) -> Self:
         """What it tells where a layer that lies so far away does the same."""
 
 
-T = TypeVar("T", bound=Told)
+T = TypeVar("T", bound=Repeatable)
 
 
-class Part(NamedTuple, Generic[T]):
+class RepeatedBlock(NamedTuple, Generic[T]):
     """Events in order, which come so many times, each time for another layer."""
 
     events: Sequence[T]
     times: int = 1
-    by: Shift = STILL
+    offset: LayerOffset = NO_OFFSET
 
     def copy(self, number: int) -> Sequence[T]:
         """The events as they come that time, from 0 on."""
-        by = self.by.times(number)
-        return [event.later(by) for event in self.events] if number else self.events
+        by = self.offset.times(number)
+        return [event.offset_by(by) for event in self.events] if number else self.events
 
 
-def every(parts: Sequence[Part[T]]) -> Iterator[T]:
+def all_events(parts: Sequence[RepeatedBlock[T]]) -> Iterator[T]:
     """All events, written out."""
     for part in parts:
         for number in range(part.times):
             yield from part.copy(number)
 
 
-def counted(parts: Iterable[Part[T]]) -> Iterator[tuple[T, int]]:
+def counted_events(parts: Iterable[RepeatedBlock[T]]) -> Iterator[tuple[T, int]]:
     """Those that come again are here once, with how often they come."""
     for part in parts:
         for event in part.events:
             yield event, part.times
 
 
-def kinds(parts: Iterable[Part[T]]) -> Iterator[T]:
+def distinct_events(parts: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
     """Those that come again are here once: for what does not depend on the layer."""
-    for event, _times in counted(parts):
+    for event, _times in counted_events(parts):
         yield event
 
 
-def final(parts: Sequence[Part[T]]) -> T:
+def last_event(parts: Sequence[RepeatedBlock[T]]) -> T:
     """The last event."""
     return parts[-1].copy(parts[-1].times - 1)[-1]
 
 
-def extremes(parts: Iterable[Part[T]]) -> Iterator[T]:
+def extreme_events(parts: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
     """Those among which a largest is: as they come the first time, and the last where more is there each time."""
     for part in parts:
         yield from part.events
-        if part.by.more:
+        if part.offset.more:
             yield from part.copy(part.times - 1)
 
 
-class Telling(Generic[T]):
+class EventLog(Generic[T]):
     """Parts as a replay adds to them."""
 
     def __init__(self) -> None:
-        self.done: list[Part[T]] = []
+        self.done: list[RepeatedBlock[T]] = []
         self.open: list[T] = []
         """Events since the last part."""
 
     def close(self) -> None:
         if self.open:
-            self.done.append(Part(self.open))
+            self.done.append(RepeatedBlock(self.open))
             self.open = []
 
-    def again(self, since: int, times: int, by: Shift) -> None:
+    def repeat(self, since: int, times: int, by: LayerOffset) -> None:
         """The open events from that one on come so many times more."""
         last, self.open = self.open[since:], self.open[:since]
         self.close()
         if last:
-            self.done.append(Part(last, times + 1, by))
+            self.done.append(RepeatedBlock(last, times + 1, by))
 
-    def parts(self) -> tuple[Part[T], ...]:
+    def blocks(self) -> tuple[RepeatedBlock[T], ...]:
         """So far."""
-        return (*self.done, Part(tuple(self.open))) if self.open else tuple(self.done)
+        return (*self.done, RepeatedBlock(tuple(self.open))) if self.open else tuple(self.done)

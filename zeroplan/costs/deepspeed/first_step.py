@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.alive import START, Alive
+from zeroplan.costs.deepspeed.allocation_tracker import START, AllocationTracker
+from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events
 from zeroplan.costs.deepspeed.events import Held
-from zeroplan.costs.deepspeed.fetch import decides_gathers, early_micro_steps, micro_steps
-from zeroplan.costs.deepspeed.once import once
+from zeroplan.costs.deepspeed.fetch import early_micro_steps, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.partitions import persistent_elements
-from zeroplan.costs.deepspeed.told import Part, extremes
 from zeroplan.specs.job import Job
 
 More = dict[int, tuple[int, int]]
-"""By the number of a visit of backward, elements that the early micro-step has more: at most, and when gradients are
+"""By the number of a hook of backward, elements that the early micro-step has more: at most, and when gradients are
 ready."""
 
 
-def may_need_more(job: Job, number: int, later: Alive) -> bool:
+def may_need_more(job: Job, number: int, later: AllocationTracker) -> bool:
     """Whether the early backward of that number, with the later ones' gradients, may have more alive at any event than
     they at most, and the persistent parameters, which it comes with.
 
@@ -29,22 +29,22 @@ def may_need_more(job: Job, number: int, later: Alive) -> bool:
     if surely_needs_more(job) == number:
         return True
     most, beside = later.most + width * persistent_elements(job), 0
-    for part in reversed(later.entries.parts()):
+    for part in reversed(later.snapshots.blocks()):
         for time in reversed(range(part.times)):
-            by = part.by.times(time)
+            by = part.offset.times(time)
             grown = by.more[0] if by.more else 0
             for entry in reversed(part.events):
                 if entry.key == START:
                     return False
                 now = beside
-                if entry.key >= 0 and (found := more.get(entry.key + by.visits)):
+                if entry.key >= 0 and (found := more.get(entry.key + by.hooks)):
                     now, beside = found
                 if entry.most + grown + width * now > most:
                     return True
     return False
 
 
-@once(decides_gathers)
+@cached(gathers_key)
 def surely_needs_more(job: Job) -> int | None:
     """The number of the early micro-step in whose backward more is gathered than ever later, where no other may need
     more: then it is looked at.
@@ -54,7 +54,7 @@ def surely_needs_more(job: Job) -> int | None:
     if len(others) != 1:
         return None
     both = micro_steps(job).later, early[others[0]]
-    steady, found = (max(event.most for event in extremes(one.backward)) for one in both)
+    steady, found = (max(event.most for event in extreme_events(one.backward)) for one in both)
     return others[0] if found > steady + persistent_elements(job) else None
 
 
@@ -64,11 +64,11 @@ def _may_gather_more(job: Job, number: int) -> bool:
     return most > persistent_elements(job)
 
 
-@once(decides_gathers)
+@cached(gathers_key)
 def _more(job: Job) -> tuple[More, ...]:
     """Of each early micro-step, beside the one that repeats."""
-    steady = _by_visit(micro_steps(job).later.backward)
-    return tuple(_beyond(steady, _by_visit(early.backward)) for early in early_micro_steps(job))
+    steady = _by_hook(micro_steps(job).later.backward)
+    return tuple(_beyond(steady, _by_hook(early.backward)) for early in early_micro_steps(job))
 
 
 def _beyond(steady: More, early: More) -> More:
@@ -76,12 +76,12 @@ def _beyond(steady: More, early: More) -> More:
     return {at: (most - before[0], ready - before[1]) for at, before, (most, ready) in both}
 
 
-def _by_visit(parts: Sequence[Part[Held]]) -> More:
+def _by_hook(parts: Sequence[RepeatedBlock[Held]]) -> More:
     """Elements at most and when gradients are ready."""
     found: More = {}
     for events, times, by in parts:
-        told, grown = [(event.at, event.most, event.ready) for event in events], sum(by.more)
+        log, grown = [(event.at, event.most, event.ready) for event in events], sum(by.more)
         for time in range(times):
             more = time * grown
-            found.update([(at + time * by.visits, (most + more, ready + more)) for at, most, ready in told])
+            found.update([(at + time * by.hooks, (most + more, ready + more)) for at, most, ready in log])
     return found

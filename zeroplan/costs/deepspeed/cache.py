@@ -11,11 +11,11 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 T = TypeVar("T")
-MOST_KEPT = 256
-UNKNOWN: Any = object()
+CACHE_SIZE = 256
+MISSING: Any = object()
 
 
-def whole(strategy: Strategy) -> Hashable:
+def strategy_key(strategy: Strategy) -> Hashable:
     """All of the strategy but the micro-batch; beyond three micro-steps, accumulation changes nothing.
 
     Under hpZ it does: micro-steps differ, so a step's calls are counted over all of them.
@@ -24,16 +24,16 @@ def whole(strategy: Strategy) -> Hashable:
     return strategy._replace(micro_batch=1, grad_accum=min(strategy.grad_accum, most))
 
 
-def whatever_runs(strategy: Strategy) -> Hashable:
+def order_free_key(strategy: Strategy) -> Hashable:
     """Below stage 3 nothing but the order of gradients depends on the model's operators and on what runs again."""
     plain = strategy._replace(
         checkpointing="none", activation_checkpointing=ActivationCheckpointing(), attention="sdpa",
         kernels="transformers",
     )  # fmt: skip
-    return whole(plain)
+    return strategy_key(plain)
 
 
-def no_part(_read: object) -> Hashable:
+def no_key(_read: object) -> Hashable:
     return None
 
 
@@ -42,7 +42,7 @@ def gradients(job: Job) -> Hashable:
     return job.execution.gradients
 
 
-class Itself(Generic[T]):
+class IdentityKey(Generic[T]):
     """An object as part of a key: equal to itself alone, and kept, so that no other takes its place."""
 
     __slots__ = ("it",)
@@ -54,15 +54,15 @@ class Itself(Generic[T]):
         return id(self.it)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Itself) and self.it is other.it
+        return isinstance(other, IdentityKey) and self.it is other.it
 
 
-def once(
-    decides: Callable[[Strategy], Hashable], most_kept: int = MOST_KEPT, *, order: Callable[[Job], Hashable] = no_part
+def cached(
+    key_of: Callable[[Strategy], Hashable], max_size: int = CACHE_SIZE, *, order: Callable[[Job], Hashable] = no_key
 ) -> Callable[[Callable[[Job], T]], Callable[[Job], T]]:
-    """Remember a count of a job by model, ranks, nodes and what `decides` picks of the strategy: all that it reads.
+    """Remember a count of a job by model, ranks, nodes and what `key_of` picks of the strategy: all that it reads.
 
-    `order`: what of the model's order of execution it reads, where `decides` does not settle that.
+    `order`: what of the model's order of execution it reads, where `key_of` does not settle that.
     """
 
     def decorate(count: Callable[[Job], T]) -> Callable[[Job], T]:
@@ -70,10 +70,10 @@ def once(
 
         @wraps(count)
         def looked_up(job: Job) -> T:
-            key = (job.model, job.ranks, job.cluster.nodes, job.rank, decides(job.strategy), order(job))
-            found: T = known.get(key, UNKNOWN)  # one look: a strategy's sixty fields are hashed in each
-            if found is UNKNOWN:
-                if len(known) >= most_kept:
+            key = (job.model, job.ranks, job.cluster.nodes, job.rank, key_of(job.strategy), order(job))
+            found: T = known.get(key, MISSING)  # one look: a strategy's sixty fields are hashed in each
+            if found is MISSING:
+                if len(known) >= max_size:
                     known.clear()
                 found = known[key] = count(job)
             return found

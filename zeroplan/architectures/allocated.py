@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from zeroplan.architectures.places import ran_for
-from zeroplan.architectures.timeline import Laid
+from zeroplan.architectures.timeline import ExpandedTrace
 from zeroplan.autograd.flash import WORKSPACE
-from zeroplan.autograd.log import BACKWARD, Alive, alive
+from zeroplan.autograd.log import BACKWARD, AllocationSource, allocated
 from zeroplan.specs.account import AtWork
 
 LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
@@ -34,16 +34,16 @@ KEEPS = {
 """Operators by what they belong to."""
 
 
-def alive_at(laid: Laid, *, backward: bool, at: int, size: int) -> AtWork:
-    """What is alive at a stretch of the full pass, where `size` bytes are: all layers together."""
-    found, trace = ran_for(laid, backward=backward, at=at), laid.trace
+def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int) -> AtWork:
+    """What is alive at an interval of the full pass, where `size` bytes are: all layers together."""
+    found, trace = ran_for(expanded, backward=backward, at=at), expanded.trace
     log = trace.log()
     before = len(trace.forward) if backward else 0
     sums: Counter[str] = Counter()
-    for of, amount in alive(log, before + found.stretch, size - found.offset).items():
+    for of, amount in allocated(log, before + found.interval, size - found.offset).items():
         sums[kind(of)] += amount
     by_layer: dict[int, Counter[str]] = {}
-    for of, amount in alive(log, len(trace.forward) - 1).items():  # when forward has returned
+    for of, amount in allocated(log, len(trace.forward) - 1).items():  # when forward has returned
         by_layer.setdefault(of.layer, Counter())[kind(of)] += amount
     for layers, sign in ((found.there, 1), (found.ran, -1)):
         for layer, count in Counter(layers).items():
@@ -54,7 +54,7 @@ def alive_at(laid: Laid, *, backward: bool, at: int, size: int) -> AtWork:
     return AtWork(found.module, {name: amount for name, amount in sums.items() if amount})
 
 
-def kind(of: Alive) -> str:
+def kind(of: AllocationSource) -> str:
     """What a storage is for."""
     if of.kept_by:
         return KEEPS.get(of.kept_by.removesuffix("Backward"), AT_WORK)

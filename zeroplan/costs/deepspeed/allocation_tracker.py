@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from functools import partial
 from operator import add
 
-from zeroplan.costs.deepspeed.held import DTYPE_BYTES
-from zeroplan.costs.deepspeed.told import Shift, Telling, moved
+from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, offset_key
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.ledger import Line, Rule, line
 from zeroplan.record import NamedTuple
 
@@ -17,18 +17,18 @@ Kind = tuple[Rule, str]
 """The formula that says what these elements are, and their dtype."""
 
 
-Copy = tuple[Rule, str, int]
+Allocation = tuple[Rule, str, int]
 """What it is, its dtype, and its elements."""
 
 
 START, END = sys.maxsize, sys.maxsize - 1
-"""Keys of the first and the last entry of a pass; the others are numbers of visits, or ~tensor where one is ready."""
+"""Keys of the first and the last entry of a pass; the others are numbers of hooks, or ~tensor where one is ready."""
 
 
-class Entry(NamedTuple):
+class MemorySnapshot(NamedTuple):
     """What a replay had alive up to an event of a pass: at most since the one before, and after it.
 
-    The elements are in the order of `Alive.elements`' kinds.
+    The elements are in the order of `AllocationTracker.elements`' kinds.
     """
 
     key: int
@@ -37,21 +37,21 @@ class Entry(NamedTuple):
     now: int
     at_end: tuple[int, ...]
 
-    def later(self, by: Shift) -> Entry:
-        """As `Told`: `by.more` are bytes, and elements of each kind."""
+    def offset_by(self, by: LayerOffset) -> MemorySnapshot:
+        """As `Repeatable`: `by.more` are bytes, and elements of each kind."""
         key, most, at_most, now, at_end = self
         if by.more:
             nbytes, *elements = by.more
             at_most, at_end = (tuple(map(add, there, elements)) for there in (at_most, at_end))
             most, now = most + nbytes, now + nbytes
-        return Entry(moved(key, by), most, at_most, now, at_end)
+        return MemorySnapshot(offset_key(key, by), most, at_most, now, at_end)
 
 
-ENTRY = partial(tuple.__new__, Entry)
+SNAPSHOT = partial(tuple.__new__, MemorySnapshot)
 """Of all its fields, without the work that a call by name does."""
 
 
-class Alive:
+class AllocationTracker:
     """Elements alive by kind; `peak` is what was alive when most bytes were."""
 
     def __init__(self) -> None:
@@ -59,13 +59,13 @@ class Alive:
         self.bytes = 0
         self.most = 0
         self.peak: dict[Kind, int] = {}
-        self.entries = Telling[Entry]()
+        self.snapshots = EventLog[MemorySnapshot]()
         """Of one pass after the other, each from a part of its own on."""
         self.since = 0
         """The most bytes since the last entry, and what they were."""
         self.at_most: tuple[int, ...] = ()
 
-    def make(self, rule: Rule, dtype: str, elements: int) -> None:
+    def allocate(self, rule: Rule, dtype: str, elements: int) -> None:
         kind = rule, dtype
         self.elements[kind] = self.elements.get(kind, 0) + elements
         self.bytes += DTYPE_BYTES[dtype] * elements
@@ -82,8 +82,8 @@ class Alive:
         """An event of the pass is over."""
         now = tuple(self.elements.values())
         if key == START:
-            self.entries.close()
-        self.entries.open.append(ENTRY((key, self.since, self.at_most, self.bytes, now)))
+            self.snapshots.close()
+        self.snapshots.open.append(SNAPSHOT((key, self.since, self.at_most, self.bytes, now)))
         self.since, self.at_most = self.bytes, now
 
     def kinds(self, elements: tuple[int, ...]) -> dict[Kind, int]:
@@ -96,15 +96,15 @@ class Alive:
         self.bytes -= DTYPE_BYTES[dtype] * elements
 
     @contextmanager
-    def while_needed(self, *made: Copy) -> Iterator[None]:
+    def transient(self, *made: Allocation) -> Iterator[None]:
         """Temporaries: made in this order, freed together."""
         for rule, dtype, elements in made:
-            self.make(rule, dtype, elements)
+            self.allocate(rule, dtype, elements)
         yield
         for rule, dtype, elements in made:
             self.free(rule, dtype, elements)
 
-    def briefly(self, *made: Copy) -> None:
+    def transient_peak(self, *made: Allocation) -> None:
         """Temporaries that are freed before anything else happens."""
         before, known = self.bytes, self.elements
         most = before
@@ -120,23 +120,23 @@ class Alive:
             known[rule, dtype] -= count
         self.bytes = before
 
-    def again(self, since: int, times: int, by: Shift) -> None:
+    def repeat(self, since: int, times: int, by: LayerOffset) -> None:
         """The entries from that one on come so many times more, each time with `by.more`."""
         if by.more:
-            fullest = max(self.entries.open[since:], key=lambda entry: entry.most)
-        self.entries.again(since, times, by)
+            fullest = max(self.snapshots.open[since:], key=lambda entry: entry.most)
+        self.snapshots.repeat(since, times, by)
         if by.more:
             self._grow(fullest, by.times(times))
 
-    def _grow(self, fullest: Entry, by: Shift) -> None:
+    def _grow(self, fullest: MemorySnapshot, by: LayerOffset) -> None:
         for kind, more in zip(self.elements, by.more[1:], strict=True):
             self.elements[kind] += more
         self.bytes += by.more[0]
         self.since, self.at_most = self.bytes, tuple(self.elements.values())
-        if (last := fullest.later(by)).most > self.most:
+        if (last := fullest.offset_by(by)).most > self.most:
             self.most, self.peak = last.most, self.kinds(last.at_most)
 
-    def look_again(self) -> None:
+    def reset_peak(self) -> None:
         """Forget the peak: from now on only later moments count."""
         self.most, self.peak = self.bytes, self.elements.copy()
         self.since, self.at_most = self.bytes, tuple(self.elements.values())
@@ -149,23 +149,23 @@ class Alive:
         return as_lines(self.peak)
 
 
-class Passed:
+class PassProfile:
     """The entries of a pass, and the kinds they count; `beside` is there throughout."""
 
-    def __init__(self, alive: Alive, beside: Iterable[Line] = ()) -> None:
-        self.entries, self.alive, self.beside = alive.entries.parts(), alive, tuple(beside)
+    def __init__(self, tracker: AllocationTracker, beside: Iterable[Line] = ()) -> None:
+        self.snapshots, self.tracker, self.concurrent = tracker.snapshots.blocks(), tracker, tuple(beside)
 
 
 class Variables:
     """A function's own names: given something else, what a name stood for goes after that is made."""
 
-    def __init__(self, alive: Alive) -> None:
-        self.alive = alive
-        self.held: dict[str, tuple[Copy, ...]] = {}
+    def __init__(self, tracker: AllocationTracker) -> None:
+        self.tracker = tracker
+        self.held: dict[str, tuple[Allocation, ...]] = {}
 
-    def put(self, name: str, *made: Copy) -> None:
+    def put(self, name: str, *made: Allocation) -> None:
         for copy in made:
-            self.alive.make(*copy)
+            self.tracker.allocate(*copy)
         self._free(name)
         self.held[name] = made
 
@@ -181,7 +181,7 @@ class Variables:
 
     def _free(self, name: str) -> None:
         for copy in self.held.pop(name, ()):
-            self.alive.free(*copy)
+            self.tracker.free(*copy)
 
 
 def as_lines(elements: dict[Kind, int]) -> tuple[Line, ...]:

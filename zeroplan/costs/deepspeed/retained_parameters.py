@@ -11,22 +11,22 @@ from bisect import bisect_left
 from collections.abc import Hashable
 from itertools import accumulate
 
-from zeroplan.costs.deepspeed.fetch import course_of
+from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.deepspeed.fetch import access_order_of
 from zeroplan.costs.deepspeed.layout import tensor_sizes
-from zeroplan.costs.deepspeed.once import once
-from zeroplan.costs.deepspeed.partitions import decides_persistence, persistent_tensors
-from zeroplan.costs.deepspeed.visits import decides_visits, once_an_execution
+from zeroplan.costs.deepspeed.module_hooks import cached_per_execution, hook_order_key
+from zeroplan.costs.deepspeed.partitions import persistence_key, persistent_tensors
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 
-def kept_at_least(job: Job) -> int:
+def retained_at_least(job: Job) -> int:
     """Elements, persistent parameters left out."""
-    return max(_ahead(job), _for_reuse(job))
+    return max(_ahead(job), _retained_for_reuse(job))
 
 
-def kept_at_most(job: Job) -> int:
+def retained_at_most(job: Job) -> int:
     """Elements, persistent parameters left out, when the forward of a step's first micro-step ends.
 
     They are what backward reads first: as far as the look ahead has reached, where all before the last tensor was less
@@ -44,48 +44,48 @@ class FirstReads(NamedTuple):
     elements: list[int]
     """Up to each and with it."""
     distances: list[int]
-    """From where forward releases it to the visit that reads it, or that of a later one, whichever is less."""
+    """From where forward releases it to the hook that reads it, or that of a later one, whichever is less."""
 
 
-@once(lambda strategy: (decides_visits(strategy), decides_persistence(strategy)))
+@cached(lambda strategy: (hook_order_key(strategy), persistence_key(strategy)))
 def _first_reads(job: Job) -> FirstReads:
-    course, sizes, stay = course_of(job), tensor_sizes(job), set(persistent_tensors(job))
-    entered = sum(visit.enters for visit in job.execution.forward)
-    order = dict.fromkeys(index for index, step in course.trace if step >= entered and index not in stay)
+    access, sizes, stay = access_order_of(job), tensor_sizes(job), set(persistent_tensors(job))
+    entered = sum(hook.enters for hook in job.execution.forward)
+    order = dict.fromkeys(index for index, step in access.trace if step >= entered and index not in stay)
     away = _distances(job)
     nearest = accumulate((away.get(index, 0) for index in reversed(order)), min)
     return FirstReads([*accumulate((sizes[index] for index in order), initial=0)], [-1, *reversed([*nearest])])
 
 
-@once_an_execution
+@cached_per_execution
 def _distances(job: Job) -> dict[int, int]:
     """Of each tensor that is used again, how far that is from where forward releases it."""
-    course, leaves = course_of(job), job.execution.leaves
+    access, leaves = access_order_of(job), job.execution.leaves
     last: dict[int, tuple[int, bool]] = {}
     step = 0
-    for visit in job.execution.forward:
-        if visit.enters:
+    for hook in job.execution.forward:
+        if hook.enters:
             step += 1
         else:  # released as of the step that comes
-            last.update(dict.fromkeys(visit.tensors, (step, visit.module in leaves)))
+            last.update(dict.fromkeys(hook.tensors, (step, hook.module in leaves)))
     found = (
-        (index, (course.whole if whole else course.own).to_next_use(index, at)) for index, (at, whole) in last.items()
+        (index, (access.whole if whole else access.own).to_next_use(index, at)) for index, (at, whole) in last.items()
     )
     return {index: distance for index, distance in found if distance is not None}
 
 
-def _decides_ahead(strategy: Strategy) -> Hashable:
+def _ahead_key(strategy: Strategy) -> Hashable:
     return (
-        decides_visits(strategy), strategy.max_live_parameters, strategy.prefetch_bucket_size,
-        decides_persistence(strategy), strategy.offload_param, strategy.allgather_sequential,
+        hook_order_key(strategy), strategy.max_live_parameters, strategy.prefetch_bucket_size,
+        persistence_key(strategy), strategy.offload_param, strategy.allgather_sequential,
     )  # fmt: skip
 
 
-def _decides_reuse(strategy: Strategy) -> Hashable:
-    return decides_visits(strategy), strategy.max_reuse_distance, decides_persistence(strategy)
+def _reuse_key(strategy: Strategy) -> Hashable:
+    return hook_order_key(strategy), strategy.max_reuse_distance, persistence_key(strategy)
 
 
-@once(_decides_ahead)
+@cached(_ahead_key)
 def _ahead(job: Job) -> int:
     """Each entry brings a bucket or all that may live, each exit takes no more than the module's own.
 
@@ -96,16 +96,16 @@ def _ahead(job: Job) -> int:
     on_nvme = strategy.offload_param and strategy.offload_param.device == "nvme"  # whose partitions end the look ahead
     if bucket <= 0 or on_nvme or strategy.allgather_sequential:
         return 0
-    for visit in job.execution.forward:
-        if visit.enters:
+    for hook in job.execution.forward:
+        if hook.enters:
             count = max(count, min(live, count + bucket))
-        elif visit.tensors:
-            count = max(0, count - sum([sizes[index] for index in visit.tensors]))
+        elif hook.tensors:
+            count = max(0, count - sum([sizes[index] for index in hook.tensors]))
     return max(0, min(count, sum(sizes)) - sum([sizes[index] for index in persistent_tensors(job)]))
 
 
-@once(_decides_reuse)
-def _for_reuse(job: Job) -> int:
+@cached(_reuse_key)
+def _retained_for_reuse(job: Job) -> int:
     """Tensors whose next use, after the last in forward, is near enough."""
     sizes, stay, reach = tensor_sizes(job), set(persistent_tensors(job)), job.strategy.max_reuse_distance
     return sum(sizes[index] for index, away in _distances(job).items() if index not in stay and away < reach)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zeroplan.costs.along import stretch_of
-from zeroplan.costs.deepspeed.alive import Passed
-from zeroplan.costs.deepspeed.told import every
+from zeroplan.costs.alignment import interval_of
+from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
+from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.ledger import STAGES, ledger, uncollected
 from zeroplan.costs.passes import asked, passes, timeline_of
 from zeroplan.formulas.moments import token_ids
 from zeroplan.ledger import Detail, Line, Moment, is_activation, total
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Pass
+from zeroplan.specs.execution import PassTimeline
 from zeroplan.specs.job import Job
 
 
 class Instant(NamedTuple):
-    """Bytes in one stretch of a step, at most."""
+    """Bytes in one interval of a step, at most."""
 
     phase: str
     place: str
@@ -33,7 +33,7 @@ class Instant(NamedTuple):
         return self.held + self.beside + self.activations
 
 
-def course(job: Job) -> list[Instant]:
+def step_timeline(job: Job) -> list[Instant]:
     """Initialize, the last micro-step of a later optimizer step, and its update, in order."""
     with uncollected():  # thousands of small tuples
         return [*_moments(job, ("init",)), *_passes(job), *_moments(job, ("step",))]
@@ -54,33 +54,35 @@ def _instant(moment: Moment, resident: set[int]) -> Instant:
 
 
 def _passes(job: Job) -> Iterator[Instant]:
-    """Forward and backward, stretch by stretch; only their largest moments where no timeline is."""
+    """Forward and backward, interval by interval; only their largest moments where no timeline is."""
     found = timeline_of(job)
     if found is None:
         yield from _moments(job, ("forward", "backward"))
         return
     stage = STAGES[job.strategy.stage]
-    working, held, ids = stage.working(job), total(stage.held(job)), token_ids(job.tokens)
+    phase_memory, held, ids = stage.phase_memory(job), total(stage.resident(job)), token_ids(job.tokens)
     for phase, model, passed, still in (
-        ("forward", found.forward, working.forward_pass, working.forward),
-        ("backward", found.backward, working.backward_pass, working.loss),
+        ("forward", found.forward, phase_memory.forward_pass, phase_memory.forward),
+        ("backward", found.backward, phase_memory.backward_pass, phase_memory.loss),
     ):
         places = job.model.timeline.places(asked(job), job.leaves, backward=phase == "backward")
-        for at, beside, activations in _along(model, passed, still):
+        for at, beside, activations in _aligned(model, passed, still):
             yield Instant(phase, places[at] or "loss", held, beside + ids, activations)
 
 
-def _along(model: Pass, passed: Passed | None, still: tuple[Line, ...]) -> Iterator[tuple[int, int, int]]:
-    """Each stretch with DeepSpeed's bytes and the model's, and each of DeepSpeed's events that has more."""
+def _aligned(
+    model: PassTimeline, passed: PassProfile | None, still: tuple[Line, ...]
+) -> Iterator[tuple[int, int, int]]:
+    """Each interval with DeepSpeed's bytes and the model's, and each of DeepSpeed's events that has more."""
     if passed is None:
         yield from ((at, total(still), most) for at, most in enumerate(model.most))
         return
-    *_earlier, last = passes(passed.entries)
-    beside, at, before = total(passed.beside), -1, last[0].events[0]
-    for entry in every(last):
-        to = stretch_of(entry.key, model, at)
-        for stretch in range(at + 1, to + 1):
-            yield stretch, beside + before.now, model.most[stretch]
+    *_earlier, last = passes(passed.snapshots)
+    beside, at, before = total(passed.concurrent), -1, last[0].events[0]
+    for entry in all_events(last):
+        to = interval_of(entry.key, model, at)
+        for interval in range(at + 1, to + 1):
+            yield interval, beside + before.now, model.most[interval]
         at, before = max(at, to), entry
         here = max(at, 0)
         if entry.most > entry.now:

@@ -42,20 +42,22 @@ def representatives(
     if _each_by_itself(root, recomputing):
         return [(id(layer), id(layer)) for layer in layers]
     run_for: dict[Hashable, int] = {}
-    for layer, role in zip(layers, roles(root, ran or recomputing), strict=True):
+    for layer, role in zip(layers, layer_roles(root, ran or recomputing), strict=True):
         run_for.setdefault(role, id(layer))
-    return [(id(layer), run_for[role]) for layer, role in zip(layers, roles(root, recomputing), strict=True)]
+    return [(id(layer), run_for[role]) for layer, role in zip(layers, layer_roles(root, recomputing), strict=True)]
 
 
 SHARED = (2, 3)
 
 
 def ran_as(root: Module, recomputing: Recomputing) -> Recomputing:
-    """Of every-K, the K in whose run each layer has one of its role: alike layers are alike whatever lies between."""
+    """Of every-K, the K in whose run each layer has one of its role: identical layers are alike whatever lies
+    between.
+    """
     if recomputing.every < 2 or _each_by_itself(root, recomputing):
         return recomputing
-    wanted, shared = set(roles(root, recomputing)), [recomputing._replace(every=every) for every in SHARED]
-    return next((other for other in shared if wanted.issubset(roles(root, other))), recomputing)
+    wanted, shared = set(layer_roles(root, recomputing)), [recomputing._replace(every=every) for every in SHARED]
+    return next((other for other in shared if wanted.issubset(layer_roles(root, other))), recomputing)
 
 
 def _each_by_itself(root: Module, recomputing: Recomputing) -> bool:
@@ -67,11 +69,11 @@ FIRST, LATER, LAST = range(3)
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
-def roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
+def layer_roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
     """Of each layer its make, whether it is checkpointed, and whether it is the first of these or the last of all."""
     seen: set[Hashable] = set()
     found: list[Hashable] = []
-    plain = makes(root, PLAIN)
+    plain = signature_numbers(root, PLAIN)
     for number, kind in enumerate(plain):
         like = kind, recomputing.has(number)
         found.append((like, LAST if number == len(plain) - 1 else LATER if like in seen else FIRST))
@@ -80,25 +82,25 @@ def roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
-def makes(root: Module, recomputing: Recomputing, *, attending: bool = True) -> list[int]:
+def signature_numbers(root: Module, recomputing: Recomputing, *, attending: bool = True) -> list[int]:
     """Of each layer the number of its make: one that is checkpointed is not like one that is not.
 
     Not `attending`: whatever mask it gets, which changes no module, no parameter and not the order in which they run.
     """
     known: dict[Hashable, int] = {}
     if recomputing == PLAIN:
-        found = ((make(layer), layer.kind if attending else "") for layer in layers_of(root))
+        found = ((signature(layer), layer.kind if attending else "") for layer in layers_of(root))
         return [known.setdefault(each, len(known)) for each in found]
-    plain = makes(root, PLAIN, attending=attending)
+    plain = signature_numbers(root, PLAIN, attending=attending)
     if recomputing.every < 2:
         return plain
     return [known.setdefault((kind, recomputing.has(number)), len(known)) for number, kind in enumerate(plain)]
 
 
-def make(module: Module) -> Hashable:
+def signature(module: Module) -> Hashable:
     """What tells layers apart beside the kind of attention: the modules, and the shapes of their parameters."""
     shapes = [parameter.shape for parameter in module.parameters.values()]
-    children = [make(child) for child in module.children.values()] if module.children else ()
+    children = [signature(child) for child in module.children.values()] if module.children else ()
     return type(module), *shapes, *children
 
 
@@ -115,14 +117,14 @@ class Cycle(NamedTuple):
     times: int
 
 
-def cycles(makes: Sequence[Hashable]) -> Iterator[Cycle]:
+def cycles(signatures: Sequence[Hashable]) -> Iterator[Cycle]:
     """All layers, cut so that each cycle reaches as far as it can; a layer that none follows is one by itself."""
     start = 0
-    while start < len(makes):
+    while start < len(signatures):
         best = Cycle(start, 1, 1)
         for period in range(1, LONGEST_CYCLE + 1):
-            times, first = 1, makes[start : start + period]
-            while makes[start + times * period : start + (times + 1) * period] == first:
+            times, first = 1, signatures[start : start + period]
+            while signatures[start + times * period : start + (times + 1) * period] == first:
                 times += 1
             if times > 1 and times * period > best.times * best.period:
                 best = Cycle(start, period, times)

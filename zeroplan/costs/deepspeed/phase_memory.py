@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.activations import Activations
-from zeroplan.costs.deepspeed.alive import Passed, as_lines
+from zeroplan.costs.activations import ClosedFormActivations
+from zeroplan.costs.deepspeed.allocation_tracker import PassProfile, as_lines
 from zeroplan.costs.passes import at_work, timeline_of, together
 from zeroplan.formulas import moments
 from zeroplan.ledger import Detail, Line, Moment, Tier, line
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import Pass
+from zeroplan.specs.execution import PassTimeline
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import IDS, OF_TOKENS, VALUES
 
 
-class Working(NamedTuple):
+class PhaseMemory(NamedTuple):
     """Lines beside what is held, where most of them are alive."""
 
     forward: tuple[Line, ...]
@@ -30,42 +30,52 @@ class Working(NamedTuple):
     first_forward: tuple[Line, ...] = ()
     """Of the first optimizer step, where it needs more than the later ones; likewise `first_backward`."""
     first_backward: tuple[Line, ...] = ()
-    forward_pass: Passed | None = None
+    forward_pass: PassProfile | None = None
     """What DeepSpeed has alive event by event, where that changes in forward; likewise `backward_pass`."""
-    backward_pass: Passed | None = None
-    first_forward_pass: Passed | None = None
-    first_backward_pass: Passed | None = None
+    backward_pass: PassProfile | None = None
+    first_forward_pass: PassProfile | None = None
+    first_backward_pass: PassProfile | None = None
 
 
 MADE_BY_THE_STEP = ("optimizer states", "norm and flags", "chosen columns")
 """Residents that the first optimizer step makes."""
-NOTHING = Working((), (), (), ())
+NOTHING = PhaseMemory((), (), (), ())
 
 
-def _passes(job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, detail: Detail) -> list[Moment]:
+def _passes(
+    job: Job, held: tuple[Line, ...], phase_memory: PhaseMemory, alive: ClosedFormActivations, *, detail: Detail
+) -> list[Moment]:
     """Where forward and backward have most alive: all together, and of DeepSpeed's own."""
     found = timeline_of(job)
     if found is None:
         return [
-            Moment("forward", "loss", (*held, *working.forward, *alive.forward)),
-            Moment("backward", "loss", (*held, *working.loss, *alive.loss_backward)),
-            Moment("backward", "gradients", (*held, *working.backward, *alive.layer_backward)),
+            Moment("forward", "loss", (*held, *phase_memory.forward, *alive.forward)),
+            Moment("backward", "loss", (*held, *phase_memory.loss, *alive.loss_backward)),
+            Moment("backward", "gradients", (*held, *phase_memory.backward, *alive.layer_backward)),
         ]
     return [
-        Moment("forward", "parameters", (*held, *working.forward)),
-        _moment(job, "forward", found.forward, held, working.forward, working.forward_pass, detail=detail),
-        Moment("backward", "gradients", (*held, *working.backward)),
-        _moment(job, "backward", found.backward, held, working.loss, working.backward_pass, detail=detail),
+        Moment("forward", "parameters", (*held, *phase_memory.forward)),
+        _moment(job, "forward", found.forward, held, phase_memory.forward, phase_memory.forward_pass, detail=detail),
+        Moment("backward", "gradients", (*held, *phase_memory.backward)),
+        _moment(job, "backward", found.backward, held, phase_memory.loss, phase_memory.backward_pass, detail=detail),
     ]
 
 
-def _first(job: Job, held: tuple[Line, ...], working: Working, alive: Activations, *, detail: Detail) -> list[Moment]:
+def _first(
+    job: Job, held: tuple[Line, ...], phase_memory: PhaseMemory, alive: ClosedFormActivations, *, detail: Detail
+) -> list[Moment]:
     """Passes of the run's first step, where it needs more."""
     found, moments_ = timeline_of(job), []
     model = (found.forward, found.backward) if found else (None, None)
     for phase, lines, there, passed, of_model in (
-        ("first_forward", working.first_forward, alive.forward, working.first_forward_pass, model[0]),
-        ("first_backward", working.first_backward, alive.layer_backward, working.first_backward_pass, model[1]),
+        ("first_forward", phase_memory.first_forward, alive.forward, phase_memory.first_forward_pass, model[0]),
+        (
+            "first_backward",
+            phase_memory.first_backward,
+            alive.layer_backward,
+            phase_memory.first_backward_pass,
+            model[1],
+        ),
     ):
         if not lines:
             continue
@@ -78,18 +88,18 @@ def _first(job: Job, held: tuple[Line, ...], working: Working, alive: Activation
 
 
 def _moment(
-    job: Job, phase: str, model: Pass, held: tuple[Line, ...], still: tuple[Line, ...], passed: Passed | None,
-    *, detail: Detail,
+    job: Job, phase: str, model: PassTimeline, held: tuple[Line, ...], still: tuple[Line, ...],
+    passed: PassProfile | None, *, detail: Detail,
 ) -> Moment:  # fmt: skip
     """`still` is what DeepSpeed has alive throughout, where no events of its own are known."""
-    found = together(passed.entries if passed else (), model)
-    of_deepspeed = (*passed.beside, *as_lines(passed.alive.kinds(found.elements))) if passed else still
+    found = together(passed.snapshots if passed else (), model)
+    of_deepspeed = (*passed.concurrent, *as_lines(passed.tracker.kinds(found.elements))) if passed else still
     place, of_model = at_work(job, found, backward=phase.endswith("backward"), detail=detail)
     return Moment(phase, place, (*held, *of_deepspeed, *of_model))
 
 
 def timeline(
-    job: Job, held: list[Line], working: Working, alive: Activations, init: tuple[Line, ...] = (), *,
+    job: Job, held: list[Line], phase_memory: PhaseMemory, alive: ClosedFormActivations, init: tuple[Line, ...] = (), *,
     detail: Detail = Detail.WHOLE,
 ) -> Tier:  # fmt: skip
     """Residents and moments of one GPU; by `detail`, activations are told apart by what keeps them.
@@ -97,18 +107,18 @@ def timeline(
     `init`: all that is alive where `initialize` has most.
     """
     trained = (*held, line("token ids", moments.token_ids, "int64", t=job.tokens), *_labels(job))
-    updated = tuple(entry for entry in trained if entry.name not in working.partitioned)
-    unborn = (*working.partitioned, *MADE_BY_THE_STEP)
+    updated = tuple(entry for entry in trained if entry.name not in phase_memory.partitioned)
+    unborn = (*phase_memory.partitioned, *MADE_BY_THE_STEP)
     started = tuple(entry for entry in trained if entry.name not in unborn)
     return Tier(
         tuple(held),
         (
-            *_first(job, started, working, alive, detail=detail),
+            *_first(job, started, phase_memory, alive, detail=detail),
             Moment("init", "inside initialize", init),
-            *_passes(job, trained, working, alive, detail=detail),
-            Moment("step", "begins", (*trained, *working.before_step)),
-            Moment("step", "optimizer", (*updated, *working.step)),
-            Moment("step", "parameters gathered again", (*trained, *working.gathering)),
+            *_passes(job, trained, phase_memory, alive, detail=detail),
+            Moment("step", "begins", (*trained, *phase_memory.before_step)),
+            Moment("step", "optimizer", (*updated, *phase_memory.step)),
+            Moment("step", "parameters gathered again", (*trained, *phase_memory.gathering)),
         ),
     )
 

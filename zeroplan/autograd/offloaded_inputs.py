@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from zeroplan.autograd.graph import Node, log_kept
-from zeroplan.autograd.strides import Sizes, row_major
+from zeroplan.autograd.graph import Node, log_saved
+from zeroplan.autograd.strides import Sizes, contiguous_strides
 from zeroplan.autograd.tensor import Storage, Tensor, empty
 
 PLACEHOLDER = 4
@@ -20,17 +20,17 @@ ON_GPU = 2
 the stash of max_fwd_stash_count)."""
 
 
-class Emptied:
+class OffloadedInput:
     """A layer's input between forward and backward: its bytes if they are on the GPU, and what stands in its place."""
 
-    __slots__ = ("around", "like", "tensor")
+    __slots__ = ("like", "offload", "tensor")
 
-    def __init__(self, around: Emptying, like: Tensor, tensor: Tensor | None) -> None:
-        self.around, self.like, self.tensor = around, like, tensor
+    def __init__(self, around: InputOffload, like: Tensor, tensor: Tensor | None) -> None:
+        self.offload, self.like, self.tensor = around, like, tensor
 
     def restored(self) -> Tensor:
         """The input as it was, from the host by a copy; buffers that no layer took go with the first."""
-        self.around.buffers = []
+        self.offload.buffers = []
         like, found = self.like, self.tensor
         if found is None:
             found = empty(like.memory, like.shape, like.width, like.strides)
@@ -38,7 +38,7 @@ class Emptied:
         return found
 
 
-class Emptying:
+class InputOffload:
     """What one forward pass does with its layers' inputs."""
 
     def __init__(self, *, partitions: bool, on_host: bool, buffers: int) -> None:
@@ -46,7 +46,7 @@ class Emptying:
         self.partitions, self.on_host, self.wanted = partitions, on_host, buffers
         self.buffers: list[Tensor] = []
         self.taken = 0
-        self.newest: deque[Emptied] = deque()
+        self.newest: deque[OffloadedInput] = deque()
         self.sizes: dict[int, int] = {}
         """Bytes of each layer's input, by the layer's identity."""
 
@@ -55,14 +55,14 @@ class Emptying:
         self.sizes[x.memory.layer] = x.elements * x.width
         if not self.partitions:
             return None
-        whole = x if x.contiguous else empty(x.memory, x.shape, x.width)
+        whole = x if x.is_contiguous else empty(x.memory, x.shape, x.width)
         made = empty(x.memory, x.shape, x.width)
         del whole
         if self.on_host:
             return None
         if self.wanted:
             made = self._buffer(node, made)
-        log_kept(node, made)
+        log_saved(node, made)
         return made
 
     def _buffer(self, node: Node, part: Tensor) -> Tensor:
@@ -70,18 +70,18 @@ class Emptying:
         if not self.taken:
             self.buffers = [empty(part.memory, part.shape, part.width) for _each in range(self.wanted)]
             for each in self.buffers:
-                log_kept(node, each)
+                log_saved(node, each)
         self.taken += 1
         return self.buffers[self.taken - 1]
 
-    def empty(self, node: Node, x: Tensor, part: Tensor | None) -> Emptied:
+    def empty(self, node: Node, x: Tensor, part: Tensor | None) -> OffloadedInput:
         """After the layer has run."""
-        strides: Sizes = row_major(x.shape) if self.partitions else x.strides
-        kept = Emptied(self, x.seen_as(x.shape, strides), part or (None if self.partitions else x.detached()))
+        strides: Sizes = contiguous_strides(x.shape) if self.partitions else x.strides
+        kept = OffloadedInput(self, x.as_strided(x.shape, strides), part or (None if self.partitions else x.detach()))
         if self.on_host and not self.partitions:
             self.newest.append(kept)
             if len(self.newest) > ON_GPU:
                 self.newest.popleft().tensor = None
         x.storage = kept.like.storage = Storage(x.memory, PLACEHOLDER)
-        log_kept(node, x)
+        log_saved(node, x)
         return kept
