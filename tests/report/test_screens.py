@@ -6,7 +6,11 @@ import re
 
 import pytest
 
+from tests.jobs import job
 from tests.report.screens import CASES, FOLDER, WIDTHS, lines, path, shown
+from zeroplan.ledger import Checked
+from zeroplan.report import rendered, verify
+from zeroplan.report.depth import BRIEF
 
 MOST, AT = 24, 100
 SIGNS = "=≈~?"
@@ -42,3 +46,18 @@ def test_each_sign_is_explained(case):
 
 def test_no_file_is_left_over():
     assert {file.name for file in FOLDER.iterdir()} == {path(case, width).name for case in CASES for width in WIDTHS}
+
+
+def test_verify_counts_what_holds_and_shows_what_differs():
+    """Of 40 numbers one is a byte off where they must be equal; the peak is 1 % off, which is promised."""
+    rows = [Checked("held on the GPU", f"line {number}", "bytes", 100, 100, 0.0) for number in range(39)]
+    rows += [Checked("held on the GPU", "odd one", "bytes", 101, 100, 0.0), Checked("peaks", "step", "bytes", 101, 100, 0.01)]
+    measured = {"versions": {"deepspeed": "0.19.8", "torch": "2.14.1"}, "seconds": 3.0}
+    answer = verify.answer(job("gpt2"), rows, measured)
+    screen = rendered.screen(answer, [], verify.details(rows, measured, brief=True), (), BRIEF)
+    text = rendered.text(screen)
+    assert re.search(r"held on the GPU +40 +39", text)
+    assert re.search(r"peaks +1 +1", text)
+    assert re.search(r"odd one +101 B +100 B +\+1 B +differs", text)
+    assert "line 7" not in text
+    assert lines(text, AT) <= MOST
