@@ -24,11 +24,11 @@ CASES = [*read(), *json.loads((REFERENCES / "checkpointing_torch_2.13.json").rea
 def kept_of(case: Case) -> Saved:
     model_type, config = read_config(dict(case["config"]), "recorded")
     kernel = "cpu" if case["device"] == "cpu" else case["kernel"] or "flash"
-    asked = TimelineRequest(
+    request = TimelineRequest(
         batch=case["batch"], seq=case["seq"], width=WIDTHS[case["dtype"]], half=False, attention=case["attention"],
         kernel=kernel, recomputing=recomputing_of(case), zero_linear=False,
     )  # fmt: skip
-    return saved(*with_names(config, family(model_type)[1]), asked)
+    return saved(*with_names(config, family(model_type)[1]), request)
 
 
 def evaluated(text: str, sizes: dict[str, Any]) -> Any:

@@ -51,7 +51,7 @@ def asked(rng: random.Random) -> TimelineRequest:
         batch=rng.choice([2, 2, 3, 4, 7, 16]), seq=rng.choice([3, 8, 16, 40]), width=width,
         half=width == 2 and rng.random() < 0.3, attention=attention, kernel=rng.choice(kernels),
         recomputing=recomputing(rng.choice(KINDS)), zero_linear=rng.random() < 0.4,
-        low=2 if width == 4 and rng.random() < 0.4 else 0,
+        autocast_bytes=2 if width == 4 and rng.random() < 0.4 else 0,
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def test_stage_3s_own_linear_function(family: str):
         if torchs is None or of_stage_3 is None:
             compared += 1  # not written out
             continue
-        assert wanted.low or torchs[0] == of_stage_3[0], wanted
+        assert wanted.autocast_bytes or torchs[0] == of_stage_3[0], wanted
         less, more = (model.timeline.recomputed_share(each) for each in (wanted, own))
         if less is not None and more is not None:
             assert all(one <= other for one, other in zip(less, more, strict=True)), wanted

@@ -41,7 +41,7 @@ def run_of(case: Case) -> ForwardRun:
     width, attention = WIDTHS[case["dtype"]], case["attention"]
     return ForwardRun(
         width, case["batch"], case["seq"], attention=attention, kernel=kernel, recomputing=recomputing_of(case),
-        low=WIDTHS[case["autocast"]] if case.get("autocast") else 0,
+        autocast_bytes=WIDTHS[case["autocast"]] if case.get("autocast") else 0,
     )  # fmt: skip
 
 

@@ -136,10 +136,10 @@ def interfaced(
         return attend(q, k, v, mask)
 
     def part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, _positions: Tensor | None) -> Attended:
-        with autocast(run, low):
+        with autocast(run, autocast_bytes):
             return attend(q, k, v, mask)
 
-    low = run.autocast
+    autocast_bytes = run.autocast
     made: Attended = checkpoint_part(run, part, q, k, v, mask, positions)
     return made
 

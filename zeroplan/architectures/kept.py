@@ -46,23 +46,25 @@ def with_names(config: Config, build: Callable[[Config], Module]) -> tuple[Modul
     return build(config), sizes
 
 
-def with_named_batch(asked: TimelineRequest) -> TimelineRequest:
+def with_named_batch(request: TimelineRequest) -> TimelineRequest:
     """The same, its sizes named."""
-    return asked._replace(batch=named("b", asked.batch), seq=named("s", asked.seq), width=named("w", asked.width))
+    return request._replace(
+        batch=named("b", request.batch), seq=named("s", request.seq), width=named("w", request.width)
+    )
 
 
-def saved(root: Module, sizes: dict[str, int], asked: TimelineRequest) -> Saved:
+def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> Saved:
     """What is alive when forward has returned, by the module and operator that keep it."""
-    sizes = {"b": asked.batch, "s": asked.seq, "w": asked.width, **sizes}
-    run = run_of(with_named_batch(asked))
-    representative = representatives(root, asked.recomputing)
+    sizes = {"b": request.batch, "s": request.seq, "w": request.width, **sizes}
+    run = run_of(with_named_batch(request))
+    representative = representatives(root, request.recomputing)
     run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in representative}
     run.checkpoints(root)
     inputs = _inputs(root) if run.checkpointed else {}
     loss = forward(root, run)
     inside: dict[int, list[Stored]] = {}
     for storage in sorted(stored(run.log), key=lambda each: (each.kept_at, -each.bytes)):
-        own = asked.recomputing.keeps_products or storage.layer not in run.checkpointed  # else others keep it
+        own = request.recomputing.keeps_products or storage.layer not in run.checkpointed  # else others keep it
         made_in = inputs.get(storage.number, storage.layer if own else 0)
         inside.setdefault(made_in, []).append(storage)
     paths = _Paths(root)

@@ -206,7 +206,7 @@ class GradientCheckpointingLayer(Module):
         if self.mask_by_position:
             shared, mask = rest[0]._replace(mask=None), rest[0].mask
             given = partial(_with_mask, forward, shared)
-            return checkpoint_reentrant(run, given, x, beside=(mask,), input_offload=run.input_offload)
+            return checkpoint_reentrant(run, given, x, positional=(mask,), input_offload=run.input_offload)
         return checkpoint_reentrant(run, forward, x, *rest, input_offload=run.input_offload)
 
 

@@ -26,9 +26,9 @@ def ran_for(expanded: ExpandedTrace, *, backward: bool, at: int) -> Ran:
     structure = expanded.structure
     expanded_pass = expanded.backward if backward else expanded.forward
     block = next(block for block in reversed(expanded_pass.blocks) if block.start <= at)
-    late = block is expanded_pass.blocks[-1]
+    after_layers = block is expanded_pass.blocks[-1]
     count = len(structure.representative)
-    before = block.layer if block.layer != OUTSIDE else 0 if late == backward else count
+    before = block.layer if block.layer != OUTSIDE else 0 if after_layers == backward else count
     known = structure.representative[block.layer] if block.layer != OUTSIDE else before
     keys = [key for key, _chosen in structure.layers]
     there = [keys[structure.representative[number]] for number in range(before)]

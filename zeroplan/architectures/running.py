@@ -31,13 +31,13 @@ class ForwardRun(Memory):
 
     __slots__ = (
         "attention",
+        "autocast_bytes",
         "batch",
         "checkpointed",
         "half",
         "input_offload",
         "kernel",
         "kernels",
-        "low",
         "opens",
         "passed_over",
         "recomputing",
@@ -47,7 +47,7 @@ class ForwardRun(Memory):
 
     def __init__(
         self, width: int, batch: int, seq: int, *, attention: str, kernel: str, recomputing: Recomputing = PLAIN,
-        half: bool = False, kernels: str = "transformers", low: int = 0,
+        half: bool = False, kernels: str = "transformers", autocast_bytes: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(width)
         self.batch, self.seq, self.recomputing = batch, seq, recomputing
@@ -63,7 +63,7 @@ class ForwardRun(Memory):
         """Of sdpa: cpu, flash, efficient, cudnn or math; all but the first are CUDA's."""
         self.half = half
         """Parameters are fp16: CUDA's softmax reads it without a copy in fp32."""
-        self.low = low
+        self.autocast_bytes = autocast_bytes
         """Bytes of an element of what forward computes in under torch.autocast; 0: without it."""
         self.kernels = kernels
         """transformers, liger or liger-loss."""
@@ -146,13 +146,14 @@ def input_offload_of(how: ActivationCheckpointing) -> InputOffload | None:
     return InputOffload(partitions=how.partitions, on_host=how.on_host, buffers=buffers)
 
 
-def run_of(asked: TimelineRequest) -> ForwardRun:
+def run_of(request: TimelineRequest) -> ForwardRun:
     """A run as a job asks for it."""
     run = ForwardRun(
-        asked.width, asked.batch, asked.seq, attention=asked.attention, kernel=asked.kernel,
-        recomputing=asked.recomputing, half=asked.half, kernels=asked.kernels, low=asked.low,
+        request.width, request.batch, request.seq, attention=request.attention, kernel=request.kernel,
+        recomputing=request.recomputing, half=request.half, kernels=request.kernels,
+        autocast_bytes=request.autocast_bytes,
     )  # fmt: skip
-    run.zero_linear = asked.zero_linear
+    run.zero_linear = request.zero_linear
     return run
 
 
@@ -168,7 +169,7 @@ class Shared(NamedTuple):
 
 def forward(root: Module, run: ForwardRun) -> Tensor:
     """The loss; torch.autocast is left when it is there."""
-    with autocast(run, run.low):
+    with autocast(run, run.autocast_bytes):
         loss: Tensor = root(run, run.ids())
     return loss
 

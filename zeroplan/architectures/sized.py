@@ -13,16 +13,16 @@ from zeroplan.architectures.trace import Trace, kept
 from zeroplan.autograd.log import EVENT, FREED, KEPT, MADE, Log
 from zeroplan.autograd.memory import AllocationEvent
 from zeroplan.record import NamedTuple
-from zeroplan.specs.model import LEAST_ALIKE, TimelineRequest
+from zeroplan.specs.model import MIN_IDENTICAL_BATCH, TimelineRequest
 
 MANY = 1 << 60
 """More sequences than bytes that do not depend on them."""
 
 
-def is_even(asked: TimelineRequest) -> bool:
+def is_even(request: TimelineRequest) -> bool:
     """Whether bytes grow in proportion: flash-attention's and Liger's kernels cut their work by its size."""
-    plain = asked.kernels == "transformers" and not asked.flash
-    return plain and not asked.recomputing.inputs.empties and asked.batch >= LEAST_ALIKE
+    plain = request.kernels == "transformers" and not request.flash
+    return plain and not request.recomputing.inputs.empties and request.batch >= MIN_IDENTICAL_BATCH
 
 
 class Sized(NamedTuple):

@@ -146,10 +146,10 @@ class _ExpandedPass:
 
     def _offset(self, number: int) -> int:
         """What layers keep that did not run before this block's events."""
-        layer, late = self.blocks[number].layer, number == len(self.blocks) - 1
+        layer, after_layers = self.blocks[number].layer, number == len(self.blocks) - 1
         if layer != OUTSIDE:
             return self.offsets[layer]
-        return 0 if late == self.is_backward else self.end
+        return 0 if after_layers == self.is_backward else self.end
 
     def identical_layers(self) -> tuple[IdenticalLayers, ...]:
         """Layers that stand for those of one make after the other, again and again."""

@@ -176,8 +176,8 @@ class Walk:
             self.layers.append(LayerSpan(start, self.saved, self.now(), self.numbers[id(module)]))
 
     def order(self, module: Module) -> tuple[str, ...]:
-        asked = ((self.liger, module.liger_order), (self.eager, module.eager_order), (self.flash, module.flash_order))
-        found = next((order for runs, order in asked if runs and order), module.forward_order)
+        request = ((self.liger, module.liger_order), (self.eager, module.eager_order), (self.flash, module.flash_order))
+        found = next((order for runs, order in request if runs and order), module.forward_order)
         return found or (*module.parameters, *module.children)
 
     def own(self, module: Module) -> tuple[int, ...]:

@@ -29,24 +29,24 @@ class Input(AccumulateGrad):
 
 
 def checkpoint_reentrant(
-    memory: Memory, layer: Callable[..., Any], x: Tensor, *rest: Any, beside: tuple[Tensor | None, ...] = (),
+    memory: Memory, layer: Callable[..., Any], x: Tensor, *rest: Any, positional: tuple[Tensor | None, ...] = (),
     input_offload: InputOffload | None = None,
 ) -> Any:  # fmt: skip
-    """The layer's result, one tensor or several; tensors `beside` x are given by position, `rest` by keyword.
+    """The layer's result, one tensor or several; tensors `positional` x are given by position, `rest` by keyword.
 
     `input_offload`: what DeepSpeed does with x.
     """
     context = _Context(layer, rest)
     node = operator("CheckpointFunctionBackward", context, (x,))
     if node is None or input_offload is None:
-        save_for_backward(node, x, *beside)
+        save_for_backward(node, x, *positional)
         with memory.no_grad():
-            made = layer(x, *beside, *rest)
+            made = layer(x, *positional, *rest)
     else:
-        save_for_backward(node, None, *beside)
+        save_for_backward(node, None, *positional)
         part = input_offload.part(node, x)
         with memory.no_grad():
-            made = layer(x, *beside, *rest)
+            made = layer(x, *positional, *rest)
         context.offloaded = input_offload.empty(node, x, part)
     context.shapes = [(each.shape, each.width) for each in results(node, _tensors(made))]
     memory.until_loss.append(context)
@@ -76,8 +76,8 @@ class _Context:
         inner = x.detach()
         inner.node = source
         memory.phase = RECOMPUTING
-        *beside, _needs = others
-        outputs = _tensors(self.layer(inner, *beside, *self.rest))
+        *positional, _needs = others
+        outputs = _tensors(self.layer(inner, *positional, *self.rest))
         memory.record_event(LEAVE, memory.scope)
         found = Engine().inside(list(zip(outputs, given, strict=True)), source)
         memory.scope, memory.phase, memory.layer = scope, phase, of

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from zeroplan.autograd.polynomial import terms, value
-from zeroplan.costs.passes import alone, asked
+from zeroplan.costs.passes import alone, timeline_request
 from zeroplan.formulas import korthikanti, zero_infinity
 from zeroplan.ledger import Line, line
 from zeroplan.record import NamedTuple
@@ -80,24 +80,24 @@ def counted(job: Job, *, again: bool = False) -> Saved | None:
 
     `again`: what they keep of a layer that runs again, in place of its input.
     """
-    held = alone(job)
-    if held is None:
+    own_bytes = alone(job)
+    if own_bytes is None:
         return None
-    wanted = asked(job)._replace(zero_linear=False)
+    request = timeline_request(job)._replace(zero_linear=False)
     if again:
-        return job.model.timeline.saved(wanted._replace(recomputing=PLAIN))
-    found = job.model.timeline.saved(wanted)
-    return found if found is not None and found.bytes == held.saved else None
+        return job.model.timeline.saved(request._replace(recomputing=PLAIN))
+    found = job.model.timeline.saved(request)
+    return found if found is not None and found.bytes == own_bytes.saved else None
 
 
 def peaks(job: Job) -> dict[str, AtWork]:
     """The model's own largest moments, where their equations add up to the timeline's own bytes."""
-    held = alone(job)
-    if held is None:
+    own_bytes = alone(job)
+    if own_bytes is None:
         return {}
-    wanted = asked(job)._replace(zero_linear=False)
-    sizes = {"forward": held.forward_peak, "backward": held.backward_peak}
-    found = {phase: job.model.timeline.peak(wanted, backward=phase == "backward") for phase in sizes}
+    request = timeline_request(job)._replace(zero_linear=False)
+    sizes = {"forward": own_bytes.forward_peak, "backward": own_bytes.backward_peak}
+    found = {phase: job.model.timeline.peak(request, backward=phase == "backward") for phase in sizes}
     return {phase: at for phase, at in found.items() if at is not None and sum(at.kinds.values()) == sizes[phase]}
 
 

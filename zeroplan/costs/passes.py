@@ -10,7 +10,7 @@ from zeroplan.costs.deepspeed.allocation_tracker import START, MemorySnapshot
 from zeroplan.costs.deepspeed.backward import Gradients
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events, offset_key
-from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.events import GatheredMemory
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import backward_hooks, hook_order_key, pass_hooks
 from zeroplan.costs.deepspeed.partitions import own_bytes, persistence_key, persistent_tensors
@@ -19,24 +19,28 @@ from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import PassTimeline, Timeline
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import LEAST_ALIKE, TimelineRequest
+from zeroplan.specs.model import MIN_IDENTICAL_BATCH, TimelineRequest
 
 
 def timeline_of(job: Job) -> Timeline | None:
     """The model's own timeline under this job; None where it is not written out: closed forms serve then."""
-    return job.model.timeline(asked(job), job.leaves)
+    return job.model.timeline(timeline_request(job), job.leaves)
 
 
 def alone(job: Job) -> Activations | None:
     """The model's own bytes without DeepSpeed, whose stage 3 runs another linear function."""
-    found = job.model.timeline.alone(asked(job)._replace(zero_linear=False), job.leaves)
+    found = job.model.timeline.alone(timeline_request(job)._replace(zero_linear=False), job.leaves)
     return Activations(*found) if found else None
 
 
 def activations_key(job: Job) -> Hashable:
     """All that `least_activations` reads of a job, beside the model and the ranks."""
     strategy = job.strategy
-    return asked(job), job.leaves, strategy.stage == 3 and (persistence_key(strategy), strategy.low)
+    return (
+        timeline_request(job),
+        job.leaves,
+        strategy.stage == 3 and (persistence_key(strategy), strategy.autocast_dtype),
+    )
 
 
 def least_activations(job: Job) -> tuple[int, int] | None:
@@ -64,31 +68,33 @@ def _growing(job: Job, of: Callable[[Job, TimelineRequest], tuple[int, int] | No
     """Each moment's bytes grow in proportion with the micro-batch, so the fullest moment's grow no slower the larger it
     is: from three sequences on, what one more added to two is added for each.
     """
-    wanted, batch = asked(job), job.strategy.micro_batch
-    if batch <= LEAST_ALIKE + 1:
-        return of(job, wanted)
-    two, three = (of(job, wanted._replace(batch=size)) for size in (LEAST_ALIKE, LEAST_ALIKE + 1))
+    request, batch = timeline_request(job), job.strategy.micro_batch
+    if batch <= MIN_IDENTICAL_BATCH + 1:
+        return of(job, request)
+    two, three = (of(job, request._replace(batch=size)) for size in (MIN_IDENTICAL_BATCH, MIN_IDENTICAL_BATCH + 1))
     if two is None or three is None:
         return None
-    forward, backward = (high + (batch - LEAST_ALIKE - 1) * (high - low) for low, high in zip(two, three, strict=True))
+    forward, backward = (
+        high + (batch - MIN_IDENTICAL_BATCH - 1) * (high - low) for low, high in zip(two, three, strict=True)
+    )
     return forward, backward
 
 
-def _alone(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
-    found = job.model.timeline.alone(wanted, job.leaves)
+def _alone(job: Job, request: TimelineRequest) -> tuple[int, int] | None:
+    found = job.model.timeline.alone(request, job.leaves)
     return found and found[1:]
 
 
-def _saved(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
-    found = job.model.timeline.alone(wanted._replace(zero_linear=False), job.leaves)
+def _saved(job: Job, request: TimelineRequest) -> tuple[int, int] | None:
+    found = job.model.timeline.alone(request._replace(zero_linear=False), job.leaves)
     return found and (found[0], found[0])
 
 
-def _fullest(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
-    alone = _alone(job, wanted)
+def _fullest(job: Job, request: TimelineRequest) -> tuple[int, int] | None:
+    alone = _alone(job, request)
     if alone is None or job.strategy.stage < 3 or job.ranks == 1:
         return alone
-    found, own = job.model.timeline(wanted, job.leaves), own_bytes(job)
+    found, own = job.model.timeline(request, job.leaves), own_bytes(job)
     if found is None:
         return alone
     return (
@@ -103,15 +109,17 @@ def beside_kept(job: Job) -> int | None:
 
     Like the fullest moment's they grow no slower the larger the micro-batch is.
     """
-    wanted, batch = asked(job), job.strategy.micro_batch
-    if batch <= LEAST_ALIKE + 1:
-        return _beside_kept(job, wanted)
-    two, three = (_beside_kept(job, wanted._replace(batch=size)) for size in (LEAST_ALIKE, LEAST_ALIKE + 1))
-    return None if two is None or three is None else three + (batch - LEAST_ALIKE - 1) * (three - two)
+    request, batch = timeline_request(job), job.strategy.micro_batch
+    if batch <= MIN_IDENTICAL_BATCH + 1:
+        return _beside_kept(job, request)
+    two, three = (
+        _beside_kept(job, request._replace(batch=size)) for size in (MIN_IDENTICAL_BATCH, MIN_IDENTICAL_BATCH + 1)
+    )
+    return None if two is None or three is None else three + (batch - MIN_IDENTICAL_BATCH - 1) * (three - two)
 
 
-def _beside_kept(job: Job, wanted: TimelineRequest) -> int | None:
-    found = job.model.timeline(wanted, job.leaves)
+def _beside_kept(job: Job, request: TimelineRequest) -> int | None:
+    found = job.model.timeline(request, job.leaves)
     if found is None:
         return None
     one, width, fullest = found.backward, job.strategy.element_bytes, found.backward.fullest[0]
@@ -138,11 +146,11 @@ def _first_reads(job: Job) -> list[tuple[int, int]]:
     return found
 
 
-def with_own(one: PassTimeline, hooks: Sequence[RepeatedBlock[Held]], own: dict[int, int]) -> int:
+def with_own(one: PassTimeline, hooks: Sequence[RepeatedBlock[GatheredMemory]], own: dict[int, int]) -> int:
     """The fullest moment of a pass with what the module at work reads; `own`: bytes of each tensor."""
     entered: dict[int, int] = {}
     most = 0
-    for event, _before, at in aligned_events(hooks, one, HELD_KEY):
+    for event, _before, at in aligned_events(hooks, one, HOOK_NUMBER):
         hook = event.hook
         if hook.enters:
             entered[hook.module] = at
@@ -152,13 +160,13 @@ def with_own(one: PassTimeline, hooks: Sequence[RepeatedBlock[Held]], own: dict[
     return most
 
 
-def with_gathered(parts: Sequence[RepeatedBlock[Held]], width: int, one: PassTimeline) -> int:
+def with_gathered(parts: Sequence[RepeatedBlock[GatheredMemory]], width: int, one: PassTimeline) -> int:
     """The fullest moment of a pass beside what is gathered, in elements of so many bytes: what is there before a hook
     and still when gradients are ready, or after it, and at most in the hook beside what is then; and secondary
     partitions, which only become more.
     """
     most, now, second, reached = 0, 0, 0, -1
-    for event, at, to in aligned_events(parts, one, HELD_KEY):
+    for event, at, to in aligned_events(parts, one, HOOK_NUMBER):
         if to > at:
             most = max(most, width * (second + min(now, event.ready)) + max(one.most[at + 1 : to + 1]))
         now, second, reached = event.elements, event.secondary, max(at, to)
@@ -167,8 +175,8 @@ def with_gathered(parts: Sequence[RepeatedBlock[Held]], width: int, one: PassTim
 
 
 def with_gradients(
-    parts: Sequence[RepeatedBlock[Held]], found: Gradients, made: Sequence[int], kept: Sequence[int], width: int,
-    one: PassTimeline,
+    parts: Sequence[RepeatedBlock[GatheredMemory]], found: Gradients, made: Sequence[int], kept: Sequence[int],
+    width: int, one: PassTimeline,
 ) -> int:  # fmt: skip
     """The fullest moment of backward beside what is gathered, a gradient as it is made, those that wait until their
     module is left, and the one that reached its bucket last. Elements are of `width` bytes; `made`: bytes of each
@@ -205,7 +213,7 @@ def with_gradients(
     return most
 
 
-def asked(job: Job) -> TimelineRequest:
+def timeline_request(job: Job) -> TimelineRequest:
     """What decides the timeline."""
     strategy = job.strategy
     return TimelineRequest(
@@ -213,11 +221,11 @@ def asked(job: Job) -> TimelineRequest:
         half=strategy.dtype == "float16", attention=strategy.attention,
         kernel="cpu" if strategy.backend == "cpu" else "cuda", recomputing=strategy.recomputing,
         zero_linear=strategy.runs_zero_linear, kernels=strategy.kernels,
-        low=2 if strategy.autocast else 0,
+        autocast_bytes=2 if strategy.autocast else 0,
     )  # fmt: skip
 
 
-ENTRY_KEY, HELD_KEY = attrgetter("key"), attrgetter("at")
+SNAPSHOT_KEY, HOOK_NUMBER = attrgetter("key"), attrgetter("at")
 
 
 class Together(NamedTuple):
@@ -257,18 +265,18 @@ def _together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: Pas
     before = entries[0].events[0]
     best: tuple[tuple[int, ...], int, int] = (), 0, 0
     largest, there = 0, before.now
-    for entry, at, to in aligned_events(entries, activations, ENTRY_KEY):
+    for entry, at, to in aligned_events(entries, activations, SNAPSHOT_KEY):
         if to > at:
             interval = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
             if interval + there > largest:
                 largest = interval + there
                 best = before.at_end, interval, most.index(interval, at + 1)
         reached = to if to > at else at
-        beside = now[reached] if reached >= 0 else activations.start
+        concurrent = now[reached] if reached >= 0 else activations.start
         before, (_key, here, _elements, there, _at_end) = entry, entry
-        if here + beside > largest:
-            largest = here + beside
-            best = entry.at_most, beside, reached
+        if here + concurrent > largest:
+            largest = here + concurrent
+            best = entry.at_most, concurrent, reached
         if largest == at_most:
             break
     return Together(largest, *best)
@@ -279,7 +287,12 @@ def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tup
     if not detail:
         return "activations", [line("activations", forms.at_work, size=found.activations)]
     module, kinds = job.model.timeline.allocated(
-        asked(job), job.leaves, backward=backward, at=found.at, size=found.activations, named=detail == Detail.EQUATIONS
+        timeline_request(job),
+        job.leaves,
+        backward=backward,
+        at=found.at,
+        size=found.activations,
+        named=detail == Detail.EQUATIONS,
     )
     largest_first = sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0]))
     lines = [

@@ -10,7 +10,7 @@ from zeroplan.costs.deepspeed.beginning import begun, begun_bare
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.reducing import bucket_elements, gradient_dtype
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
-from zeroplan.costs.ledger import held_at_least
+from zeroplan.costs.ledger import resident_at_least
 from zeroplan.costs.passes import timeline_of, together
 from zeroplan.specs.job import Job
 
@@ -30,7 +30,7 @@ def beside_buckets(job: Job) -> int:
         kept = buffers + width * sum(map(tensor_sizes(job).__getitem__, job.execution.gradients))
         own += [kept + found.forward.fullest[0]] * (strategy.micro_steps > 1)
         own += [kept + backward.fullest[0]] * (strategy.micro_steps > 2)
-    return held_at_least(job) + max(own, default=0)
+    return resident_at_least(job) + max(own, default=0)
 
 
 def with_first_gradients(job: Job, *, gathered: bool) -> int:

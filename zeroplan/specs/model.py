@@ -23,7 +23,7 @@ class ParameterSpec(NamedTuple):
     """A parameter of a torch.nn.Linear, by one of its owners if it is tied."""
 
 
-LEAST_ALIKE = 2
+MIN_IDENTICAL_BATCH = 2
 """Sequences from which on a step makes the same tensors, only larger ones; with one alone other copies are made."""
 
 
@@ -45,7 +45,7 @@ class TimelineRequest(NamedTuple):
     """DeepSpeed's own linear function runs (stage 3)."""
     kernels: str = "transformers"
     """Or Liger's, as `Strategy.kernels` says."""
-    low: int = 0
+    autocast_bytes: int = 0
     """Bytes of an element of what torch.autocast computes in; 0: without it."""
 
     @property
@@ -90,36 +90,36 @@ class Executes(Protocol):
 
 
 class Timelines(Protocol):
-    def __call__(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
+    def __call__(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         """None for a family whose forward is not written out."""
 
-    def alone(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
+    def alone(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
         """Bytes saved when forward has returned, and the peaks of forward and of backward."""
 
     def allocated(
-        self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
+        self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
     ) -> AtWork:  # fmt: skip
         """The `size` bytes that are alive in an interval of a pass, at most or at its end; `named`, as polynomials in
         the model's sizes.
         """
 
-    def places(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
+    def places(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
         """Of each interval of a pass the path of the module at work, empty for the model itself."""
 
-    def peak(self, asked: TimelineRequest, *, backward: bool) -> AtWork | None:
+    def peak(self, request: TimelineRequest, *, backward: bool) -> AtWork | None:
         """The largest moment of a pass, its bytes with the polynomials that they are the values of."""
 
-    def flops(self, asked: TimelineRequest, *, causal: bool = False) -> Flops | None:
+    def flops(self, request: TimelineRequest, *, causal: bool = False) -> Flops | None:
         """As torch's FlopCounterMode counts, all pairs of tokens; `causal`: fused kernels leave out those ahead."""
 
-    def recomputed_share(self, asked: TimelineRequest) -> RecomputedShare | None:
+    def recomputed_share(self, request: TimelineRequest) -> RecomputedShare | None:
         """What of forward checkpointed layers run again in backward."""
 
-    def offloaded_inputs(self, asked: TimelineRequest) -> tuple[int, ...]:
+    def offloaded_inputs(self, request: TimelineRequest) -> tuple[int, ...]:
         """Bytes of each layer's input, where deepspeed.checkpointing empties them."""
 
-    def saved(self, asked: TimelineRequest) -> Saved | None:
+    def saved(self, request: TimelineRequest) -> Saved | None:
         """What forward keeps for backward, operator by operator; None as for the timeline."""
 
 

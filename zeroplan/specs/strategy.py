@@ -283,7 +283,7 @@ class Strategy(NamedTuple):
         return self.element_bytes == 2 and self.accumulation == "float32"
 
     @property
-    def low(self) -> str | None:
+    def autocast_dtype(self) -> str | None:
         """What linear layers travel in under autocast; stage 0 knows nothing of it."""
         return FLOATING[self.autocast] if self.autocast and self.stage else None
 

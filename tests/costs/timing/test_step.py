@@ -11,7 +11,7 @@ from zeroplan.catalog import hardware
 from zeroplan.catalog.models import from_preset
 from zeroplan.clock import GROUPS, StepTime
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.passes import asked
+from zeroplan.costs.passes import timeline_request
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.speed import HARDWARE, MODEL, speed
 from zeroplan.costs.timing.spread import interval
@@ -48,7 +48,7 @@ def test_products_and_attention_are_those_of_the_trace(name: str):
     """The trace's FLOPs are compared with torch's own count (tests/autograd/test_flops.py)."""
     one = job(name, seq=512, micro_batch=2)
     one = one if one.model.has_sdpa else one.at(attention="eager")
-    found, counted = work(one), one.model.timeline.flops(asked(one), causal=True)
+    found, counted = work(one), one.model.timeline.flops(timeline_request(one), causal=True)
     rope = 2.0 * 2 * 512 * one.model.shape.head_width  # some families make their rotary angles by a product
     products = found.layers.flops + found.head.flops
     assert products + found.attention == pytest.approx(counted.forward, abs=2 * rope)

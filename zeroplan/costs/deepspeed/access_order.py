@@ -17,7 +17,7 @@ class AccessOrder(NamedTuple):
     trace: list[tuple[int, int]]
     """Each use: the tensor, and how many modules were entered before."""
     own: Distances
-    whole: Distances
+    full: Distances
     """What the release of a leaf module looks at."""
     last_user: dict[int, int]
     """Of each tensor, in forward."""

@@ -161,26 +161,26 @@ class Variables:
 
     def __init__(self, tracker: AllocationTracker) -> None:
         self.tracker = tracker
-        self.held: dict[str, tuple[Allocation, ...]] = {}
+        self.allocations: dict[str, tuple[Allocation, ...]] = {}
 
     def put(self, name: str, *made: Allocation) -> None:
         for copy in made:
             self.tracker.allocate(*copy)
         self._free(name)
-        self.held[name] = made
+        self.allocations[name] = made
 
     def rename(self, name: str, other: str) -> None:
         """What `name` stands for is called `other`, and what that stood for goes."""
         self._free(other)
-        self.held[other] = self.held.pop(name)
+        self.allocations[other] = self.allocations.pop(name)
 
     def leave(self) -> None:
         """The function returns."""
-        for name in list(self.held):
+        for name in list(self.allocations):
             self._free(name)
 
     def _free(self, name: str) -> None:
-        for copy in self.held.pop(name, ()):
+        for copy in self.allocations.pop(name, ()):
             self.tracker.free(*copy)
 
 

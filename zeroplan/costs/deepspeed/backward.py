@@ -8,7 +8,7 @@ from itertools import zip_longest
 from zeroplan.costs.deepspeed.allocation_tracker import END
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, RepeatedBlock, all_events
-from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
+from zeroplan.costs.deepspeed.events import Flush, GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import hook_order_key, pass_hooks
@@ -44,7 +44,7 @@ class Reductions(NamedTuple):
 def _arrivals_key(strategy: Strategy) -> Hashable:
     """Gradients come in one order, however far parameters are gathered ahead, wherever they go."""
     return (
-        hook_order_key(strategy), strategy.memory_efficient_linear, groups_key(strategy), strategy.low,
+        hook_order_key(strategy), strategy.memory_efficient_linear, groups_key(strategy), strategy.autocast_dtype,
     )  # fmt: skip
 
 
@@ -115,7 +115,7 @@ def gradients(job: Job) -> Gradients:
 
 def nothing_gathered(job: Job) -> MicroStep:
     """Backward's hooks that use tensors."""
-    nothing = Held(0, 0, 0, 0, job.execution.forward[-1], 0)
+    nothing = GatheredMemory(0, 0, 0, 0, job.execution.forward[-1], 0)
     return MicroStep((), (RepeatedBlock((nothing,)),), pass_hooks(job, 1, using=True), ())
 
 

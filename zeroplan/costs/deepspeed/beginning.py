@@ -8,7 +8,7 @@ from zeroplan.costs.deepspeed.allocation_tracker import MemorySnapshot
 from zeroplan.costs.deepspeed.backward import arrivals, nothing_gathered
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock
-from zeroplan.costs.deepspeed.events import Held, MicroStep
+from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.partitioning import Partitioning
@@ -37,7 +37,7 @@ def begun_bare(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     return _beginning(job, own)
 
 
-def _with_own(job: Job, part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
+def _with_own(job: Job, part: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[GatheredMemory]:
     """From where a module is entered to where it is left; of one that is not left nothing is known."""
     own, events = own_bytes(job), []
     left = {event.hook.module for event in part.events if not event.hook.enters}
@@ -67,7 +67,7 @@ def _largest_layer(job: Job) -> int:
     return max((layer.tensors for layer in job.execution.layers), default=len(job.model.tensors))
 
 
-def begins_alike(job: Job) -> Job:
+def identical_beginning(job: Job) -> Job:
     """With the smallest bucket that is filled with the same of those gradients: just the fullest of them fills it."""
     limit, sizes, dtypes = job.strategy.reduce_bucket_size, tensor_sizes(job), communication_dtypes(job)
     first = [arrival.tensor for arrival in arrivals(job)[: (FIRST + 1) * _largest_layer(job)]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zeroplan.costs.deepspeed.swapping import TORCH, HostAllocation
-from zeroplan.costs.passes import asked
+from zeroplan.costs.passes import timeline_request
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import hosted
 from zeroplan.ledger import Line, line
@@ -25,7 +25,7 @@ def _how(job: Job) -> ActivationCheckpointing:
 def sizes(job: Job) -> tuple[int, ...]:
     """Bytes of each layer's input. Raises `ContradictionError` for a family whose forward is not written out."""
     try:
-        return job.model.timeline.offloaded_inputs(asked(job)) if _how(job).empties else ()
+        return job.model.timeline.offloaded_inputs(timeline_request(job)) if _how(job).empties else ()
     except NotImplementedError:
         raise ContradictionError(
             f"activation_checkpointing: found for {job.model.family}, whose activations are a closed form that has "

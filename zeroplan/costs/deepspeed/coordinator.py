@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from zeroplan.costs.deepspeed.access_order import AccessOrder
 from zeroplan.costs.deepspeed.decisions import Decisions
 from zeroplan.costs.deepspeed.event_log import EventLog
-from zeroplan.costs.deepspeed.events import Held, MicroStep
-from zeroplan.costs.deepspeed.repeating import Repeats
+from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.layer_skipping import LayerSkipper
 from zeroplan.costs.deepspeed.reuse import Distances
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.storages import NOTHING, GatheredStorages
@@ -29,14 +29,14 @@ class Coordinator(GatheredStorages):
 
     def __init__(self, sizes: Sequence[int], settings: Settings, access: AccessOrder) -> None:
         super().__init__(sizes, settings)
-        self.hooks, self.trace, self.own, self.whole = access.passes.hooks, access.trace, access.own, access.whole
+        self.hooks, self.trace, self.own, self.full = access.passes.hooks, access.trace, access.own, access.full
         self.last_user, self.never_left = access.last_user, access.never_left
         self.decisions = Decisions()
         self.bucket = Threshold(settings.prefetch_bucket_size)
         self.live = Threshold(settings.max_live_parameters)
         self.reach = Threshold(settings.max_reuse_distance)
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
-        self.repeats = Repeats(self, access.passes.intervals if not settings.swapped else ())
+        self.repeats = LayerSkipper(self, access.passes.intervals if not settings.swapped else ())
         self._start()
 
     def _start(self) -> None:
@@ -52,7 +52,7 @@ class Coordinator(GatheredStorages):
         """After the optimizer's step: everything partitioned, then each persistent tensor gathered by itself."""
         for index in self.available:
             self.swapper.release(index)
-        self.available, self.storage, self.buffers, self.held = set(self.persistent), {}, [], 0
+        self.available, self.storage, self.buffers, self.gathered = set(self.persistent), {}, [], 0
         self.views, self.secondary, self.copied, self.most, self.waiting = set(), set(), 0, 0, NOTHING
         self.swapper.fetch(sorted(self.persistent))
 
@@ -61,8 +61,8 @@ class Coordinator(GatheredStorages):
         self.records = records
         self._start()
         self.repeats.begin()
-        held = EventLog[Held](), EventLog[Held]()
-        for pass_index, (hooks, log) in enumerate(zip(self.hooks, held, strict=True)):
+        logs = EventLog[GatheredMemory](), EventLog[GatheredMemory]()
+        for pass_index, (hooks, log) in enumerate(zip(self.hooks, logs, strict=True)):
             at = 0
             for number, interval in enumerate(self.repeats.intervals):
                 if interval.pass_index == pass_index and interval.end > at:
@@ -70,13 +70,13 @@ class Coordinator(GatheredStorages):
                     at = self.repeats.intervals[number + self.repeats.skip(number, log)].end
             self._replay(pass_index, at, hooks[at:], log)
         self._finish()
-        return MicroStep(self.gathers.blocks(), held[0].blocks(), held[1].blocks(), tuple(self.swapper.read))
+        return MicroStep(self.gathers.blocks(), logs[0].blocks(), logs[1].blocks(), tuple(self.swapper.read))
 
-    def _replay(self, pass_index: int, start: int, hooks: Sequence[ModuleHook], log: EventLog[Held]) -> None:
+    def _replay(self, pass_index: int, start: int, hooks: Sequence[ModuleHook], log: EventLog[GatheredMemory]) -> None:
         """Hooks one by one, from that number of the pass on."""
         before = -1
         for at, hook in enumerate(hooks, start):
-            ready, tensors = self.held, hook.tensors
+            ready, tensors = self.gathered, hook.tensors
             if self.records and not tensors:
                 continue
             if hook.enters:
@@ -90,13 +90,13 @@ class Coordinator(GatheredStorages):
                 if hook.backward and self.kept:
                     ready = self.let_go(hook)
                 self._exit(hook, bool(pass_index))
-            now = self.held + self.copied
+            now = self.gathered + self.copied
             besides = self.most if self.most > now else now
             waiting, fewest = self.waiting
             most = waiting if waiting > besides else besides
             if tensors or most != before:
                 less = most - (fewest if fewest > besides else besides) if most > besides else 0
-                log.open.append(Held(self.held, self.copied, most, ready, hook, at, less))
+                log.open.append(GatheredMemory(self.gathered, self.copied, most, ready, hook, at, less))
                 before = now
             self.most, self.waiting = 0, NOTHING
 
@@ -198,7 +198,7 @@ class Coordinator(GatheredStorages):
 
     def distances(self, hook: ModuleHook) -> Distances:
         """What a release looks at."""
-        return self.whole if hook.module in self.settings.leaves else self.own
+        return self.full if hook.module in self.settings.leaves else self.own
 
     def _is_kept(self, index: int, module: int, *, recomputes: bool) -> bool:
         """Whether autograd still holds a tensor's storage when forward releases it.
@@ -220,6 +220,6 @@ class Coordinator(GatheredStorages):
                 self.drop(index)
         for index in self.flying:
             self.drop(index)
-        self.held -= sum(self.kept.values()) + sum(elements for _members, elements in self.buffers)
+        self.gathered -= sum(self.kept.values()) + sum(elements for _members, elements in self.buffers)
         self.kept, self.buffers = {}, [(m, elements) for m, elements in self.buffers if m & self.available]
-        self.held += sum(elements for _members, elements in self.buffers)
+        self.gathered += sum(elements for _members, elements in self.buffers)

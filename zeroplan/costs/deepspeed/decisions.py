@@ -60,7 +60,7 @@ class Decisions:
         self.taken[mark] = released
         self.reached = max(self.reached, mark[1])
 
-    def take_alike(self, run: RepeatedDecisions) -> None:
+    def take_repeated(self, run: RepeatedDecisions) -> None:
         """Those of layers that are not replayed."""
         self.runs.append(run)
         self.reached = max([self.reached, *(run.offset.place(mark, run.layers)[1] for mark in run.decided)])
@@ -80,7 +80,7 @@ class Decisions:
             raise KeyError(mark)
         return found
 
-    def are_alike(self, mark: Mark, offset: ReleaseOffset, count: int) -> bool:
+    def are_repeated(self, mark: Mark, offset: ReleaseOffset, count: int) -> bool:
         """Whether none of so many layers after this one, which has decided, has decided otherwise than it."""
         if offset.place(mark, 1)[1] > self.reached:
             return True

@@ -41,7 +41,7 @@ def _beside_thresholds(strategy: Strategy) -> Hashable:
         _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential,
         on_nvme and strategy.sub_group_size,
-        groups_key(strategy), strategy.hpz_partition_size, strategy.low,
+        groups_key(strategy), strategy.hpz_partition_size, strategy.autocast_dtype,
         strategy.quantized_weights and strategy.dtype, strategy.memory_efficient_linear,
     )  # fmt: skip
 
@@ -137,7 +137,7 @@ def _settings(job: Job) -> Settings:
         strategy.all_reduce_for_fetch, strategy.allgather_sequential, order.leaves, order.subtrees,
         frozenset(index for index, tensor in enumerate(job.model.tensors) if _is_viewed(tensor, strategy)),
         _checkpointed(job), strategy.recomputing.reentrant, frozenset(swapped_parameters(job)), parameter_buffers(job),
-        _low(job), strategy.element_bytes if strategy.quantized_weights else 2,
+        _low_precision(job), strategy.element_bytes if strategy.quantized_weights else 2,
         strategy.dtype if strategy.quantized_weights else "", secondary_sizes(job), secondary_ranks(job),
     )  # fmt: skip
 
@@ -154,15 +154,15 @@ def _is_viewed(tensor: ParameterSpec, strategy: Strategy) -> bool:
     So do Liger's experts. Under autocast torch's saves the 16-bit copy.
     """
     viewed = tensor.viewed and strategy.kernels != "liger"
-    by_torch = not strategy.memory_efficient_linear and not strategy.low
+    by_torch = not strategy.memory_efficient_linear and not strategy.autocast_dtype
     return viewed or (tensor.linear and len(tensor.shape) > 1 and by_torch)
 
 
-def _low(job: Job) -> frozenset[int]:
+def _low_precision(job: Job) -> frozenset[int]:
     if job.strategy.quantized_weights:
         return frozenset(range(len(job.model.tensors)))
     linear = (index for index, tensor in enumerate(job.model.tensors) if tensor.linear)
-    return frozenset(linear if job.strategy.low else ())
+    return frozenset(linear if job.strategy.autocast_dtype else ())
 
 
 class PrefetchSettings(NamedTuple):
@@ -220,7 +220,7 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
     before = [coordinator.micro_step(records=True)]
     before += [coordinator.micro_step() for _micro in range(settings.grad_accum - 1)]
     coordinator.gather_persistent()
-    if settings.swapped or settings.all_reduce or settings.low:
+    if settings.swapped or settings.all_reduce or settings.low_precision:
         for _micro in range(settings.grad_accum):
             coordinator.micro_step()
         coordinator.gather_persistent()
@@ -261,7 +261,7 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     Nothing is prefetched or kept for reuse: what is gathered belongs to the modules at work, and to autograd's views.
     """
     padded, most, now = padded_sizes(job), 0, 0
-    low = bool(settings.low)
+    low_precision = bool(settings.low_precision)
     passes = (0, 1) if settings.checkpointed else (0,)  # else backward enters the same modules as forward
     for event in distinct_events([part for pass_index in passes for part in pass_hooks(job, pass_index, using=True)]):
         enters, _module, tensors, _late = event.hook
@@ -270,7 +270,7 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
             now -= own
             continue
         now += own
-        inside = now + own * ((len(tensors) > 1 or low) + settings.from_host)
+        inside = now + own * ((len(tensors) > 1 or low_precision) + settings.from_host)
         most = inside if inside > most else most
     most += sum(padded[index] for index in settings.viewed - settings.checkpointed)
     phases = (max(event.most for event in extreme_events(phase)) for phase in (steady.forward, steady.backward))

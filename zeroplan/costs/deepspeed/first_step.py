@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from zeroplan.costs.deepspeed.allocation_tracker import START, AllocationTracker
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events
-from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.events import GatheredMemory
 from zeroplan.costs.deepspeed.fetch import early_micro_steps, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.partitions import persistent_elements
 from zeroplan.specs.job import Job
@@ -28,7 +28,7 @@ def may_need_more(job: Job, number: int, later: AllocationTracker) -> bool:
         return False
     if surely_needs_more(job) == number:
         return True
-    most, beside = later.most + width * persistent_elements(job), 0
+    most, concurrent = later.most + width * persistent_elements(job), 0
     for part in reversed(later.snapshots.blocks()):
         for time in reversed(range(part.times)):
             by = part.offset.times(time)
@@ -36,9 +36,9 @@ def may_need_more(job: Job, number: int, later: AllocationTracker) -> bool:
             for entry in reversed(part.events):
                 if entry.key == START:
                     return False
-                now = beside
+                now = concurrent
                 if entry.key >= 0 and (found := more.get(entry.key + by.hooks)):
-                    now, beside = found
+                    now, concurrent = found
                 if entry.most + grown + width * now > most:
                     return True
     return False
@@ -76,7 +76,7 @@ def _beyond(steady: More, early: More) -> More:
     return {at: (most - before[0], ready - before[1]) for at, before, (most, ready) in both}
 
 
-def _by_hook(parts: Sequence[RepeatedBlock[Held]]) -> More:
+def _by_hook(parts: Sequence[RepeatedBlock[GatheredMemory]]) -> More:
     """Elements at most and when gradients are ready."""
     found: More = {}
     for events, times, by in parts:

@@ -143,7 +143,7 @@ def _flatten(job: Job, tracker: AllocationTracker, order: tuple[int, ...], flat:
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
     elements = sum(map(sizes.__getitem__, order))
     transposed = sum(sizes[index] for index in order if transposes(job, index)) if job.strategy.selective else 0
-    beside = (zenflow.transposed_matrices, dtype, transposed), (moments.zeros_to_flatten, dtype, flat - elements)
-    with tracker.transient(*beside):
+    concurrent = (zenflow.transposed_matrices, dtype, transposed), (moments.zeros_to_flatten, dtype, flat - elements)
+    with tracker.transient(*concurrent):
         tracker.allocate(moments.flat_parameters, dtype, flat)
     tracker.free(moments.model_as_built, dtype, elements)

@@ -76,7 +76,7 @@ def apply(job: Job, tracker: AllocationTracker) -> None:
         made = ranks * own if ranks > 1 or strategy.accumulation != dtype else 0  # else the partitions themselves
         gradients: Allocation = (muon.gathered_gradients, dtype, made)
         buffers.gather(ranks, own, gradients)
-        variables.held["gathered"] = (gradients,)
+        variables.allocations["gathered"] = (gradients,)
         momentum: list[Allocation] = [(muon.gathered_momentum, dtype, own)]
         tracker.allocate(*momentum[0])
         if ranks > 1:

@@ -68,22 +68,22 @@ def tier(job: Job) -> Tier:
     """One node's memory; before `initialize` each of its processes builds the model, unless zero.Init does."""
     strategy, ranks, w = job.strategy, job.cluster.gpus_per_node, job.strategy.element_bytes
     blocks = (stage_0, stages_1_2, stages_1_2, stage_3)[strategy.stage](job)
-    held = tuple(lines(job, chain(blocks, checkpoints.pooled(job))))
-    moments = [Moment(phase, "", held) for phase in PHASES]
+    resident = tuple(lines(job, chain(blocks, checkpoints.pooled(job))))
+    moments = [Moment(phase, "", resident) for phase in PHASES]
     if waiting := checkpoints.waiting(job):
-        moments += [Moment(phase, "all layers' inputs", (*held, *waiting)) for phase in ("forward", "backward")]
+        moments += [Moment(phase, "all layers' inputs", (*resident, *waiting)) for phase in ("forward", "backward")]
     if secondary := lines(job, _secondary(job)):
-        moments.append(Moment("step", "secondary partitions", (*held, *secondary)))
+        moments.append(Moment("step", "secondary partitions", (*resident, *secondary)))
     if built := casting.on_host(job):
         moments.append(Moment("init", "each process builds the model", tuple(built)))
     if strategy.stage in (1, 2) and (flat := flattened_on_host(job)):
-        beside = line("flattened on the host", hosted.flattened, strategy.dtype, flat=flat, w=w, ranks=ranks)
-        moments.append(Moment("init", "the card has no room for flat copies", (beside,)))
+        concurrent = line("flattened on the host", hosted.flattened, strategy.dtype, flat=flat, w=w, ranks=ranks)
+        moments.append(Moment("init", "the card has no room for flat copies", (concurrent,)))
     if strategy.stage == 3 and not strategy.offload_param:
         shards = shard_elements(job)
         passing = line("partitions", hosted.defragmented, strategy.dtype, shards=shards, w=w, ranks=ranks)
         moments.append(Moment("init", "partitions are laid side by side", (passing,)))
-    return Tier(held, tuple(moments))
+    return Tier(resident, tuple(moments))
 
 
 def nvme(job: Job) -> Tier:
@@ -94,10 +94,10 @@ def nvme(job: Job) -> Tier:
         ("gradient files", job.strategy.master, gradient_files(job)),
         ("parameter files", job.strategy.dtype, parameter_files(job)),
     )
-    held = tuple(
+    resident = tuple(
         line(name, hosted.files_on_node, dtype, size=sum(sizes), ranks=ranks) for name, dtype, sizes in files if sizes
     )
-    return Tier(held, tuple(Moment(phase, "", held) for phase in ("forward", "backward", "step")))
+    return Tier(resident, tuple(Moment(phase, "", resident) for phase in ("forward", "backward", "step")))
 
 
 def stages_1_2(job: Job) -> Iterator[HostAllocation]:

@@ -73,10 +73,10 @@ def layer_intervals(passes: Sequence[Sequence[ModuleHook]], layers: Sequence[Lay
     places, step = {layer.module: layer for layer in layers}, 0
     for pass_index, hooks in enumerate(passes):
         found: list[LayerInterval] = []
-        for end, (enters, module, _tensors, late) in enumerate(hooks, 1):
+        for end, (enters, module, _tensors, in_backward) in enumerate(hooks, 1):
             if enters:
                 step += 1
-            elif module in places and late == pass_index:
+            elif module in places and in_backward == pass_index:
                 found.append(LayerInterval(pass_index, end, places[module], step))
         for start, period, times in cycles([each.layer.like for each in found]):
             for first in range(start, start + times * period, period):

@@ -161,7 +161,7 @@ def _apply_sub_groups(job: Job, tracker: AllocationTracker, buffers: GatherBuffe
         whole_ones = [kind for kind in parts if ranks > 1 or kind != dtype]  # one rank takes them as they are
         made: Allocation = (muon.gathered_gradients, dtype, ranks * own * len(whole_ones))
         buffers.gather(ranks, 2 * own, made)
-        variables.held["gathered"] = (made,)
+        variables.allocations["gathered"] = (made,)
         variables.rename("gathered", "both")  # now the loop's own variables let go of those before
         for index in members:
             share = ceil_div(sizes[index], ranks)

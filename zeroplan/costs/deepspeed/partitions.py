@@ -88,12 +88,12 @@ def shard_elements(job: Job) -> int:
 def small_tensors(job: Job) -> list[int]:
     """Those that stage 3 never releases, in order, while their sum stays under the model's threshold."""
     chosen: list[int] = []
-    held = 0
+    persistent = 0
     for index, size in enumerate(tensor_sizes(job)):
         small = size <= job.strategy.param_persistence_threshold
-        if small and held + size <= job.strategy.model_persistence_threshold:
+        if small and persistent + size <= job.strategy.model_persistence_threshold:
             chosen.append(index)
-            held += size
+            persistent += size
     return chosen
 
 
@@ -113,10 +113,10 @@ def persistent_tensors(job: Job) -> list[int]:
     return chosen if copies else []
 
 
-@cached(lambda strategy: (persistence_key(strategy), strategy.low, strategy.element_bytes))
+@cached(lambda strategy: (persistence_key(strategy), strategy.autocast_dtype, strategy.element_bytes))
 def own_bytes(job: Job) -> dict[int, int]:
     """Of each tensor that stage 3 gathers for its module alone."""
-    width = 2 if job.strategy.low else job.strategy.element_bytes
+    width = 2 if job.strategy.autocast_dtype else job.strategy.element_bytes
     stay = set(persistent_tensors(job))
     return {index: width * size for index, size in enumerate(tensor_sizes(job)) if index not in stay}
 

@@ -37,16 +37,16 @@ class ReduceCall(NamedTuple):
 
 def buckets(order: Iterable[int], sizes: list[int], limit: int) -> Iterator[Bucket]:
     """Close a bucket when the next tensor would overflow it; a tensor over the limit goes alone."""
-    held: list[int] = []
+    members: list[int] = []
     elements = 0
     for index in order:
-        if elements + sizes[index] > limit and held:
-            yield Bucket(tuple(held), elements, elements > limit)
-            held, elements = [], 0
-        held.append(index)
+        if elements + sizes[index] > limit and members:
+            yield Bucket(tuple(members), elements, elements > limit)
+            members, elements = [], 0
+        members.append(index)
         elements += sizes[index]
-    if held:
-        yield Bucket(tuple(held), elements, elements > limit)
+    if members:
+        yield Bucket(tuple(members), elements, elements > limit)
 
 
 def last_elements(order: Iterable[int], sizes: list[int], limit: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed import one_by_one
+from zeroplan.costs.deepspeed import single_tensor
 from zeroplan.formulas import states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
@@ -132,7 +132,7 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
     update = "foreach" if adam and backup else strategy.update
     if adafactor or update == "single-tensor" or (strategy.backend == "cpu" and update == "foreach"):
         adds = sgd or (decays and (adagrad or (adam and not strategy.decoupled_decay)))
-        return one_by_one.temporaries(tensors, made=2 if adam or adafactor else int(adagrad), adds_decay=adds)
+        return single_tensor.temporaries(tensors, made=2 if adam or adafactor else int(adagrad), adds_decay=adds)
     if update == "fused":
         return 0
     return sum(tensors) * (2 if adagrad else 1) if adam or sgd or adagrad else 0

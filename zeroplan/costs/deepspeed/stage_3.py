@@ -19,7 +19,7 @@ from zeroplan.costs.deepspeed.allocation_tracker import (
 from zeroplan.costs.deepspeed.backward import backward_of, gradients, partitioned
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events, extreme_events, last_event
-from zeroplan.costs.deepspeed.events import Held, MicroStep
+from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.fetch import early_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.first_step import may_need_more, surely_needs_more
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
@@ -126,7 +126,7 @@ def phase_memory(job: Job) -> PhaseMemory:
     )  # fmt: skip
 
 
-def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[Held]]) -> PassProfile:
+def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[GatheredMemory]]) -> PassProfile:
     """What is gathered, hook by hook, in one pass after the other."""
     tracker, w = AllocationTracker(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
@@ -146,7 +146,7 @@ def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[Held]]) -> PassPro
     return PassProfile(tracker)
 
 
-def _as_large(part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
+def _as_large(part: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[GatheredMemory]:
     """Of a part in which more is gathered each time, each time by itself."""
     return RepeatedBlock(list(all_events([part]))) if part.offset.more else part
 
@@ -214,9 +214,9 @@ def _first_step(job: Job) -> dict[str, Any]:
 
     first: dict[str, Any] = {}
 
-    def offer(phase: str, lines: tuple[Line, ...], passed: PassProfile) -> None:
+    def offer(phase: str, lines: tuple[Line, ...], profile: PassProfile) -> None:
         if total(lines) > total(first.get(phase, ())):
-            first.update({phase: lines, f"{phase}_pass": passed})
+            first.update({phase: lines, f"{phase}_pass": profile})
 
     early_ones = early_micro_steps(job)
     for number, early in enumerate(early_ones, 1):
@@ -255,7 +255,7 @@ def _norms(job: Job) -> tuple[Line, ...]:
     return tracker.lines()
 
 
-def _at_most(job: Job, events: Iterable[Held]) -> tuple[Line, ...]:
+def _at_most(job: Job, events: Iterable[GatheredMemory]) -> tuple[Line, ...]:
     event = max(events, key=lambda event: event.most)
     return _gathered(job, event.most - event.secondary, event.secondary)
 

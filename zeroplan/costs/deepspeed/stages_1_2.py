@@ -90,5 +90,5 @@ def _momentum(job: Job, flat: int) -> list[Line]:
         return [line("Muon's momentum", states.flat_states, "float32", flat=flat, m=4, n_d=job.ranks)]
     own, dtype = own_elements(job), gradient_dtype(job)
     symbols = {"own": own, "g": DTYPE_BYTES[dtype]}
-    held = line("Muon's momentum", muon.momentum, dtype, **symbols)
-    return [held, line("staged momentum", muon.staged_momentum, dtype, **symbols)] if own else []
+    momentum = line("Muon's momentum", muon.momentum, dtype, **symbols)
+    return [momentum, line("staged momentum", muon.staged_momentum, dtype, **symbols)] if own else []

@@ -153,7 +153,7 @@ def _gathered(job: Job, gather: Gather) -> list[CollectiveCall]:
     strategy = job.strategy
     if strategy.quantized_weights:
         return list(quantizing.gathered(gather))
-    dtype = strategy.low if gather.low and strategy.low else strategy.dtype
+    dtype = strategy.autocast_dtype if gather.low_precision and strategy.autocast_dtype else strategy.dtype
     return [CollectiveCall("all_reduce" if gather.joined else "all_gather", gather.elements, dtype, gather.ranks)]
 
 

@@ -33,17 +33,19 @@ def update(reducing: Reducing) -> None:
 def _read_by_the_optimizer(reducing: Reducing, number: int) -> list[Allocation]:
     """The group's gradients in one tensor of the master weights' dtype; nothing new when they are that already."""
     strategy, tracker = reducing.strategy, reducing.tracker
-    share, held = reducing.groups[number].partition, strategy.dtype
+    share, dtype_of_gradients = reducing.groups[number].partition, strategy.dtype
     if number in reducing.muon:  # with padding of another dtype, the joined tensor takes the wider one
-        held = reducing.padding_dtype(number) if reducing.padding(number) else gradient_dtype(reducing.job)
-    flattened: list[Allocation] = [(moments.flattened_gradients, held, share)]
+        dtype_of_gradients = (
+            reducing.padding_dtype(number) if reducing.padding(number) else gradient_dtype(reducing.job)
+        )
+    flattened: list[Allocation] = [(moments.flattened_gradients, dtype_of_gradients, share)]
     if number in reducing.fp32:
-        held, flattened = strategy.accumulation, []
+        dtype_of_gradients, flattened = strategy.accumulation, []
     elif _is_one_piece(reducing, number):
         flattened = []
     for copy in flattened:
         tracker.allocate(*copy)
-    if held == strategy.master:
+    if dtype_of_gradients == strategy.master:
         return flattened
     converted: Allocation = (moments.fp32_gradients, strategy.master, share)
     tracker.allocate(*converted)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from zeroplan.clock import COMPUTE, Term, term
-from zeroplan.costs.passes import asked
+from zeroplan.costs.passes import timeline_request
 from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.work import ForwardWork, work
 from zeroplan.formulas import roofline
 from zeroplan.record import NamedTuple
 from zeroplan.specs.account import RecomputedShare
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import LEAST_ALIKE
+from zeroplan.specs.model import MIN_IDENTICAL_BATCH
 from zeroplan.specs.software import Software
 
 BACKWARD_PRODUCTS = 2.0
@@ -60,7 +60,9 @@ def recomputed_shares(job: Job) -> RecomputedShare:
     if job.strategy.recomputing.attention:
         return RecomputedShare(0.0, 1.0)
     found = (
-        job.model.timeline.recomputed_share(asked(job)._replace(batch=LEAST_ALIKE)) if whole else None
+        job.model.timeline.recomputed_share(timeline_request(job)._replace(batch=MIN_IDENTICAL_BATCH))
+        if whole
+        else None
     ) or RecomputedShare(whole, whole)
     return found._replace(attention=0.0) if job.strategy.recomputing.keeps_products else found
 

@@ -44,8 +44,10 @@ def waited(job: Job, software: Software, found: Computing, forward: float = 0.0,
     )
 
 
-def _waited(way: str, found: ComputePass, hook: Figure | None, host: float, shown: float) -> ComputePass:
-    seconds = host - found.seconds - shown
+def _waited(
+    way: str, found: ComputePass, hook: Figure | None, host: float, exposed_communication: float
+) -> ComputePass:
+    seconds = host - found.seconds - exposed_communication
     if hook is None or seconds <= 0:
         return found
     one = term(

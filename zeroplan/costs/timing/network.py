@@ -34,12 +34,12 @@ def call(cluster: Cluster, transfer: Transfer) -> CallTime:
     """Seconds of one call; NCCL takes the ring, or for an all-reduce the tree where that is sooner there."""
     kind, ranks, inside = transfer.collective, transfer.ranks, min(transfer.ranks, cluster.gpus_per_node)
     speed, wire = link(cluster, ranks, kind), transfer.wire_bytes / transfer.calls
-    waits, filling = latency(cluster, kind, ranks), latency(cluster, kind, inside)
+    latency_of_ring, filling = latency(cluster, kind, ranks), latency(cluster, kind, inside)
     crosses = between_nodes(cluster, transfer)
     hop = (cluster.crossing or CROSSING) if crosses else (cluster.hop or HOP)
     if kind == "all_to_all" and crosses:
-        speed, waits = shared(cluster), network.ring_latency(ranks - 1, hop.value)
-    symbols = {"wire": wire, "link": speed.value, "latency": waits, "filling": filling}
+        speed, latency_of_ring = shared(cluster), network.ring_latency(ranks - 1, hop.value)
+    symbols = {"wire": wire, "link": speed.value, "latency": latency_of_ring, "filling": filling}
     return CallTime(network.piped(**symbols), (speed, hop), symbols)
 
 

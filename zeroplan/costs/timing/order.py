@@ -17,7 +17,7 @@ from operator import attrgetter, itemgetter
 from zeroplan.costs.deepspeed.backward import reductions, reductions_key
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events
-from zeroplan.costs.deepspeed.events import Gather, Held
+from zeroplan.costs.deepspeed.events import Gather, GatheredMemory
 from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution, pass_hooks
 from zeroplan.costs.deepspeed.traffic import reduced
@@ -88,7 +88,7 @@ def done_in_backward(job: Job) -> list[float]:
     return progress(job, pass_hooks(job, 1))
 
 
-def progress(job: Job, hooks: Sequence[RepeatedBlock[Held]]) -> list[float]:
+def progress(job: Job, hooks: Sequence[RepeatedBlock[GatheredMemory]]) -> list[float]:
     """Share of the pass's work before each hook, and 1 at the end.
 
     A module's work is what tokens are multiplied with there, twice in backward; of a tied table, the head's, which no
@@ -106,9 +106,9 @@ def progress(job: Job, hooks: Sequence[RepeatedBlock[Held]]) -> list[float]:
             for index in heads.intersection(reads):
                 using.setdefault(index, []).append((at, backward))
         found += times * here
-    late = hooks[0].events[0].hook.backward
+    in_backward = hooks[0].events[0].hook.backward
     for index, places in using.items():
-        at, backward = places[0 if late else -1]
+        at, backward = places[0 if in_backward else -1]
         found[at] += (1 + backward) * elements[index]
     total = sum(found)
     return [each / total for each in accumulate(found, initial=0.0)] if total else [1.0] * (len(found) + 1)
@@ -190,8 +190,8 @@ def _ready(job: Job) -> dict[int, float]:
     """How far backward's work has come when a tensor's gradient is there; of a tied one the last."""
     done = done_in_backward(job)
     return {
-        index: done[at] for at, (enters, _module, tensors, late) in enumerate(backward_hooks(job), 1)
-        if enters and late for index in tensors
+        index: done[at] for at, (enters, _module, tensors, in_backward) in enumerate(backward_hooks(job), 1)
+        if enters and in_backward for index in tensors
     }  # fmt: skip
 
 

@@ -50,7 +50,7 @@ def phases(job: Job, traffic: Sequence[Transfer]) -> Iterator[Sent]:
             yield Sent(UPDATE, entry)
 
 
-def alike(job: Job, sent: Sequence[Sent]) -> Iterator[tuple[str, list[Sent], int]]:
+def grouped_micro_steps(job: Job, sent: Sequence[Sent]) -> Iterator[tuple[str, list[Sent], int]]:
     """Of what one phase sends: the micro-steps that send alike, what that is, and how many they are."""
     left, every = job.strategy.micro_steps, [entry for entry in sent if entry.micro_steps == EVERY]
     for name, times in ((FIRST, 1), (LATER, left - 1), (LAST, 1)):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from zeroplan.costs.deepspeed.decisions import ReleaseOffset, RepeatedDecisions
 from zeroplan.costs.deepspeed.event_log import EventLog
-from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.events import GatheredMemory
 from zeroplan.costs.deepspeed.layer_intervals import LayerInterval, is_all_its_own, layer_offset
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import ModuleHook
@@ -37,12 +37,12 @@ class IntervalState(NamedTuple):
     elements: int
     """Gathered; and counted against max_live_parameters."""
     counted: int
-    gathers: int
-    held: int
+    logged_gathers: int
+    logged: int
     """Events told so far."""
 
 
-class Repeats:
+class LayerSkipper:
     """The layers of a micro-step, and how many of them follow from the two before."""
 
     def __init__(self, coordinator: Coordinator, intervals: Sequence[LayerInterval]) -> None:
@@ -57,34 +57,34 @@ class Repeats:
         self.stay = frozenset[int]() if self.of.records else self.of.persistent
         """What is never released: while the trace is recorded, nothing; nothing is gathered ahead or kept then."""
 
-    def skip(self, number: int, held: EventLog[Held]) -> int:
+    def skip(self, number: int, log: EventLog[GatheredMemory]) -> int:
         """After the interval of this number: how many more are done, their events added and the state shifted."""
         of = self.of
         if len(of.secondary | of.persistent) < len(of.settings.second):  # each layer that is left makes more (hpZ)
             return 0
-        before, now = self.reached, self._reach(number, held)
+        before, now = self.reached, self._reach(number, log)
         self.reached = now
         if before is None or now.state is None or before.state != now.state:
             return 0
         hooks, by = self.hooks[now.interval.pass_index], layer_offset(before.interval, now.interval)
         own = is_all_its_own(hooks[before.interval.end : now.interval.end], now.interval.layer, by)
-        count = self._alike(number) if own else 0
-        while count and not self.of.records and not self._releases_alike(before.interval, now.interval, count):
+        count = self._count_identical(number) if own else 0
+        while count and not self.of.records and not self._releases_identically(before.interval, now.interval, count):
             count -= 1
         if before.kept or now.kept:
-            count = self._keeps_alike(before, now, number, count)
+            count = self._count_keeping(before, now, number, count)
         if count and len(now.persistent) < len(self.stay):
-            count = self._grows_alike(before, now, number, count)
+            count = self._count_growing(before, now, number, count)
         if count:
-            self._shift(before, now, count, held)
+            self._shift(before, now, count, log)
             self.reached = None
         return count
 
-    def _reach(self, number: int, held: EventLog[Held]) -> IntervalState:
+    def _reach(self, number: int, log: EventLog[GatheredMemory]) -> IntervalState:
         of, interval = self.of, self.intervals[number]
         ahead = 0 if of.records else len(of.trace) - len(of.queue) - self._uses_before(interval.step)
         there = of.available & self.stay
-        grown = (of.held, of.count) if len(there) == len(self.stay) and not of.kept else (0, 0)
+        grown = (of.gathered, of.count) if len(there) == len(self.stay) and not of.kept else (0, 0)
         passing = len(of.available) - len(there)
         summary = (*grown, of.copied, ahead, passing, len(of.flying), interval.layer.like)
         known = (
@@ -92,7 +92,7 @@ class Repeats:
         )
         state = self._state(interval) if known else None
         return IntervalState(
-            interval, summary, state, there, dict(of.kept), of.held, of.count, len(of.gathers.open), len(held.open),
+            interval, summary, state, there, dict(of.kept), of.gathered, of.count, len(of.gathers.open), len(log.open),
         )  # fmt: skip
 
     def _uses_before(self, step: int) -> int:
@@ -109,7 +109,7 @@ class Repeats:
             frozenset(index - start for index in of.flying),
             frozenset((index - start, of.storage[index]) for index in of.storage.keys() - self.stay),
             tuple((frozenset(index - start for index in members), elements) for members, elements in of.buffers),
-            frozenset(index - start for index in of.joined_low),
+            frozenset(index - start for index in of.joined_low_precision),
             frozenset(index - start for index in of.views & passing),
             frozenset((index - start, of.recent[index] - of.step) for index in self._ahead(interval)),
         )
@@ -119,25 +119,25 @@ class Repeats:
         trace = self.of.trace if not self.of.records else []
         return [index for index, _used in trace[self._uses_before(interval.step) : len(trace) - len(self.of.queue)]]
 
-    def _alike(self, number: int) -> int:
+    def _count_identical(self, number: int) -> int:
         """How many intervals after this one, and all that is prefetched in them, are the one before it shifted."""
         of, intervals = self.of, self.intervals
         first, last = intervals[number - 1], intervals[number]
         period, shift = last.end - first.end, last.layer.tensor - first.layer.tensor
-        alike = 0
+        identical = 0
         for found in intervals[number + 1 :]:
-            before = intervals[number + alike]
+            before = intervals[number + identical]
             same = found.layer.like == last.layer.like and found.end - before.end == period
-            if not same or found.layer.tensor - before.layer.tensor != shift or not self._stays_alike(before, found):
+            if not same or found.layer.tensor - before.layer.tensor != shift or not self._is_identical(before, found):
                 break
-            alike += 1
+            identical += 1
         if of.records:
-            return alike
+            return identical
         uses = self._uses_before(last.step) - self._uses_before(first.step)
-        head, end = len(of.trace) - len(of.queue), self._uses_before(intervals[number + alike].step)
-        return max(0, min(alike, (end - head) // uses)) if uses else 0
+        head, end = len(of.trace) - len(of.queue), self._uses_before(intervals[number + identical].step)
+        return max(0, min(identical, (end - head) // uses)) if uses else 0
 
-    def _stays_alike(self, one: LayerInterval, other: LayerInterval) -> bool:
+    def _is_identical(self, one: LayerInterval, other: LayerInterval) -> bool:
         """Their tensors are of the same sizes, and the same of them persistent."""
         of, size = self.of, one.layer.tensors
         start, begin = one.layer.tensor, other.layer.tensor
@@ -146,7 +146,7 @@ class Repeats:
             and self.persists[start : start + size] == self.persists[begin : begin + size]
         )
 
-    def _releases_alike(self, before: LayerInterval, now: LayerInterval, count: int) -> bool:
+    def _releases_identically(self, before: LayerInterval, now: LayerInterval, count: int) -> bool:
         """Whether so many layers keep for reuse what this one did.
 
         Decisions that were taken in an earlier micro-step are remembered; of new ones the last tells: in forward,
@@ -159,11 +159,11 @@ class Repeats:
                 later = index + count * offset.tensors, step + count * offset.steps
                 if of.is_near(distances.to_next_use(*later)) != of.is_near(distances.to_next_use(index, step)):
                     return False
-            if self.remembers and not of.decisions.are_alike((hook.module, step), offset, count):
+            if self.remembers and not of.decisions.are_repeated((hook.module, step), offset, count):
                 return False
         return True
 
-    def _grows_alike(self, before: IntervalState, now: IntervalState, number: int, count: int) -> int:
+    def _count_growing(self, before: IntervalState, now: IntervalState, number: int, count: int) -> int:
         """For how many layers, of so many, persistent parameters come as they came with this one, and the live limit
         decides with them as it did before.
         """
@@ -176,7 +176,7 @@ class Repeats:
                 break
         return of.live.grows(now.counted - before.counted, count)
 
-    def _keeps_alike(self, before: IntervalState, now: IntervalState, number: int, count: int) -> int:
+    def _count_keeping(self, before: IntervalState, now: IntervalState, number: int, count: int) -> int:
         """For how many layers, of so many, autograd keeps what it kept of this one as that began."""
         own = _within(now.interval, before.kept)
         for layer, interval in enumerate(self.intervals[number + 1 : number + 1 + count]):
@@ -192,27 +192,27 @@ class Repeats:
             if hook.tensors and not hook.enters:
                 yield hook, step
 
-    def _shift(self, before: IntervalState, now: IntervalState, count: int, held: EventLog[Held]) -> None:
+    def _shift(self, before: IntervalState, now: IntervalState, count: int, log: EventLog[GatheredMemory]) -> None:
         """Events of so many layers, and the state that the last of them leaves."""
         of = self.of
         steps = now.interval.step - before.interval.step
-        alike = layer_offset(before.interval, now.interval)
+        identical = layer_offset(before.interval, now.interval)
         ahead = [(index, of.recent[index]) for index in self._ahead(now.interval)]
-        of.gathers.repeat(before.gathers, count, alike)
+        of.gathers.repeat(before.logged_gathers, count, identical)
         grown = now.elements - before.elements
-        held.repeat(before.held, count, alike._replace(more=(grown,)) if grown else alike)
+        log.repeat(before.logged, count, identical._replace(more=(grown,)) if grown else identical)
         if self.remembers and not of.records:
             self._remember(before.interval, now.interval, count)
-        by = count * alike.tensors
+        by = count * identical.tensors
         of.available = {index if index in self.stay else index + by for index in of.available}
         of.flying = {index + by for index in of.flying}
         of.storage = {index if index in self.stay else index + by: size for index, size in of.storage.items()}
         of.buffers = [({index + by for index in members}, elements) for members, elements in of.buffers]
-        of.joined_low = {index + by for index in of.joined_low}
+        of.joined_low_precision = {index + by for index in of.joined_low_precision}
         of.views = {index + by for index in of.views}
-        self._come(now.persistent - before.persistent, alike.tensors, count)
-        self._keep(before.kept, now.kept, alike.tensors, count)
-        of.held += count * grown
+        self._come(now.persistent - before.persistent, identical.tensors, count)
+        self._keep(before.kept, now.kept, identical.tensors, count)
+        of.gathered += count * grown
         of.count += count * (now.counted - before.counted)
         if of.records:
             return
@@ -240,7 +240,7 @@ class Repeats:
         """What the layers that are not replayed release."""
         of, marks = self.of, [(hook.module, step) for hook, step in self._exits(before, now)]
         decided = {mark: of.decisions[mark] for mark in marks}
-        of.decisions.take_alike(RepeatedDecisions(now.layer.module, _stride(before, now), count, decided))
+        of.decisions.take_repeated(RepeatedDecisions(now.layer.module, _stride(before, now), count, decided))
 
 
 def _stride(one: LayerInterval, other: LayerInterval) -> ReleaseOffset:

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from zeroplan.costs.deepspeed.event_log import LayerOffset, RepeatedBlock
-from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.events import GatheredMemory
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import gathered
 from zeroplan.record import NamedTuple
@@ -30,17 +30,17 @@ class LayerState(NamedTuple):
     queue: int
 
 
-class Repeated:
+class BlockReplay:
     """The layers of one part of a backward, in all of which the coordinator does the same."""
 
-    def __init__(self, partitioning: Partitioning, part: RepeatedBlock[Held], *, follows: bool) -> None:
+    def __init__(self, partitioning: Partitioning, part: RepeatedBlock[GatheredMemory], *, follows: bool) -> None:
         self.of, self.part = partitioning, part
         self.follows = follows and part.times > 1 and not (part.offset.more or partitioning.in_leaves)
         self.left = part.times
         """Layers that are to come."""
         self.reached: LayerState | None = None
 
-    def next(self) -> Sequence[Held]:
+    def next(self) -> Sequence[GatheredMemory]:
         """Events of the next layer; none, once what the others do follows."""
         if self.follows and self.left < self.part.times and self._skip(self.part.times - self.left):
             return ()
@@ -54,7 +54,7 @@ class Repeated:
         norms = of.tracker.elements.get(NORMS, 0)
         state = self._state(layers * self.part.offset.tensors, norms)
         now = self.reached = LayerState(state, norms, len(of.log.open), len(of.queue))
-        if before is None or before.state != now.state or not self._comes_alike(before, now):
+        if before is None or before.state != now.state or not self._gradients_repeat(before, now):
             return False
         self._shift(before, now)
         self.left = 0
@@ -72,7 +72,7 @@ class Repeated:
             tuple(of.filled.values()),
         )  # fmt: skip
 
-    def _comes_alike(self, before: LayerState, now: LayerState) -> bool:
+    def _gradients_repeat(self, before: LayerState, now: LayerState) -> bool:
         """Whether the gradients of the layers to come are the last layer's, shifted by a layer at a time."""
         of, order, sizes, shift = self.of, self.of.order, self.of.sizes, self.part.offset.tensors
         gradients = before.queue - now.queue
