@@ -19,7 +19,7 @@ class Term(NamedTuple):
     group: str
     name: str
     seconds: float
-    """Of one optimizer step, all times it comes together."""
+    """Seconds in one optimizer step, all times it comes together."""
     times: float
     """How often in a step."""
     rule: Timing
@@ -33,7 +33,7 @@ class Term(NamedTuple):
 
     @property
     def worked(self) -> str:
-        """Of one time."""
+        """The equation of one call with its numbers."""
         return worked_out(self.provenance.equation, self.symbols)
 
     @property
@@ -67,7 +67,7 @@ MFU, MFU_CAUSAL, HFU = "MFU", "MFU, causal", "HFU"
 
 
 class Utilisation(NamedTuple):
-    """Of the card's peak in this precision, as a share; each by a convention of its own."""
+    """Shares of the card's peak in this precision, each by a convention of its own."""
 
     name: str
     """MFU, MFU of causal attention, HFU."""
@@ -111,7 +111,7 @@ class Speed(NamedTuple):
     step: StepTime
     interval: Interval
     tokens: int
-    """Of one step, over all GPUs."""
+    """Tokens of one step, over all GPUs."""
     gpus: int
     utilisation: tuple[Utilisation, ...]
     """Model FLOPs and hardware FLOPs, with attention over all pairs of tokens and over the causal half; none where the

@@ -125,7 +125,7 @@ def latest(step: float, above: float) -> float:
 
 
 def quantities(job: Job, ledger: Ledger) -> list[Quantity]:
-    """Of one strategy; those of the clock where a card is named."""
+    """The quantities of one strategy; those of the clock where a card is named."""
     found = list(_memory(job, ledger))
     return found + list(_clock(job, speed(job, ledger))) if is_timed(job) else found
 

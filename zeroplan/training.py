@@ -56,12 +56,12 @@ class TrainingRun(NamedTuple):
 
     @property
     def cost(self) -> float | None:
-        """Of all its GPU-hours; None without a price or tokens."""
+        """The cost of all its GPU-hours; None without a price or tokens."""
         return self.gpu_hours * self.wanted.price.amount if self.wanted.price and self.wanted.tokens else None
 
     @property
     def cost_per_million(self) -> float | None:
-        """Of a million tokens; None without a price."""
+        """The cost of a million tokens; None without a price."""
         price = self.wanted.price
         return price.amount / HOUR * MILLION / self.speed.tokens_per_gpu if price else None
 

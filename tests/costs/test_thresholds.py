@@ -7,7 +7,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.costs.test_repeating import FAMILIES, small
+from tests.costs.test_layer_skipping import FAMILIES, small
 from tests.jobs import job
 from zeroplan.costs.deepspeed import fetch
 from zeroplan.costs.deepspeed.event_log import all_events

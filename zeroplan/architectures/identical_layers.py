@@ -30,7 +30,7 @@ def input_embedding(root: Module) -> int:
 def representatives(
     root: Module, recomputing: Recomputing = PLAIN, ran: Recomputing | None = None
 ) -> list[tuple[int, int]]:
-    """Of each layer, in order: itself and the layer that runs for it, by identity; `ran`: in a run of `ran_as`.
+    """Each layer, in order, with its representative (the layer that runs for it), by identity; `ran`: under `ran_as`.
 
     The first layer of each make and the last of all stand for themselves, the others for the next of their make.
 
@@ -51,7 +51,7 @@ SHARED = (2, 3)
 
 
 def ran_as(root: Module, recomputing: Recomputing) -> Recomputing:
-    """Of every-K, the K in whose run each layer has one of its role: identical layers are alike whatever lies
+    """The K of every-K in whose run each layer has one of its role: identical layers are alike whatever lies
     between.
     """
     if recomputing.every < 2 or _each_by_itself(root, recomputing):
@@ -70,7 +70,7 @@ FIRST, LATER, LAST = range(3)
 
 @lru_cache(maxsize=2 * KEPT_TREES)
 def layer_roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
-    """Of each layer its make, whether it is checkpointed, and whether it is the first of these or the last of all."""
+    """Each layer's signature, whether it is checkpointed, and whether it is the first of these or the last of all."""
     seen: set[Hashable] = set()
     found: list[Hashable] = []
     plain = signature_numbers(root, PLAIN)
@@ -83,7 +83,7 @@ def layer_roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
 
 @lru_cache(maxsize=2 * KEPT_TREES)
 def signature_numbers(root: Module, recomputing: Recomputing, *, attending: bool = True) -> list[int]:
-    """Of each layer the number of its make: one that is checkpointed is not like one that is not.
+    """Number each layer's signature: one that is checkpointed is not like one that is not.
 
     Not `attending`: whatever mask it gets, which changes no module, no parameter and not the order in which they run.
     """

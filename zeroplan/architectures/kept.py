@@ -80,7 +80,7 @@ def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> Save
 
 
 def _inputs(root: Module) -> dict[int, int]:
-    """Of each storage, by number, the layer that it is the input of, by identity: filled as forward runs."""
+    """The layer that each storage, by number, is the input of, by identity: filled as forward runs."""
     found: dict[int, int] = {}
 
     def noting(layer: Module, forward: Callable[..., Any]) -> Callable[..., Any]:

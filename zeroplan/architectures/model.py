@@ -240,7 +240,7 @@ class ModelTimelines:
         )
 
     def _named(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
-        """Of a tree whose sizes have names."""
+        """The expanded trace of a tree whose sizes have names."""
         from zeroplan.architectures.kept import with_named_batch
 
         root, _sizes = self.names()
@@ -261,7 +261,7 @@ class ModelTimelines:
         return representatives(self.root, recomputing, ran_as(self.root, recomputing))
 
     def trace(self, request: TimelineRequest) -> Trace:
-        """Of the layers that stand for the others; what gives the same trace runs once."""
+        """The trace of the representative layers; what gives the same trace runs once."""
         return self.ran(request._replace(recomputing=ran_as(self.root, request.recomputing)))
 
     def _ran(self, request: TimelineRequest) -> Trace:

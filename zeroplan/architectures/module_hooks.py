@@ -23,7 +23,7 @@ class LayerHooks:
         self.reads = set(self.tensors)
 
     def moved(self, modules: int, tensors: int) -> Iterator[ModuleHook]:
-        """Of a layer like it, whose modules and tensors have numbers so much higher."""
+        """The hooks of an identical layer, whose modules and tensors have numbers so much higher."""
         theirs = {read: tuple([index + tensors for index in read]) for read in self.reads}
         moved = map(modules.__add__, self.modules), map(theirs.__getitem__, self.tensors)
         return map(HOOK, zip(self.enters, *moved, self.in_backward, strict=True))

@@ -40,7 +40,7 @@ def ran_for(expanded: ExpandedTrace, *, backward: bool, at: int) -> Ran:
 
 
 def places(expanded: ExpandedTrace, *, backward: bool) -> list[str]:
-    """Of each interval of the full pass the path of the module at work."""
+    """The path of the module at work in each interval of the full pass."""
     expanded_pass = expanded.backward if backward else expanded.forward
     enders = _enders(expanded_pass.events)
     return [
@@ -51,7 +51,7 @@ def places(expanded: ExpandedTrace, *, backward: bool) -> list[str]:
 
 
 def _enders(events: Sequence[AllocationEvent]) -> list[AllocationEvent | None]:
-    """Of each event the next at which a module is entered, left or has run: gradients get ready on the way."""
+    """For each event the next one at which a module is entered, left or has run: gradients get ready on the way."""
     found: list[AllocationEvent | None] = []
     following: AllocationEvent | None = None
     for event in reversed(events):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BOOL, FLOAT, LONG = 1, 4, 8
 MULTIPROCESSORS = 132
-"""Of an H100 or H200. An A100 has 108: a norm's backward then makes 96·h bytes less for a moment."""
+"""Multiprocessors of an H100 or H200. An A100 has 108: a norm's backward then makes 96·h bytes less for a moment."""
 
 FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
 """Versions of the flash-attention package by the name that transformers has for them."""
@@ -60,7 +60,7 @@ class ForwardRun(Memory):
         self.attention = attention
         """eager, sdpa, flash_attention_2 or flash_attention_3."""
         self.kernel = kernel
-        """Of sdpa: cpu, flash, efficient, cudnn or math; all but the first are CUDA's."""
+        """The kernel of sdpa: cpu, flash, efficient, cudnn or math; all but the first are CUDA's."""
         self.half = half
         """Parameters are fp16: CUDA's softmax reads it without a copy in fp32."""
         self.autocast_bytes = autocast_bytes

@@ -79,7 +79,7 @@ def sized_of(trace: Trace) -> Sized:
 
 
 def _levels(events: tuple[tuple[int, int, int], ...], batch: int) -> list[tuple[int, int]]:
-    """Of each interval what is live at most and at its end, as `Memory` counts them."""
+    """Bytes allocated at most in each interval and at its end, as `Memory` counts them."""
     found: list[tuple[int, int]] = []
     live = most = 0
     for what, own, each in events:

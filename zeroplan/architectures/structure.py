@@ -18,10 +18,10 @@ class Numbered(NamedTuple):
 
     places: dict[int, int]
     around: dict[int, tuple[int, ...]]
-    """Of a module the places of all around it and its own: a ModuleList has none, nor what lies in a leaf."""
+    """The places of all modules around a module and its own: a ModuleList has none, nor what lies in a leaf."""
     tensors: dict[int, int]
     first_tensor: list[int]
-    """Of each layer."""
+    """The first tensor of each layer."""
 
 
 @lru_cache(maxsize=KEPT_TREES)
@@ -53,7 +53,7 @@ class Structure:
 
     @cached_property
     def paths(self) -> dict[int, str]:
-        """Of each module, by identity."""
+        """The path of each module, by identity."""
         return {id(module): path for path, module in tree(self.root)}
 
     @cached_property

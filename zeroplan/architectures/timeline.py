@@ -19,7 +19,7 @@ from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import IdenticalLayers, ModuleHook, PassTimeline, Timeline
 
 EventsOfModule = dict[int, list[int]]
-"""Of each module those of its calls, in order."""
+"""Allocation events of each module's calls, in order."""
 
 
 class TraceSegment(NamedTuple):
@@ -73,7 +73,7 @@ class _ExpandedPass:
         """What the layers before one keep, less those of them that ran."""
         self.end = sum(in_full) - sum(kept.values())
         self.dropped = 0
-        """Of that, what goes when the pass returns."""
+        """The part of `end` that is freed when the pass returns."""
         self.blocks = self._blocks(backward)
 
     def _blocks(self, backward: bool) -> list[TraceSegment]:
@@ -137,7 +137,7 @@ class _ExpandedPass:
         return best, at
 
     def level(self, at: int) -> tuple[int, int]:
-        """Of one interval, without working out the others."""
+        """Bytes at most in one interval and at its end, without working out the others."""
         number = max(number for number, block in enumerate(self.blocks) if block.start <= at)
         block, offset = self.blocks[number], self._offset(number)
         event = self.events[block.ran + at - block.start]
@@ -205,7 +205,7 @@ class _ExpandedPass:
 
     @cached_property
     def moves(self) -> tuple[EventsOfModule, EventsOfModule]:
-        """Of each module's calls, the events at which forward enters and leaves."""
+        """The events at which forward enters and leaves each module, call by call."""
         entered: EventsOfModule = defaultdict(list)
         left: EventsOfModule = defaultdict(list)
         for at, event in enumerate(self.events):
@@ -215,7 +215,7 @@ class _ExpandedPass:
 
     @cached_property
     def extents(self) -> tuple[EventsOfModule, EventsOfModule]:
-        """Of each module's calls, what lies in it included, the events before the first node's and of the last."""
+        """The events before the first node and at the last node of each module's calls, with all that lies in it."""
         first: EventsOfModule = defaultdict(list)
         last: EventsOfModule = defaultdict(list)
         inside: tuple[int, ...] = ()

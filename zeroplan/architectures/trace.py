@@ -30,9 +30,9 @@ class Trace(NamedTuple):
     drops: dict[int, int]
     """And what of that goes when forward returns: copies that autocast made of weights and no operator keeps."""
     log: Callable[[], Log]
-    """Of both passes, one after the other."""
+    """The log of both passes, one after the other."""
     saved: int
-    """Of the layers that ran: live when forward has returned and only the loss is held."""
+    """Bytes of the layers that ran, allocated when forward has returned and only the loss is held."""
     flops: Counter[tuple[str, int, bool]]
     """As `Memory.flops`."""
     inputs: dict[int, int]

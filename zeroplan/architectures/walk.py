@@ -32,9 +32,9 @@ class Walked(NamedTuple):
 
     path: str
     ends: list[str]
-    """Of the paths of its modules, its own first."""
+    """The ends of its modules' paths, its own first."""
     place: int
-    """Of the first."""
+    """The place of the first."""
     parameters: range
     start: Moment
     steps: LayerHooks
@@ -224,7 +224,7 @@ class Walk:
 
 
 def first_exits(hooks: list[ModuleHook]) -> list[ModuleHook]:
-    """Of a module's calls the hook after backward tells the end of the latest: each call starts its count again."""
+    """Keep each module's first exit: the hook after backward tells the end of its latest call alone."""
     left: set[int] = set()
     kept = []
     for hook in hooks:

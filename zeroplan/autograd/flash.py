@@ -91,7 +91,7 @@ def splits(blocks: int, slots: int, key_blocks: int) -> int:
 
 
 def rounded_width(width: int) -> int:
-    """Of a head in the second version's kernels."""
+    """The width of a head in the second version's kernels."""
     return round_up(width, 32 if width <= 128 else 64)
 
 

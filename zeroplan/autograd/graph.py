@@ -27,7 +27,7 @@ class Node:
         self.name, self.sequence, self.scope, self.layer = name, sequence, scope, layer
         self.shapes: tuple[Sizes, ...] = ()
         self.widths: tuple[int, ...] = ()
-        """Of the results: gradients take their shape and dtype."""
+        """Bytes of an element of each result: gradients take their shape and dtype."""
         self.saved: list[Any] = []
         self.numbers: tuple[Any, ...] = ()
         self.edges: tuple[tuple[Node, int] | None, ...] = ()

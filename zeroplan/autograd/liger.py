@@ -140,7 +140,7 @@ def experts(x: Tensor, up: Tensor, down: Tensor, chosen: Tensor, scores: Tensor)
 
 
 def _routing(memory: Memory, tokens: int, each: int, count: int) -> tuple[Tensor, ...]:
-    """Of each expert how many rows, and where they start; permutations; of each tile first row and expert: int32."""
+    """How many rows each expert has, and where they start; permutations; each tile's first row and expert: int32."""
 
     def numbers(*shape: int) -> Tensor:
         return empty(memory, shape, INT)

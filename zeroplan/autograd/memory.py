@@ -68,11 +68,11 @@ class Memory:
         """Bytes of an element of the parameters."""
         self.allocated = self.max_allocated = self.made = 0
         self.log: Log = []
-        """Of storages, which are numbered as they are made."""
+        """What happened to storages, which are numbered as they are made."""
         self.grad_enabled = True
         """Whether operators build the graph."""
         self.sequence = 0
-        """Of nodes: backward takes the latest first."""
+        """The number of the latest node: backward takes the latest first."""
         self.checkpoint: Frame | None = None
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
         self.until_loss: list[Any] = []
@@ -95,7 +95,7 @@ class Memory:
         """And the layer that it lies in; 0 outside of all."""
         self.phase = FORWARD
         self.flops: Counter[tuple[str, int, bool]] = Counter()
-        """Of products: by phase, layer, and whether a causal kernel may leave out half of the pairs of tokens."""
+        """FLOPs of products by phase, layer, and whether a causal kernel may leave out half of the pairs of tokens."""
         self.events: list[AllocationEvent] | None = None
         """What happens when, if anyone asks."""
 

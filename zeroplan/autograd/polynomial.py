@@ -14,7 +14,7 @@ Powers = tuple[tuple[str, int], ...]
 """Exponents by name, in the order of names; none is 0, some may be negative."""
 Terms = dict[Powers, Fraction]
 MOST_STEPS = 64
-"""Of a division by a sum."""
+"""Most steps of a division by a sum."""
 
 
 class Polynomial(int):

@@ -59,7 +59,7 @@ class _Context:
     def __init__(self, layer: Callable[..., Any], rest: tuple[Any, ...]) -> None:
         self.layer, self.rest = layer, rest
         self.shapes: list[tuple[Sizes, int]] = []
-        """Of the outputs, with the bytes of an element."""
+        """Shapes of the outputs, with the bytes of an element."""
         self.offloaded: OffloadedInput | None = None
         """The input, where it was emptied."""
 

@@ -9,7 +9,7 @@ from zeroplan.specs.job import Job
 
 
 class Operations(NamedTuple):
-    """Of matrix products, attention's included; norms, activations and the optimizer do next to nothing beside."""
+    """FLOPs of matrix products, attention's included; norms, activations and the optimizer do next to nothing."""
 
     flops: Flops
     """As torch's FlopCounterMode counts: attention over all pairs of tokens."""

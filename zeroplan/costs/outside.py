@@ -13,7 +13,7 @@ USUAL_CONTEXT = GiB // 2
 OF_TWO, OF_MORE = 544 << 20, 688 << 20
 """NCCL's buffers, by ranks; see formulas/outside.py."""
 NAMES = {NVIDIA: ("CUDA", "NCCL"), "AMD": ("HIP", "RCCL"), "Intel": ("device", "HCCL")}
-"""Of contexts and of collectives' libraries, by the card's maker."""
+"""Names of contexts and of collectives' libraries, by the card's maker."""
 
 
 def outside(job: Job) -> tuple[Line, ...]:

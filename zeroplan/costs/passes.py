@@ -186,7 +186,7 @@ def with_gradients(
     most, elements, second, waiting, last, reached = 0, 0, 0, 0, 0, -1
 
     def until(to: int) -> int:
-        """Of what lies between."""
+        """The fullest moment so far, with what lies between."""
         between = one.most[reached + 1 : to + 1] if waiting or last else ()
         return max(most, width * (second + elements) + waiting + last + max(between)) if between else most
 
@@ -303,7 +303,7 @@ def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tup
 
 
 def _equation(size: int) -> str:
-    """Of a size that remembers how it came about."""
+    """The equation of a size that remembers how it came about."""
     if type(size) is int:
         return ""
     from zeroplan.autograd.equation import equation

@@ -38,7 +38,7 @@ def check(job: Job) -> None:
 
 
 def _has_biases(job: Job) -> bool:
-    """Of linear layers of torch's, in a layer."""
+    """Whether torch's linear layers in a layer have biases."""
     named = [tensor.name for tensor in job.model.tensors if tensor.linear]
     return any(name.endswith(".bias") and any(part.isdecimal() for part in name.split(".")) for name in named)
 

@@ -18,7 +18,7 @@ class Kept(NamedTuple):
     """What an operator of one module keeps for backward."""
 
     part: str
-    """Of a layer: attention, scores (whatever a pair of tokens or a softmax's row has), mlp, norms or dropout."""
+    """Part of a layer: attention, scores (whatever a pair of tokens or a softmax's row has), mlp, norms or dropout."""
     module: str
     """Its path, in the layer or in the model."""
     operator: str
@@ -30,7 +30,7 @@ class KeptByLayer(NamedTuple):
     """What each of some layers of one make keeps."""
 
     path: str
-    """Of the first."""
+    """The path of the first."""
     layers: int
     kept: tuple[Kept, ...]
 
@@ -77,4 +77,4 @@ class RecomputedShare(NamedTuple):
 
     products: float
     attention: float
-    """Of fused attention."""
+    """The share of fused attention."""

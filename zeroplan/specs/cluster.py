@@ -20,7 +20,7 @@ class Figure(NamedTuple):
 
 USUAL_NETWORK = Figure(25e9, "judgement: 200 Gb/s between nodes", "2026-11-22", "assumed")
 NETWORK_REACHED = 0.98
-"""Of the cards' nominal rate, for messages without end: 32 B200 all-reduce 16 GiB at 381.8 of 400 GB/s, and less the
+"""Share of the cards' nominal rate for endless messages: 32 B200 all-reduce 16 GiB at 381.8 of 400 GB/s, less the
 smaller the message, as fitted to that sweep (stas00/ml-engineering network/README.md)."""
 
 
@@ -118,5 +118,5 @@ class Cluster(NamedTuple):
 
     @property
     def maker(self) -> str:
-        """Of its cards; NVIDIA where nothing was said."""
+        """The maker of its cards; NVIDIA where nothing was said."""
         return self.gpu.maker if self.gpu else NVIDIA

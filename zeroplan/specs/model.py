@@ -39,7 +39,7 @@ class TimelineRequest(NamedTuple):
     attention: str
     """eager, sdpa, flash_attention_2 or flash_attention_3."""
     kernel: str
-    """Of sdpa, as `architectures.running.ForwardRun` names them."""
+    """The kernel of sdpa, as `architectures.running.ForwardRun` names them."""
     recomputing: Recomputing
     zero_linear: bool
     """DeepSpeed's own linear function runs (stage 3)."""
@@ -105,7 +105,7 @@ class Timelines(Protocol):
         """
 
     def places(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
-        """Of each interval of a pass the path of the module at work, empty for the model itself."""
+        """The path of the module at work in each interval of a pass, empty for the model itself."""
 
     def peak(self, request: TimelineRequest, *, backward: bool) -> AtWork | None:
         """The largest moment of a pass, its bytes with the polynomials that they are the values of."""

@@ -40,7 +40,7 @@ HOOK = Figure(
     0.5e-3, "fit over four published ZeRO-3 runs that wait for the CPU (bf16mwT, makramabT), 0.50 to 0.57 ms; without "
     "a card's streams, events and NCCL 0.25 to 0.54 ms on one core of an AMD EPYC, measured", "2026-11-23", "published",
 )  # fmt: skip
-"""Of one module and pass."""
+"""Seconds of one module's hooks in a pass."""
 
 
 TRANSFORMERS = Software(

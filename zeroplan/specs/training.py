@@ -6,7 +6,7 @@ from zeroplan.record import NamedTuple
 
 
 class Price(NamedTuple):
-    """Of one GPU for an hour."""
+    """The price of one GPU for an hour."""
 
     amount: float
     currency: str = "$"

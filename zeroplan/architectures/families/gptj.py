@@ -133,7 +133,7 @@ def twice(x: Tensor) -> Tensor:
 
 
 def every_two_turned(x: Tensor) -> Tensor:
-    """Of each pair the second negated, then the first."""
+    """Each pair as its second element negated, then the first."""
     first = every_second(x, 0)
     second = every_second(x, 1)
     x = cat((unsqueeze(neg(second), 4), unsqueeze(first, 4)), -1)

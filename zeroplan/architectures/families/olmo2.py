@@ -41,7 +41,7 @@ class SeparateNorm(LateCastNorm):
 
 
 class UnpatchedNorm(LateCastNorm):
-    """Of a model that is there already Liger passes these over."""
+    """Norms that Liger passes over in a model that is there already."""
 
     liger_patches = False
 

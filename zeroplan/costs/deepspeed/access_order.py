@@ -20,7 +20,7 @@ class AccessOrder(NamedTuple):
     full: Distances
     """What the release of a leaf module looks at."""
     last_user: dict[int, int]
-    """Of each tensor, in forward."""
+    """The last module in forward that uses each tensor."""
     never_left: list[ModuleHook]
     """Modules that backward enters and whose exit never fires."""
 

@@ -48,7 +48,7 @@ class MemorySnapshot(NamedTuple):
 
 
 SNAPSHOT = partial(tuple.__new__, MemorySnapshot)
-"""Of all its fields, without the work that a call by name does."""
+"""Make a snapshot of all its fields, without the work that a call by name does."""
 
 
 class AllocationTracker:
@@ -60,7 +60,7 @@ class AllocationTracker:
         self.most = 0
         self.peak: dict[Kind, int] = {}
         self.snapshots = EventLog[MemorySnapshot]()
-        """Of one pass after the other, each from a part of its own on."""
+        """Snapshots of one pass after the other, each from a block of its own on."""
         self.since = 0
         """The most bytes since the last entry, and what they were."""
         self.at_most: tuple[int, ...] = ()

@@ -35,7 +35,7 @@ class Arrival(NamedTuple):
 
 
 class Reductions(NamedTuple):
-    """Of one backward."""
+    """What one backward reduces."""
 
     sent: tuple[CollectiveCall, ...]
     flushes: tuple[Flush, ...]
@@ -100,7 +100,7 @@ class Gradients(NamedTuple):
     ready: dict[int, list[int]]
     """Tensors, by the hook that comes next."""
     in_leaves: set[int]
-    """Of them those whose gradients wait until their module's backward is over."""
+    """Tensors whose gradients wait until their module's backward is over."""
 
 
 @cached(_arrivals_key)

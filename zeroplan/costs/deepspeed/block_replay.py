@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 NORMS = gathered.norms, "float64"
-"""Of offloaded gradients: they stay until the step, and nothing depends on how many there are."""
+"""Norms of offloaded gradients: they stay until the step, and nothing depends on how many there are."""
 
 
 class LayerState(NamedTuple):

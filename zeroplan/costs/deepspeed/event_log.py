@@ -24,7 +24,7 @@ NO_OFFSET = LayerOffset()
 
 
 def offset_key(key: int, by: LayerOffset) -> int:
-    """Of an event in another layer: the number of its hook, or ~tensor where it is a tensor's."""
+    """The key of the same event in another layer: the number of its hook, or ~tensor where it is a tensor's."""
     return key + by.hooks if key >= 0 else key - by.tensors
 
 

@@ -34,7 +34,7 @@ class GatheredMemory(NamedTuple):
     elements: int
     secondary: int
     most: int
-    """Of both together, since the hook before."""
+    """Most elements of both together, since the hook before."""
     ready: int
     """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
     hook: ModuleHook

@@ -17,7 +17,7 @@ from zeroplan.specs.job import Job
 
 
 class Exchange(NamedTuple):
-    """Of one group, elements of momentum that this rank sends and receives."""
+    """Elements of one group's momentum that this rank sends and receives."""
 
     sent: int
     received: int

@@ -55,7 +55,7 @@ class MicroSteps(NamedTuple):
     """Micro-steps of one run."""
 
     before: tuple[MicroStep, ...]
-    """Of the first optimizer step, where it was replayed on the way."""
+    """Micro-steps of the first optimizer step, where it was replayed on the way."""
     steady: MicroStep
     """The first of the third optimizer step, and of all after it; or of one that is the same."""
     later: MicroStep
@@ -231,7 +231,7 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
 
 @cached(gathers_key)
 def early_micro_steps(job: Job) -> tuple[MicroStep, ...]:
-    """Of the first optimizer step, where it may need more: the one that records the trace, and those after it.
+    """Micro-steps of the first optimizer step, where it may need more: the one that records the trace, and later ones.
 
     Raises `ContradictionError` as `micro_steps`.
     """

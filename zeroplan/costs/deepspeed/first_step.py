@@ -66,7 +66,7 @@ def _may_gather_more(job: Job, number: int) -> bool:
 
 @cached(gathers_key)
 def _more(job: Job) -> tuple[More, ...]:
-    """Of each early micro-step, beside the one that repeats."""
+    """What each micro-step of the first optimizer step gathers more than the one that repeats."""
     steady = _by_hook(micro_steps(job).later.backward)
     return tuple(_beyond(steady, _by_hook(early.backward)) for early in early_micro_steps(job))
 

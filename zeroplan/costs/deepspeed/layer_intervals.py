@@ -20,14 +20,14 @@ class LayerInterval(NamedTuple):
     """Number of the pass's hooks up to its last one."""
     layer: LayerPlace
     step: int
-    """Of the coordinator, after it."""
+    """The coordinator's step after it."""
 
 
 class Passes(NamedTuple):
-    """Of a micro-step."""
+    """The two passes of a micro-step."""
 
     hooks: tuple[Sequence[ModuleHook], Sequence[ModuleHook]]
-    """Of forward, and of backward."""
+    """Hooks of forward, and of backward."""
     intervals: Sequence[LayerInterval]
     """Layers, in both."""
 

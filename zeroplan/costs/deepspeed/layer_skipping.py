@@ -249,6 +249,6 @@ def _stride(one: LayerInterval, other: LayerInterval) -> ReleaseOffset:
 
 
 def _within(interval: LayerInterval, kept: dict[int, int]) -> dict[int, int]:
-    """Of a layer's tensors, by their place in it."""
+    """What autograd keeps of a layer's tensors, by their place in it."""
     start, size = interval.layer.tensor, interval.layer.tensors
     return {index - start: elements for index, elements in kept.items() if start <= index < start + size}

@@ -153,7 +153,7 @@ def rank_of(job: Job) -> int:
 class PartitionSlice(NamedTuple):
     group: int
     elements: int
-    """Of the tensor, those in this rank's partition."""
+    """Elements of the tensor in this rank's partition."""
 
 
 @cached(layout_key)

@@ -18,7 +18,7 @@ COMPUTED = {"gram": "float16", "standard": "bfloat16"}
 
 
 STEPS = 5
-"""Of the iteration; nothing sets another number."""
+"""Steps of the iteration; nothing sets another number."""
 
 
 class Multiplied(NamedTuple):
@@ -31,7 +31,7 @@ class Multiplied(NamedTuple):
 
 @lru_cache(maxsize=256)
 def products(shape: tuple[int, ...], method: str) -> Multiplied:
-    """Of a matrix of n rows and m columns, n the less of both, or of a stack of them.
+    """Products for a matrix of n rows and m columns, n the less of both, or for a stack of them.
 
     Five steps of the standard iteration are two products of n·n·m and one of n·n·n each. The gram iteration has four of
     the former in all (X·Xᵀ and Q·X, both once more where it begins again) and 14 of the latter (Z, Q, RZ and R in the

@@ -115,7 +115,7 @@ def persistent_tensors(job: Job) -> list[int]:
 
 @cached(lambda strategy: (persistence_key(strategy), strategy.autocast_dtype, strategy.element_bytes))
 def own_bytes(job: Job) -> dict[int, int]:
-    """Of each tensor that stage 3 gathers for its module alone."""
+    """Bytes of each tensor that stage 3 gathers for its module alone."""
     width = 2 if job.strategy.autocast_dtype else job.strategy.element_bytes
     stay = set(persistent_tensors(job))
     return {index: width * size for index, size in enumerate(tensor_sizes(job)) if index not in stay}
@@ -154,5 +154,5 @@ def below_ratio(job: Job) -> int:
 
 
 def persistent_elements(job: Job) -> int:
-    """Of parameters that stay gathered, padded to all ranks."""
+    """Elements of parameters that stay gathered, padded to all ranks."""
     return job.ranks * sum(map(shard_sizes(job).__getitem__, persistent_tensors(job)))

@@ -28,7 +28,7 @@ class PhaseMemory(NamedTuple):
     gathering: tuple[Line, ...] = ()
     """As they come back after it."""
     first_forward: tuple[Line, ...] = ()
-    """Of the first optimizer step, where it needs more than the later ones; likewise `first_backward`."""
+    """Lines of the first optimizer step, where it needs more than the later ones; likewise `first_backward`."""
     first_backward: tuple[Line, ...] = ()
     forward_pass: PassProfile | None = None
     """What DeepSpeed has alive event by event, where that changes in forward; likewise `backward_pass`."""

@@ -30,7 +30,7 @@ def gradient_dtype(strategy: Strategy) -> str:
 
 
 def bucket_elements(job: Job) -> int:
-    """Of the buffers that gradients are copied into: one for each dtype that they travel in, two where it overlaps."""
+    """Elements of the buffers for gradients: one for each dtype that they travel in, two where it overlaps."""
     strategy = job.strategy
     if not strategy.contiguous:
         return 0

@@ -50,7 +50,7 @@ def buckets(order: Iterable[int], sizes: list[int], limit: int) -> Iterator[Buck
 
 
 def last_elements(order: Iterable[int], sizes: list[int], limit: int) -> int:
-    """Of the last of `buckets`, which are not made for it."""
+    """Elements of the last of `buckets`, which are not made for it."""
     elements = 0
     for index in order:
         size = sizes[index]
@@ -143,7 +143,7 @@ class Reduction:
         found: list[Slice] = []
         last: Slice | None = None
         filled = 0
-        """Of the last one, the elements that have joined it."""
+        """Elements that have joined the last one."""
         for index in bucket:
             number = self.group_of[index]
             group = self.groups[number]

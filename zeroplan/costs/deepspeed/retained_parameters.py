@@ -59,7 +59,7 @@ def _first_reads(job: Job) -> FirstReads:
 
 @cached_per_execution
 def _distances(job: Job) -> dict[int, int]:
-    """Of each tensor that is used again, how far that is from where forward releases it."""
+    """How far the next use of each tensor is from where forward releases it."""
     access, leaves = access_order_of(job), job.execution.leaves
     last: dict[int, tuple[int, bool]] = {}
     step = 0

@@ -8,7 +8,7 @@ from zeroplan.record import NamedTuple
 
 
 class Settings(NamedTuple):
-    """Of one run."""
+    """Settings of the coordinator in one run."""
 
     persistent: frozenset[int]
     ranks: int

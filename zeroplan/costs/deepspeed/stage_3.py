@@ -85,7 +85,7 @@ def _emptied_leaves(job: Job) -> int:
 
 
 def _optimizer(job: Job) -> list[Line]:
-    """Of the sub-groups that the GPU updates."""
+    """Optimizer states of the sub-groups that the GPU updates."""
     strategy, groups = job.strategy, on_gpu(job)
     here = sum(group.elements for group in groups)
     if not here:
@@ -147,7 +147,7 @@ def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[GatheredMemory]]) 
 
 
 def _as_large(part: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[GatheredMemory]:
-    """Of a part in which more is gathered each time, each time by itself."""
+    """A block in which more is gathered each time, written out each time by itself."""
     return RepeatedBlock(list(all_events([part]))) if part.offset.more else part
 
 
@@ -230,7 +230,7 @@ def _first_step(job: Job) -> dict[str, Any]:
 
 
 def _secondary(job: Job) -> tuple[Line, ...]:
-    """Of all tensors, once the step has partitioned them; beside offloaded parameters they are on the host."""
+    """Secondary partitions of all tensors, once the step has made them; beside offloaded parameters on the host."""
     return _gathered(job, 0, 0 if job.strategy.offload_param else sum(secondary_sizes(job)))
 
 

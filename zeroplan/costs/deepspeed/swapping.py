@@ -71,7 +71,7 @@ class SubGroup(NamedTuple):
         return self.by_torch and not self.swapped
 
     def swapped_states(self, states: int) -> int:
-        """Of so many states, those on NVMe: torch's own stay on the host, the swapper does not know them."""
+        """How many of so many states are on NVMe: torch's own stay on the host, the swapper does not know them."""
         return 0 if self.by_torch else 1 if self.muon else states
 
 

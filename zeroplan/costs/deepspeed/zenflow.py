@@ -21,13 +21,13 @@ from zeroplan.specs.model import ParameterSpec
 
 
 class SelectedColumns(NamedTuple):
-    """Of one rank's piece of a tensor."""
+    """The columns selected in one rank's slice of a tensor."""
 
     owner: int
     columns: int
     """Whole columns in the piece; 0 for vectors."""
     picked: int
-    """Of them."""
+    """Columns picked among them."""
     elements: int
     """Picked, in all rows."""
 

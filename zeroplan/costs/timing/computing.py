@@ -14,14 +14,14 @@ from zeroplan.specs.model import MIN_IDENTICAL_BATCH
 from zeroplan.specs.software import Software
 
 BACKWARD_PRODUCTS = 2.0
-"""Of forward's: one for the gradient of each operand."""
+"""Times forward's products: one for the gradient of each operand."""
 BACKWARD_ATTENTION = 2.5
 """Five products of fused attention against two: the scores are computed again."""
 BACKWARD_SCORES = 2.0
 BACKWARD_ELEMENTS = 1.5
 PRODUCTS, LOGITS, ATTENTION, SCORES = "matrix products", "logits", "attention", "attention's scores"
 LOSS_FORWARD = 1 / 3
-"""Of the loss's bytes, those of forward."""
+"""Share of the loss's bytes that forward moves."""
 
 
 class ComputePass(NamedTuple):
@@ -41,7 +41,7 @@ class Computing(NamedTuple):
 
 
 def computing(job: Job, software: Software, *, traced: bool = True) -> Computing:
-    """Of one micro-batch; not `traced`: of what runs again only that which no trace is needed for."""
+    """Time the operators of one micro-batch; not `traced`: of what is recomputed only what needs no trace."""
     found, at = work(job), rates(job)
     layers = _layers(found, at, software)
     forward = _pass("forward", found, at, software, layers)
@@ -74,7 +74,7 @@ def layers_again(job: Job) -> float:
 
 
 def _again(job: Job, layers: tuple[Term, ...], found: RecomputedShare) -> list[Term]:
-    """Of the layers' terms in forward what runs again in backward."""
+    """The share of the layers' forward terms that runs again in backward."""
     scores = layers_again(job) or found.attention
     shares = {PRODUCTS: found.products, ATTENTION: found.attention, SCORES: scores}
     return [

@@ -33,7 +33,7 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 PAGEABLE = 0.5
-"""Of the rate from pinned memory, by judgement."""
+"""Share of the rate from pinned memory, by judgement."""
 LEAST = 1_000_000
 """Bytes of copies that take time worth a line: norms and flags are fewer."""
 WAYS = {("gpu", "host"): "copies to the host", ("host", "gpu"): "copies from the host"}

@@ -56,7 +56,7 @@ def _places(job: Job) -> list[dict[int, list[int]]]:
 def _points(
     parts: Sequence[RepeatedBlock[Gather]], pass_index: int, places: Mapping[int, Sequence[int]], share: Sequence[float]
 ) -> Iterator[Point]:
-    """Of a part that comes many times those of its first and of its last time."""
+    """Points of a pass; of a block that comes many times those of its first and of its last time."""
     gathered = 0
     for part in parts:
         here = [gather for gather in part.events if gather.pass_index == pass_index]

@@ -35,17 +35,17 @@ class Event(NamedTuple):
     done: float
     """Share of the pass's work that was issued before."""
     size: float
-    """Of all that the pass gathers, or reduces."""
+    """Share of all that the pass gathers, or reduces."""
     number: int
-    """Of its kind, counted from 0; of a wait the one that is waited for."""
+    """Its number among its kind, from 0; of a wait the one that is waited for."""
 
 
 EVENT = partial(tuple.__new__, Event)
-"""Of all its fields, without the work that a call by name does."""
+"""Make an event of all its fields, without the work that a call by name does."""
 
 
 class Order(NamedTuple):
-    """Of one micro-step."""
+    """Events of one micro-step."""
 
     forward: tuple[Event, ...] = ()
     backward: tuple[Event, ...] = ()
@@ -58,7 +58,7 @@ def _order_key(strategy: Strategy) -> Hashable:
 
 
 def order(job: Job, *, first: bool = False) -> Order:
-    """Of a job that overlaps; the engine's own reductions, at stage 0, come when backward is over.
+    """The order of events in a job that overlaps; the engine's own reductions, at stage 0, come when backward is over.
 
     `first`: of the step's first micro-step, which makes secondary partitions (hpZ); else of any other.
     """
@@ -67,7 +67,7 @@ def order(job: Job, *, first: bool = False) -> Order:
 
 @cached(_order_key)
 def _orders(job: Job) -> list[Order]:
-    """Of the step's first micro-step, and of the others where they differ."""
+    """Orders of the step's first micro-step, and of the others where they differ."""
     if job.strategy.stage < 3:
         return [Order((), tuple(_reductions(job)))]
     flushes = _flushes(job)
@@ -97,7 +97,7 @@ def progress(job: Job, hooks: Sequence[RepeatedBlock[GatheredMemory]]) -> list[f
     elements, heads = multiplied_with(job.model)
     found: list[float] = []
     using: dict[int, list[tuple[int, bool]]] = {}
-    """Of each head the hooks that read it, and whether they are backward's."""
+    """The hooks that read each head, and whether they are backward's."""
     for events, times, _by in hooks:
         here: list[float] = []
         for _elements, _secondary, _most, _ready, (enters, _module, tensors, backward), at, _less in events:
@@ -148,7 +148,7 @@ def _gathered(
 ) -> Iterator[Placed]:
     whole, number = sum([each.elements for each in gathers]), 0
     flying: dict[int, int] = {}
-    """Of each tensor the gather that brings it."""
+    """The gather that brings each tensor."""
     issued = {at: list(found) for at, found in groupby(gathers, attrgetter("at"))}
     for at in sorted({*reads, *issued}):
         if at in issued:

@@ -51,7 +51,7 @@ def phases(job: Job, traffic: Sequence[Transfer]) -> Iterator[Sent]:
 
 
 def grouped_micro_steps(job: Job, sent: Sequence[Sent]) -> Iterator[tuple[str, list[Sent], int]]:
-    """Of what one phase sends: the micro-steps that send alike, what that is, and how many they are."""
+    """Group what one phase sends: micro-steps that send the same, what that is, and how many they are."""
     left, every = job.strategy.micro_steps, [entry for entry in sent if entry.micro_steps == EVERY]
     for name, times in ((FIRST, 1), (LATER, left - 1), (LAST, 1)):
         if alone := [entry for entry in sent if entry.micro_steps == name]:

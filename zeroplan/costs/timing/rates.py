@@ -11,12 +11,12 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.software import judged
 
 MEMORY_REACHED = 0.8
-"""Of the datasheet's bandwidth: what ai-dynamo/aiconfigurator corrects by, for thirteen cards alike."""
+"""Share of the datasheet's bandwidth: what ai-dynamo/aiconfigurator corrects by, for thirteen cards alike."""
 ATTENTION_SHARE = 0.5
-"""Of the sustained matmul rate that flash attention reaches, forward and backward together; 0.74 on A100 and 0.48 on
+"""Share of the sustained matmul rate that flash attention reaches, both passes together; 0.74 on A100 and 0.48 on
 H100 as fitted."""
 EMULATED = 0.8
-"""Of the peak in fp32 that matrix products sustain: torch does not use TF32 unless it is told to."""
+"""Share of the peak in fp32 that matrix products sustain: torch does not use TF32 unless it is told to."""
 FP8_GAIN = 1.6
 """fp8 products over those in bf16, their casts included."""
 NO_CARD = judged(100e12, "no card was named: a rate between those of a V100 and an A100")
@@ -27,13 +27,13 @@ HOST_ADAM = Figure(
     "2026-11-22", "assumed",
 )  # fmt: skip
 LINK_SHARE = 0.8
-"""Of a link's nominal rate that large messages reach."""
+"""Share of a link's nominal rate that large messages reach."""
 USUAL_LINK, USUAL_HOST_LINK = judged(12e9, "a card on PCIe 3 x16"), judged(12e9, "PCIe 3 x16")
 NVME = judged(3e9, "one NVMe drive")
 
 
 class Rates(NamedTuple):
-    """Of one GPU: FLOP/s, FLOP/s, bytes/s, and seconds from one kernel to the next."""
+    """Rates of one GPU: FLOP/s, FLOP/s, bytes/s, and seconds from one kernel to the next."""
 
     products: Figure
     attention: Figure
@@ -42,7 +42,7 @@ class Rates(NamedTuple):
 
 
 def rates(job: Job) -> Rates:
-    """Of the job's card in the precision that products run in, with the attention that runs."""
+    """Rates of the job's card in the precision that products run in, with the attention that runs."""
     return _rates(IdentityKey(job.cluster.gpu), multiplied_in(job), job.strategy.attention)
 
 
@@ -104,7 +104,7 @@ def _products(gpu: Gpu, precision: str) -> Figure:
 
 
 def _attention(gpu: Gpu, kernel: str, products: Figure) -> Figure:
-    """Of the kernel; sdpa runs flash attention 2."""
+    """The rate of the attention kernel; sdpa runs flash attention 2."""
     known = gpu.attention.get("flash_attention_2" if kernel == "sdpa" else kernel)
     return known or _less(products, ATTENTION_SHARE, "of the matmul rate")
 

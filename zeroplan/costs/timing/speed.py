@@ -18,12 +18,12 @@ HARDWARE = "hardware FLOPs: products and causal attention as they run, with what
 
 
 def speed(job: Job, ledger: Ledger) -> Speed:
-    """Of one optimizer step."""
+    """The speed of one optimizer step."""
     return speed_of(job, step_time(job, ledger))
 
 
 def speed_of(job: Job, step: StepTime) -> Speed:
-    """Of a step that was timed already."""
+    """The speed of a step that was timed already."""
     tokens = job.tokens * job.strategy.micro_steps * job.ranks
     return Speed(step, interval(step), tokens, job.ranks, utilisation(job, step))
 

@@ -55,7 +55,7 @@ def concurrent_traffic(
 
 
 def exposed_share_of(job: Job, software: Software) -> Figure | None:
-    """Of what could hide beside work, the share that shows; None where nothing is overlapped."""
+    """The share of overlapped communication that is exposed; None where nothing is overlapped."""
     if not (job.strategy.overlaps and job.strategy.stage):
         return None
     return software.shown_at_stage_3 if job.strategy.stage == 3 else software.shown
@@ -121,7 +121,7 @@ def busy(job: Job, ledger: Ledger, phase: str) -> float:
 def exposed(
     job: Job, sent: list[Sent], work: float, exposed_share: Figure | None, times: int, events: Sequence[Event] = (),
 ) -> list[Term]:  # fmt: skip
-    """Of all collectives beside this much work what shows, shared out by their seconds; None: nothing is hidden.
+    """The exposed time of all collectives beside this much work, shared out by their seconds; None: nothing is hidden.
 
     `events`: the order in which they are issued; without one they are spread evenly, but for one call of each alone.
     """
