@@ -183,7 +183,7 @@ def most_outside(job: Job) -> int:
 
 
 def host_fit(job: Job, tier: Tier) -> TierFit:
-    """The fit of what a node's memory holds, as counted, and may hold beside it: its processes always, what is saved and
+    """The fit of what a node's memory holds, as counted, and may hold beside it: processes always, what is saved and
     cached beside what is held between steps.
     """
     room, peak = job.cluster.host_memory, total(tier.peak.lines)

@@ -1,4 +1,4 @@
-"""What a model has alive at one moment of its timeline, by the operator that keeps it."""
+"""What a model has allocated at one moment of its timeline, by the operator that saves it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEEPS = {
 
 
 def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int) -> AtWork:
-    """What is alive at an interval of the full pass, where `size` bytes are: all layers together."""
+    """What is allocated in an interval of the full pass, where `size` bytes are: all layers together."""
     found, trace = ran_for(expanded, backward=backward, at=at), expanded.trace
     log = trace.log()
     before = len(trace.forward) if backward else 0

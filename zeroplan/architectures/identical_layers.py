@@ -1,4 +1,4 @@
-"""Which layers of a tree are alike: one of them can stand for the others."""
+"""Which layers of a tree are identical: one of them represents the others."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def representatives(
 ) -> list[tuple[int, int]]:
     """Each layer, in order, with its representative (the layer that runs for it), by identity; `ran`: under `ran_as`.
 
-    The first layer of each make and the last of all stand for themselves, the others for the next of their make.
+    The first layer of each signature and the last of all represent themselves, the second of a signature the others.
 
-    What layers of one make share (cosines, a mask) goes with the first of them in backward. Where a layer also returns
+    What identical layers share (cosines, a mask) goes with the first of them in backward. Where a layer also returns
     its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then, and where
     DeepSpeed treats inputs by their place.
     """
@@ -51,7 +51,7 @@ SHARED = (2, 3)
 
 
 def ran_as(root: Module, recomputing: Recomputing) -> Recomputing:
-    """The K of every-K in whose run each layer has one of its role: identical layers are alike whatever lies
+    """The K of every-K in whose run each layer has one of its role: layers are identical whatever lies
     between.
     """
     if recomputing.every < 2 or _each_by_itself(root, recomputing):
@@ -105,11 +105,11 @@ def signature(module: Module) -> Hashable:
 
 
 LONGEST_CYCLE = 8
-"""Layers after which makes are looked for again: every-8 checkpointing, five windows and a full layer."""
+"""Layers after which signatures are looked for again: every-8 checkpointing, five windows and a full layer."""
 
 
 class Cycle(NamedTuple):
-    """Consecutive layers whose makes come again in the same order."""
+    """Consecutive layers whose signatures come again in the same order."""
 
     start: int
     period: int

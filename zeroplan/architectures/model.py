@@ -257,7 +257,7 @@ class ModelTimelines:
         return self.executes(leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
 
     def layers(self, recomputing: Recomputing) -> list[tuple[int, int]]:
-        """Each, and the one in the trace that stands for it."""
+        """Each layer, and its representative in the trace."""
         return representatives(self.root, recomputing, ran_as(self.root, recomputing))
 
     def trace(self, request: TimelineRequest) -> Trace:

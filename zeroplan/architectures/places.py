@@ -14,7 +14,7 @@ class Ran(NamedTuple):
     interval: int
     offset: int
     there: list[int]
-    """The layers that stand for those that have run forward and not yet backward, each as often as it does."""
+    """The representatives of those that have run forward and not yet backward, each as often as it does."""
     ran: list[int]
     """Those of them that are in the trace by themselves."""
     module: str
@@ -22,7 +22,7 @@ class Ran(NamedTuple):
 
 
 def ran_for(expanded: ExpandedTrace, *, backward: bool, at: int) -> Ran:
-    """The interval of the trace that stands for one of the full pass, and which layers it lacks."""
+    """The interval of the trace that represents one of the full pass, and which layers it lacks."""
     structure = expanded.structure
     expanded_pass = expanded.backward if backward else expanded.forward
     block = next(block for block in reversed(expanded_pass.blocks) if block.start <= at)
@@ -61,7 +61,7 @@ def _enders(events: Sequence[AllocationEvent]) -> list[AllocationEvent | None]:
 
 
 def _module(structure: Structure, event: AllocationEvent | None, layer: int) -> str:
-    """Where the interval belongs that this event ends; `layer` is the one that it stands for."""
+    """Where the interval belongs that this event ends; `layer` is the one that it represents."""
     path = structure.paths.get(event.of, "") if event else ""
     if event and event.kind == ENTER:
         path = path.rpartition(".")[0]

@@ -27,7 +27,7 @@ FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
 
 
 class ForwardRun(Memory):
-    """What a forward pass is told: sizes of the batch, the attention that runs, and which layers are checkpointed."""
+    """A forward pass: sizes of the batch, the attention that runs, and which layers are checkpointed."""
 
     __slots__ = (
         "attention",
@@ -54,7 +54,7 @@ class ForwardRun(Memory):
         self.checkpointed: frozenset[int] = frozenset()
         """Layers that are, by identity."""
         self.input_offload = input_offload_of(recomputing.inputs)
-        """What happens to their inputs."""
+        """What deepspeed.checkpointing does with their inputs."""
         self.opens = 0
         """The input embedding, by identity, where layers are: a frozen one's result asks for a gradient then."""
         self.attention = attention
@@ -68,7 +68,7 @@ class ForwardRun(Memory):
         self.kernels = kernels
         """transformers, liger or liger-loss."""
         self.passed_over: frozenset[int] = frozenset()
-        """Layers that return their input: others stand for them."""
+        """Layers that return their input: others represent them."""
         self.weights: Callable[[], Tensor | None] = lambda: None
         """What the last layer that ran returned beside its output."""
 

@@ -1,4 +1,4 @@
-"""Where the modules and tensors of a tree are, and which layers stand for which in a run."""
+"""Where the modules and tensors of a tree are, and which layers represent which in a run."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class TraceSegment(NamedTuple):
 
     layer: int
     ran: int
-    """Where the events that stand for these start in the trace, and where they end."""
+    """Where the events of its representative start in the trace, and where they end."""
     ran_end: int
     start: int
     """Where these start."""
@@ -77,7 +77,7 @@ class _ExpandedPass:
         self.blocks = self._blocks(backward)
 
     def _blocks(self, backward: bool) -> list[TraceSegment]:
-        """What ran outside as it ran, and each layer as the one that stands for it."""
+        """What ran outside as it ran, and each layer as its representative."""
         numbers, events, representative = self.structure.numbers, self.events, self.structure.representative
         inside = [numbers[event.layer] if event.layer else OUTSIDE for event in events]
         if not backward:  # a layer enters before it is known, and its number is gone when it has left
@@ -152,7 +152,7 @@ class _ExpandedPass:
         return 0 if after_layers == self.is_backward else self.end
 
     def identical_layers(self) -> tuple[IdenticalLayers, ...]:
-        """Layers that stand for those of one make after the other, again and again."""
+        """Runs of identical layers: those whose representatives come again and again."""
         blocks = self.blocks[1:-1]
         return tuple([
             IdenticalLayers(blocks[start].start, blocks[start + period].start - blocks[start].start, times)

@@ -1,6 +1,6 @@
-"""What a step of a model has alive, moment by moment: some of its layers run, the others are like one of them.
+"""What a step of a model has allocated, event by event: its representative layers run, the others are like one of them.
 
-A layer stands for others of the same make; what lies between two of its moments does not
+A representative layer runs for all that are identical; what lies between two of its events does not
 depend on how many layers there are, only what the others before it keep.
 """
 
@@ -36,7 +36,7 @@ class Trace(NamedTuple):
     flops: Counter[tuple[str, int, bool]]
     """As `Memory.flops`."""
     inputs: dict[int, int]
-    """Bytes of the inputs that were emptied, by layer."""
+    """Bytes of the inputs that were offloaded, by layer."""
 
 
 def traced(root: Module, run: ForwardRun) -> Trace:

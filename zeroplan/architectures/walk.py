@@ -28,7 +28,7 @@ class LayerSpan(NamedTuple):
 
 
 class Walked(NamedTuple):
-    """What the walk of a layer has added: one of the same make adds the same, with other places and tensors."""
+    """What the walk of a layer has added: an identical one adds the same, with other places and tensors."""
 
     path: str
     ends: list[str]
@@ -48,7 +48,7 @@ class Walked(NamedTuple):
 class Walk:
     """Modules as forward enters and leaves them, and the uses of parameters.
 
-    Below a module whose path is in `leaves` nothing has hooks. Of layers of one make the first is walked.
+    Below a module whose path is in `leaves` nothing has hooks. Of identical layers the first is walked.
     """
 
     def __init__(self, root: Module, leaves: frozenset[str], *, eager: bool, flash: bool, kernels: str) -> None:
@@ -62,7 +62,7 @@ class Walk:
         self.layer_places: dict[int, int] = {}  # of those that are entered, by identity
         self.numbers = {id(layer): number for number, layer in enumerate(layers_of(root))}
         self.signatures = signature_numbers(root, PLAIN, attending=False)
-        self.walked: dict[int, Walked] = {}  # by make
+        self.walked: dict[int, Walked] = {}  # by signature
         self.parameters: dict[int, range] = {}  # those of a layer that no module before it has, by the layer's identity
         self.saved = self.now()  # the last tensor, so far
         self.uses: list[int] = []
@@ -98,7 +98,7 @@ class Walk:
             self.call_layer(path, module, leaf)
 
     def like(self, path: str, layer: Module) -> Walked | None:
-        """A layer that was walked, of the same make and with the same leaves, if this one is new and all its own."""
+        """An identical layer that was walked, with the same leaves, if this one is new and all its own."""
         known = self.walked.get(self.signatures[self.numbers[id(layer)]])
         if known is None or path in self.places or len(self.parameters[id(layer)]) != len(known.parameters):
             return None

@@ -21,7 +21,7 @@ PART = "CheckpointBackward"
 
 
 class Holder:
-    """Where a saved tensor would be."""
+    """Holds the place of a saved tensor (torch's _Holder)."""
 
     __slots__ = ("__weakref__", "tensor")
 

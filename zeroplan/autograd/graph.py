@@ -36,7 +36,7 @@ class Node:
 
 
 class AccumulateGrad(Node):
-    """Where a parameter's gradient ends."""
+    """Where a parameter's gradient is accumulated."""
 
     __slots__ = ("parameter",)
 
@@ -96,7 +96,7 @@ def operator(
 
 
 def save_for_backward(node: Node | None, *tensors: Tensor | None) -> None:
-    """Saves tensors for backward, or what checkpointing puts in the place of each."""
+    """Save tensors for backward, or what checkpointing puts in the place of each."""
     if node is None:
         return
     for tensor in tensors:
@@ -112,7 +112,7 @@ def save_for_backward(node: Node | None, *tensors: Tensor | None) -> None:
 
 
 def log_saved(node: Node, tensor: Tensor) -> None:
-    """The node keeps the tensor, wherever it does."""
+    """Log that the node saves the tensor, wherever it does."""
     if tensor.storage is not None:
         tensor.memory.log.append((KEPT, tensor.storage.number, node.name, node.scope, node.sequence))
 

@@ -1,4 +1,4 @@
-"""The log of a run: when storages are made, kept for backward and freed, and so what is alive at a moment."""
+"""The log of a run: when storages are allocated, saved for backward and freed, and so what is allocated at a moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Log = list[tuple[Any, ...]]
 
 
 class AllocationSource(NamedTuple):
-    """What storages are: kept by an operator for its backward or not, made in which phase and layer."""
+    """Where an allocation comes from: saved by an operator for its backward or not, made in which phase and layer."""
 
     kept_by: str
     """The first, if there are several."""

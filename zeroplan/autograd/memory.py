@@ -1,4 +1,4 @@
-"""The memory that one run allocates: live bytes, their maximum, and the parameters it differentiates."""
+"""The memory that one run allocates: bytes now, their maximum, and the parameters it differentiates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Shaped(Protocol):
 
 
 class Memory:
-    """Live bytes now and at most, without parameters and inputs."""
+    """Bytes allocated now and at most, without parameters and inputs."""
 
     __slots__ = (
         "allocated",
@@ -114,7 +114,7 @@ class Memory:
         self.flops[self.phase, self.layer, causal] += 2 * multiplications
 
     def record_event(self, kind: str, of: int, given: int = 0) -> None:
-        """Something ends here: the most that was live since the last, and what is now, less what is given away."""
+        """Record an event: the most allocated since the last one, and what is now, less what is given away."""
         if self.events is not None:
             self.events.append(AllocationEvent(kind, of, self.layer, self.max_allocated, self.allocated - given))
             self.log.append((EVENT, given, self.layer))
@@ -130,5 +130,5 @@ class Memory:
             self.grad_enabled = before
 
     def reset_peak(self) -> None:
-        """Start to look for the largest moment of a phase."""
+        """Forget the peak: a phase begins (torch.cuda.reset_peak_memory_stats)."""
         self.max_allocated = self.allocated

@@ -1,4 +1,4 @@
-"""Inputs of reentrant layers that wait elsewhere for backward, as a config tells deepspeed.checkpointing.
+"""Inputs of reentrant layers that are partitioned or offloaded until backward, as deepspeed.checkpointing does it.
 
 deepspeed/runtime/activation_checkpointing/checkpointing.py (CheckpointFunction) and offload_activations.py. When the
 layer has run, DeepSpeed empties the input's own tensor: whoever else holds that tensor loses its bytes too. The sizes
@@ -14,7 +14,7 @@ from zeroplan.autograd.strides import Sizes, contiguous_strides
 from zeroplan.autograd.tensor import Storage, Tensor, empty
 
 PLACEHOLDER = 4
-"""Bytes of torch.empty([]), which an emptied tensor holds."""
+"""Bytes of torch.empty([]), which an offloaded input's own tensor holds."""
 ON_GPU = 2
 """The newest inputs that the pool leaves on the GPU: the last, and the one that is on its way (keep_last_count, and
 the stash of max_fwd_stash_count)."""

@@ -61,7 +61,7 @@ class _Context:
         self.shapes: list[tuple[Sizes, int]] = []
         """Shapes of the outputs, with the bytes of an element."""
         self.offloaded: OffloadedInput | None = None
-        """The input, where it was emptied."""
+        """The input, where it was offloaded."""
 
     def __call__(self, gradients: Any, x: Tensor | None, *others: Any) -> Tensor:
         """The gradient of x; outputs that nobody used get zeros for theirs."""

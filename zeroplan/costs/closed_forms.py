@@ -45,7 +45,7 @@ class ComponentComparison(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The layers of one make beside Korthikanti's layer."""
+    """Identical layers beside Korthikanti's layer."""
 
     make: KeptByLayer
     parts: tuple[ComponentComparison, ...]

@@ -22,7 +22,7 @@ NORMS = gathered.norms, "float64"
 
 
 class LayerState(NamedTuple):
-    """After a layer: the state, how many norms there are, how much was told so far, how many gradients are to come."""
+    """After a layer: the state, how many norms there are, how long the log is, how many gradients are to come."""
 
     state: Hashable
     norms: int
@@ -31,7 +31,7 @@ class LayerState(NamedTuple):
 
 
 class BlockReplay:
-    """The layers of one part of a backward, in all of which the coordinator does the same."""
+    """The layers of one block of a backward, in all of which the coordinator does the same."""
 
     def __init__(self, partitioning: Partitioning, part: RepeatedBlock[GatheredMemory], *, follows: bool) -> None:
         self.of, self.part = partitioning, part
@@ -48,7 +48,7 @@ class BlockReplay:
         return self.part.copy(self.part.times - self.left - 1)
 
     def _skip(self, layers: int) -> bool:
-        """After so many layers: whether all others do as the last one did, which is told of them, the state shifted."""
+        """After so many layers: whether all others do as the last one did, which is then logged, the state offset."""
         of = self.of
         before = self.reached
         norms = of.tracker.elements.get(NORMS, 0)

@@ -13,7 +13,7 @@ Released = frozenset[int]
 
 
 class ReleaseOffset(NamedTuple):
-    """From a layer to the next that does the same."""
+    """The offset from a layer to the next that does the same."""
 
     modules: int
     steps: int
@@ -29,7 +29,7 @@ class ReleaseOffset(NamedTuple):
 
 
 class RepeatedDecisions(NamedTuple):
-    """A layer's decisions, which so many layers after it take alike."""
+    """A layer's decisions, which so many layers after it repeat."""
 
     first: int
     """Number of its first module; each layer's are numbered by themselves."""

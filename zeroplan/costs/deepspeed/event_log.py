@@ -1,4 +1,4 @@
-"""What a replay tells, in order: of layers that did the same, one after the other, what one of them did."""
+"""The event log of a replay, in order: of identical layers that did the same the events of one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 
 class LayerOffset(NamedTuple):
-    """From a layer to the next that does the same: in hooks of the pass, numbers of tensors and of modules."""
+    """Offset from a layer to the next that does the same: in hooks of the pass, numbers of tensors and of modules."""
 
     hooks: int = 0
     tensors: int = 0
@@ -29,10 +29,10 @@ def offset_key(key: int, by: LayerOffset) -> int:
 
 
 class Repeatable(Protocol):
-    """Something that a replay tells."""
+    """An event of a replay's log."""
 
     def offset_by(self, by: LayerOffset) -> Self:
-        """What it tells where a layer that lies so far away does the same."""
+        """The same event of a layer that lies so far away."""
 
 
 T = TypeVar("T", bound=Repeatable)
@@ -85,12 +85,12 @@ def extreme_events(parts: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
 
 
 class EventLog(Generic[T]):
-    """Parts as a replay adds to them."""
+    """Repeated blocks, as a replay adds to them."""
 
     def __init__(self) -> None:
         self.done: list[RepeatedBlock[T]] = []
         self.open: list[T] = []
-        """Events since the last part."""
+        """Events since the last block."""
 
     def close(self) -> None:
         if self.open:

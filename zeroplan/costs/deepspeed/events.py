@@ -60,7 +60,7 @@ class Flush(NamedTuple):
 
 
 class MicroStep(NamedTuple):
-    """What one forward and backward did, each part in order."""
+    """What one forward and backward did, each block in order."""
 
     gathers: tuple[RepeatedBlock[Gather], ...]
     forward: tuple[RepeatedBlock[GatheredMemory], ...]

@@ -47,7 +47,7 @@ def _beside_thresholds(strategy: Strategy) -> Hashable:
 
 
 def _micro_steps_that_differ(strategy: Strategy) -> int:
-    """All after the first are alike, but for the run's third: persistent tensors may keep a joined buffer alive."""
+    """All after the first are identical, but for the run's third: persistent tensors may keep a joined buffer alive."""
     return min(strategy.grad_accum, 3 if strategy.all_reduce_for_fetch else 2)
 
 

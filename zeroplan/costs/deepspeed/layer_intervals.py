@@ -1,4 +1,4 @@
-"""Forward and backward as hooks, and the layers in them that come again, each like the one before."""
+"""Forward and backward as module hooks, and the runs of identical layers in them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Passes(NamedTuple):
 
 
 class RepeatedLayers(NamedTuple):
-    """Layers of one make that lie one after the other in a pass, each as far from the one before."""
+    """Identical layers that lie one after the other in a pass, each as far from the one before."""
 
     start: int
     """Number of the first one's first hook, in its pass."""
@@ -42,13 +42,13 @@ class RepeatedLayers(NamedTuple):
 
 
 def layer_offset(one: LayerInterval, other: LayerInterval) -> LayerOffset:
-    """From one layer of a pass to another that is like it."""
+    """The offset from one layer of a pass to an identical one."""
     here, there = one.layer, other.layer
     return LayerOffset(other.end - one.end, there.tensor - here.tensor, there.module - here.module)
 
 
 def repeated_layers(found: Passes, pass_index: int) -> list[RepeatedLayers]:
-    """In forward (0) or backward (1); the layer that comes first in a pass only tells where the second begins."""
+    """Runs of identical layers in forward (0) or backward (1); the first layer only tells where the second begins."""
     runs: list[RepeatedLayers] = []
     for first, last in pairwise([each for each in found.intervals if each.pass_index == pass_index]):
         by, other = layer_offset(first, last), last.layer
@@ -69,7 +69,7 @@ def is_all_its_own(hooks: Sequence[ModuleHook], layer: LayerPlace, by: LayerOffs
 
 
 def layer_intervals(passes: Sequence[Sequence[ModuleHook]], layers: Sequence[LayerPlace]) -> Iterator[LayerInterval]:
-    """One for each layer, or, where makes take turns, for as many as there are turns."""
+    """One interval for each layer, or, where kinds of layers take turns, for each turn."""
     places, step = {layer.module: layer for layer in layers}, 0
     for pass_index, hooks in enumerate(passes):
         found: list[LayerInterval] = []
@@ -84,6 +84,6 @@ def layer_intervals(passes: Sequence[Sequence[ModuleHook]], layers: Sequence[Lay
 
 
 def joined(turns: Sequence[LayerInterval], like: int) -> LayerInterval:
-    """Layers that lie one after the other as one, numbered as its make."""
+    """Layers that lie one after the other as one, numbered as its kind."""
     modules, tensors, counts, _likes = zip(*[each.layer for each in turns], strict=True)
     return turns[-1]._replace(layer=LayerPlace(min(modules), min(tensors), sum(counts), like))

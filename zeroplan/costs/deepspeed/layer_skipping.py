@@ -1,7 +1,7 @@
 """Where the coordinator of stage 3 does for one layer what it did for the one before, and so for those that follow.
 
 What it does next follows from its state, the hooks and uses that come, and how far away a tensor's next use is. Where
-two layers of one make leave the same state behind, shifted by a layer, the next ones of that make are not replayed.
+two identical layers leave the same state behind, offset by a layer, the next identical ones are not replayed.
 Persistent parameters that come with a layer, and what autograd keeps of it, are no part of that: nothing depends on
 them but the live limit, so they only become more, or fewer, by as much with each layer.
 """
@@ -39,7 +39,7 @@ class IntervalState(NamedTuple):
     counted: int
     logged_gathers: int
     logged: int
-    """Events told so far."""
+    """Length of the event log so far."""
 
 
 class LayerSkipper:

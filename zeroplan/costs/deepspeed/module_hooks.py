@@ -1,4 +1,4 @@
-"""The hooks of a job: in which order its passes enter and leave modules."""
+"""The module hooks of a job: in which order its passes enter and leave modules."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Partitioning:
         self.dtype = job.strategy.dtype
         self.tracker = AllocationTracker()
         self.log: EventLog[Any] = self.tracker.snapshots
-        """What a run tells, in order."""
+        """The event log of a run, in order."""
         self.dtypes = communication_dtypes(job)
         self.buckets: dict[str, list[int]] = {dtype: [] for dtype in bucket_dtypes(job)}
         """One for each dtype that gradients travel in."""
@@ -99,7 +99,7 @@ class Partitioning:
         self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
 
     def repeat(self, since: int, times: int, by: LayerOffset) -> None:
-        """What was told from that number on comes so many times more."""
+        """Repeat the events from that number on so many times."""
         self.tracker.repeat(since, times, by)
 
     def _meet(self, event: GatheredMemory) -> None:

@@ -1,4 +1,4 @@
-"""What a phase holds beside the residents, and the timeline of a step that it makes together with activations."""
+"""What a phase holds beside what is resident, and the timeline of a step that both make together with activations."""
 
 from __future__ import annotations
 

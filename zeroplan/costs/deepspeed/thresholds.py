@@ -31,7 +31,7 @@ class Holds(NamedTuple):
     reach: Span = Span()
 
     def has(self, strategy: Strategy) -> bool:
-        """Whether the replay is this strategy's too, in all else alike."""
+        """Whether the replay is this strategy's too, which is the same in all else."""
         return (
             self.bucket.has(strategy.prefetch_bucket_size) and self.live.has(strategy.max_live_parameters)
             and self.reach.has(strategy.max_reuse_distance)

@@ -141,7 +141,7 @@ def gradient_order(job: Job) -> Sequence[int]:
 
 
 def gathers(job: Job) -> tuple[str, tuple[RepeatedBlock[Gather], ...]]:
-    """When, and what: every micro-step gathers alike, but for secondary partitions, which the first makes (hpZ)."""
+    """When, and what: every micro-step gathers the same, but for secondary partitions, which the first makes (hpZ)."""
     found = micro_steps(job)
     if found.later is found.steady:
         return MICRO_STEP, found.steady.gathers

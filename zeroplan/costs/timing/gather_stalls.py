@@ -22,7 +22,7 @@ Point = tuple[float, float | None]
 
 
 def alone(job: Job, *, first: bool = False) -> Order:
-    """Gathers and waits that make each pass wait as long as all of them do; `first` as `order`."""
+    """Gathers and waits that stall each pass as long as all of them do; `first` as `order`."""
     return _alone(job)[0 if first else -1]
 
 

@@ -32,7 +32,7 @@ class Communication(NamedTuple):
 
 
 class ConcurrentTraffic(NamedTuple):
-    """What micro-steps that are alike send in one pass, beside so much work of each."""
+    """What identical micro-steps send in one pass, concurrent with so much work of each."""
 
     phase: str
     sent: list[Sent]
@@ -40,7 +40,7 @@ class ConcurrentTraffic(NamedTuple):
     """How many of a step's micro-steps they are."""
     work: float
     events: Sequence[Event]
-    """The order in which all is issued; none where that is not told."""
+    """The order in which all is issued; none where that is not known."""
 
 
 def concurrent_traffic(
@@ -72,7 +72,7 @@ def communication(job: Job, ledger: Ledger, found: Computing, software: Software
 
 
 class Sending(NamedTuple):
-    """Gathers of one backward; so many of a step's are alike."""
+    """Gathers of one backward; so many of a step's are identical."""
 
     times: int
     seconds: float
