@@ -11,7 +11,7 @@ from zeroplan.architectures.identical_layers import cycles
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.costs.deepspeed import fetch
-from zeroplan.costs.deepspeed.backward import partitioned
+from zeroplan.costs.deepspeed.backward import replay_backward
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.deepspeed.layout import tensor_sizes
@@ -50,7 +50,7 @@ def replayed(one, *, follows):
 
 def told(one, step):
     """Without events of modules that have no tensors."""
-    backward = partitioned(one, step)
+    backward = replay_backward(one, step)
     passes = [[event for event in all_events(phase) if event.hook.tensors] for phase in (step.forward, step.backward)]
     gradients = [entry for entry in all_events(backward.tracker.snapshots.blocks()) if entry.key < 0]
     return list(all_events(step.gathers)), passes, backward.tracker.peak, backward.tracker.lines(), gradients
@@ -108,7 +108,7 @@ def test_norms_of_offloaded_gradients_are_told_of_all_layers(checkpointing):
     one = job(
         "llama-3.1-405b", gpus=512, stage=3, checkpointing=checkpointing, offload_optimizer=Offload("cpu"),
     )  # fmt: skip
-    found = partitioned(one, fetch.micro_steps(one).steady)
+    found = replay_backward(one, fetch.micro_steps(one).steady)
     (repeat,) = [part for part in found.tracker.snapshots.blocks() if part.times > 1]
     assert repeat.times > 100
     assert repeat.offset.more[0] == 8 * 9

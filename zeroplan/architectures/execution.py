@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from zeroplan.architectures.identical_layers import first_parameter, layers_of, signature_numbers
+from zeroplan.architectures.identical_layers import checkpointing_layers, first_parameter, signature_numbers
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.architectures.walk import Walk
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
@@ -62,7 +62,9 @@ def attention_orders(root: Module) -> tuple[bool, bool]:
 def layers(root: Module, walk: Walk, recomputing: Recomputing) -> Iterator[LayerPlace]:
     """Layers below a leaf are not entered by themselves."""
     tensors: dict[int, int] = {}
-    for layer, like in zip(layers_of(root), signature_numbers(root, recomputing, attending=False), strict=True):
+    for layer, like in zip(
+        checkpointing_layers(root), signature_numbers(root, recomputing, attending=False), strict=True
+    ):
         if id(layer) not in walk.layer_places:
             continue
         if like not in tensors:

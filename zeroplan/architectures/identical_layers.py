@@ -11,14 +11,14 @@ from zeroplan.specs.checkpointing import PLAIN, Recomputing
 
 
 @lru_cache(maxsize=KEPT_TREES)
-def layers_of(root: Module) -> list[GradientCheckpointingLayer]:
+def checkpointing_layers(root: Module) -> list[GradientCheckpointingLayer]:
     """The layers that checkpointing knows, in order."""
     return [module for _path, module in tree(root) if isinstance(module, GradientCheckpointingLayer)]
 
 
 def checkpointed_layers(root: Module, recomputing: Recomputing) -> frozenset[int]:
     """By identity."""
-    return frozenset(id(layer) for number, layer in enumerate(layers_of(root)) if recomputing.has(number))
+    return frozenset(id(layer) for number, layer in enumerate(checkpointing_layers(root)) if recomputing.has(number))
 
 
 def input_embedding(root: Module) -> int:
@@ -38,7 +38,7 @@ def representatives(
     its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then, and where
     DeepSpeed treats inputs by their place.
     """
-    layers = layers_of(root)
+    layers = checkpointing_layers(root)
     if _each_by_itself(root, recomputing):
         return [(id(layer), id(layer)) for layer in layers]
     run_for: dict[Hashable, int] = {}
@@ -61,7 +61,7 @@ def ran_as(root: Module, recomputing: Recomputing) -> Recomputing:
 
 
 def _each_by_itself(root: Module, recomputing: Recomputing) -> bool:
-    by_weights = recomputing.every > 1 and any(layer.gives_weights for layer in layers_of(root))
+    by_weights = recomputing.every > 1 and any(layer.gives_weights for layer in checkpointing_layers(root))
     return recomputing.inputs.by_place or by_weights
 
 
@@ -89,7 +89,7 @@ def signature_numbers(root: Module, recomputing: Recomputing, *, attending: bool
     """
     known: dict[Hashable, int] = {}
     if recomputing == PLAIN:
-        found = ((signature(layer), layer.kind if attending else "") for layer in layers_of(root))
+        found = ((signature(layer), layer.kind if attending else "") for layer in checkpointing_layers(root))
         return [known.setdefault(each, len(known)) for each in found]
     plain = signature_numbers(root, PLAIN, attending=attending)
     if recomputing.every < 2:

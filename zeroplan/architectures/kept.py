@@ -12,7 +12,7 @@ from copy import copy
 from typing import Any
 
 from zeroplan.architectures.config import Config
-from zeroplan.architectures.identical_layers import layers_of, representatives
+from zeroplan.architectures.identical_layers import checkpointing_layers, representatives
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
 from zeroplan.architectures.running import ForwardRun, forward, run_of
@@ -58,7 +58,9 @@ def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> Save
     sizes = {"b": request.batch, "s": request.seq, "w": request.width, **sizes}
     run = run_of(with_named_batch(request))
     representative = representatives(root, request.recomputing)
-    run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in representative}
+    run.passed_over = frozenset(id(layer) for layer in checkpointing_layers(root)) - {
+        ran for _layer, ran in representative
+    }
     run.checkpoints(root)
     inputs = _inputs(root) if run.checkpointed else {}
     loss = forward(root, run)
@@ -91,7 +93,7 @@ def _inputs(root: Module) -> dict[int, int]:
 
         return noted
 
-    for layer in layers_of(root):
+    for layer in checkpointing_layers(root):
         layer.forward = noting(layer, layer.forward)  # type: ignore[method-assign]
     return found
 
@@ -102,7 +104,7 @@ class _Paths:
     def __init__(self, root: Module) -> None:
         modules = list(root.named_modules())
         self.of = {id(module): path for path, module in modules}
-        self.layers = [f"{self.of[id(layer)]}." for layer in layers_of(root)]
+        self.layers = [f"{self.of[id(layer)]}." for layer in checkpointing_layers(root)]
         by_path = dict(modules)
         self.parts = {id(module): _part(path, by_path) for path, module in modules}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property, lru_cache
 
-from zeroplan.architectures.identical_layers import first_parameter, layers_of
+from zeroplan.architectures.identical_layers import checkpointing_layers, first_parameter
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Execution
@@ -36,7 +36,7 @@ def numbered(root: Module, modules: tuple[str, ...]) -> Numbered:
         found.around[id(module)] = around[path] = outer if place == OUTSIDE else (*outer, place)
         for parameter in module.parameters.values() if module.parameters else ():
             found.tensors.setdefault(id(parameter), len(found.tensors))
-    found.first_tensor.extend(found.tensors[first_parameter(layer)] for layer in layers_of(root))
+    found.first_tensor.extend(found.tensors[first_parameter(layer)] for layer in checkpointing_layers(root))
     return found
 
 

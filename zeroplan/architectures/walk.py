@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from zeroplan.architectures.identical_layers import layers_of, signature_numbers
+from zeroplan.architectures.identical_layers import checkpointing_layers, signature_numbers
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.module_hooks import HookSequence, LayerHooks
 from zeroplan.record import NamedTuple
@@ -60,7 +60,7 @@ class Walk:
         self.undo = HookSequence()  # what backward does in return, the last first
         self.layers: list[LayerSpan] = []
         self.layer_places: dict[int, int] = {}  # of those that are entered, by identity
-        self.numbers = {id(layer): number for number, layer in enumerate(layers_of(root))}
+        self.numbers = {id(layer): number for number, layer in enumerate(checkpointing_layers(root))}
         self.signatures = signature_numbers(root, PLAIN, attending=False)
         self.walked: dict[int, Walked] = {}  # by signature
         self.parameters: dict[int, range] = {}  # those of a layer that no module before it has, by the layer's identity

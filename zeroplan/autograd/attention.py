@@ -111,7 +111,7 @@ def plain_attention(
     if mask is None and causal:
         mask = _triangle(q.memory, q.shape[2], k.shape[2])
     times = q.shape[1] // k.shape[1] if grouped else 1
-    keys, values = (repeat_kv(wide_k, times), repeat_kv(wide_v, times)) if grouped else (wide_k, wide_v)
+    keys, values = (repeat_heads(wide_k, times), repeat_heads(wide_v, times)) if grouped else (wide_k, wide_v)
     weights = batched_matmul(query, mul_scalar(transpose(keys, 2, 3)))
     if mask is not None:
         weights = add(weights, mask)
@@ -131,7 +131,7 @@ def _triangle(memory: Memory, queries: int, keys: int) -> Tensor:
     return empty(memory, bits.shape, FLOAT)
 
 
-def repeat_kv(x: Tensor, times: int) -> Tensor:
+def repeat_heads(x: Tensor, times: int) -> Tensor:
     """Each head as often as queries share it, copied."""
     batch, heads, seq, width = x.shape
     spread = expand(unsqueeze(x, 2), (batch, heads, times, seq, width))

@@ -44,7 +44,7 @@ class ComponentComparison(NamedTuple):
         return self.counted - self.published.bytes
 
 
-class Compared(NamedTuple):
+class LayerComparison(NamedTuple):
     """Identical layers beside Korthikanti's layer."""
 
     make: KeptByLayer
@@ -101,9 +101,9 @@ def peaks(job: Job) -> dict[str, AtWork]:
     return {phase: at for phase, at in found.items() if at is not None and sum(at.kinds.values()) == sizes[phase]}
 
 
-def compared(job: Job, saved: Saved) -> tuple[Compared, ...]:
+def compared(job: Job, saved: Saved) -> tuple[LayerComparison, ...]:
     """Each make of layers, part by part."""
-    return tuple(Compared(make, _parts(job, make, saved.sizes)) for make in saved.makes)
+    return tuple(LayerComparison(make, _parts(job, make, saved.sizes)) for make in saved.makes)
 
 
 def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[ComponentComparison, ...]:

@@ -8,19 +8,19 @@ from contextlib import contextmanager
 
 from zeroplan.costs import recomputing
 from zeroplan.costs.activations import activations
-from zeroplan.costs.deepspeed import adagrad, converting, host, muon, stage_0, stage_3, stages_1_2
-from zeroplan.costs.deepspeed.copying import copies
-from zeroplan.costs.deepspeed.flattening import init_stage_0, init_stages_1_2
+from zeroplan.costs.deepspeed import adagrad, host, muon, stage_0, stage_3, stage_3_initialize, stages_1_2
 from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.nvme_swap import check_buffers
+from zeroplan.costs.deepspeed.offload_copies import copies
 from zeroplan.costs.deepspeed.phase_memory import NOTHING, timeline
-from zeroplan.costs.deepspeed.swapping import check_buffers
+from zeroplan.costs.deepspeed.stages_0_2_initialize import init_stage_0, init_stages_1_2
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.passes import least_activations
 from zeroplan.ledger import Detail, Ledger, total
 from zeroplan.specs.job import Job
 
 ACCOUNTINGS = ("deepspeed", "paper")
-INITS = {0: init_stage_0, 1: init_stages_1_2, 2: init_stages_1_2, 3: converting.init}
+INITS = {0: init_stage_0, 1: init_stages_1_2, 2: init_stages_1_2, 3: stage_3_initialize.initialize}
 STAGES = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 
 

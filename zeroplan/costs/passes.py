@@ -228,7 +228,7 @@ def timeline_request(job: Job) -> TimelineRequest:
 SNAPSHOT_KEY, HOOK_NUMBER = attrgetter("key"), attrgetter("at")
 
 
-class Together(NamedTuple):
+class PassPeak(NamedTuple):
     """The moment of a pass at which most is alive."""
 
     bytes: int
@@ -239,15 +239,15 @@ class Together(NamedTuple):
     """The interval of the pass."""
 
 
-def together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline) -> Together:
+def pass_peak(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline) -> PassPeak:
     """The largest moment of passes: at an interval's most with what DeepSpeed has meanwhile, or at one of its
     events.
     """
     most, at = activations.fullest
-    best = Together(most, (), most, at)
+    best = PassPeak(most, (), most, at)
     for one in passes(entries):
         at_most = most + max([entry.most for entry in extreme_events(one)])
-        if at_most > best.bytes and (found := _together(one, activations, at_most)).bytes > best.bytes:
+        if at_most > best.bytes and (found := _pass_peak(one, activations, at_most)).bytes > best.bytes:
             best = found
     return best
 
@@ -259,7 +259,7 @@ def passes(entries: Sequence[RepeatedBlock[MemorySnapshot]]) -> Iterator[Sequenc
         yield entries[start:end]
 
 
-def _together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline, at_most: int) -> Together:
+def _pass_peak(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline, at_most: int) -> PassPeak:
     """`at_most`: bytes that no moment is above, so that the first with as many is the largest."""
     most, now = activations.most, activations.now
     before = entries[0].events[0]
@@ -279,10 +279,10 @@ def _together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: Pas
             best = entry.at_most, concurrent, reached
         if largest == at_most:
             break
-    return Together(largest, *best)
+    return PassPeak(largest, *best)
 
 
-def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:
+def at_work(job: Job, found: PassPeak, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:
     """The module at that moment, and what the model has by kind, the largest first; one line where nobody asks."""
     if not detail:
         return "activations", [line("activations", forms.at_work, size=found.activations)]

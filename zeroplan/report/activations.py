@@ -9,7 +9,7 @@ from rich.text import Text
 
 from zeroplan.autograd.equation import equation, letters_of
 from zeroplan.autograd.polynomial import terms
-from zeroplan.costs.closed_forms import Compared, closed_forms, compared, counted, peaks
+from zeroplan.costs.closed_forms import LayerComparison, closed_forms, compared, counted, peaks
 from zeroplan.ledger import Line, provenance
 from zeroplan.report.console import heading, table
 from zeroplan.report.letters import valued
@@ -94,7 +94,7 @@ def _totals(job: Job, saved: Saved | None) -> RenderableType:
     return grid
 
 
-def _parts(one: Compared) -> RenderableType:
+def _parts(one: LayerComparison) -> RenderableType:
     grid = table(["", "counted", "", "Korthikanti", "", "difference"])
     for index in (1, 3):
         grid.columns[index].justify = "left"
@@ -107,7 +107,7 @@ def _parts(one: Compared) -> RenderableType:
     return grid
 
 
-def _reasons(one: Compared) -> list[RenderableType]:
+def _reasons(one: LayerComparison) -> list[RenderableType]:
     grid = table(["because of", "", "bytes"])
     grid.columns[1].justify = "left"
     grid.columns[1].no_wrap = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from zeroplan.costs.deepspeed.copying import copies, files_of_the_update
+from zeroplan.costs.deepspeed.offload_copies import copies, files_of_the_update
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.timing.computing import ComputePass, Computing, computing

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zeroplan.clock import StepTime
-from zeroplan.costs.deepspeed.copying import copies
+from zeroplan.costs.deepspeed.offload_copies import copies
 from zeroplan.costs.deepspeed.sufficient_buffers import with_room
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import ledger

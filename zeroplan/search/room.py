@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from zeroplan.costs.deepspeed import host
-from zeroplan.costs.deepspeed.beginning import identical_beginning
+from zeroplan.costs.deepspeed.backward_beginning import identical_beginning
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes
 from zeroplan.costs.deepspeed.retained_parameters import retained_at_least
 from zeroplan.costs.deepspeed.stage_3 import first_backward_at_least

@@ -8,7 +8,7 @@ import pytest
 
 from tests.costs.timing.test_step import job, timed
 from zeroplan.clock import Term
-from zeroplan.costs.deepspeed.swapping import gradient_files, optimizer_files
+from zeroplan.costs.deepspeed.nvme_swap import gradient_files, optimizer_files
 from zeroplan.costs.timing.disk import READ_DELAY, moved
 from zeroplan.formulas import beside
 from zeroplan.specs.cluster import Cluster, Figure

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from zeroplan.architectures.attention import attended, interfaced, split_heads
+from zeroplan.architectures.attention import attention_forward, attention_interface, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.gpt2 import attended_narrowly
@@ -119,9 +119,9 @@ class SelfAttention(Module):
         weights: Tensor | None
         if run.attention == "eager":
             attend = partial(attended_narrowly, run, dropout=drop, cast=False)
-            made, weights = interfaced(run, attend, q, k, v, shared.mask)
+            made, weights = attention_interface(run, attend, q, k, v, shared.mask)
             return reshape(contiguous(made), shape), weights
-        made, _ = attended(run, q, k, v, shared.mask, dropout=drop, causal=self.causal, positioned=False)
+        made, _ = attention_forward(run, q, k, v, shared.mask, dropout=drop, causal=self.causal, positioned=False)
         return reshape(made, shape), None
 
 

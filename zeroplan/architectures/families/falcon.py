@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import by_flash, scaled_dot_product, turned
+from zeroplan.architectures.attention import _flash_attention_forward, apply_rotary_pos_emb, sdpa_attention_forward
 from zeroplan.architectures.families.bloom import dropped_and_added
 from zeroplan.architectures.families.gpt2 import CausalLM
 from zeroplan.architectures.module import (
@@ -149,13 +149,13 @@ class Attention(Module):
         q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
         if alibi is None:
             assert shared.rope is not None
-            q, k = turned(q, k, shared.rope)
+            q, k = apply_rotary_pos_emb(q, k, shared.rope)
         if run.flash:
             q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
-            made = by_flash(run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout))
+            made = _flash_attention_forward(run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout))
             return self.dense(run, reshape(made, (*x.shape[:2], -1))), None
         if run.attention != "eager":
-            made = scaled_dot_product(run, q, k, v, shared.mask, dropout=self.dropout if alibi is not None else 0.0)
+            made = sdpa_attention_forward(run, q, k, v, shared.mask, dropout=self.dropout if alibi is not None else 0.0)
             made = reshape(transpose(made, 1, 2), (*x.shape[:2], -1))
             return self.dense(run, made), None
         assert shared.mask is not None

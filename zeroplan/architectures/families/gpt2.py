@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, interfaced, split_heads
+from zeroplan.architectures.attention import attention_forward, attention_interface, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
@@ -110,9 +110,9 @@ class Attention(Module):
         if run.attention == "eager":
             drop = self.attn_dropout if self.reorders else None  # the module, or a function of its own
             attend = partial(attended_narrowly, run, dropout=self.dropout, upcasting=drop)
-            made, weights = interfaced(run, attend, q, k, v, shared.mask)
+            made, weights = attention_interface(run, attend, q, k, v, shared.mask)
         else:
-            made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+            made, weights = attention_forward(run, q, k, v, shared.mask, dropout=self.dropout)
         made = contiguous(reshape(made, (*made.shape[:-2], -1)))
         made = self.c_proj(run, made)
         return self.resid_dropout(run, made), weights

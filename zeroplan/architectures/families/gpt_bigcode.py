@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from zeroplan.architectures.attention import attended
+from zeroplan.architectures.attention import attention_forward
 from zeroplan.architectures.families.gpt2 import MLP, Block, CausalLM, GPTConfig, Transformer
 from zeroplan.architectures.module import (
     Buffer,
@@ -70,7 +70,7 @@ class Attention(Module):
             fused = view(self.c_attn(run, x), (*x.shape[:2], -1, 3 * self.head_width))
             q, k, v = split(transpose(fused, 1, 2), (self.head_width,) * 3, 3)
             del fused
-        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
+        made, weights = attention_forward(run, q, k, v, shared.mask, dropout=self.dropout)
         made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         made = self.c_proj(run, made)
         return self.resid_dropout(run, made), weights

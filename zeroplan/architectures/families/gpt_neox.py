@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, split_heads, turned_in_turn
+from zeroplan.architectures.attention import apply_partial_rotary_jointly, attention_forward, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.module import (
@@ -77,8 +77,8 @@ class Attention(Module):
         assert shared.rope is not None
         fused = split_heads(self.query_key_value(run, x), 3 * self.head_width)
         q, k, v = chunk(fused, 3, -1)
-        q, k = turned_in_turn(q, k, shared.rope)
-        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        q, k = apply_partial_rotary_jointly(q, k, shared.rope)
+        made, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
         made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.dense(run, made), weights
 

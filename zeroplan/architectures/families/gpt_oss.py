@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from zeroplan.architectures.attention import Rope, interfaced, positioned, repeated
+from zeroplan.architectures.attention import Rope, apply_positions, attention_interface, repeat_kv
 from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
 from zeroplan.architectures.module import Module, Parameter
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
@@ -106,9 +106,9 @@ class SinkAttention(Attention):
     def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
-        q, k = positioned(run, q, k, shared.rope, turned_in_halves)
+        q, k = apply_positions(run, q, k, shared.rope, turned_in_halves)
         attend = partial(attended_with_sinks, run, run.parameter(self.sinks), self.dropout)
-        made, weights = interfaced(run, attend, q, k, v, shared.mask, shared.positions)
+        made, weights = attention_interface(run, attend, q, k, v, shared.mask, shared.positions)
         made = reshape(made, (*x.shape[:-1], -1))
         return self.o_proj(run, made), weights
 
@@ -132,7 +132,7 @@ def attended_with_sinks(
 ) -> tuple[Tensor, Tensor]:
     """Eager attention whose softmax runs over one column more, in the model's dtype, less the largest of each row."""
     times = q.shape[1] // k.shape[1]
-    keys, values = repeated(k, times), repeated(v, times)
+    keys, values = repeat_kv(k, times), repeat_kv(v, times)
     weights = mul_scalar(batched_matmul(q, transpose(keys, 2, 3)))
     if mask is not None:
         weights = add(weights, mask)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import by_flash, split_rotary
+from zeroplan.architectures.attention import _flash_attention_forward, split_rotary
 from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig
 from zeroplan.architectures.module import (
     Activation,
@@ -96,7 +96,9 @@ class Attention(Module):
         q = transpose(q, 1, 2)
         if run.flash:
             k, q, v = contiguous(transpose(k, 1, 2)), contiguous(transpose(q, 1, 2)), contiguous(transpose(v, 1, 2))
-            weights = by_flash(run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout), positions=False)
+            weights = _flash_attention_forward(
+                run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout), positions=False
+            )
             made = reshape(weights, (*x.shape[:-1], -1))
         else:
             made, weights = self.attended(run, q, k, v, shared.mask)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, positioned, split_heads, turned
+from zeroplan.architectures.attention import apply_positions, apply_rotary_pos_emb, attention_forward, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.module import (
@@ -61,7 +61,7 @@ class Attention(Module):
     transformers_class = "Attention"
     eager_returns = 1
     takes_gradient = False
-    turns = staticmethod(turned)
+    turns = staticmethod(apply_rotary_pos_emb)
 
     def __init__(self, c: Config, *, qkv_bias: bool, o_bias: bool) -> None:
         super().__init__()
@@ -87,8 +87,8 @@ class Attention(Module):
     def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
-        q, k = positioned(run, q, k, shared.rope, self.turns)
-        made, weights = attended(
+        q, k = apply_positions(run, q, k, shared.rope, self.turns)
+        made, weights = attention_forward(
             run, q, k, v, shared.mask, shared.positions, dropout=self.dropout, softcap=self.softcap, local=shared.local
         )
         made = contiguous(reshape(made, (*x.shape[:-1], -1)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import turned_and_cast
+from zeroplan.architectures.attention import apply_rotary_pos_emb_and_cast
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.norms import LateCastNorm
@@ -50,7 +50,7 @@ class WideNormedAttention(Attention):
     """The norms are as wide as all queries and all keys."""
 
     forward_order = ("q_proj", "q_norm", "k_proj", "k_norm", "v_proj", "o_proj")
-    turns = staticmethod(turned_and_cast)
+    turns = staticmethod(apply_rotary_pos_emb_and_cast)
 
     def __init__(self, c: Olmo2Config) -> None:
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)

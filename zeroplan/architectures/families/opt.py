@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, split_heads
+from zeroplan.architectures.attention import attention_forward, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
@@ -86,7 +86,7 @@ class Attention(Module):
         v = self.v_proj(run, x)
         k = split_heads(k, self.head_width)
         v = split_heads(v, self.head_width)
-        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        made, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
         made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.out_proj(run, made), weights
 

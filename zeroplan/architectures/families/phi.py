@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, split_heads, split_rotary, turned
+from zeroplan.architectures.attention import apply_rotary_pos_emb, attention_forward, split_heads, split_rotary
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.module import (
@@ -86,10 +86,10 @@ class Attention(Module):
             k = self.k_layernorm(run, k)
         q_turned, q_passed = split_rotary(q, shared.rope[0].shape[-1])
         k_turned, k_passed = split_rotary(k, shared.rope[0].shape[-1])
-        q_turned, k_turned = turned(q_turned, k_turned, shared.rope)
+        q_turned, k_turned = apply_rotary_pos_emb(q_turned, k_turned, shared.rope)
         q = cat((q_turned, q_passed), -1)
         k = cat((k_turned, k_passed), -1)
-        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        made, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
         made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.dense(run, made), weights
 

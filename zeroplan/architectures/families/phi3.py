@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, positioned, split_heads, turned_in_part
+from zeroplan.architectures.attention import apply_partial_rotary, apply_positions, attention_forward, split_heads
 from zeroplan.architectures.families.llama import CausalLM, Decoder, Layer
 from zeroplan.architectures.module import Activation, Dropout, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig, Settings
@@ -92,8 +92,8 @@ class Attention(Module):
         v = narrow(fused, -1, self.keys, start=self.queries + self.keys)
         width = self.head_width
         q, k, v = split_heads(q, width), split_heads(k, width), split_heads(v, width)
-        q, k = positioned(run, q, k, shared.rope, turned_in_part)
-        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        q, k = apply_positions(run, q, k, shared.rope, apply_partial_rotary)
+        made, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
         made = contiguous(reshape(made, (*x.shape[:-1], -1)))
         return self.o_proj(run, made), weights
 

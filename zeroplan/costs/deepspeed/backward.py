@@ -12,10 +12,10 @@ from zeroplan.costs.deepspeed.events import Flush, GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import hook_order_key, pass_hooks
-from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
-from zeroplan.costs.deepspeed.quantizing import CollectiveCall, quantizes_gradients, reduced
+from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
+from zeroplan.costs.deepspeed.stage_3_backward import Stage3Backward
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
@@ -55,7 +55,7 @@ def reductions_key(strategy: Strategy) -> Hashable:
     )  # fmt: skip
 
 
-class ArrivalRecorder(Partitioning):
+class ArrivalRecorder(Stage3Backward):
     """Nothing is reduced."""
 
     def __init__(self, job: Job) -> None:
@@ -159,14 +159,14 @@ def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
 
 
 @cached(strategy_key)
-def backward_of(job: Job) -> Partitioning:
+def backward_of(job: Job) -> Stage3Backward:
     """The third step's backward passes, already run: their peak."""
-    return partitioned(job, *micro_steps(job).largest)
+    return replay_backward(job, *micro_steps(job).largest)
 
 
-def partitioned(job: Job, *run: MicroStep, ends: bool = True) -> Partitioning:
+def replay_backward(job: Job, *run: MicroStep, ends: bool = True) -> Stage3Backward:
     """One backward after the other; `ends`: the last is the optimizer step's last."""
-    found = Partitioning(job)
+    found = Stage3Backward(job)
     for number, micro_step in enumerate(run, 1):
         found.boundary = ends and number == len(run)
         found.run(micro_step)

@@ -14,7 +14,7 @@ from zeroplan.formulas import gathered
 from zeroplan.record import NamedTuple
 
 if TYPE_CHECKING:
-    from zeroplan.costs.deepspeed.partitioning import Partitioning
+    from zeroplan.costs.deepspeed.stage_3_backward import Stage3Backward
 
 
 NORMS = gathered.norms, "float64"
@@ -33,7 +33,7 @@ class LayerState(NamedTuple):
 class BlockReplay:
     """The layers of one block of a backward, in all of which the coordinator does the same."""
 
-    def __init__(self, partitioning: Partitioning, part: RepeatedBlock[GatheredMemory], *, follows: bool) -> None:
+    def __init__(self, partitioning: Stage3Backward, part: RepeatedBlock[GatheredMemory], *, follows: bool) -> None:
         self.of, self.part = partitioning, part
         self.follows = follows and part.times > 1 and not (part.offset.more or partitioning.in_leaves)
         self.left = part.times

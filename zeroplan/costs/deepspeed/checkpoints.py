@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zeroplan.costs.deepspeed.swapping import TORCH, HostAllocation
+from zeroplan.costs.deepspeed.nvme_swap import TORCH, HostAllocation
 from zeroplan.costs.passes import timeline_request
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import hosted
@@ -39,7 +39,7 @@ def pooled(job: Job) -> Iterator[HostAllocation]:
         yield HostAllocation("activation checkpoints", job.strategy.dtype, sizes(job)[:-1], TORCH)
 
 
-def waiting(job: Job) -> list[Line]:
+def inputs_on_host(job: Job) -> list[Line]:
     """From forward to backward, on a node."""
     how, each, ranks = _how(job), sizes(job), job.cluster.gpus_per_node
     if not how.partitions or not each:
@@ -53,7 +53,7 @@ def waiting(job: Job) -> list[Line]:
     return [line(name, hosted.checkpoints_on_node, dtype, size=size, tp=TENSOR_PARALLEL, ranks=ranks), shapes]
 
 
-def crossing(job: Job) -> tuple[int, int]:
+def input_copies(job: Job) -> tuple[int, int]:
     """Bytes to the host and back, of one rank in one micro-step."""
     how, each = _how(job), sizes(job)
     if not how.on_host:

@@ -14,11 +14,11 @@ from zeroplan.costs.deepspeed.access_order import AccessOrder
 from zeroplan.costs.deepspeed.decisions import Decisions
 from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.gathered_storages import NOTHING, GatheredStorages
 from zeroplan.costs.deepspeed.layer_skipping import LayerSkipper
-from zeroplan.costs.deepspeed.reuse import Distances
+from zeroplan.costs.deepspeed.reuse_distance import Distances
 from zeroplan.costs.deepspeed.settings import Settings
-from zeroplan.costs.deepspeed.storages import NOTHING, GatheredStorages
-from zeroplan.costs.deepspeed.thresholds import Holds, Span, Threshold
+from zeroplan.costs.deepspeed.thresholds import ReplayThresholds, Threshold, ThresholdRange
 from zeroplan.specs.execution import ModuleHook
 
 NEVER = -10_000_000_000
@@ -188,13 +188,13 @@ class Coordinator(GatheredStorages):
         return distance is not None and self.reach.exceeds(distance)
 
     @property
-    def holds(self) -> Holds:
+    def holds(self) -> ReplayThresholds:
         """The thresholds under which all would have gone as it did; partitions on NVMe are looked at by themselves."""
         settings = self.settings
         if self.swaps:
             here = (settings.prefetch_bucket_size, settings.max_live_parameters, settings.max_reuse_distance)
-            return Holds(*(Span(number - 1, number) for number in here))
-        return Holds(self.bucket.span, self.live.span, self.reach.span)
+            return ReplayThresholds(*(ThresholdRange(number - 1, number) for number in here))
+        return ReplayThresholds(self.bucket.span, self.live.span, self.reach.span)
 
     def distances(self, hook: ModuleHook) -> Distances:
         """What a release looks at."""

@@ -15,11 +15,11 @@ from zeroplan.costs.deepspeed.event_log import distinct_events, extreme_events
 from zeroplan.costs.deepspeed.events import MicroStep
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import cached_per_execution, hook_order_key, pass_hooks, passes_of
+from zeroplan.costs.deepspeed.nvme_swap import parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.partitions import padded_sizes, secondary_ranks, secondary_sizes, small_tensors
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
-from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
-from zeroplan.costs.deepspeed.thresholds import Holds
+from zeroplan.costs.deepspeed.thresholds import ReplayThresholds
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -60,7 +60,7 @@ class MicroSteps(NamedTuple):
     """The first of the third optimizer step, and of all after it; or of one that is the same."""
     later: MicroStep
     """The next in that step; with secondary partitions they differ (hpZ)."""
-    holds: Holds = Holds()
+    holds: ReplayThresholds = ReplayThresholds()
     """The thresholds under which they are the same."""
 
     @property

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from zeroplan.costs.deepspeed import casting, checkpoints, cpu, zenflow
-from zeroplan.costs.deepspeed.flattening import flattened_on_host
+from zeroplan.costs.deepspeed import checkpoints, cpu, model_cast, zenflow
 from zeroplan.costs.deepspeed.layout import (
     PartitionSlice,
     flat_groups,
@@ -19,15 +18,7 @@ from zeroplan.costs.deepspeed.layout import (
     own_pieces,
     tensor_sizes,
 )
-from zeroplan.costs.deepspeed.partitions import (
-    below_ratio,
-    secondary_sizes,
-    shard_elements,
-    shard_sizes,
-)
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, counts_on_gpu, host_state_dtype, state_bytes
-from zeroplan.costs.deepspeed.step_counters import updated_tensors
-from zeroplan.costs.deepspeed.swapping import (
+from zeroplan.costs.deepspeed.nvme_swap import (
     EXACT,
     PAGEABLE,
     TORCH,
@@ -39,6 +30,15 @@ from zeroplan.costs.deepspeed.swapping import (
     parameter_files,
     swap_buffers,
 )
+from zeroplan.costs.deepspeed.partitions import (
+    below_ratio,
+    secondary_sizes,
+    shard_elements,
+    shard_sizes,
+)
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, counts_on_gpu, host_state_dtype, state_bytes
+from zeroplan.costs.deepspeed.stages_0_2_initialize import flattened_on_host
+from zeroplan.costs.deepspeed.step_counters import updated_tensors
 from zeroplan.formulas import hosted
 from zeroplan.ledger import PHASES, Line, Moment, Tier, line
 from zeroplan.specs.job import Job
@@ -70,11 +70,11 @@ def tier(job: Job) -> Tier:
     blocks = (stage_0, stages_1_2, stages_1_2, stage_3)[strategy.stage](job)
     resident = tuple(lines(job, chain(blocks, checkpoints.pooled(job))))
     moments = [Moment(phase, "", resident) for phase in PHASES]
-    if waiting := checkpoints.waiting(job):
+    if waiting := checkpoints.inputs_on_host(job):
         moments += [Moment(phase, "all layers' inputs", (*resident, *waiting)) for phase in ("forward", "backward")]
     if secondary := lines(job, _secondary(job)):
         moments.append(Moment("step", "secondary partitions", (*resident, *secondary)))
-    if built := casting.on_host(job):
+    if built := model_cast.on_host(job):
         moments.append(Moment("init", "each process builds the model", tuple(built)))
     if strategy.stage in (1, 2) and (flat := flattened_on_host(job)):
         concurrent = line("flattened on the host", hosted.flattened, strategy.dtype, flat=flat, w=w, ranks=ranks)
@@ -111,9 +111,9 @@ def stages_1_2(job: Job) -> Iterator[HostAllocation]:
     shares = [layout.partition for layout in flat_groups(job)]
     dtype, master, states = strategy.dtype, strategy.master, host_state_dtype(job)
     if strategy.overlaps_update:
-        from zeroplan.costs.deepspeed import overlapping
+        from zeroplan.costs.deepspeed import zenflow_overlap
 
-        yield from overlapping.shared(job)
+        yield from zenflow_overlap.shared(job)
     else:
         yield HostAllocation("master weights", master, _bytes(shares, master), pin)
         yield HostAllocation("gradients for the optimizer", master, _bytes(shares, master), pin)

@@ -7,7 +7,7 @@ from itertools import accumulate, chain
 from types import ModuleType
 from typing import Any
 
-from zeroplan.costs.deepspeed import gather_buffers, gathering, muon_offload, step_counters
+from zeroplan.costs.deepspeed import gather_buffers, muon_gather, muon_offload, step_counters
 from zeroplan.costs.deepspeed.allocation_tracker import (
     END,
     START,
@@ -16,13 +16,14 @@ from zeroplan.costs.deepspeed.allocation_tracker import (
     MemorySnapshot,
     PassProfile,
 )
-from zeroplan.costs.deepspeed.backward import backward_of, gradients, partitioned
+from zeroplan.costs.deepspeed.backward import backward_of, gradients, replay_backward
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events, extreme_events, last_event
 from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.fetch import early_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.first_step import may_need_more, surely_needs_more
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
+from zeroplan.costs.deepspeed.nvme_swap import on_gpu
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     persistent_elements,
@@ -45,7 +46,6 @@ from zeroplan.costs.deepspeed.resident import (
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.passes import timeline_of, with_gathered, with_gradients
 from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import Line, line, total
@@ -199,7 +199,7 @@ def first_backward_at_least(job: Job) -> int:
 
 def _of_muon(job: Job) -> ModuleType:
     """The replay of Muon's updates."""
-    return muon_offload if job.strategy.offload_optimizer else gathering
+    return muon_offload if job.strategy.offload_optimizer else muon_gather
 
 
 def _first_step(job: Job) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def _first_step(job: Job) -> dict[str, Any]:
             offer("first_forward", _at_most(job, extreme_events(early.forward)), _forward_pass(job, early.forward))
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
         if copied or may_need_more(job, number - 1, backward_of(job).tracker):
-            tracker = partitioned(job, early, ends=number == len(early_ones)).tracker
+            tracker = replay_backward(job, early, ends=number == len(early_ones)).tracker
             offer("first_backward", tracker.peak_lines(), PassProfile(tracker))
     return first
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.layout import flat_groups, layout_key
-from zeroplan.costs.deepspeed.quantizing import CollectiveCall
+from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states, zenflow
 from zeroplan.ledger import Line, Rule, line

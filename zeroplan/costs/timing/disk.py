@@ -9,7 +9,7 @@ the ten fastest reads of a published sweep are four with it and six without (Dee
 from __future__ import annotations
 
 from zeroplan.clock import OFFLOAD, Term, term
-from zeroplan.costs.deepspeed.swapping import optimized
+from zeroplan.costs.deepspeed.nvme_swap import optimized
 from zeroplan.costs.timing.rates import NVME
 from zeroplan.formulas import beside, overlap
 from zeroplan.ledger import Ledger

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zeroplan.clock import OPTIMIZER, Term, term
-from zeroplan.costs.deepspeed import gathering
+from zeroplan.costs.deepspeed import muon_gather
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.newton_schulz import COMPUTED, Multiplied, products
@@ -37,7 +37,7 @@ def _slowest(job: Job) -> Multiplied:
     if strategy.stage == 0 or strategy.offload_optimizer:
         return _together(job, matrices(job))
     if strategy.stage == 3:
-        rounds = (tensors for chunk in gathering.chunks(job) for tensors in gathering.rounds(job, chunk))
+        rounds = (tensors for chunk in muon_gather.chunks(job) for tensors in muon_gather.rounds(job, chunk))
         return _sum(max(_of(job, index) for index in tensors) for tensors in rounds)
     shares: dict[int, set[int]] = {}
     for layout in flat_groups(job):

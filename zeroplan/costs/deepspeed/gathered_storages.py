@@ -12,7 +12,7 @@ from itertools import permutations
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.quantizing import scales
+from zeroplan.costs.deepspeed.quantized_collectives import scales
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
 from zeroplan.record import NamedTuple

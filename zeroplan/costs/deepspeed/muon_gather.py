@@ -13,7 +13,7 @@ from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
 from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.orthogonalizing import newton_schulz_temporary
+from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import shard_sizes, sub_group_members
 from zeroplan.formulas import gathered, muon
 from zeroplan.specs.job import Job

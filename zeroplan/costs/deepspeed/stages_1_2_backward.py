@@ -17,7 +17,7 @@ from zeroplan.costs.deepspeed.layout import (
     own_pieces,
     tensor_sizes,
 )
-from zeroplan.costs.deepspeed.orthogonalizing import orthogonalize, own_matrices, users_of_the_buffer
+from zeroplan.costs.deepspeed.muon_update import orthogonalize, own_matrices, users_of_the_buffer
 from zeroplan.costs.deepspeed.reduction import reduction
 from zeroplan.formulas import moments
 from zeroplan.specs.job import Job
@@ -37,7 +37,7 @@ def bucket_elements(job: Job) -> int:
     return (2 if strategy.overlaps else 1) * strategy.reduce_bucket_size * len(bucket_dtypes(job))
 
 
-class Reducing:
+class Stages12Backward:
     """Gradients of one rank; `alive` counts them, `micro_step` runs a backward."""
 
     def __init__(self, job: Job) -> None:

@@ -12,15 +12,15 @@ from zeroplan.costs.deepspeed.event_log import counted_events
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.host import accumulated
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes, sub_groups
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
-from zeroplan.costs.deepspeed.swapping import (
+from zeroplan.costs.deepspeed.nvme_swap import (
     gradient_files,
     on_gpu,
     optimizer_files,
     parameter_bytes,
     swapped_parameters,
 )
+from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes, sub_groups
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
 from zeroplan.formulas import copied
 from zeroplan.ledger import Copied, Rule, line
@@ -53,7 +53,7 @@ def _zeros(job: Job) -> Iterator[Copied]:
 
 def _checkpoints(job: Job) -> Iterator[Copied]:
     """Inputs of checkpointed layers (cpu_checkpointing)."""
-    for source, target, size in zip((GPU, HOST), (HOST, GPU), checkpoints.crossing(job), strict=True):
+    for source, target, size in zip((GPU, HOST), (HOST, GPU), checkpoints.input_copies(job), strict=True):
         yield _copied(source, target, "activation checkpoints", copied.checkpoints, job.strategy.dtype,
                       accum=job.strategy.micro_steps, size=size, tp=checkpoints.TENSOR_PARALLEL)  # fmt: skip
 

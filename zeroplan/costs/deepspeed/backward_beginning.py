@@ -11,9 +11,9 @@ from zeroplan.costs.deepspeed.event_log import RepeatedBlock
 from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, tensor_sizes
-from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_bytes
 from zeroplan.costs.deepspeed.reduction import buckets
+from zeroplan.costs.deepspeed.stage_3_backward import Stage3Backward
 from zeroplan.specs.job import Job
 
 FIRST = 2
@@ -21,7 +21,7 @@ FIRST = 2
 
 
 @cached(strategy_key, max_size=512)
-def begun(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
+def backward_beginning(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     """What DeepSpeed has alive in a step's last backward, event by event, until gradients of the first few layers are
     there.
     """
@@ -29,7 +29,7 @@ def begun(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
 
 
 @cached(strategy_key, max_size=512)
-def begun_bare(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
+def bare_backward_beginning(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     """The same with nothing gathered but what the module at work reads: any thresholds and prefetches gather more."""
     own = nothing_gathered(job)
     if job.ranks > 1 or job.strategy.offload_param:
@@ -57,7 +57,7 @@ def _with_own(job: Job, part: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[Ga
 
 
 def _beginning(job: Job, micro_step: MicroStep) -> Sequence[RepeatedBlock[MemorySnapshot]]:
-    found = Partitioning(job)
+    found = Stage3Backward(job)
     found.run(micro_step, gradients=FIRST * _largest_layer(job))
     return found.tracker.snapshots.blocks()
 

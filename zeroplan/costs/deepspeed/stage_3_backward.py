@@ -18,10 +18,10 @@ from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, last_event
 from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import backward_hooks
+from zeroplan.costs.deepspeed.nvme_swap import kept_on_gpu, swapped_tensors
 from zeroplan.costs.deepspeed.partitions import own_shares
-from zeroplan.costs.deepspeed.quantizing import quantizes_gradients, reduced, send_codes
+from zeroplan.costs.deepspeed.quantized_collectives import quantizes_gradients, reduced, send_codes
 from zeroplan.costs.deepspeed.reduction import all_reduced
-from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
 from zeroplan.specs.execution import ModuleHook
@@ -31,7 +31,7 @@ NORM_CHUNK = 250_000_000
 """Elements of which the norm is taken at once (runtime/zero/stage3.py:_constant_buffered_norm2)."""
 
 
-class Partitioning:
+class Stage3Backward:
     """One rank's backward; `alive` counts what is there beside the residents."""
 
     def __init__(self, job: Job) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from zeroplan.costs.deepspeed.allocation_tracker import Allocation, PassProfile
 from zeroplan.costs.deepspeed.layout import rank_of
 from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
-from zeroplan.costs.deepspeed.reducing import Reducing
+from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
 from zeroplan.costs.deepspeed.zenflow import SelectedColumns, chosen, indices, resident, rows, transposes
 from zeroplan.formulas import moments, zenflow
 from zeroplan.ledger import total
@@ -18,7 +18,7 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.zenflow import ZenFlow
 
 
-class Selecting(Reducing):
+class ZenFlowBackward(Stages12Backward):
     """`first`: the run's first step, in which nothing is there yet; it always begins with choosing."""
 
     def __init__(self, job: Job, flow: ZenFlow, *, first: bool = False) -> None:
@@ -222,16 +222,16 @@ def phase_memory(job: Job, flow: ZenFlow) -> PhaseMemory:
 
     Where columns are chosen again later, that step has the moments of the one before beside it.
     """
-    steady = Selecting(job, flow)
+    steady = ZenFlowBackward(job, flow)
     steady.step(choosing=flow.chooses_in_every_step)
     before, backward, together = steady.tracker.lines(), steady.tracker.peak_lines(), PassProfile(steady.tracker)
     steady.tracker.reset_peak()
     steady.update()
-    first = Selecting(job, flow, first=True)
+    first = ZenFlowBackward(job, flow, first=True)
     first.step(choosing=True)
     needed = [(first.tracker.peak_lines(), PassProfile(first.tracker))]
     if flow.select_interval and not flow.chooses_in_every_step:
-        chosen_again = Selecting(job, flow)
+        chosen_again = ZenFlowBackward(job, flow)
         chosen_again.step(choosing=True)
         needed.append(
             ((*chosen_again.tracker.peak_lines(), *resident(job)), PassProfile(chosen_again.tracker, resident(job)))
