@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from zeroplan.ledger import Provenance, provenance, worked_out
 from zeroplan.record import NamedTuple
-from zeroplan.specs.cluster import Figure
+from zeroplan.specs.cluster import SourcedValue
 
 COMPUTE, COMMUNICATION, OFFLOAD, OPTIMIZER = GROUPS = ("compute", "communication", "offload", "optimizer")
 Timing = Callable[..., float]
@@ -24,7 +24,7 @@ class Term(NamedTuple):
     """How often in a step."""
     rule: Timing
     symbols: dict[str, float]
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[SourcedValue, ...] = ()
     """The rates and shares it rests on."""
 
     @property
@@ -50,7 +50,7 @@ def weakest(found: Iterable[str]) -> str:
     return min(found, key=lambda kind: STRENGTH.index(kind) if kind in STRENGTH else 0, default="assumed")
 
 
-def term(group: str, name: str, rule: Timing, /, *figures: Figure, times: float = 1.0, **symbols: float) -> Term:
+def term(group: str, name: str, rule: Timing, /, *figures: SourcedValue, times: float = 1.0, **symbols: float) -> Term:
     """Work a formula out for these values and keep both; `times` a step."""
     return Term(group, name, times * rule(**symbols), times, rule, symbols, figures)
 

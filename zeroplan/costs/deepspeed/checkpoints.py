@@ -1,6 +1,7 @@
 """Inputs of checkpointed layers on the host, as a config's activation_checkpointing says (DeepSpeed 0.19.8).
 
-Zeroplan's jobs have one tensor-parallel rank. What the GPU keeps of them is the timeline's (autograd/emptied.py).
+Zeroplan's jobs have one tensor-parallel rank. What the GPU keeps of them is the timeline's
+(autograd/offloaded_inputs.py).
 """
 
 from __future__ import annotations

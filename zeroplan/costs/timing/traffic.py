@@ -15,7 +15,7 @@ from zeroplan.costs.timing.stalls import stall_seconds
 from zeroplan.formulas import network, overlap, roofline
 from zeroplan.ledger import Ledger
 from zeroplan.record import NamedTuple
-from zeroplan.specs.cluster import Figure
+from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import Software
 
@@ -54,11 +54,11 @@ def concurrent_traffic(
             yield ConcurrentTraffic(phase, here, times, work, events.forward if phase == FORWARD else events.backward)
 
 
-def exposed_share_of(job: Job, software: Software) -> Figure | None:
+def exposed_share_of(job: Job, software: Software) -> SourcedValue | None:
     """The share of overlapped communication that is exposed; None where nothing is overlapped."""
     if not (job.strategy.overlaps and job.strategy.stage):
         return None
-    return software.shown_at_stage_3 if job.strategy.stage == 3 else software.shown
+    return software.exposed_share_at_stage_3 if job.strategy.stage == 3 else software.exposed_share
 
 
 def communication(job: Job, ledger: Ledger, found: Computing, software: Software) -> Communication:
@@ -119,7 +119,8 @@ def busy(job: Job, ledger: Ledger, phase: str) -> float:
 
 
 def exposed(
-    job: Job, sent: list[Sent], work: float, exposed_share: Figure | None, times: int, events: Sequence[Event] = (),
+    job: Job, sent: list[Sent], work: float, exposed_share: SourcedValue | None, times: int,
+    events: Sequence[Event] = (),
 ) -> list[Term]:  # fmt: skip
     """The exposed time of all collectives beside this much work, shared out by their seconds; None: nothing is hidden.
 
