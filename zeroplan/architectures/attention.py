@@ -140,8 +140,8 @@ def attention_interface(
             return attend(q, k, v, mask)
 
     autocast_bytes = run.autocast
-    made: Attended = checkpoint_part(run, part, q, k, v, mask, positions)
-    return made
+    out: Attended = checkpoint_part(run, part, q, k, v, mask, positions)
+    return out
 
 
 def attention_forward(
@@ -172,8 +172,8 @@ def _attention_forward(
     native = mask is None and k.shape[-1] == v.shape[-1] <= LARGEST_NATIVE_HEAD
     if not native:
         k, v = repeat_kv(k, times), repeat_kv(v, times)
-    made = sdpa_attention_forward(run, q, k, v, mask, dropout=dropout, grouped=native and times > 1, causal=causal)
-    return contiguous(transpose(made, 1, 2)), None
+    out = sdpa_attention_forward(run, q, k, v, mask, dropout=dropout, grouped=native and times > 1, causal=causal)
+    return contiguous(transpose(out, 1, 2)), None
 
 
 def flash_attention_forward(run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool) -> Tensor:
@@ -182,8 +182,8 @@ def flash_attention_forward(run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, ho
     width, value = q.shape[-1], v.shape[-1]
     if value != width:
         v = constant_pad(v, width)
-    made = _flash_attention_forward(run, q, k, v, how, positions=positions)
-    return made if value == width else narrow(made, -1, value)
+    out = _flash_attention_forward(run, q, k, v, how, positions=positions)
+    return out if value == width else narrow(out, -1, value)
 
 
 def _flash_attention_forward(
@@ -280,5 +280,5 @@ def eager_attention_forward(
         weights = add(weights, mask)
     weights = to(softmax(weights, FLOAT, fused=run.half and not run.on_cpu), q.width)
     weights = apply_dropout(weights, dropout, on_cpu=run.on_cpu)
-    made = batched_matmul(weights, values)
-    return contiguous(transpose(made, 1, 2)), weights
+    out = batched_matmul(weights, values)
+    return contiguous(transpose(out, 1, 2)), weights

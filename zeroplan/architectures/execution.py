@@ -27,9 +27,9 @@ def execution(
     kernels: str = "transformers", recomputing: Recomputing = PLAIN,
 ) -> Execution:  # fmt: skip
     """`leaves`: paths of the modules fetched as a whole. `eager`, `flash`: with that attention."""
-    walk, found = walk_once(root, leaves, eager, flash, kernels)
+    walk, result = walk_once(root, leaves, eager, flash, kernels)
     which = recomputing if recomputing.every else EVERY_LAYER
-    return found._replace(
+    return result._replace(
         recomputing=OnDemand(lambda: tuple(walk.recomputing(which))), layers=tuple(layers(root, walk, recomputing))
     )
 

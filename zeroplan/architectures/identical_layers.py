@@ -72,13 +72,13 @@ FIRST, LATER, LAST = range(3)
 def layer_roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
     """Each layer's signature, whether it is checkpointed, and whether it is the first of these or the last of all."""
     seen: set[Hashable] = set()
-    found: list[Hashable] = []
+    result: list[Hashable] = []
     plain = signature_numbers(root, PLAIN)
     for number, kind in enumerate(plain):
         like = kind, recomputing.has(number)
-        found.append((like, LAST if number == len(plain) - 1 else LATER if like in seen else FIRST))
+        result.append((like, LAST if number == len(plain) - 1 else LATER if like in seen else FIRST))
         seen.add(like)
-    return found
+    return result
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
@@ -89,8 +89,8 @@ def signature_numbers(root: Module, recomputing: Recomputing, *, attending: bool
     """
     known: dict[Hashable, int] = {}
     if recomputing == PLAIN:
-        found = ((signature(layer), layer.kind if attending else "") for layer in checkpointing_layers(root))
-        return [known.setdefault(each, len(known)) for each in found]
+        result = ((signature(layer), layer.kind if attending else "") for layer in checkpointing_layers(root))
+        return [known.setdefault(each, len(known)) for each in result]
     plain = signature_numbers(root, PLAIN, attending=attending)
     if recomputing.every < 2:
         return plain
@@ -137,6 +137,6 @@ def first_parameter(module: Module) -> int:
     for parameter in module.parameters.values():
         return id(parameter)
     for child in module.children.values():
-        if found := first_parameter(child):
-            return found
+        if result := first_parameter(child):
+            return result
     return 0

@@ -83,19 +83,19 @@ def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> Save
 
 def _inputs(root: Module) -> dict[int, int]:
     """The layer that each storage, by number, is the input of, by identity: filled as forward runs."""
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
 
     def noting(layer: Module, forward: Callable[..., Any]) -> Callable[..., Any]:
         def noted(run: ForwardRun, x: Tensor, *rest: Any) -> Any:
             assert x.storage is not None
-            found[x.storage.number] = id(layer)
+            result[x.storage.number] = id(layer)
             return forward(run, x, *rest)
 
         return noted
 
     for layer in checkpointing_layers(root):
         layer.forward = noting(layer, layer.forward)  # type: ignore[method-assign]
-    return found
+    return result
 
 
 class _Paths:
@@ -148,5 +148,5 @@ def _part(path: str, modules: dict[str, Module]) -> str:
 
 def _of_scores(size: int) -> bool:
     """Something for every pair of tokens, or for every token without a width."""
-    found = [dict(powers) for powers in terms(size)]
-    return all(powers.get("s", 0) > 1 or COUNTS.issuperset(powers) for powers in found)
+    result = [dict(powers) for powers in terms(size)]
+    return all(powers.get("s", 0) > 1 or COUNTS.issuperset(powers) for powers in result)

@@ -103,7 +103,7 @@ def executes(root: Module, model_type: str) -> Executes:
     """The order in which a training step runs this tree, each answer worked out once."""
 
     @cache
-    def found(paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing) -> Execution:
+    def result(paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing) -> Execution:
         return execution(root, paths, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
 
     @cache
@@ -116,7 +116,7 @@ def executes(root: Module, model_type: str) -> Executes:
         paths = leaf_paths(root, model_type, leaves)
         by_eager, by_flash = attention_orders(root)
         eager = eager and (by_eager or bool(paths))  # a leaf's hooks fire for eager attention's weights too
-        return found(paths, eager, flash and by_flash, kernels, recomputing)
+        return result(paths, eager, flash and by_flash, kernels, recomputing)
 
     return order
 
@@ -210,8 +210,8 @@ class ModelTimelines:
         return RecomputedShare(products or 0.0, share if attention is None else attention)
 
     def offloaded_inputs(self, request: TimelineRequest) -> tuple[int, ...]:
-        found = self.trace(request).inputs
-        return tuple(found[chosen] for _layer, chosen in self.layers(request.recomputing))
+        result = self.trace(request).inputs
+        return tuple(result[chosen] for _layer, chosen in self.layers(request.recomputing))
 
     def saved(self, request: TimelineRequest) -> Saved | None:
         from zeroplan.architectures.kept import saved

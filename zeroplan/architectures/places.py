@@ -52,12 +52,12 @@ def places(expanded: ExpandedTrace, *, backward: bool) -> list[str]:
 
 def _enders(events: Sequence[AllocationEvent]) -> list[AllocationEvent | None]:
     """For each event the next one at which a module is entered, left or has run: gradients get ready on the way."""
-    found: list[AllocationEvent | None] = []
+    result: list[AllocationEvent | None] = []
     following: AllocationEvent | None = None
     for event in reversed(events):
         following = following if event.kind == READY else event
-        found.append(following)
-    return found[::-1]
+        result.append(following)
+    return result[::-1]
 
 
 def _module(structure: Structure, event: AllocationEvent | None, layer: int) -> str:

@@ -63,16 +63,16 @@ def sized(bytes_of_many: int, batch: int) -> int:
 
 def sized_of(trace: Trace) -> Sized:
     """For any number of sequences, a trace with `MANY`."""
-    made: dict[int, tuple[int, int]] = {}
+    out: dict[int, tuple[int, int]] = {}
     events: list[tuple[int, int, int]] = []
     for entry in trace.log():
         what = entry[0]
         if what == KEPT:
             continue
         if what == MADE:
-            each, own = made[entry[1]] = divmod(entry[2], MANY)
+            each, own = out[entry[1]] = divmod(entry[2], MANY)
         else:
-            each, own = made.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
+            each, own = out.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
         events.append((what, own, each))
     ran = {event.layer for event in trace.forward if event.layer}
     return Sized(trace, ran, tuple(events))
@@ -80,7 +80,7 @@ def sized_of(trace: Trace) -> Sized:
 
 def _levels(events: tuple[tuple[int, int, int], ...], batch: int) -> list[tuple[int, int]]:
     """Bytes allocated at most in each interval and at its end, as `Memory` counts them."""
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     live = most = 0
     for what, own, each in events:
         size = own + each * batch
@@ -92,6 +92,6 @@ def _levels(events: tuple[tuple[int, int, int], ...], batch: int) -> list[tuple[
             live -= size
         else:
             now = live - size
-            found.append((most, now))
+            result.append((most, now))
             most = now
-    return found
+    return result

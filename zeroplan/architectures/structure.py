@@ -27,17 +27,17 @@ class Numbered(NamedTuple):
 @lru_cache(maxsize=KEPT_TREES)
 def numbered(root: Module, modules: tuple[str, ...]) -> Numbered:
     """`modules`: paths of those that run, in order."""
-    found = Numbered({}, {}, {}, [])
+    result = Numbered({}, {}, {}, [])
     places = {path: place for place, path in enumerate(modules)}
     around: dict[str, tuple[int, ...]] = {"": ()}
     for path, module in tree(root):
-        place = found.places[id(module)] = places.get(path, OUTSIDE)
+        place = result.places[id(module)] = places.get(path, OUTSIDE)
         outer = around[path.rpartition(".")[0]]
-        found.around[id(module)] = around[path] = outer if place == OUTSIDE else (*outer, place)
+        result.around[id(module)] = around[path] = outer if place == OUTSIDE else (*outer, place)
         for parameter in module.parameters.values() if module.parameters else ():
-            found.tensors.setdefault(id(parameter), len(found.tensors))
-    found.first_tensor.extend(found.tensors[first_parameter(layer)] for layer in checkpointing_layers(root))
-    return found
+            result.tensors.setdefault(id(parameter), len(result.tensors))
+    result.first_tensor.extend(result.tensors[first_parameter(layer)] for layer in checkpointing_layers(root))
+    return result
 
 
 class Structure:
@@ -59,13 +59,13 @@ class Structure:
     @cached_property
     def layer_of(self) -> list[int]:
         """The layer that each module lies in: modules are numbered in the order of forward."""
-        found = [OUTSIDE] * len(self.execution.modules)
+        result = [OUTSIDE] * len(self.execution.modules)
         inside = OUTSIDE
         starts = {place: number for number, place in enumerate(self.first_module)}
         for enters, module, _tensors, _backward in self.execution.forward:
             if module in starts:
                 inside = starts[module] if enters else OUTSIDE
-                found[module] = starts[module]
+                result[module] = starts[module]
             elif inside != OUTSIDE:
-                found[module] = inside
-        return found
+                result[module] = inside
+        return result

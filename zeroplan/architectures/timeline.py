@@ -166,13 +166,13 @@ class _ExpandedPass:
     def align(self, hooks: Sequence[ModuleHook]) -> list[int]:
         """Where each hook falls: matched outside and in layers that ran, shifted in the others."""
         layer_of, representative = self.structure.layer_of, self.structure.representative
-        found: list[int] = []
+        result: list[int] = []
         matched: dict[int, list[int]] = {}
         firsts, reached = self.structure.first_module, -1
         for layer, pieces in groupby(hooks, lambda hook: layer_of[hook[1]]):
             group = list(pieces)
             if layer == OUTSIDE:
-                found += [self._in_full(at) for at in self._matched(group, reached)]
+                result += [self._in_full(at) for at in self._matched(group, reached)]
                 continue
             block, like = self.block_of[layer], representative[layer]
             if like not in matched:
@@ -181,8 +181,8 @@ class _ExpandedPass:
                 matched[like] = self._matched(own, block.ran - 1)
             reached = matched[like][-1]
             shift = block.start - block.ran
-            found += [at + shift for at in matched[like]]
-        return found
+            result += [at + shift for at in matched[like]]
+        return result
 
     def _in_full(self, at: int) -> int:
         """An event outside of the layers, in the full order."""
@@ -195,13 +195,13 @@ class _ExpandedPass:
         Forward, the first time and again, enters and leaves modules in order. Backward enters a module before its first
         node and leaves it after its last; what has no nodes, or does not run, falls where the others are.
         """
-        found: list[int] = []
+        result: list[int] = []
         for hook in hooks:
             first, last = self.extents if hook.backward else self.moves
             calls = (first if hook.enters else last).get(hook.module, ())
             reached = next((at for at in calls if at >= reached), reached)
-            found.append(reached)
-        return found
+            result.append(reached)
+        return result
 
     @cached_property
     def moves(self) -> tuple[EventsOfModule, EventsOfModule]:
@@ -236,18 +236,18 @@ class _ExpandedPass:
         """Where each tensor's gradient is."""
         structure = self.structure
         tensors, firsts, representative = structure.tensors, structure.first_tensor, structure.representative
-        found: dict[int, int] = {}
+        result: dict[int, int] = {}
         ran: dict[int, list[tuple[int, int]]] = {}
         for block in self.blocks:
             if block.layer == OUTSIDE:
-                found.update({index: at + block.start for index, at in self._gradients(block, tensors)})
+                result.update({index: at + block.start for index, at in self._gradients(block, tensors)})
                 continue
             like = representative[block.layer]
             if like not in ran:
                 ran[like] = list(self._gradients(block, tensors))
             on = firsts[block.layer] - firsts[like]
-            found.update({index + on: at + block.start for index, at in ran[like]})
-        return found
+            result.update({index + on: at + block.start for index, at in ran[like]})
+        return result
 
     def _gradients(self, block: TraceSegment, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:
         for at, event in enumerate(self.events[block.ran : block.ran_end]):

@@ -74,8 +74,8 @@ def dropped(run: ForwardRun) -> dict[int, int]:
     """Bytes that the outermost autocast forgot and nothing else holds, by the layer that they were made in."""
     forgotten = set(run.forgotten)
     freed = {entry[1] for entry in run.log if entry[0] == FREED and entry[1] in forgotten} if forgotten else ()
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for entry in run.log if freed else ():
         if entry[0] == MADE and entry[1] in freed:
-            found[entry[4]] = found.get(entry[4], 0) + entry[2]
-    return found
+            result[entry[4]] = result.get(entry[4], 0) + entry[2]
+    return result

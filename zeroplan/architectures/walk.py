@@ -177,8 +177,8 @@ class Walk:
 
     def order(self, module: Module) -> tuple[str, ...]:
         request = ((self.liger, module.liger_order), (self.eager, module.eager_order), (self.flash, module.flash_order))
-        found = next((order for runs, order in request if runs and order), module.forward_order)
-        return found or (*module.parameters, *module.children)
+        result = next((order for runs, order in request if runs and order), module.forward_order)
+        return result or (*module.parameters, *module.children)
 
     def own(self, module: Module) -> tuple[int, ...]:
         """And what its forward reads of another module: DeepSpeed registers that with it (external parameters)."""

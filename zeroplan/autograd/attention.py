@@ -37,11 +37,11 @@ def fused_attention(
     backward = partial(_BACKWARD[kernel], triangle=triangle)
     node = operator(f"{kernel.capitalize()}AttentionBackward", backward, (q, k, v), (q, k, v))
     multiplications = _multiplications(q, k, v, scores=1, values=1)
-    made, *extras = product(
+    out, *extras = product(
         q.memory, multiplications, lambda: (_out(kernel, q, v), *_extras(kernel, q)), causal=triangle
     )
-    save_for_backward(node, mask, made, *extras)
-    return result(node, made)
+    save_for_backward(node, mask, out, *extras)
+    return result(node, out)
 
 
 def _out(kernel: Kernel, q: Tensor, v: Tensor) -> Tensor:
@@ -118,9 +118,9 @@ def plain_attention(
     weights = softmax(weights, FLOAT)
     weights = apply_dropout(weights, dropout, on_cpu=on_cpu)
     returned = to(weights, q.width)  # its second result, which nobody takes
-    made = to(batched_matmul(weights, values), q.width)
+    out = to(batched_matmul(weights, values), q.width)
     del returned
-    return made
+    return out
 
 
 def _triangle(memory: Memory, queries: int, keys: int) -> Tensor:

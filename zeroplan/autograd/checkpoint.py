@@ -44,15 +44,15 @@ class Frame:
         self.filled = -1
         """Places that the second run has filled; -1 before it."""
 
-    def product(self, made: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    def product(self, out: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
         """The results of a product: made, or as forward kept them (create_selective_checkpoint_contexts)."""
         if not self.keeps_products:
-            return made()
+            return out()
         if self.filled >= 0:
             return self.products.popleft()
-        found = made()
-        self.products.append(tuple([each.detach() for each in found]))
-        return found
+        result = out()
+        self.products.append(tuple([each.detach() for each in result]))
+        return result
 
     def pack(self, tensor: Tensor) -> Holder | Tensor:
         """In forward a place; in the second run the tensor itself, which fills the next place."""

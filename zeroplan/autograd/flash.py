@@ -46,12 +46,12 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, how: Flash) -> Tensor:
             full = round_up(width, HEAD_ROW)
             q, k, v = constant_pad(q, full), constant_pad(k, full), constant_pad(v, full)
     batch, seq, heads, _width = q.shape
-    made = empty_like(q) if how.version == 2 else empty(q.memory, q.shape, q.width)
+    out = empty_like(q) if how.version == 2 else empty(q.memory, q.shape, q.width)
     sums = empty(q.memory, (batch, heads, seq), FLOAT)
     parts = _in_parts(q, how) if how.version == 2 else (workspace(q, (1,), INT),)
-    save_for_backward(node, q, k, v, made, sums, empty(q.memory, (2,), LONG) if how.version == 2 else None)
+    save_for_backward(node, q, k, v, out, sums, empty(q.memory, (2,), LONG) if how.version == 2 else None)
     del parts
-    return result(node, first_of(made, width))
+    return result(node, first_of(out, width))
 
 
 def first_of(x: Tensor, width: int) -> Tensor:
@@ -61,10 +61,10 @@ def first_of(x: Tensor, width: int) -> Tensor:
 
 def workspace(like: Tensor, shape: Sizes, width: int) -> Tensor:
     """A kernel's own tensor."""
-    made = empty(like.memory, shape, width)
-    assert made.storage is not None
-    like.memory.log.append((KEPT, made.storage.number, WORKSPACE, like.memory.scope, 0))
-    return made
+    out = empty(like.memory, shape, width)
+    assert out.storage is not None
+    like.memory.log.append((KEPT, out.storage.number, WORKSPACE, like.memory.scope, 0))
+    return out
 
 
 def _in_parts(q: Tensor, how: Flash) -> tuple[Tensor, ...]:
@@ -100,12 +100,12 @@ def _flash_attention(
     how: Flash, width: int, _needs: Needs,
 ) -> Three:  # fmt: skip
     """Gradients laid out as q, k and v; of heads that were filled up, a view."""
-    made = (empty_like(q), empty_like(k), empty_like(v))
+    out = (empty_like(q), empty_like(k), empty_like(v))
     if width != q.shape[-1]:
         gradient = empty(q.memory, q.shape, gradient.width)
     inside = _second(q, k) if how.version == 2 else _third(q, k, how)
     del inside
-    of_q, of_k, of_v = made
+    of_q, of_k, of_v = out
     return first_of(of_q, width), first_of(of_k, width), first_of(of_v, width)
 
 
@@ -130,7 +130,7 @@ def _third(q: Tensor, k: Tensor, how: Flash) -> tuple[Tensor, ...]:
     block = (96 if capped else 128) if wide <= 64 else 80 if wide == 128 and whole else 64
     rows, keys = round_up(seq, block), round_up(k.shape[1], 128 if wide <= 128 else 96 if wide <= 192 else 80)
     shape = (batch, heads, rows)
-    made = [workspace(q, shape, FLOAT), workspace(q, shape, FLOAT), workspace(q, (*shape, wide), FLOAT)]
+    out = [workspace(q, shape, FLOAT), workspace(q, shape, FLOAT), workspace(q, (*shape, wide), FLOAT)]
     if k.shape[2] != heads:
-        made += [workspace(q, (batch, k.shape[2], keys, wide), FLOAT) for _which in "kv"]
-    return (*made, workspace(q, (rows // block, batch, heads), INT))
+        out += [workspace(q, (batch, k.shape[2], keys, wide), FLOAT) for _which in "kv"]
+    return (*out, workspace(q, (rows // block, batch, heads), INT))

@@ -118,35 +118,35 @@ def log_saved(node: Node, tensor: Tensor) -> None:
 
 
 def product(
-    memory: Memory, multiplications: int, made: Callable[[], tuple[Tensor, ...]], *, causal: bool = False
+    memory: Memory, multiplications: int, out: Callable[[], tuple[Tensor, ...]], *, causal: bool = False
 ) -> tuple[Tensor, ...]:
     """What a product gives, once it has multiplied; a checkpoint may have kept it."""
 
     def run() -> tuple[Tensor, ...]:
         memory.add_flops(multiplications, causal=causal)
-        return made()
+        return out()
 
     return run() if memory.checkpoint is None else memory.checkpoint.product(run)
 
 
-def result(node: Node | None, made: Tensor, *, keeps: bool = False) -> Tensor:
-    """`made` as the operator's result, kept for backward too if `keeps`."""
+def result(node: Node | None, out: Tensor, *, keeps: bool = False) -> Tensor:
+    """`out` as the operator's result, kept for backward too if `keeps`."""
     if node is not None:
-        node.shapes, node.widths = (made.shape,), (made.width,)
+        node.shapes, node.widths = (out.shape,), (out.width,)
         if keeps:
-            save_for_backward(node, made)
-        made.node = node
-    return made
+            save_for_backward(node, out)
+        out.node = node
+    return out
 
 
-def results(node: Node | None, made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def results(node: Node | None, out: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Several results of one operator."""
     if node is not None:
-        node.shapes = tuple(each.shape for each in made)
-        node.widths = tuple(each.width for each in made)
-        for at, each in enumerate(made):
+        node.shapes = tuple(each.shape for each in out)
+        node.widths = tuple(each.width for each in out)
+        for at, each in enumerate(out):
             each.node, each.output = node, at
-    return made
+    return out
 
 
 def leaf(memory: Memory, of: Shaped) -> Tensor:

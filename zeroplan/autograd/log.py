@@ -26,20 +26,20 @@ class AllocationSource(NamedTuple):
 
 def allocated(log: Sequence[tuple[Any, ...]], interval: int, size: int | None = None) -> Counter[AllocationSource]:
     """Bytes by what they are, once the interval has `size` alive, or at its end; empty if it never has."""
-    made: dict[int, tuple[int, str, int]] = {}
+    out: dict[int, tuple[int, str, int]] = {}
     keeper: dict[int, str] = {}
     given: Counter[AllocationSource] = Counter()
     live = events = 0
     for what, key, *of in log:
         if what == MADE:
-            made[key] = (of[0], of[1], of[2])
+            out[key] = (of[0], of[1], of[2])
             live += of[0]
             if live == size and events == interval:
                 break
         elif what == KEPT:
             keeper.setdefault(key, of[0])
         elif what == FREED:
-            live -= made.pop(key)[0]
+            live -= out.pop(key)[0]
         else:
             if events == interval and size in (None, live - key):
                 given[AllocationSource("", BACKWARD, of[0])] -= key
@@ -47,7 +47,7 @@ def allocated(log: Sequence[tuple[Any, ...]], interval: int, size: int | None = 
             events += 1
     else:
         return Counter()
-    for number, (held, phase, layer) in made.items():
+    for number, (held, phase, layer) in out.items():
         given[AllocationSource(keeper.get(number, ""), phase, layer)] += held
     return given
 
@@ -65,12 +65,12 @@ class Stored(NamedTuple):
 
 def stored(log: Sequence[tuple[Any, ...]]) -> list[Stored]:
     """What is alive at the end of the log."""
-    found: dict[int, Stored] = {}
+    result: dict[int, Stored] = {}
     for what, key, *of in log:
         if what == MADE:
-            found[key] = Stored(key, of[0], of[2])
-        elif what == KEPT and not found[key].kept_by:
-            found[key] = found[key]._replace(kept_by=of[0], kept_in=of[1], kept_at=of[2])
+            result[key] = Stored(key, of[0], of[2])
+        elif what == KEPT and not result[key].kept_by:
+            result[key] = result[key]._replace(kept_by=of[0], kept_in=of[1], kept_at=of[2])
         elif what == FREED:
-            del found[key]
-    return list(found.values())
+            del result[key]
+    return list(result.values())

@@ -101,13 +101,13 @@ class Memory:
 
     def parameter(self, of: Shaped) -> Tensor:
         """The tensor that stands for a module's parameter."""
-        found = self.parameters.get(of)
-        if found is None:
+        result = self.parameters.get(of)
+        if result is None:
             from zeroplan.autograd.graph import leaf
 
-            found = leaf(self, of)
-            self.parameters[of] = found = found.detach() if id(of) in self.frozen else found
-        return found
+            result = leaf(self, of)
+            self.parameters[of] = result = result.detach() if id(of) in self.frozen else result
+        return result
 
     def add_flops(self, multiplications: int, *, causal: bool = False) -> None:
         """A product of so many multiplications, each with its addition, runs now."""

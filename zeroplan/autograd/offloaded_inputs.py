@@ -31,11 +31,11 @@ class OffloadedInput:
     def restored(self) -> Tensor:
         """The input as it was, from the host by a copy; buffers that no layer took go with the first."""
         self.offload.buffers = []
-        like, found = self.like, self.tensor
-        if found is None:
-            found = empty(like.memory, like.shape, like.width, like.strides)
+        like, result = self.like, self.tensor
+        if result is None:
+            result = empty(like.memory, like.shape, like.width, like.strides)
         like.storage = self.tensor = None
-        return found
+        return result
 
 
 class InputOffload:
@@ -56,14 +56,14 @@ class InputOffload:
         if not self.partitions:
             return None
         whole = x if x.is_contiguous else empty(x.memory, x.shape, x.width)
-        made = empty(x.memory, x.shape, x.width)
+        out = empty(x.memory, x.shape, x.width)
         del whole
         if self.on_host:
             return None
         if self.wanted:
-            made = self._buffer(node, made)
-        log_saved(node, made)
-        return made
+            out = self._buffer(node, out)
+        log_saved(node, out)
+        return out
 
     def _buffer(self, node: Node, part: Tensor) -> Tensor:
         """The next of the contiguous buffers, all of which are made with the first."""

@@ -31,8 +31,8 @@ def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     else:
         rows = reshape(x, flat)
         turned = transpose(weight, 0, 1)
-    made = matmul(rows, turned, bias)
-    return view(made, (*x.shape[:-1], weight.shape[0])) if len(x.shape) > 2 else made
+    out = matmul(rows, turned, bias)
+    return view(out, (*x.shape[:-1], weight.shape[0])) if len(x.shape) > 2 else out
 
 
 def zero3_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -47,10 +47,10 @@ def zero3_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     narrow = empty_like(x, autocast_bytes) if autocast_bytes and x.width != autocast_bytes else x
     narrow_weight = empty(x.memory, weight.shape, autocast_bytes) if autocast_bytes else weight
     contiguous_x = reshape_plain(narrow, (x.elements // x.shape[-1], x.shape[-1]))
-    made = _product(x, x.elements * weight.shape[0], (*x.shape[:-1], weight.shape[0]), autocast_bytes)
+    out = _product(x, x.elements * weight.shape[0], (*x.shape[:-1], weight.shape[0]), autocast_bytes)
     del contiguous_x, narrow, narrow_weight
     save_for_backward(node, x, weight, bias)
-    return result(node, made)
+    return result(node, out)
 
 
 def _zero3_linear_backward(
@@ -127,8 +127,8 @@ def batched_matmul(x: Tensor, y: Tensor) -> Tensor:
     flat = prod(batch)
     left = reshape(expand(x, (*batch, *x.shape[-2:])), (flat, *x.shape[-2:]))
     right = reshape(expand(y, (*batch, *y.shape[-2:])), (flat, *y.shape[-2:]))
-    made = bmm(left, right)
-    return view(made, (*batch, *made.shape[1:]))
+    out = bmm(left, right)
+    return view(out, (*batch, *out.shape[1:]))
 
 
 def bmm(x: Tensor, y: Tensor) -> Tensor:
@@ -144,9 +144,9 @@ def baddbmm(base: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
     x, y = cast_all_for_product(x, y)
     start = empty(x.memory, (*x.shape[:2], y.shape[2]), x.width) if base is None else base
     node = operator("BaddbmmBackward", _baddbmm_backward, (x, y), (x, y), (x.shape, y.shape))
-    made = result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))
+    out = result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))
     del start
-    return made
+    return out
 
 
 def _baddbmm_backward(

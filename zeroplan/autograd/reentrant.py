@@ -41,16 +41,16 @@ def checkpoint_reentrant(
     if node is None or input_offload is None:
         save_for_backward(node, x, *positional)
         with memory.no_grad():
-            made = layer(x, *positional, *rest)
+            out = layer(x, *positional, *rest)
     else:
         save_for_backward(node, None, *positional)
         part = input_offload.part(node, x)
         with memory.no_grad():
-            made = layer(x, *positional, *rest)
+            out = layer(x, *positional, *rest)
         context.offloaded = input_offload.empty(node, x, part)
-    context.shapes = [(each.shape, each.width) for each in results(node, _tensors(made))]
+    context.shapes = [(each.shape, each.width) for each in results(node, _tensors(out))]
     memory.until_loss.append(context)
-    return made
+    return out
 
 
 class _Context:
@@ -79,10 +79,10 @@ class _Context:
         *positional, _needs = others
         outputs = _tensors(self.layer(inner, *positional, *self.rest))
         memory.record_event(LEAVE, memory.scope)
-        found = Engine().inside(list(zip(outputs, given, strict=True)), source)
+        result = Engine().inside(list(zip(outputs, given, strict=True)), source)
         memory.scope, memory.phase, memory.layer = scope, phase, of
-        return found
+        return result
 
 
-def _tensors(made: Any) -> tuple[Tensor, ...]:
-    return tuple(each for each in made if each is not None) if isinstance(made, tuple) else (made,)
+def _tensors(out: Any) -> tuple[Tensor, ...]:
+    return tuple(each for each in out if each is not None) if isinstance(out, tuple) else (out,)

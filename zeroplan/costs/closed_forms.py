@@ -86,8 +86,8 @@ def counted(job: Job, *, again: bool = False) -> Saved | None:
     request = timeline_request(job)._replace(zero_linear=False)
     if again:
         return job.model.timeline.saved(request._replace(recomputing=PLAIN))
-    found = job.model.timeline.saved(request)
-    return found if found is not None and found.bytes == own_bytes.saved else None
+    result = job.model.timeline.saved(request)
+    return result if result is not None and result.bytes == own_bytes.saved else None
 
 
 def peaks(job: Job) -> dict[str, AtWork]:
@@ -97,8 +97,8 @@ def peaks(job: Job) -> dict[str, AtWork]:
         return {}
     request = timeline_request(job)._replace(zero_linear=False)
     sizes = {"forward": own_bytes.forward_peak, "backward": own_bytes.backward_peak}
-    found = {phase: job.model.timeline.peak(request, backward=phase == "backward") for phase in sizes}
-    return {phase: at for phase, at in found.items() if at is not None and sum(at.kinds.values()) == sizes[phase]}
+    result = {phase: job.model.timeline.peak(request, backward=phase == "backward") for phase in sizes}
+    return {phase: at for phase, at in result.items() if at is not None and sum(at.kinds.values()) == sizes[phase]}
 
 
 def compared(job: Job, saved: Saved) -> tuple[LayerComparison, ...]:
@@ -118,10 +118,10 @@ def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[Compo
         line("mlp", korthikanti.mlp, b=b, s=s, h=shape.hidden),
         line("dropout", korthikanti.dropout_masks, b=b, s=s, h=shape.hidden),
     )
-    found = make.parts
+    result = make.parts
     return tuple(
         ComponentComparison(
-            entry.name, here := found.get(entry.name, 0), entry, _reasons(entry, here, make.kept, sizes)
+            entry.name, here := result.get(entry.name, 0), entry, _reasons(entry, here, make.kept, sizes)
         )
         for entry in published
     )
@@ -143,16 +143,16 @@ def _reasons(published: Line, size: int, kept: tuple[Kept, ...], sizes: Mapping[
 
 def _assumptions(sizes: Mapping[str, int]) -> list[tuple[str, dict[str, int | Fraction]]]:
     """What a paper takes for granted of the sizes, as far as this model is otherwise."""
-    h, n, found = sizes["h"], sizes["n"], list[tuple[str, dict[str, int | Fraction]]]()
+    h, n, result = sizes["h"], sizes["n"], list[tuple[str, dict[str, int | Fraction]]]()
     if sizes["w"] != HALF:
-        found.append((f"elements of {sizes['w']} bytes, not 2", {"w": HALF}))
+        result.append((f"elements of {sizes['w']} bytes, not 2", {"w": HALF}))
     if sizes.get("ν", n) != n:
-        found.append((f"{sizes['ν']} key-value heads for {n} heads", {"ν": n}))
+        result.append((f"{sizes['ν']} key-value heads for {n} heads", {"ν": n}))
     if sizes.get("d", Fraction(h, n)) != Fraction(h, n):
-        found.append((f"heads {sizes['d']} wide, not h/n = {Fraction(h, n)}", {"d": Fraction(h, n)}))
+        result.append((f"heads {sizes['d']} wide, not h/n = {Fraction(h, n)}", {"d": Fraction(h, n)}))
     if sizes.get("f", WIDENING * h) != WIDENING * h:
-        found.append((f"an MLP {sizes['f']:,} wide, not 4·h = {WIDENING * h:,}", {"f": WIDENING * h}))
-    return found
+        result.append((f"an MLP {sizes['f']:,} wide, not 4·h = {WIDENING * h:,}", {"f": WIDENING * h}))
+    return result
 
 
 def _operators(part: str, kept: list[Kept]) -> str:

@@ -29,8 +29,8 @@ def timeline_of(job: Job) -> Timeline | None:
 
 def alone(job: Job) -> Activations | None:
     """The model's own bytes without DeepSpeed, whose stage 3 runs another linear function."""
-    found = job.model.timeline.alone(timeline_request(job)._replace(zero_linear=False), job.leaves)
-    return Activations(*found) if found else None
+    result = job.model.timeline.alone(timeline_request(job)._replace(zero_linear=False), job.leaves)
+    return Activations(*result) if result else None
 
 
 def activations_key(job: Job) -> Hashable:
@@ -81,25 +81,25 @@ def _growing(job: Job, of: Callable[[Job, TimelineRequest], tuple[int, int] | No
 
 
 def _alone(job: Job, request: TimelineRequest) -> tuple[int, int] | None:
-    found = job.model.timeline.alone(request, job.leaves)
-    return found and found[1:]
+    result = job.model.timeline.alone(request, job.leaves)
+    return result and result[1:]
 
 
 def _saved(job: Job, request: TimelineRequest) -> tuple[int, int] | None:
-    found = job.model.timeline.alone(request._replace(zero_linear=False), job.leaves)
-    return found and (found[0], found[0])
+    result = job.model.timeline.alone(request._replace(zero_linear=False), job.leaves)
+    return result and (result[0], result[0])
 
 
 def _fullest(job: Job, request: TimelineRequest) -> tuple[int, int] | None:
     alone = _alone(job, request)
     if alone is None or job.strategy.stage < 3 or job.ranks == 1:
         return alone
-    found, own = job.model.timeline(request, job.leaves), own_bytes(job)
-    if found is None:
+    result, own = job.model.timeline(request, job.leaves), own_bytes(job)
+    if result is None:
         return alone
     return (
-        max(alone[0], with_own(found.forward, pass_hooks(job, 0), own)),
-        max(alone[1], with_own(found.backward, pass_hooks(job, 1), own)),
+        max(alone[0], with_own(result.forward, pass_hooks(job, 0), own)),
+        max(alone[1], with_own(result.backward, pass_hooks(job, 1), own)),
     )
 
 
@@ -138,12 +138,12 @@ def _beside_kept(job: Job, request: TimelineRequest) -> int | None:
 def _first_reads(job: Job) -> list[tuple[int, int]]:
     """Backward's hooks that read partitioned tensors for the first time, and how many elements these have."""
     left, sizes = set(range(len(job.model.tensors))) - set(persistent_tensors(job)), tensor_sizes(job)
-    found = []
+    result = []
     for at, hook in enumerate(backward_hooks(job)):
         if hook.enters and hook.tensors and (new := left.intersection(hook.tensors)):
-            found.append((at, sum([sizes[index] for index in new])))
+            result.append((at, sum([sizes[index] for index in new])))
             left -= new
-    return found
+    return result
 
 
 def with_own(one: PassTimeline, hooks: Sequence[RepeatedBlock[GatheredMemory]], own: dict[int, int]) -> int:

@@ -52,9 +52,9 @@ def _configured(job: Job) -> str:
             f'({CODE}:1229), write "partition_activations": true'
         )
     if how.contiguous and (how.number or 0) < layers:
-        found = "no number_checkpoints" if how.number is None else f"number_checkpoints {how.number}"
+        result = "no number_checkpoints" if how.number is None else f"number_checkpoints {how.number}"
         return (
-            f"found contiguous_memory_optimization with {found} for {layers} layers; DeepSpeed stops "
+            f"found contiguous_memory_optimization with {result} for {layers} layers; DeepSpeed stops "
             f'({CODE}:{1231 if how.number is None else 428}), write "number_checkpoints": {layers}'
         )
     if how.partitions and family in PASS_ARGUMENTS:

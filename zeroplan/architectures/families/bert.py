@@ -119,10 +119,10 @@ class SelfAttention(Module):
         weights: Tensor | None
         if run.attention == "eager":
             attend = partial(attended_narrowly, run, dropout=drop, cast=False)
-            made, weights = attention_interface(run, attend, q, k, v, shared.mask)
-            return reshape(contiguous(made), shape), weights
-        made, _ = attention_forward(run, q, k, v, shared.mask, dropout=drop, causal=self.causal, positioned=False)
-        return reshape(made, shape), None
+            out, weights = attention_interface(run, attend, q, k, v, shared.mask)
+            return reshape(contiguous(out), shape), weights
+        out, _ = attention_forward(run, q, k, v, shared.mask, dropout=drop, causal=self.causal, positioned=False)
+        return reshape(out, shape), None
 
 
 class CrossAttention(SelfAttention):
@@ -160,8 +160,8 @@ class Attention(Module):
         self.output = SelfOutput(c, c.hidden_size)
 
     def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
-        made, weights = self.self(run, x, shared)
-        return self.output(run, made, x), weights
+        out, weights = self.self(run, x, shared)
+        return self.output(run, out, x), weights
 
 
 class Intermediate(Unary):
@@ -193,8 +193,8 @@ class Layer(GradientCheckpointingLayer):
 
     def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
         attended, _weights = self.attention(run, x, shared)
-        made: Tensor = self.output(run, self.intermediate(run, attended), attended)
-        return made
+        out: Tensor = self.output(run, self.intermediate(run, attended), attended)
+        return out
 
 
 class Encoder(Module):
@@ -224,8 +224,8 @@ class Model(Module):
         """An encoder needs no mask where nothing is padded (create_bidirectional_mask)."""
         embedded = self.embeddings(run, ids)
         mask = run.mask() if self.causal else None
-        made: Tensor = self.encoder(run, embedded, Shared(None, mask))
-        return made
+        out: Tensor = self.encoder(run, embedded, Shared(None, mask))
+        return out
 
 
 class Pooler(Unary):

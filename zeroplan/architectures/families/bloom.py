@@ -103,9 +103,9 @@ class Attention(Module):
         probabilities = to(softmax(weights, FLOAT, fused=run.half and not run.on_cpu), q.width)
         probabilities = self.attention_dropout(run, probabilities)
         rows = view(probabilities, (batch * heads, seq, seq))
-        made = bmm(rows, v)
-        made = merged(made, heads)
-        output = self.dense(run, made)
+        out = bmm(rows, v)
+        out = merged(out, heads)
+        output = self.dense(run, out)
         output = dropped_and_added(run, output, residual, self.residual_dropout)
         return output, probabilities
 
@@ -145,8 +145,8 @@ class MLP(Module):
 
     def forward(self, run: ForwardRun, x: Tensor, residual: Tensor) -> Tensor:
         x = self.gelu_impl(run, self.dense_h_to_4h(run, x))
-        made = self.dense_4h_to_h(run, x)
-        return dropped_and_added(run, made, residual, self.residual_dropout)
+        out = self.dense_4h_to_h(run, x)
+        return dropped_and_added(run, out, residual, self.residual_dropout)
 
 
 class Block(GradientCheckpointingLayer):

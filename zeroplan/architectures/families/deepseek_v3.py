@@ -165,9 +165,9 @@ class LatentAttention(Module):
         q_turned, k_turned = self.rotated(q_turned, k_turned, shared.rope)
         q = cat((q_passed, q_turned), -1)
         k, v = self.expanded(run, latent, k_turned)
-        made, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshape(made, (batch, seq, -1)))
-        return self.o_proj(run, made), weights
+        out, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        out = contiguous(reshape(out, (batch, seq, -1)))
+        return self.o_proj(run, out), weights
 
 
 def turned_interleaved(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:

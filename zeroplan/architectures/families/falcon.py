@@ -98,9 +98,9 @@ class FalconLinear(Linear):
     saves_views = True
 
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
-        made = torch_linear(x, run.parameter(self.weight))
+        out = torch_linear(x, run.parameter(self.weight))
         bias = self.parameters.get("bias")
-        return add(made, run.parameter(bias)) if bias else made
+        return add(out, run.parameter(bias)) if bias else out
 
 
 class Attention(Module):
@@ -152,19 +152,19 @@ class Attention(Module):
             q, k = apply_rotary_pos_emb(q, k, shared.rope)
         if run.flash:
             q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
-            made = _flash_attention_forward(run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout))
-            return self.dense(run, reshape(made, (*x.shape[:2], -1))), None
+            out = _flash_attention_forward(run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout))
+            return self.dense(run, reshape(out, (*x.shape[:2], -1))), None
         if run.attention != "eager":
-            made = sdpa_attention_forward(run, q, k, v, shared.mask, dropout=self.dropout if alibi is not None else 0.0)
-            made = reshape(transpose(made, 1, 2), (*x.shape[:2], -1))
-            return self.dense(run, made), None
+            out = sdpa_attention_forward(run, q, k, v, shared.mask, dropout=self.dropout if alibi is not None else 0.0)
+            out = reshape(transpose(out, 1, 2), (*x.shape[:2], -1))
+            return self.dense(run, out), None
         assert shared.mask is not None
         if alibi is None:
             scores = batched_matmul(q, transpose(k, 2, 3))
             scores = softmax(add(scores, shared.mask), x.width)
-            made = batched_matmul(scores, v)
-            made = reshape(transpose(made, 1, 2), (*x.shape[:2], -1))
-            return self.dense(run, made), scores
+            out = batched_matmul(scores, v)
+            out = reshape(transpose(out, 1, 2), (*x.shape[:2], -1))
+            return self.dense(run, out), scores
         return self.with_alibi(run, x, (q, k, v), alibi, shared.mask)
 
     def with_alibi(
@@ -178,9 +178,9 @@ class Attention(Module):
         logits = add(scores, reshape(alibi, (run.batch, self.heads, 1, -1)))
         probabilities = softmax(add(logits, mask), x.width)
         probabilities = self.attention_dropout(run, probabilities)
-        made = batched_matmul(probabilities, v)
-        made = reshape(transpose(made, 1, 2), (*x.shape[:2], -1))
-        return self.dense(run, made), probabilities
+        out = batched_matmul(probabilities, v)
+        out = reshape(transpose(out, 1, 2), (*x.shape[:2], -1))
+        return self.dense(run, out), probabilities
 
 
 class MLP(Module):

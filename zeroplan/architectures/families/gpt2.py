@@ -110,12 +110,12 @@ class Attention(Module):
         if run.attention == "eager":
             drop = self.attn_dropout if self.reorders else None  # the module, or a function of its own
             attend = partial(attended_narrowly, run, dropout=self.dropout, upcasting=drop)
-            made, weights = attention_interface(run, attend, q, k, v, shared.mask)
+            out, weights = attention_interface(run, attend, q, k, v, shared.mask)
         else:
-            made, weights = attention_forward(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = contiguous(reshape(made, (*made.shape[:-2], -1)))
-        made = self.c_proj(run, made)
-        return self.resid_dropout(run, made), weights
+            out, weights = attention_forward(run, q, k, v, shared.mask, dropout=self.dropout)
+        out = contiguous(reshape(out, (*out.shape[:-2], -1)))
+        out = self.c_proj(run, out)
+        return self.resid_dropout(run, out), weights
 
 
 def attended_narrowly(
@@ -138,8 +138,8 @@ def attended_narrowly(
     if cast:
         weights = to(weights, v.width)
     weights = upcasting(run, weights) if upcasting else apply_dropout(weights, dropout, on_cpu=run.on_cpu)
-    made = batched_matmul(weights, v)
-    return transpose(made, 1, 2), weights
+    out = batched_matmul(weights, v)
+    return transpose(out, 1, 2), weights
 
 
 class MLP(Module):

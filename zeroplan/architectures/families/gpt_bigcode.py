@@ -70,10 +70,10 @@ class Attention(Module):
             fused = view(self.c_attn(run, x), (*x.shape[:2], -1, 3 * self.head_width))
             q, k, v = split(transpose(fused, 1, 2), (self.head_width,) * 3, 3)
             del fused
-        made, weights = attention_forward(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        made = self.c_proj(run, made)
-        return self.resid_dropout(run, made), weights
+        out, weights = attention_forward(run, q, k, v, shared.mask, dropout=self.dropout)
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        out = self.c_proj(run, out)
+        return self.resid_dropout(run, out), weights
 
 
 class MaskedTransformer(Transformer):

@@ -78,9 +78,9 @@ class Attention(Module):
         fused = split_heads(self.query_key_value(run, x), 3 * self.head_width)
         q, k, v = chunk(fused, 3, -1)
         q, k = apply_partial_rotary_jointly(q, k, shared.rope)
-        made, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        return self.dense(run, made), weights
+        out, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        return self.dense(run, out), weights
 
 
 class MLP(Module):

@@ -108,16 +108,16 @@ class SinkAttention(Attention):
         q, k, v = self.projected(run, x)
         q, k = apply_positions(run, q, k, shared.rope, turned_in_halves)
         attend = partial(attended_with_sinks, run, run.parameter(self.sinks), self.dropout)
-        made, weights = attention_interface(run, attend, q, k, v, shared.mask, shared.positions)
-        made = reshape(made, (*x.shape[:-1], -1))
-        return self.o_proj(run, made), weights
+        out, weights = attention_interface(run, attend, q, k, v, shared.mask, shared.positions)
+        out = reshape(out, (*x.shape[:-1], -1))
+        return self.o_proj(run, out), weights
 
 
 def turned_in_halves(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
     """Each half of a head with half as many cosines."""
     cosines, sines = unsqueeze(rope[0], 1), unsqueeze(rope[1], 1)
-    made = in_halves(q, cosines, sines)
-    return made, in_halves(k, cosines, sines)
+    out = in_halves(q, cosines, sines)
+    return out, in_halves(k, cosines, sines)
 
 
 def in_halves(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
@@ -142,8 +142,8 @@ def attended_with_sinks(
     probabilities = softmax(logits, logits.width)
     scores = narrow(probabilities, -1, weights.shape[-1])
     weights = to(apply_dropout(scores, dropout, on_cpu=run.on_cpu), values.width)
-    made = batched_matmul(weights, values)
-    return contiguous(transpose(made, 1, 2)), weights
+    out = batched_matmul(weights, values)
+    return contiguous(transpose(out, 1, 2)), weights
 
 
 class HalfRotary(RotaryEmbedding):
@@ -188,9 +188,9 @@ class BiasedExperts(Experts):
         self.down_proj_bias = Parameter(experts, hidden)
 
     def up(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
-        made = grouped_mm(x, run.parameter(self.gate_up_proj), offsets)
+        out = grouped_mm(x, run.parameter(self.gate_up_proj), offsets)
         assert bias is not None
-        return add_(made, bias)
+        return add_(out, bias)
 
     def gated(self, _run: ForwardRun, x: Tensor) -> Tensor:
         gate, up = every_second(x, 0), every_second(x, 1)
@@ -200,9 +200,9 @@ class BiasedExperts(Experts):
         return mul(add_scalar(up), swish)
 
     def down(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
-        made = grouped_mm(x, run.parameter(self.down_proj), offsets)
+        out = grouped_mm(x, run.parameter(self.down_proj), offsets)
         assert bias is not None
-        return add_(made, bias)
+        return add_(out, bias)
 
     def bias(self, run: ForwardRun, name: str, experts: Tensor) -> Tensor:
         return index_rows(run.parameter(self.parameters[f"{name}_bias"]), experts)

@@ -99,15 +99,15 @@ class Attention(Module):
             weights = _flash_attention_forward(
                 run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout), positions=False
             )
-            made = reshape(weights, (*x.shape[:-1], -1))
+            out = reshape(weights, (*x.shape[:-1], -1))
         else:
-            made, weights = self.attended(run, q, k, v, shared.mask)
-            made = contiguous(transpose(made, 1, 2))
-            made = view(made, (*x.shape[:-1], -1))
-        made = self.out_proj(run, made)
-        made = self.resid_dropout(run, made)
+            out, weights = self.attended(run, q, k, v, shared.mask)
+            out = contiguous(transpose(out, 1, 2))
+            out = view(out, (*x.shape[:-1], -1))
+        out = self.out_proj(run, out)
+        out = self.resid_dropout(run, out)
         del table
-        return made, weights
+        return out, weights
 
     def attended(self, run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Scores and softmax in fp32."""

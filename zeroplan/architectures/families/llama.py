@@ -88,11 +88,11 @@ class Attention(Module):
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
         q, k = apply_positions(run, q, k, shared.rope, self.turns)
-        made, weights = attention_forward(
+        out, weights = attention_forward(
             run, q, k, v, shared.mask, shared.positions, dropout=self.dropout, softcap=self.softcap, local=shared.local
         )
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        return self.o_proj(run, made), weights
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        return self.o_proj(run, out), weights
 
 
 class GatedMLP(Module):

@@ -86,9 +86,9 @@ class Attention(Module):
         v = self.v_proj(run, x)
         k = split_heads(k, self.head_width)
         v = split_heads(v, self.head_width)
-        made, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        return self.out_proj(run, made), weights
+        out, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        return self.out_proj(run, out), weights
 
 
 class Layer(GradientCheckpointingLayer):

@@ -89,9 +89,9 @@ class Attention(Module):
         q_turned, k_turned = apply_rotary_pos_emb(q_turned, k_turned, shared.rope)
         q = cat((q_turned, q_passed), -1)
         k = cat((k_turned, k_passed), -1)
-        made, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        return self.dense(run, made), weights
+        out, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        return self.dense(run, out), weights
 
 
 class MLP(Module):

@@ -93,9 +93,9 @@ class Attention(Module):
         width = self.head_width
         q, k, v = split_heads(q, width), split_heads(k, width), split_heads(v, width)
         q, k = apply_positions(run, q, k, shared.rope, apply_partial_rotary)
-        made, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        return self.o_proj(run, made), weights
+        out, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        return self.o_proj(run, out), weights
 
 
 class FusedMLP(Module):

@@ -83,10 +83,10 @@ class SparseBlock(Module):
         rows = view(x, (-1, x.shape[-1]))
         shared = self.shared_expert(run, rows)
         _logits, scores, chosen = self.gate(run, rows)
-        made = self.experts(run, rows, chosen, scores)
+        out = self.experts(run, rows, chosen, scores)
         shared = mul(unary_saving_result("SigmoidBackward", self.shared_expert_gate(run, rows)), shared)
-        made = add(made, shared)
-        return reshape(made, x.shape)
+        out = add(out, shared)
+        return reshape(out, x.shape)
 
 
 def mlp(c: Qwen2MoeConfig, index: int) -> Module:

@@ -68,8 +68,8 @@ class SparseBlock(Module):
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         rows = view(x, (-1, x.shape[-1]))
         _logits, scores, chosen = self.gate(run, rows)
-        made = self.experts(run, rows, chosen, scores)
-        return reshape(made, x.shape)
+        out = self.experts(run, rows, chosen, scores)
+        return reshape(out, x.shape)
 
 
 def mlp(c: Qwen3MoeConfig, index: int) -> Module:

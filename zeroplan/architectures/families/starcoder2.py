@@ -65,8 +65,8 @@ class DroppedAttention(Attention):
         self.residual_dropout = c.residual_dropout
 
     def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
-        made, weights = super().forward(run, x, shared)
-        return apply_dropout(made, self.residual_dropout, on_cpu=run.on_cpu), weights
+        out, weights = super().forward(run, x, shared)
+        return apply_dropout(out, self.residual_dropout, on_cpu=run.on_cpu), weights
 
 
 def build(c: Starcoder2Config) -> Module:

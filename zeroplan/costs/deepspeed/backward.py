@@ -78,9 +78,9 @@ class ArrivalRecorder(Stage3Backward):
 @cached(_arrivals_key)
 def arrivals(job: Job) -> tuple[Arrival, ...]:
     """Gradients in the order in which they reach their bucket, each when its module's backward is done."""
-    found = ArrivalRecorder(job)
-    found.run(nothing_gathered(job))
-    return tuple(all_events(found.arrived.blocks()))
+    result = ArrivalRecorder(job)
+    result.run(nothing_gathered(job))
+    return tuple(all_events(result.arrived.blocks()))
 
 
 class ReadyRecorder(ArrivalRecorder):
@@ -106,11 +106,11 @@ class Gradients(NamedTuple):
 @cached(_arrivals_key)
 def gradients(job: Job) -> Gradients:
     """When gradients are there, whole."""
-    found, ready = ReadyRecorder(job), dict[int, list[int]]()
-    found.run(nothing_gathered(job))
-    for index, at in all_events(found.arrived.blocks()):
+    result, ready = ReadyRecorder(job), dict[int, list[int]]()
+    result.run(nothing_gathered(job))
+    for index, at in all_events(result.arrived.blocks()):
         ready.setdefault(at, []).append(index)
-    return Gradients(ready, found.in_leaves)
+    return Gradients(ready, result.in_leaves)
 
 
 def nothing_gathered(job: Job) -> MicroStep:
@@ -141,11 +141,11 @@ def reductions(job: Job) -> Reductions:
 @cached(reductions_key)
 def to_host(job: Job) -> dict[int, int]:
     """Elements of each reduced partition that goes to the host: an all-reduce leaves it padded."""
-    own, found = own_shares(job), dict[int, int]()
+    own, result = own_shares(job), dict[int, int]()
     for _dtype, bucket, _at in _full(job):
         shares = own.padded if all_reduced(job.strategy, bucket.elements) else own.cut
-        found.update({index: shares[index] for index in bucket.tensors})
-    return found
+        result.update({index: shares[index] for index in bucket.tensors})
+    return result
 
 
 def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
@@ -166,8 +166,8 @@ def backward_of(job: Job) -> Stage3Backward:
 
 def replay_backward(job: Job, *run: MicroStep, ends: bool = True) -> Stage3Backward:
     """One backward after the other; `ends`: the last is the optimizer step's last."""
-    found = Stage3Backward(job)
+    result = Stage3Backward(job)
     for number, micro_step in enumerate(run, 1):
-        found.boundary = ends and number == len(run)
-        found.run(micro_step)
-    return found
+        result.boundary = ends and number == len(run)
+        result.run(micro_step)
+    return result

@@ -57,9 +57,9 @@ def _with_own(job: Job, part: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[Ga
 
 
 def _beginning(job: Job, micro_step: MicroStep) -> Sequence[RepeatedBlock[MemorySnapshot]]:
-    found = Stage3Backward(job)
-    found.run(micro_step, gradients=FIRST * _largest_layer(job))
-    return found.tracker.snapshots.blocks()
+    result = Stage3Backward(job)
+    result.run(micro_step, gradients=FIRST * _largest_layer(job))
+    return result.tracker.snapshots.blocks()
 
 
 def _largest_layer(job: Job) -> int:

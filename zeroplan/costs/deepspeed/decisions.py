@@ -67,8 +67,8 @@ class Decisions:
 
     def get(self, mark: Mark) -> Released | None:
         """None: none was taken there."""
-        if (found := self.taken.get(mark)) is not None:
-            return found
+        if (result := self.taken.get(mark)) is not None:
+            return result
         for run in self.runs:
             if 0 < run.layers_on(mark) <= run.layers and (base := run.base(mark)) is not None:
                 return run.offset.offset_by(base, run.layers_on(mark))
@@ -76,9 +76,9 @@ class Decisions:
 
     def __getitem__(self, mark: Mark) -> Released:
         """Raises `KeyError` where none was taken."""
-        if (found := self.get(mark)) is None:
+        if (result := self.get(mark)) is None:
             raise KeyError(mark)
-        return found
+        return result
 
     def are_repeated(self, mark: Mark, offset: ReleaseOffset, count: int) -> bool:
         """Whether none of so many layers after this one, which has decided, has decided otherwise than it."""

@@ -84,19 +84,19 @@ def micro_steps(job: Job) -> MicroSteps:
     Releasing them may still make secondary ones.
     Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
     """
-    found = _micro_steps(job)
-    if found is None:
+    result = _micro_steps(job)
+    if result is None:
         raise TooFewBuffersError(job)
-    return found
+    return result
 
 
 @cached(gathers_key)
 def _micro_steps(job: Job) -> MicroSteps | None:
     """None where buffers run out."""
     known = _known(job)
-    for found in known:
-        if found.holds.has(job.strategy):
-            return found
+    for result in known:
+        if result.holds.has(job.strategy):
+            return result
     if len(known) >= MOST_REPLAYS:
         known.clear()
     if _gathers(job):
@@ -197,13 +197,13 @@ class TooFewBuffersError(ContradictionError):
         self.job = job
 
     def __str__(self) -> str:
-        found, advice = parameter_buffers(self.job), ""
+        result, advice = parameter_buffers(self.job), ""
         if enough := sufficient_buffers(self.job):
-            written = [f'"buffer_count": {enough.buffer_count}'] * (enough.buffer_count != found)
+            written = [f'"buffer_count": {enough.buffer_count}'] * (enough.buffer_count != result)
             written += ['"stage3_prefetch_bucket_size": 0'] * (enough.prefetch_bucket_size == 0)
             advice = f", write {' and '.join(written)}"
         return (
-            f"offload_param: found buffer_count {found}, expected one for each partition that is read from NVMe and "
+            f"offload_param: found buffer_count {result}, expected one for each partition that is read from NVMe and "
             f"not released yet; DeepSpeed stops in training (Not enough buffers){advice}"
         )
 
@@ -235,9 +235,9 @@ def early_micro_steps(job: Job) -> tuple[MicroStep, ...]:
 
     Raises `ContradictionError` as `micro_steps`.
     """
-    found, settings = micro_steps(job), _settings(job)
-    if found.before or not _gathers(job) or _needs_less_while_it_records(job, settings, found.steady):
-        return found.before
+    result, settings = micro_steps(job), _settings(job)
+    if result.before or not _gathers(job) or _needs_less_while_it_records(job, settings, result.steady):
+        return result.before
     try:
         return (_coordinator(job, settings).micro_step(records=True),)
     except OutOfBuffersError as error:

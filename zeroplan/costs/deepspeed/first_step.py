@@ -54,8 +54,8 @@ def surely_needs_more(job: Job) -> int | None:
     if len(others) != 1:
         return None
     both = micro_steps(job).later, early[others[0]]
-    steady, found = (max(event.most for event in extreme_events(one.backward)) for one in both)
-    return others[0] if found > steady + persistent_elements(job) else None
+    steady, result = (max(event.most for event in extreme_events(one.backward)) for one in both)
+    return others[0] if result > steady + persistent_elements(job) else None
 
 
 def _may_gather_more(job: Job, number: int) -> bool:
@@ -78,10 +78,10 @@ def _beyond(steady: More, early: More) -> More:
 
 def _by_hook(parts: Sequence[RepeatedBlock[GatheredMemory]]) -> More:
     """Elements at most and when gradients are ready."""
-    found: More = {}
+    result: More = {}
     for events, times, by in parts:
         log, grown = [(event.at, event.most, event.ready) for event in events], sum(by.more)
         for time in range(times):
             more = time * grown
-            found.update([(at + time * by.hooks, (most + more, ready + more)) for at, most, ready in log])
-    return found
+            result.update([(at + time * by.hooks, (most + more, ready + more)) for at, most, ready in log])
+    return result

@@ -46,7 +46,7 @@ from zeroplan.specs.job import Job
 
 def lines(job: Job, blocks: Iterable[HostAllocation]) -> list[Line]:
     """The blocks of all ranks of a node."""
-    ranks, found = job.cluster.gpus_per_node, []
+    ranks, result = job.cluster.gpus_per_node, []
     pins = job.strategy.backend != "cpu" or cpu.pins()
     for block in blocks:
         size = sum(block.sizes)
@@ -57,11 +57,11 @@ def lines(job: Job, blocks: Iterable[HostAllocation]) -> list[Line]:
             pinned = line(
                 block.name, hosted.rounded_on_node, block.dtype, size=size, rounded=rounded, ranks=ranks
             )  # fmt: skip
-            found.append(pinned)
+            result.append(pinned)
         else:
             rule = hosted.locked_on_node if block.pinned and pins else hosted.pageable_on_node
-            found.append(line(block.name, rule, block.dtype, size=size, ranks=ranks))
-    return found
+            result.append(line(block.name, rule, block.dtype, size=size, ranks=ranks))
+    return result
 
 
 def tier(job: Job) -> Tier:

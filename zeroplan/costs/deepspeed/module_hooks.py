@@ -43,18 +43,18 @@ def pass_hooks(job: Job, pass_index: int, *, using: bool = False) -> tuple[Repea
     """The hooks of forward (0) or backward (1) where nothing is gathered, or those of them that use tensors."""
     passes, start = passes_of(job), 0
     hooks = passes.hooks[pass_index]
-    found: list[RepeatedBlock[GatheredMemory]] = []
+    result: list[RepeatedBlock[GatheredMemory]] = []
 
     def add(first: int, end: int, times: int = 1, by: LayerOffset = NO_OFFSET) -> None:
         events = [
             GatheredMemory(0, 0, 0, 0, hooks[at], at) for at in range(first, end) if hooks[at].tensors or not using
         ]
         if events:
-            found.append(RepeatedBlock(events, times, by))
+            result.append(RepeatedBlock(events, times, by))
 
     for run in repeated_layers(passes, pass_index):
         add(start, run.start)
         add(run.start, run.start + run.offset.hooks, run.layers, run.offset)
         start = run.start + run.layers * run.offset.hooks
     add(start, len(hooks))
-    return tuple(found)
+    return tuple(result)

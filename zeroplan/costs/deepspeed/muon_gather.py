@@ -47,13 +47,13 @@ def rounds(job: Job, chunk: Sequence[int]) -> Iterator[Sequence[int]]:
 
 def sent(job: Job) -> list[int]:
     """Elements of each all-gather: gradients and momentum of a chunk, then both of a round, as long as its longest."""
-    sizes, found = tensor_sizes(job), []
+    sizes, result = tensor_sizes(job), []
     for chunk in chunks(job):
-        found += 2 * [job.ranks * shards(job, chunk)]
-        found += [
+        result += 2 * [job.ranks * shards(job, chunk)]
+        result += [
             job.ranks * max(sizes[index] for index in tensors) for tensors in rounds(job, chunk) for _ in range(2)
         ]
-    return found
+    return result
 
 
 @cached(strategy_key)

@@ -242,9 +242,9 @@ def swapped_tensors(job: Job) -> list[int]:
 def gradient_files(job: Job) -> tuple[int, ...]:
     """Gradients of tensors in swapped sub-groups, as far as they are aligned; what remains stays in memory."""
     master = DTYPE_BYTES[job.strategy.master]
-    found = [master * shard for shard in _shards(job, swapped_tensors(job))]
+    result = [master * shard for shard in _shards(job, swapped_tensors(job))]
     whole = ALIGNMENT * job.strategy.aio_intra_op_parallelism
-    return tuple(size // whole * whole for size in found if is_swappable(job, size // whole * whole))
+    return tuple(size // whole * whole for size in result if is_swappable(job, size // whole * whole))
 
 
 def parameter_files(job: Job) -> tuple[int, ...]:

@@ -33,10 +33,10 @@ def copies(job: Job) -> tuple[Copied, ...]:
     """Everything but what is empty."""
     strategy = job.strategy
     if not (strategy.offload_optimizer or strategy.offload_param):
-        found = _zeros(job) if strategy.stage in (1, 2) else iter(())
+        result = _zeros(job) if strategy.stage in (1, 2) else iter(())
     else:
-        found = _stage_3(job) if strategy.stage == 3 else _stages_1_2(job)
-    return tuple(entry for entry in chain(found, _checkpoints(job)) if entry.line.bytes)
+        result = _stage_3(job) if strategy.stage == 3 else _stages_1_2(job)
+    return tuple(entry for entry in chain(result, _checkpoints(job)) if entry.line.bytes)
 
 
 def _copied(source: str, target: str, name: str, rule: Rule, dtype: str, **symbols: int) -> Copied:

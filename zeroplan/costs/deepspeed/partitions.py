@@ -124,7 +124,7 @@ def own_bytes(job: Job) -> dict[int, int]:
 @cached(lambda strategy: (groups_key(strategy), strategy.sub_group_size))
 def sub_group_members(job: Job) -> list[list[int]]:
     """A group's tensors are collected until their partitions reach sub_group_size."""
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     shards, most = shard_sizes(job), job.strategy.sub_group_size
     for members in group_members(job):
         gathered: list[int] = []
@@ -133,11 +133,11 @@ def sub_group_members(job: Job) -> list[list[int]]:
             gathered.append(index)
             filled += shards[index]
             if filled >= most:
-                found.append(gathered)
+                result.append(gathered)
                 gathered, filled = [], 0
         if gathered:
-            found.append(gathered)
-    return found
+            result.append(gathered)
+    return result
 
 
 @cached(lambda strategy: (groups_key(strategy), strategy.sub_group_size))

@@ -46,8 +46,8 @@ def _passes(
     job: Job, resident: tuple[Line, ...], phase_memory: PhaseMemory, alive: ClosedFormActivations, *, detail: Detail
 ) -> list[Moment]:
     """Where forward and backward have most alive: all together, and of DeepSpeed's own."""
-    found = timeline_of(job)
-    if found is None:
+    result = timeline_of(job)
+    if result is None:
         return [
             Moment("forward", "loss", (*resident, *phase_memory.forward, *alive.forward)),
             Moment("backward", "loss", (*resident, *phase_memory.loss, *alive.loss_backward)),
@@ -56,11 +56,11 @@ def _passes(
     return [
         Moment("forward", "parameters", (*resident, *phase_memory.forward)),
         _moment(
-            job, "forward", found.forward, resident, phase_memory.forward, phase_memory.forward_pass, detail=detail
+            job, "forward", result.forward, resident, phase_memory.forward, phase_memory.forward_pass, detail=detail
         ),
         Moment("backward", "gradients", (*resident, *phase_memory.backward)),
         _moment(
-            job, "backward", found.backward, resident, phase_memory.loss, phase_memory.backward_pass, detail=detail
+            job, "backward", result.backward, resident, phase_memory.loss, phase_memory.backward_pass, detail=detail
         ),
     ]
 

@@ -140,7 +140,7 @@ class Reduction:
         partition. Of Muon's matrices neighbours join only if the same ranks keep them.
         """
         apart = frozenset[int]() if self.strategy.selective else self.fp32  # ZenFlow joins them all the same
-        found: list[Slice] = []
+        result: list[Slice] = []
         last: Slice | None = None
         filled = 0
         """Elements that have joined the last one."""
@@ -155,9 +155,9 @@ class Reduction:
                     filled += elements
                     continue
                 if last:
-                    found.append(last._replace(elements=filled))
+                    result.append(last._replace(elements=filled))
                 last, filled = Slice(owner, elements, added, shared), elements
-        return [*found, last._replace(elements=filled)] if last else found
+        return [*result, last._replace(elements=filled)] if last else result
 
 
 @cached(order_free_key, order=gradients)

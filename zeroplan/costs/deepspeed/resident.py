@@ -54,17 +54,17 @@ def model_buffers(job: Job) -> list[Line]:
 
 def numbers(job: Job, dtypes: dict[str, int]) -> list[Line]:
     """Single numbers kept on the GPU: the gradient norm and flags of a stage, and the fused optimizer's flag."""
-    found = [
+    result = [
         line("norm and flags", states.scalars, dtype, tensors=count, w=DTYPE_BYTES[dtype])
         for dtype, count in dtypes.items()
         if count
     ]
     if job.strategy.autocast == "fp16":
         scaler = [line("norm and flags", states.scalars, dtype, tensors=1, w=4) for dtype in ("float32", "int32")]
-        found += scaler  # torch.amp.GradScaler's scale, and how long it has grown
+        result += scaler  # torch.amp.GradScaler's scale, and how long it has grown
     if runs_fused(job) and job.strategy.optimizer != "lamb":
-        found.append(line("fused optimizer's flag", states.scalars, "int32", tensors=1, w=4))
-    return found
+        result.append(line("fused optimizer's flag", states.scalars, "int32", tensors=1, w=4))
+    return result
 
 
 def built_states(job: Job) -> list[Line]:

@@ -68,10 +68,10 @@ def _distances(job: Job) -> dict[int, int]:
             step += 1
         else:  # released as of the step that comes
             last.update(dict.fromkeys(hook.tensors, (step, hook.module in leaves)))
-    found = (
+    result = (
         (index, (access.full if whole else access.own).to_next_use(index, at)) for index, (at, whole) in last.items()
     )
-    return {index: distance for index, distance in found if distance is not None}
+    return {index: distance for index, distance in result if distance is not None}
 
 
 def _ahead_key(strategy: Strategy) -> Hashable:

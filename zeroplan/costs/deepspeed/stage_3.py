@@ -165,13 +165,13 @@ def less_in_forward(job: Job) -> int:
 
 def gathering_at_least(job: Job) -> int:
     """Bytes at most beside what is held: what is gathered, the model's own, and gradients that have just been made."""
-    found, later, w = timeline_of(job), micro_steps(job).later, job.strategy.element_bytes
-    if found is None:
+    result, later, w = timeline_of(job), micro_steps(job).later, job.strategy.element_bytes
+    if result is None:
         return 0
-    passes = ((later.forward, found.forward), (later.backward, found.backward))
+    passes = ((later.forward, result.forward), (later.backward, result.backward))
     return max(
         *(with_gathered(parts, w, one) for parts, one in passes),
-        with_gradients(later.backward, gradients(job), *_made(job), w, found.backward),
+        with_gradients(later.backward, gradients(job), *_made(job), w, result.backward),
     )
 
 
@@ -188,13 +188,13 @@ def _made(job: Job) -> tuple[list[int], list[int]]:
 
 def first_backward_at_least(job: Job) -> int:
     """Bytes at most, or fewer, in the run's first backwards, where it is known which of them needs more; else 0."""
-    found, number = timeline_of(job), None if secondary_sizes(job) else surely_needs_more(job)
-    if found is None or number is None:
+    result, number = timeline_of(job), None if secondary_sizes(job) else surely_needs_more(job)
+    if result is None or number is None:
         return 0
     unborn = (*AWAY_IN_THE_STEP, *MADE_BY_THE_STEP)
     there = total([entry for entry in resident(job) if entry.name not in unborn])
     early = early_micro_steps(job)[number].backward
-    return there + with_gathered(early, job.strategy.element_bytes, found.backward)
+    return there + with_gathered(early, job.strategy.element_bytes, result.backward)
 
 
 def _of_muon(job: Job) -> ModuleType:

@@ -142,10 +142,10 @@ def gradient_order(job: Job) -> Sequence[int]:
 
 def gathers(job: Job) -> tuple[str, tuple[RepeatedBlock[Gather], ...]]:
     """When, and what: every micro-step gathers the same, but for secondary partitions, which the first makes (hpZ)."""
-    found = micro_steps(job)
-    if found.later is found.steady:
-        return MICRO_STEP, found.steady.gathers
-    return STEP, found.steady.gathers + (job.strategy.grad_accum - 1) * found.later.gathers
+    result = micro_steps(job)
+    if result.later is result.steady:
+        return MICRO_STEP, result.steady.gathers
+    return STEP, result.steady.gathers + (job.strategy.grad_accum - 1) * result.later.gathers
 
 
 def _gathered(job: Job, gather: Gather) -> list[CollectiveCall]:

@@ -59,12 +59,12 @@ def recomputed_shares(job: Job) -> RecomputedShare:
     whole = layers_again(job)
     if job.strategy.recomputing.attention:
         return RecomputedShare(0.0, 1.0)
-    found = (
+    result = (
         job.model.timeline.recomputed_share(timeline_request(job)._replace(batch=MIN_IDENTICAL_BATCH))
         if whole
         else None
     ) or RecomputedShare(whole, whole)
-    return found._replace(attention=0.0) if job.strategy.recomputing.keeps_products else found
+    return result._replace(attention=0.0) if job.strategy.recomputing.keeps_products else result
 
 
 def layers_again(job: Job) -> float:

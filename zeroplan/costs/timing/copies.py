@@ -63,11 +63,11 @@ def pcie_terms(job: Job, ledger: Ledger, room: float) -> list[Term]:
             kind = _kind(job, entry)
             sizes[kind] += entry.line.bytes
             every += entry.line.bytes if kind.overlaps and entry.line.name == PARTITIONS else 0
-    found = {kind: _copy(job, kind, size) for kind, size in sizes.items() if kind.overlaps or size >= LEAST}
-    hidden = sum(entry.seconds for kind, entry in found.items() if kind.overlaps)
+    result = {kind: _copy(job, kind, size) for kind, size in sizes.items() if kind.overlaps or size >= LEAST}
+    hidden = sum(entry.seconds for kind, entry in result.items() if kind.overlaps)
     shows = _beside_backward(job, hidden, every / host_link(job.cluster).value, room)
     return [
-        showing(entry, shows / hidden * entry.seconds) if kind.overlaps else entry for kind, entry in found.items()
+        showing(entry, shows / hidden * entry.seconds) if kind.overlaps else entry for kind, entry in result.items()
     ]  # fmt: skip
 
 

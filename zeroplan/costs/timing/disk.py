@@ -40,19 +40,19 @@ def disk_terms(job: Job, ledger: Ledger, update: float) -> list[Term]:
     offload, ranks = job.strategy.offload_optimizer, job.cluster.gpus_per_node
     read_ahead = READ_AHEAD if offload and offload.pipeline_read else ()
     written_behind = WRITTEN_BEHIND if offload and offload.pipeline_write else ()
-    found = []
+    result = []
     for name, way, pipelined, speed, delay in (
         ("read from NVMe", READ, read_ahead, job.cluster.nvme_read or NVME, READ_DELAY),
         ("written to NVMe", WRITTEN, written_behind, job.cluster.nvme_write or NVME, WRITE_DELAY),
     ):
         files = [entry.line for entry in ledger.copies if (entry.source, entry.target) == way]
         if alone := sum(line.bytes for line in files if line.name not in pipelined):
-            found.append(moved(job, name, ranks * alone, speed, delay))
+            result.append(moved(job, name, ranks * alone, speed, delay))
         if beside_update := sum(line.bytes for line in files if line.name in pipelined):
             entry = moved(job, f"{name}, beside the update", ranks * beside_update, speed, delay)
             tiles = sum(group.swapped for group in optimized(job))
-            found.append(showing(entry, overlap.piecewise(entry.seconds, update, tiles)))
-    return found
+            result.append(showing(entry, overlap.piecewise(entry.seconds, update, tiles)))
+    return result
 
 
 def moved(job: Job, name: str, size: int, speed: SourcedValue, delay: SourcedValue) -> Term:

@@ -43,14 +43,14 @@ def _alone(job: Job) -> list[Order]:
 @cached_per_execution
 def _places(job: Job) -> list[dict[int, list[int]]]:
     """The hooks that read each tensor, in forward and in backward."""
-    found: list[dict[int, list[int]]] = []
+    result: list[dict[int, list[int]]] = []
     for by_hook in read_at(job):
         places: dict[int, list[int]] = {}
         for at, tensors in by_hook.items():
             for index in tensors:
                 places.setdefault(index, []).append(at)
-        found.append(places)
-    return found
+        result.append(places)
+    return result
 
 
 def _points(
@@ -74,8 +74,8 @@ NEVER = 1 << 60
 
 
 def _next(hooks: Sequence[int], at: int) -> int:
-    found = bisect_left(hooks, at)
-    return hooks[found] if found < len(hooks) else NEVER
+    result = bisect_left(hooks, at)
+    return hooks[result] if result < len(hooks) else NEVER
 
 
 def _events(points: Sequence[Point]) -> Iterator[Event]:

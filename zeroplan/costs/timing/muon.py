@@ -24,11 +24,11 @@ PRECISIONS = {"float16": "fp16", "bfloat16": "bf16"}
 
 def muon_terms(job: Job) -> list[Term]:
     """Where there are matrices."""
-    found = _slowest(job)
+    result = _slowest(job)
     rate, memory = products_in(job, PRECISIONS[COMPUTED[job.strategy.ns_method]]), rates(job).memory
     return [
-        term(OPTIMIZER, "Newton-Schulz products", roofline.products, rate, memory, flops=found.flops, rate=rate.value,
-             touched=found.touched, bandwidth=memory.value)
+        term(OPTIMIZER, "Newton-Schulz products", roofline.products, rate, memory, flops=result.flops, rate=rate.value,
+             touched=result.touched, bandwidth=memory.value)
     ]  # fmt: skip
 
 

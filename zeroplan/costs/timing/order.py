@@ -95,7 +95,7 @@ def progress(job: Job, hooks: Sequence[RepeatedBlock[GatheredMemory]]) -> list[f
     layer has.
     """
     elements, heads = multiplied_with(job.model)
-    found: list[float] = []
+    result: list[float] = []
     using: dict[int, list[tuple[int, bool]]] = {}
     """The hooks that read each head, and whether they are backward's."""
     for events, times, _by in hooks:
@@ -105,13 +105,13 @@ def progress(job: Job, hooks: Sequence[RepeatedBlock[GatheredMemory]]) -> list[f
             here.append((1 + backward) * sum([elements[index] for index in reads if index not in heads]))
             for index in heads.intersection(reads):
                 using.setdefault(index, []).append((at, backward))
-        found += times * here
+        result += times * here
     in_backward = hooks[0].events[0].hook.backward
     for index, places in using.items():
         at, backward = places[0 if in_backward else -1]
-        found[at] += (1 + backward) * elements[index]
-    total = sum(found)
-    return [each / total for each in accumulate(found, initial=0.0)] if total else [1.0] * (len(found) + 1)
+        result[at] += (1 + backward) * elements[index]
+    total = sum(result)
+    return [each / total for each in accumulate(result, initial=0.0)] if total else [1.0] * (len(result) + 1)
 
 
 Placed = tuple[tuple[int, int], Event]
@@ -123,15 +123,15 @@ def _gathers(job: Job) -> list[tuple[tuple[Event, ...], list[Placed]]]:
     """What each hook and the look ahead gather, and what it waits for, in forward and in backward: of each micro-step
     that differs.
     """
-    found = []
+    result = []
     for step in distinct(micro_steps(job)):
         gathers = list(all_events(step.gathers))
         forward, backward = (
             list(_gathered(reads, done, [gather for gather in gathers if gather.pass_index == pass_index]))
             for pass_index, (reads, done) in enumerate(zip(read_at(job), done_before(job), strict=True))
         )
-        found.append((tuple([event for _place, event in forward]), backward))
-    return found
+        result.append((tuple([event for _place, event in forward]), backward))
+    return result
 
 
 @cached_per_execution

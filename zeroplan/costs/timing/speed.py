@@ -46,11 +46,11 @@ def utilisation(job: Job, step: StepTime) -> tuple[Utilisation, ...]:
 
 def _as_run(job: Job) -> float:
     """FLOP of forward, of backward's two products for each, and of what runs again in layers, not in their kernels."""
-    found, recomputed = work(job), recomputed_shares(job)
+    result, recomputed = work(job), recomputed_shares(job)
     passes = 1 + BACKWARD_PRODUCTS
     return (
-        passes * (found.layers.flops + found.head.flops + found.attention)
-        + recomputed.products * found.layers.flops + recomputed.attention * found.attention
+        passes * (result.layers.flops + result.head.flops + result.attention)
+        + recomputed.products * result.layers.flops + recomputed.attention * result.attention
     )  # fmt: skip
 
 

@@ -155,9 +155,9 @@ def exposed(
 
 def _joined(terms: list[Term]) -> list[Term]:
     """Terms of one name and size of call as one."""
-    found: dict[tuple[str, float], Term] = {}
+    result: dict[tuple[str, float], Term] = {}
     for entry in terms:
         key = (entry.name, entry.symbols["wire"])
-        before = found.get(key, entry._replace(seconds=0.0, times=0.0))
-        found[key] = before._replace(seconds=before.seconds + entry.seconds, times=before.times + entry.times)
-    return list(found.values())
+        before = result.get(key, entry._replace(seconds=0.0, times=0.0))
+        result[key] = before._replace(seconds=before.seconds + entry.seconds, times=before.times + entry.times)
+    return list(result.values())

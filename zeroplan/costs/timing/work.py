@@ -111,14 +111,14 @@ def work(job: Job) -> ForwardWork:
     """The work of the job's micro-batch: products from its tensors, the rest from the widths of its layers."""
     shape, tokens, width = job.model.shape, job.tokens, job.strategy.element_bytes
     multiplied_width = 2 if job.strategy.autocast else width
-    found, top = matrices(job.model), max(1, shape.experts_per_token)
-    layers = multiplied(found.layers, tokens, top, multiplied_width)
+    result, top = matrices(job.model), max(1, shape.experts_per_token)
+    layers = multiplied(result.layers, tokens, top, multiplied_width)
     seen = pairs(job)
     ffn = shape.ffn * top + shape.shared_ffn if shape.experts else shape.ffn
     element = NORM_BYTES * shape.hidden + (MLP_BYTES + GATE_BYTES * shape.gated) * ffn
     return ForwardWork(
         layers=layers,
-        head=multiplied(found.head, tokens, top, multiplied_width),
+        head=multiplied(result.head, tokens, top, multiplied_width),
         attention=2.0 * seen * shape.heads * (shape.head_width + shape.value_width),
         scores=float(SCORE_BYTES * seen * shape.heads) if job.strategy.attention == "eager" else 0.0,
         elements=tokens * shape.layers * element * width / 2,
