@@ -11,7 +11,7 @@ from zeroplan.costs.timing.work import work
 from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
-from zeroplan.specs.training import Wanted
+from zeroplan.specs.training import TrainingRequest
 
 HOUR = 3600
 MILLION = 10**6
@@ -20,7 +20,7 @@ MILLION = 10**6
 class TrainingRun(NamedTuple):
     """Steps one after the other; nothing else (no evaluation, no checkpoint written, no restart) is in its seconds."""
 
-    wanted: Wanted
+    wanted: TrainingRequest
     speed: Speed
 
     @property
@@ -66,7 +66,7 @@ class TrainingRun(NamedTuple):
         return price.amount / HOUR * MILLION / self.speed.tokens_per_gpu if price else None
 
 
-def run_of(candidate: Candidate, wanted: Wanted) -> TrainingRun:
+def run_of(candidate: Candidate, wanted: TrainingRequest) -> TrainingRun:
     """The training run under a plan whose card is known."""
     return TrainingRun(wanted, speed_of(candidate.job, candidate.time))
 

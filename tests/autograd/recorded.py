@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import REFERENCES
+from zeroplan.architectures.forward_run import ForwardRun, step
 from zeroplan.architectures.read import build_module, read_config
-from zeroplan.architectures.running import ForwardRun, step
 from zeroplan.specs.checkpointing import Recomputing
 
 Case = dict[str, Any]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from zeroplan.architectures.places import ran_for
+from zeroplan.architectures.places import interval_source
 from zeroplan.architectures.timeline import ExpandedTrace
 from zeroplan.autograd.flash import WORKSPACE
 from zeroplan.autograd.log import BACKWARD, AllocationSource, allocated
-from zeroplan.specs.account import AtWork
+from zeroplan.specs.account import AllocatedActivations
 
 LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
 PRODUCTS, DROPOUT, EXPERTS, LOSS = "products", "dropout", "experts", "logits and loss"
@@ -34,9 +34,9 @@ KEEPS = {
 """Operators by what they belong to."""
 
 
-def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int) -> AtWork:
+def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int) -> AllocatedActivations:
     """What is allocated in an interval of the full pass, where `size` bytes are: all layers together."""
-    result, trace = ran_for(expanded, backward=backward, at=at), expanded.trace
+    result, trace = interval_source(expanded, backward=backward, at=at), expanded.trace
     log = trace.log()
     before = len(trace.forward) if backward else 0
     sums: Counter[str] = Counter()
@@ -51,7 +51,7 @@ def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int)
                 sums[name] += sign * count * amount
     rest = size - sum(sums.values())
     sums[GRADIENTS if backward else AT_WORK] += rest
-    return AtWork(result.module, {name: amount for name, amount in sums.items() if amount})
+    return AllocatedActivations(result.module, {name: amount for name, amount in sums.items() if amount})
 
 
 def kind(of: AllocationSource) -> str:

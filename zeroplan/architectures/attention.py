@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from zeroplan.architectures.running import BOOL, LONG, MULTIPROCESSORS, ForwardRun
+from zeroplan.architectures.forward_run import BOOL, LONG, MULTIPROCESSORS, ForwardRun
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.autocast import autocast, cast_all_for_product
@@ -13,7 +13,7 @@ from zeroplan.autograd.checkpoint import checkpoint_part
 from zeroplan.autograd.copying import constant_pad
 from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.elementwise import add, mul, mul_scalar, neg, tanh, to
-from zeroplan.autograd.flash import Flash, flash_attention
+from zeroplan.autograd.flash import FlashPackage, flash_attention
 from zeroplan.autograd.products import batched_matmul
 from zeroplan.autograd.reductions import cat, softmax
 from zeroplan.autograd.strides import contiguous_strides
@@ -164,7 +164,7 @@ def _attention_forward(
     causal: bool, positioned: bool,
 ) -> Attended:  # fmt: skip
     if run.flash:
-        how = Flash(run.flash, MULTIPROCESSORS, dropout, softcap, local, causal)
+        how = FlashPackage(run.flash, MULTIPROCESSORS, dropout, softcap, local, causal)
         return flash_attention_forward(run, q, k, v, how, positions=positioned), None
     times = q.shape[1] // k.shape[1]
     if run.attention == "eager":
@@ -176,7 +176,9 @@ def _attention_forward(
     return contiguous(transpose(out, 1, 2)), None
 
 
-def flash_attention_forward(run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool) -> Tensor:
+def flash_attention_forward(
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: FlashPackage, *, positions: bool
+) -> Tensor:
     """The flash-attention package as transformers calls it (integrations/flash_attention.py)."""
     q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
     width, value = q.shape[-1], v.shape[-1]
@@ -187,7 +189,7 @@ def flash_attention_forward(run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, ho
 
 
 def _flash_attention_forward(
-    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool = True
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: FlashPackage, *, positions: bool = True
 ) -> Tensor:
     """_flash_attention_forward of [b, s, n, d]; where it gets positions, it looks whether one row holds several texts.
 

@@ -15,7 +15,7 @@ from zeroplan.architectures.identical_layers import checkpointing_layers, first_
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.architectures.walk import Walk
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
-from zeroplan.specs.execution import Execution, LayerPlace
+from zeroplan.specs.execution import Execution, LayerPosition
 from zeroplan.specs.on_demand import OnDemand
 
 NO_LEAVES: frozenset[str] = frozenset()
@@ -59,7 +59,7 @@ def attention_orders(root: Module) -> tuple[bool, bool]:
     return any(module.eager_order for module in modules), any(module.flash_order for module in modules)
 
 
-def layers(root: Module, walk: Walk, recomputing: Recomputing) -> Iterator[LayerPlace]:
+def layers(root: Module, walk: Walk, recomputing: Recomputing) -> Iterator[LayerPosition]:
     """Layers below a leaf are not entered by themselves."""
     tensors: dict[int, int] = {}
     for layer, like in zip(
@@ -70,7 +70,7 @@ def layers(root: Module, walk: Walk, recomputing: Recomputing) -> Iterator[Layer
         if like not in tensors:
             tensors[like] = len({id(parameter) for _name, parameter in layer.named_parameters()})
         first = walk.index[first_parameter(layer)]
-        yield LayerPlace(walk.layer_places[id(layer)], first, tensors[like], like)
+        yield LayerPosition(walk.layer_places[id(layer)], first, tensors[like], like)
 
 
 def subtrees(root: Module, walk: Walk) -> tuple[tuple[int, ...], ...]:

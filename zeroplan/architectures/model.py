@@ -10,21 +10,21 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.architectures.allocated import allocated_at
+from zeroplan.architectures.batch_scaled import MANY, BatchScaledTrace, batch_scaled, is_even
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, execution
+from zeroplan.architectures.forward_run import run_of
 from zeroplan.architectures.identical_layers import ran_as, representatives
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module, tree
 from zeroplan.architectures.places import places
 from zeroplan.architectures.registry import family, language_model
-from zeroplan.architectures.running import run_of
 from zeroplan.architectures.shape import shape_of
-from zeroplan.architectures.sized import MANY, Sized, is_even, sized_of
 from zeroplan.architectures.structure import Structure
 from zeroplan.architectures.timeline import ExpandedTrace, timeline
-from zeroplan.architectures.trace import Trace, traced
+from zeroplan.architectures.trace import Trace, run_trace
 from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
-from zeroplan.specs.account import AtWork, Flops, RecomputedShare, Saved
+from zeroplan.specs.account import AllocatedActivations, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
 from zeroplan.specs.model import (
@@ -94,7 +94,7 @@ def model_from(
 
 
 def _with_names(config: Config, build: Callable[[Any], Module]) -> tuple[Module, dict[str, int]]:
-    from zeroplan.architectures.kept import with_names  # sizes get names where equations are asked for
+    from zeroplan.architectures.saved_activations import with_names  # sizes get names where equations are asked for
 
     return with_names(config, build)
 
@@ -155,7 +155,7 @@ class ModelTimelines:
     def allocated(
         self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
-    ) -> AtWork:  # fmt: skip
+    ) -> AllocatedActivations:  # fmt: skip
         expanded = self.named(request, leaves) if named else self.by_itself(request, leaves)
         levels = (expanded.backward if backward else expanded.forward).level(at)
         size = next((level for level in levels if level == size), size)  # with its names
@@ -164,7 +164,7 @@ class ModelTimelines:
     def places(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
         return places(self.by_itself(request, leaves), backward=backward)
 
-    def peak(self, request: TimelineRequest, *, backward: bool) -> AtWork | None:
+    def peak(self, request: TimelineRequest, *, backward: bool) -> AllocatedActivations | None:
         try:
             expanded = self.expanded(request, DEFAULT_LEAVES)
         except NotImplementedError:
@@ -213,8 +213,8 @@ class ModelTimelines:
         result = self.trace(request).inputs
         return tuple(result[chosen] for _layer, chosen in self.layers(request.recomputing))
 
-    def saved(self, request: TimelineRequest) -> Saved | None:
-        from zeroplan.architectures.kept import saved
+    def saved(self, request: TimelineRequest) -> SavedActivations | None:
+        from zeroplan.architectures.saved_activations import saved
 
         try:
             return saved(*self.names(), request)
@@ -236,17 +236,17 @@ class ModelTimelines:
             return self.expanded(request, leaves)
         layers = representatives(self.root, request.recomputing)
         return ExpandedTrace(
-            Structure(self.root, self._order(leaves, *_how(request)), layers), traced(self.root, run_of(request))
+            Structure(self.root, self._order(leaves, *_how(request)), layers), run_trace(self.root, run_of(request))
         )
 
     def _named(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
         """The expanded trace of a tree whose sizes have names."""
-        from zeroplan.architectures.kept import with_named_batch
+        from zeroplan.architectures.saved_activations import with_named_batch
 
         root, _sizes = self.names()
         order = self._order(leaves, *_how(request))
         layers = representatives(root, request.recomputing)
-        return ExpandedTrace(Structure(root, order, layers), traced(root, run_of(with_named_batch(request))))
+        return ExpandedTrace(Structure(root, order, layers), run_trace(root, run_of(with_named_batch(request))))
 
     def _structure(self, leaves: LeafModules, *how: Any) -> Structure:
         return Structure(self.root, self._order(leaves, *how), self.layers(how[-1]))
@@ -267,10 +267,10 @@ class ModelTimelines:
     def _ran(self, request: TimelineRequest) -> Trace:
         if is_even(request):
             return self.with_many(request._replace(batch=MANY)).at(request.batch)
-        return traced(self.root, run_of(request))
+        return run_trace(self.root, run_of(request))
 
-    def _with_many(self, request: TimelineRequest) -> Sized:
-        return sized_of(traced(self.root, run_of(request)))
+    def _with_many(self, request: TimelineRequest) -> BatchScaledTrace:
+        return batch_scaled(run_trace(self.root, run_of(request)))
 
 
 def _how(request: TimelineRequest) -> tuple[bool, bool, str, Recomputing]:

@@ -22,7 +22,7 @@ from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import view
 
 if TYPE_CHECKING:
-    from zeroplan.architectures.running import ForwardRun
+    from zeroplan.architectures.forward_run import ForwardRun
 
 FLOAT = 4
 KEPT_TREES = 8

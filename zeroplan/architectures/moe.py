@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from zeroplan.architectures.families.llama import Decoder
+from zeroplan.architectures.forward_run import FLOAT, LONG, ForwardRun
 from zeroplan.architectures.module import Activation, Module, Parameter
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.architectures.running import FLOAT, LONG, ForwardRun
 from zeroplan.autograd.elementwise import add_scalar, mul, to
 from zeroplan.autograd.grouped import grouped_mm
 from zeroplan.autograd.indexing import index_rows, sort, topk

@@ -11,7 +11,7 @@ from zeroplan.autograd.reductions import mean
 from zeroplan.autograd.tensor import Tensor
 
 if TYPE_CHECKING:
-    from zeroplan.architectures.running import ForwardRun
+    from zeroplan.architectures.forward_run import ForwardRun
 
 
 class RMSNorm(Unary):

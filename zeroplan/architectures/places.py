@@ -10,7 +10,7 @@ from zeroplan.autograd.memory import ENTER, READY, AllocationEvent
 from zeroplan.record import NamedTuple
 
 
-class Ran(NamedTuple):
+class IntervalSource(NamedTuple):
     interval: int
     offset: int
     there: list[int]
@@ -21,7 +21,7 @@ class Ran(NamedTuple):
     """The path of the module at work, empty for the model itself."""
 
 
-def ran_for(expanded: ExpandedTrace, *, backward: bool, at: int) -> Ran:
+def interval_source(expanded: ExpandedTrace, *, backward: bool, at: int) -> IntervalSource:
     """The interval of the trace that represents one of the full pass, and which layers it lacks."""
     structure = expanded.structure
     expanded_pass = expanded.backward if backward else expanded.forward
@@ -36,7 +36,7 @@ def ran_for(expanded: ExpandedTrace, *, backward: bool, at: int) -> Ran:
     offset = expanded_pass.offsets[block.layer] if block.layer != OUTSIDE else expanded_pass.end if before else 0
     interval = block.ran + at - block.start
     module = _module(structure, _enders(expanded_pass.events)[interval], block.layer)
-    return Ran(interval, offset, there, ran, module)
+    return IntervalSource(interval, offset, there, ran, module)
 
 
 def places(expanded: ExpandedTrace, *, backward: bool) -> list[str]:

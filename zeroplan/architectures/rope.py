@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from zeroplan.architectures.attention import Rope, rotary
 from zeroplan.architectures.config import Config
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Buffer, Module
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.errors import SpecError, shown
 

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from zeroplan.architectures.forward_run import ForwardRun
+from zeroplan.architectures.forward_run import forward as forward_of
 from zeroplan.architectures.identical_layers import representatives
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.running import ForwardRun
-from zeroplan.architectures.running import forward as forward_of
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import FREED, MADE, Log
 from zeroplan.autograd.memory import ENTER, LEAVE, AllocationEvent
@@ -39,7 +39,7 @@ class Trace(NamedTuple):
     """Bytes of the inputs that were offloaded, by layer."""
 
 
-def traced(root: Module, run: ForwardRun) -> Trace:
+def run_trace(root: Module, run: ForwardRun) -> Trace:
     """Run forward and backward once."""
     layers = representatives(root, run.recomputing)
     run.checkpoints(root)
@@ -57,10 +57,12 @@ def traced(root: Module, run: ForwardRun) -> Trace:
     del loss
     inputs = run.input_offload.sizes if run.input_offload else {}
     log = run.log
-    return Trace(tuple(forward), tuple(backward), kept(forward, ran), drops, lambda: log, saved, run.flops, inputs)
+    return Trace(
+        tuple(forward), tuple(backward), kept_by_layer(forward, ran), drops, lambda: log, saved, run.flops, inputs
+    )
 
 
-def kept(forward: Sequence[AllocationEvent], ran: set[int]) -> dict[int, int]:
+def kept_by_layer(forward: Sequence[AllocationEvent], ran: set[int]) -> dict[int, int]:
     """Live bytes when what follows a layer begins, less those when the layer did: its own input may have gone."""
     entered = {event.of: event.allocated for event in forward if event.kind == ENTER and event.of in ran}
     return {

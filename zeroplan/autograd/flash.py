@@ -24,7 +24,7 @@ WIDEST_HEAD = 256
 Three = tuple[Tensor, Tensor, Tensor]
 
 
-class Flash(NamedTuple):
+class FlashPackage(NamedTuple):
     """How the package is called."""
 
     version: int
@@ -37,7 +37,7 @@ class Flash(NamedTuple):
     """A query sees no later keys."""
 
 
-def flash_attention(q: Tensor, k: Tensor, v: Tensor, how: Flash) -> Tensor:
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, how: FlashPackage) -> Tensor:
     """FlashAttnFunc: keeps q, k, v (with heads filled up), the output, a log-sum-exp, and in 2 the random state."""
     node = operator("FlashAttnFuncBackward", _flash_attention, (q, k, v), (), (how, q.shape[-1]))
     width = q.shape[-1]
@@ -67,7 +67,7 @@ def workspace(like: Tensor, shape: Sizes, width: int) -> Tensor:
     return out
 
 
-def _in_parts(q: Tensor, how: Flash) -> tuple[Tensor, ...]:
+def _in_parts(q: Tensor, how: FlashPackage) -> tuple[Tensor, ...]:
     """Where a small batch leaves multiprocessors idle, keys go in parts, each with an output in fp32."""
     batch, seq, heads, width = q.shape
     block = 256 if width <= 64 else 128 if width <= 128 else 64
@@ -97,7 +97,7 @@ def rounded_width(width: int) -> int:
 
 def _flash_attention(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, _out: Tensor, _sums: Tensor, _state: Tensor | None,
-    how: Flash, width: int, _needs: Needs,
+    how: FlashPackage, width: int, _needs: Needs,
 ) -> Three:  # fmt: skip
     """Gradients laid out as q, k and v; of heads that were filled up, a view."""
     out = (empty_like(q), empty_like(k), empty_like(v))
@@ -121,7 +121,7 @@ def _second(q: Tensor, k: Tensor) -> tuple[Tensor, ...]:
     return sums, of_q, workspace(q, shape, q.width), workspace(q, shape, q.width)
 
 
-def _third(q: Tensor, k: Tensor, how: Flash) -> tuple[Tensor, ...]:
+def _third(q: Tensor, k: Tensor, how: FlashPackage) -> tuple[Tensor, ...]:
     """mha_bwd of hopper/flash_api.cpp on compute capability 9: sums of gradients in fp32, and a semaphore a block."""
     batch, seq, heads, width = q.shape
     wide = next(each for each in (64, 96, 128, 192, 256) if width <= each)

@@ -52,7 +52,7 @@ def allocated(log: Sequence[tuple[Any, ...]], interval: int, size: int | None = 
     return given
 
 
-class Stored(NamedTuple):
+class StorageRecord(NamedTuple):
     """A storage: what it is, and of the operator that keeps it, if any, the module and the place in the sequence."""
 
     number: int
@@ -63,12 +63,12 @@ class Stored(NamedTuple):
     kept_at: int = 0
 
 
-def stored(log: Sequence[tuple[Any, ...]]) -> list[Stored]:
+def storages_alive(log: Sequence[tuple[Any, ...]]) -> list[StorageRecord]:
     """What is alive at the end of the log."""
-    result: dict[int, Stored] = {}
+    result: dict[int, StorageRecord] = {}
     for what, key, *of in log:
         if what == MADE:
-            result[key] = Stored(key, of[0], of[2])
+            result[key] = StorageRecord(key, of[0], of[2])
         elif what == KEPT and not result[key].kept_by:
             result[key] = result[key]._replace(kept_by=of[0], kept_in=of[1], kept_at=of[2])
         elif what == FREED:

@@ -11,7 +11,7 @@ from zeroplan.autograd.log import EVENT, FORWARD, Log
 from zeroplan.record import NamedTuple
 
 if TYPE_CHECKING:
-    from zeroplan.autograd.checkpoint import Frame
+    from zeroplan.autograd.checkpoint import CheckpointFrame
     from zeroplan.autograd.tensor import Tensor
 
 
@@ -73,7 +73,7 @@ class Memory:
         """Whether operators build the graph."""
         self.sequence = 0
         """The number of the latest node: backward takes the latest first."""
-        self.checkpoint: Frame | None = None
+        self.checkpoint: CheckpointFrame | None = None
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
         self.until_loss: list[Any] = []
         """What lives as long as the loss does."""

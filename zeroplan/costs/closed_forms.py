@@ -10,7 +10,7 @@ from zeroplan.costs.passes import alone, timeline_request
 from zeroplan.formulas import korthikanti, zero_infinity
 from zeroplan.ledger import Line, line
 from zeroplan.record import NamedTuple
-from zeroplan.specs.account import AtWork, Kept, KeptByLayer, Saved
+from zeroplan.specs.account import AllocatedActivations, SavedActivations, SavedByLayer, SavedByOperator
 from zeroplan.specs.checkpointing import PLAIN
 from zeroplan.specs.job import Job
 
@@ -47,7 +47,7 @@ class ComponentComparison(NamedTuple):
 class LayerComparison(NamedTuple):
     """Identical layers beside Korthikanti's layer."""
 
-    make: KeptByLayer
+    make: SavedByLayer
     parts: tuple[ComponentComparison, ...]
     """None under checkpointing: there is nothing but a layer's input."""
 
@@ -75,7 +75,7 @@ def closed_forms(job: Job) -> tuple[Line, ...]:
     )
 
 
-def counted(job: Job, *, again: bool = False) -> Saved | None:
+def counted(job: Job, *, again: bool = False) -> SavedActivations | None:
     """What the operators keep, if it adds up to the timeline's own bytes; None where no timeline is.
 
     `again`: what they keep of a layer that runs again, in place of its input.
@@ -90,7 +90,7 @@ def counted(job: Job, *, again: bool = False) -> Saved | None:
     return result if result is not None and result.bytes == own_bytes.saved else None
 
 
-def peaks(job: Job) -> dict[str, AtWork]:
+def peaks(job: Job) -> dict[str, AllocatedActivations]:
     """The model's own largest moments, where their equations add up to the timeline's own bytes."""
     own_bytes = alone(job)
     if own_bytes is None:
@@ -101,12 +101,12 @@ def peaks(job: Job) -> dict[str, AtWork]:
     return {phase: at for phase, at in result.items() if at is not None and sum(at.kinds.values()) == sizes[phase]}
 
 
-def compared(job: Job, saved: Saved) -> tuple[LayerComparison, ...]:
+def compared(job: Job, saved: SavedActivations) -> tuple[LayerComparison, ...]:
     """Each make of layers, part by part."""
     return tuple(LayerComparison(make, _parts(job, make, saved.sizes)) for make in saved.makes)
 
 
-def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[ComponentComparison, ...]:
+def _parts(job: Job, make: SavedByLayer, sizes: Mapping[str, int]) -> tuple[ComponentComparison, ...]:
     if CHECKPOINTS in make.parts:
         return ()
     b, s, shape = job.strategy.micro_batch, job.workload.seq, job.model.shape
@@ -127,7 +127,9 @@ def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[Compo
     )
 
 
-def _reasons(published: Line, size: int, kept: tuple[Kept, ...], sizes: Mapping[str, int]) -> tuple[Reason, ...]:
+def _reasons(
+    published: Line, size: int, kept: tuple[SavedByOperator, ...], sizes: Mapping[str, int]
+) -> tuple[Reason, ...]:
     """The equation with one size after the other replaced by the paper's; what is left is what the operators keep."""
     now: dict[str, int | Fraction] = dict(sizes)
     before, reasons = Fraction(size), []
@@ -155,7 +157,7 @@ def _assumptions(sizes: Mapping[str, int]) -> list[tuple[str, dict[str, int | Fr
     return result
 
 
-def _operators(part: str, kept: list[Kept]) -> str:
+def _operators(part: str, kept: list[SavedByOperator]) -> str:
     """What this model's operators do otherwise than the paper's."""
     names = {each.operator for each in kept}
     if not kept:
@@ -163,28 +165,28 @@ def _operators(part: str, kept: list[Kept]) -> str:
     return {"norms": _norms, "attention": _attention, "scores": _scores, "mlp": _mlp}.get(part, _dropout)(names, kept)
 
 
-def _norms(names: set[str], kept: list[Kept]) -> str:
+def _norms(names: set[str], kept: list[SavedByOperator]) -> str:
     if "NativeLayerNorm" in names:
         return "the mean and 1/deviation of each token"
     count = len({each.module for each in kept})
     return f"{count} norms made of operators: each keeps its input in fp32, 1/root, and their product before the weight"
 
 
-def _attention(names: set[str], _kept: list[Kept]) -> str:
+def _attention(names: set[str], _kept: list[SavedByOperator]) -> str:
     if CHECKPOINT in names:
         return "queries, keys and values as this family lays them out, which the checkpoint keeps, and the output"
     fused = any(name.endswith("Attention") for name in names)
     return "the fused kernel's inputs and output" if fused else "queries, keys and values as this family lays them out"
 
 
-def _scores(names: set[str], _kept: list[Kept]) -> str:
+def _scores(names: set[str], _kept: list[SavedByOperator]) -> str:
     if any(name.endswith("Attention") for name in names):
         return "a fused kernel: the log-sum-exp of each query and head instead of softmax, mask and dropped scores"
     dropped = "" if "NativeDropout" in names else "; no dropout of scores: no mask"
     return f"the softmax's result and, where its dtype is another, a copy in the model's{dropped}"
 
 
-def _mlp(names: set[str], kept: list[Kept]) -> str:
+def _mlp(names: set[str], kept: list[SavedByOperator]) -> str:
     if "GroupedMm" in names:
         return "routed experts: tokens gathered by expert, their gated MLPs, and the router's indices"
     if any(each.operator == "Mul" and each.module == "mlp" for each in kept):
@@ -194,5 +196,5 @@ def _mlp(names: set[str], kept: list[Kept]) -> str:
     return "an activation function made of operators: each keeps what its own gradient needs"
 
 
-def _dropout(_names: set[str], _kept: list[Kept]) -> str:
+def _dropout(_names: set[str], _kept: list[SavedByOperator]) -> str:
     return "another number of dropouts"

@@ -16,7 +16,7 @@ from zeroplan.report.letters import valued
 from zeroplan.report.machine import unphased
 from zeroplan.report.subject import title, trust
 from zeroplan.sources import SOURCES
-from zeroplan.specs.account import AtWork, Kept, Saved
+from zeroplan.specs.account import AllocatedActivations, SavedActivations, SavedByOperator
 from zeroplan.specs.job import Job
 from zeroplan.symbols import BY_LETTER, SYMBOLS
 from zeroplan.units import gib
@@ -46,7 +46,7 @@ def screen(job: Job) -> list[Any]:
     return [*parts, *_spares(job, saved), *_where(job, symbols_of(saved)), *trust(job), *_sources(job), ""]
 
 
-def _spares(job: Job, saved: Saved) -> list[RenderableType]:
+def _spares(job: Job, saved: SavedActivations) -> list[RenderableType]:
     """What selective checkpointing is worth here: a fused kernel keeps no scores to be spared."""
     plain = counted(job, again=True) if job.strategy.recomputing.attention else None
     if plain is None:
@@ -61,7 +61,7 @@ def _spares(job: Job, saved: Saved) -> list[RenderableType]:
     return ["", Text(f"  {text}.")]
 
 
-def _totals(job: Job, saved: Saved | None) -> RenderableType:
+def _totals(job: Job, saved: SavedActivations | None) -> RenderableType:
     layer, layers, checkpoints, working = closed_forms(job)
     grid = table(["", "bytes", "", "counted less it", "formula"])
     grid.columns[4].justify = "left"
@@ -117,7 +117,7 @@ def _reasons(one: LayerComparison) -> list[RenderableType]:
     return [grid] if rows else []
 
 
-def _kept(kept: tuple[Kept, ...]) -> RenderableType:
+def _kept(kept: tuple[SavedByOperator, ...]) -> RenderableType:
     grid = table(["module", "operator", "keeps", "bytes"])
     for index in (1, 2):
         grid.columns[index].justify = "left"
@@ -127,7 +127,7 @@ def _kept(kept: tuple[Kept, ...]) -> RenderableType:
     return grid
 
 
-def _kinds(at: AtWork) -> RenderableType:
+def _kinds(at: AllocatedActivations) -> RenderableType:
     grid = table(["what keeps it", "keeps", "bytes"])
     grid.columns[1].justify = "left"
     grid.columns[1].no_wrap = False
@@ -136,7 +136,7 @@ def _kinds(at: AtWork) -> RenderableType:
     return grid
 
 
-def symbols_of(saved: Saved) -> dict[str, int]:
+def symbols_of(saved: SavedActivations) -> dict[str, int]:
     """The letters of all its equations, with their values."""
     used: set[str] = set()
     for each in (*saved.rest, *(each for make in saved.makes for each in make.kept)):
@@ -194,12 +194,12 @@ def machine_form(job: Job) -> dict[str, Any]:
     return found | {"counted": whole}
 
 
-def _moment_object(at: AtWork) -> dict[str, Any]:
+def _moment_object(at: AllocatedActivations) -> dict[str, Any]:
     kinds = [{"name": name, "bytes": int(size), "formula": equation(size)} for name, size in at.kinds.items()]
     return {"place": at.module, "kinds": kinds}
 
 
-def _kept_object(each: Kept) -> dict[str, Any]:
+def _kept_object(each: SavedByOperator) -> dict[str, Any]:
     return {
         "module": each.module, "operator": each.operator, "part": each.part, "bytes": int(each.bytes),
         "formula": equation(each.bytes),

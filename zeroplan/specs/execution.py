@@ -20,7 +20,7 @@ class ModuleHook(NamedTuple):
     """Under backward; False for what a checkpointed layer runs again inside it."""
 
 
-class LayerPlace(NamedTuple):
+class LayerPosition(NamedTuple):
     """A layer that checkpointing knows."""
 
     module: int
@@ -49,7 +49,7 @@ class Execution(NamedTuple):
     """Modules entered as a whole."""
     subtrees: tuple[tuple[int, ...], ...]
     """All tensors below each module, where there are leaves: releasing one, DeepSpeed counts them."""
-    layers: tuple[LayerPlace, ...] = ()
+    layers: tuple[LayerPosition, ...] = ()
     """Those that are entered, in order."""
 
 

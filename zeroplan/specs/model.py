@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from zeroplan.record import NamedTuple
-from zeroplan.specs.account import AtWork, Flops, RecomputedShare, Saved
+from zeroplan.specs.account import AllocatedActivations, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
 from zeroplan.specs.unplanned import Unplanned
@@ -99,7 +99,7 @@ class Timelines(Protocol):
     def allocated(
         self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
-    ) -> AtWork:  # fmt: skip
+    ) -> AllocatedActivations:  # fmt: skip
         """The `size` bytes that are alive in an interval of a pass, at most or at its end; `named`, as polynomials in
         the model's sizes.
         """
@@ -107,7 +107,7 @@ class Timelines(Protocol):
     def places(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
         """The path of the module at work in each interval of a pass, empty for the model itself."""
 
-    def peak(self, request: TimelineRequest, *, backward: bool) -> AtWork | None:
+    def peak(self, request: TimelineRequest, *, backward: bool) -> AllocatedActivations | None:
         """The largest moment of a pass, its bytes with the polynomials that they are the values of."""
 
     def flops(self, request: TimelineRequest, *, causal: bool = False) -> Flops | None:
@@ -119,7 +119,7 @@ class Timelines(Protocol):
     def offloaded_inputs(self, request: TimelineRequest) -> tuple[int, ...]:
         """Bytes of each layer's input, where deepspeed.checkpointing empties them."""
 
-    def saved(self, request: TimelineRequest) -> Saved | None:
+    def saved(self, request: TimelineRequest) -> SavedActivations | None:
         """What forward keeps for backward, operator by operator; None as for the timeline."""
 
 

@@ -12,7 +12,7 @@ class Price(NamedTuple):
     currency: str = "$"
 
 
-class Wanted(NamedTuple):
+class TrainingRequest(NamedTuple):
     """What was asked of a training run; None where nothing was."""
 
     tokens: int | None = None

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.gpt2 import CausalLM
+from zeroplan.architectures.forward_run import FLOAT, ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Dropout,
@@ -17,7 +18,6 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.activations import bloom_gelu
 from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.elementwise import add, to
@@ -87,7 +87,7 @@ class Attention(Module):
         return tuple(transpose(select(fused, 3), 1, 2) for _ in range(3))
 
     def forward(
-        self, run: ForwardRun, x: Tensor, residual: Tensor, alibi: Tensor, shared: Shared
+        self, run: ForwardRun, x: Tensor, residual: Tensor, alibi: Tensor, shared: LayerInputs
     ) -> tuple[Tensor, Tensor | None]:
         batch, seq, _hidden = x.shape
         fused = self.query_key_value(run, x)
@@ -162,7 +162,7 @@ class Block(GradientCheckpointingLayer):
         self.mlp = MLP(c)
         self.residual_after_norm = c.apply_residual_connection_post_layernorm
 
-    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         normed = self.input_layernorm(run, x)
         residual = normed if self.residual_after_norm else x
         attention, weights = self.self_attention(run, normed, residual, alibi, shared)
@@ -188,7 +188,7 @@ class Transformer(Module):
         x = self.word_embeddings_layernorm(run, embedded)
         slopes = empty(run, (self.heads,), FLOAT)  # noqa: F841 (alive while forward runs)
         alibi = to(empty(run, (run.batch * self.heads, 1, run.seq), FLOAT), x.width)
-        shared = Shared(None, run.mask())
+        shared = LayerInputs(None, run.mask())
         for block in self.h.children.values():
             outputs = block(run, x, alibi, shared)
             x = outputs[0]

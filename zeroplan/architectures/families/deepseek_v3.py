@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from zeroplan.architectures.attention import Rope, apply_rotary_pos_emb, attention_forward
 from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.forward_run import FLOAT, ForwardRun, LayerInputs
 from zeroplan.architectures.module import Buffer, Linear, Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router
 from zeroplan.architectures.norms import RMSNorm
-from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.copying import copy_into_slice
 from zeroplan.autograd.elementwise import add, add_scalar, mul, mul_scalar, sub, to, unary_saving_result
 from zeroplan.autograd.indexing import gather, masked_fill, max_of_row, topk
@@ -152,7 +152,7 @@ class LatentAttention(Module):
         keys = copy_into_slice(keys, plain)
         return copy_into_slice(keys, rotary), values
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         batch, seq = x.shape[:-1]
         queries = self.queries(run, x)
         queries = transpose(view(queries, (batch, seq, -1, self.plain + self.turned)), 1, 2)

@@ -7,13 +7,13 @@ from functools import partial
 
 from zeroplan.architectures.attention import attention_forward
 from zeroplan.architectures.families.gpt2 import MLP, Block, CausalLM, GPTConfig, Transformer
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Buffer,
     Dropout,
     Linear,
     Module,
 )
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import contiguous, reshape, split, transpose, unsqueeze, view
 from zeroplan.errors import SpecError
@@ -62,7 +62,7 @@ class Attention(Module):
         self.head_width, self.multi_query = c.head_width, c.multi_query
         self.dropout = c.attention_dropout
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         if self.multi_query:
             q, k, v = split(unsqueeze(self.c_attn(run, x), 1), (self.queries, self.keys, self.keys), 3)
             q = transpose(view(q, (*x.shape[:-1], -1, self.head_width)), 1, 2)

@@ -8,11 +8,11 @@ from typing import Any, ClassVar
 
 from zeroplan.architectures.attention import Rope, apply_positions, attention_interface, repeat_kv
 from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
+from zeroplan.architectures.forward_run import FLOAT, ForwardRun, LayerInputs
 from zeroplan.architectures.module import Module, Parameter
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
 from zeroplan.architectures.norms import LateCastNorm
 from zeroplan.architectures.rope import RotaryEmbedding
-from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.elementwise import add, add_scalar, clamp, mul, mul_scalar, sub, to, unary_saving_result
 from zeroplan.autograd.grouped import grouped_mm
@@ -103,7 +103,7 @@ class SinkAttention(Attention):
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
         self.sinks = Parameter(c.num_attention_heads)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
         q, k = apply_positions(run, q, k, shared.rope, turned_in_halves)

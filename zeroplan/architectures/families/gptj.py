@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from zeroplan.architectures.attention import _flash_attention_forward, split_rotary
 from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig
+from zeroplan.architectures.forward_run import FLOAT, LONG, MULTIPROCESSORS, ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Buffer,
@@ -18,9 +19,8 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, LONG, MULTIPROCESSORS, ForwardRun, Shared
 from zeroplan.autograd.elementwise import add, mul, mul_scalar, neg, to
-from zeroplan.autograd.flash import Flash
+from zeroplan.autograd.flash import FlashPackage
 from zeroplan.autograd.products import batched_matmul
 from zeroplan.autograd.reductions import cat, softmax
 from zeroplan.autograd.tensor import Tensor, empty
@@ -74,7 +74,7 @@ class Attention(Module):
     def heads(self, x: Tensor) -> Tensor:
         return view(x, (*x.shape[:-1], -1, self.head_width))
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         q = self.q_proj(run, x)
         k = self.k_proj(run, x)
         v = self.v_proj(run, x)
@@ -97,7 +97,7 @@ class Attention(Module):
         if run.flash:
             k, q, v = contiguous(transpose(k, 1, 2)), contiguous(transpose(q, 1, 2)), contiguous(transpose(v, 1, 2))
             weights = _flash_attention_forward(
-                run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout), positions=False
+                run, q, k, v, FlashPackage(run.flash, MULTIPROCESSORS, self.dropout), positions=False
             )
             out = reshape(weights, (*x.shape[:-1], -1))
         else:
@@ -173,7 +173,7 @@ class Block(GradientCheckpointingLayer):
         self.attn = Attention(c)
         self.mlp = MLP(c)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         residual = x
         x = self.ln_1(run, x)
         attention, weights = self.attn(run, x, shared)
@@ -198,7 +198,7 @@ class Transformer(Module):
     def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.wte(run, ids)
         positions = run.positions()
-        shared = Shared(positions, run.mask())
+        shared = LayerInputs(positions, run.mask())
         x = embedded
         x = self.drop(run, x)
         for block in self.h.children.values():

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from zeroplan.architectures.attention import apply_rotary_pos_emb_and_cast
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, WideRotary
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.elementwise import to
 from zeroplan.autograd.inplace import clamp_
 from zeroplan.autograd.norms import FLOAT, layer_norm

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from zeroplan.architectures.attention import apply_rotary_pos_emb_and_cast
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.norms import LateCastNorm
 from zeroplan.architectures.rope import RotaryConfig, WideRotary
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
 
@@ -76,7 +76,7 @@ class Layer(GradientCheckpointingLayer):
         self.post_attention_layernorm = SeparateNorm(c.hidden_size)
         self.post_feedforward_layernorm = SeparateNorm(c.hidden_size)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         x, _weights = self.self_attn(run, x, shared)
         x = self.post_attention_layernorm(run, x)

@@ -9,9 +9,9 @@ from zeroplan.architectures.attention import attention_forward, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
+from zeroplan.architectures.forward_run import FLOAT, LONG, ForwardRun, LayerInputs
 from zeroplan.architectures.module import Activation, Embedding, GradientCheckpointingLayer, Linear, Module, ModuleList
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, LONG, ForwardRun, Shared
 from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.elementwise import add, add_scalar, mul_scalar
 from zeroplan.autograd.tensor import Tensor, empty
@@ -79,7 +79,7 @@ class Attention(Module):
         self.out_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         q = mul_scalar(self.q_proj(run, x))
         q = split_heads(q, self.head_width)
         k = self.k_proj(run, x)
@@ -113,7 +113,7 @@ class Layer(GradientCheckpointingLayer):
             self.forward_order = norms_last
         self.norms_first, self.dropout = c.do_layer_norm_before, c.residual_dropout
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         if self.norms_first:
             x = self.self_attn_layer_norm(run, x)
@@ -165,7 +165,7 @@ class Decoder(Module):
         if "project_in" in self.children:
             embedded = self.project_in(run, embedded)
         x = add(embedded, places)
-        shared = Shared(positions, mask)
+        shared = LayerInputs(positions, mask)
         for layer in self.layers.children.values():
             x = layer(run, x, shared)
         if "final_layer_norm" in self.children:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from zeroplan.architectures.attention import apply_rotary_pos_emb, attention_forward, split_heads, split_rotary
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.families.llama import Head
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Dropout,
@@ -19,7 +20,6 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.reductions import cat
 from zeroplan.autograd.tensor import Tensor
@@ -76,7 +76,7 @@ class Attention(Module):
             self.k_layernorm = LayerNorm(c.hidden_size // c.num_attention_heads)
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q = split_heads(self.q_proj(run, x), self.head_width)
         k = split_heads(self.k_proj(run, x), self.head_width)
@@ -123,7 +123,7 @@ class Layer(GradientCheckpointingLayer):
         self.input_layernorm = LayerNorm(c.hidden_size)
         self.resid_dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         x = self.input_layernorm(run, x)
         attention, _weights = self.self_attn(run, x, shared)
@@ -150,7 +150,7 @@ class Decoder(Module):
         positions = run.positions()
         mask = run.mask()
         embedded = self.embed_dropout(run, embedded)
-        shared = Shared(positions, mask, self.rotary_emb(run, embedded, positions))
+        shared = LayerInputs(positions, mask, self.rotary_emb(run, embedded, positions))
         x = embedded
         for layer in self.layers.children.values():
             x = layer(run, x, shared)

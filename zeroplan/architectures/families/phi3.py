@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from zeroplan.architectures.attention import apply_partial_rotary, apply_positions, attention_forward, split_heads
 from zeroplan.architectures.families.llama import CausalLM, Decoder, Layer
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import Activation, Dropout, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig, Settings
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add, mul
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import chunk, contiguous, narrow, reshape
@@ -84,7 +84,7 @@ class Attention(Module):
         self.queries, self.keys, self.head_width = queries, keys, c.head_width
         self.dropout = c.attention_dropout
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         fused = self.qkv_proj(run, x)
         q = narrow(fused, -1, self.queries)
@@ -135,7 +135,7 @@ class DroppedLayer(Layer):
         self.resid_attn_dropout = Dropout(c.residual_dropout)
         self.resid_mlp_dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         x = self.input_layernorm(run, x)
         x, _weights = self.self_attn(run, x, shared)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, GatedMLP, Layer
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Linear, Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder, sparse_layer
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.elementwise import add, mul, unary_saving_result
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshape, view

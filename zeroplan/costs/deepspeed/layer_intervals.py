@@ -8,7 +8,7 @@ from itertools import pairwise
 from zeroplan.architectures.identical_layers import cycles
 from zeroplan.costs.deepspeed.event_log import LayerOffset
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import LayerPlace, ModuleHook
+from zeroplan.specs.execution import LayerPosition, ModuleHook
 
 
 class LayerInterval(NamedTuple):
@@ -18,7 +18,7 @@ class LayerInterval(NamedTuple):
     """Which pass: 0 forward, 1 backward."""
     end: int
     """Number of the pass's hooks up to its last one."""
-    layer: LayerPlace
+    layer: LayerPosition
     step: int
     """The coordinator's step after it."""
 
@@ -61,14 +61,14 @@ def repeated_layers(found: Passes, pass_index: int) -> list[RepeatedLayers]:
     return [run for run in runs if run.layers > 1]
 
 
-def is_all_its_own(hooks: Sequence[ModuleHook], layer: LayerPlace, by: LayerOffset) -> bool:
+def is_all_its_own(hooks: Sequence[ModuleHook], layer: LayerPosition, by: LayerOffset) -> bool:
     """Whether all hooks of a layer are of modules and tensors that its number tells from the layer's before."""
     modules = range(layer.module, layer.module + abs(by.modules))
     tensors = range(layer.tensor, layer.tensor + layer.tensors)
     return all(hook.module in modules and all(index in tensors for index in hook.tensors) for hook in hooks)
 
 
-def layer_intervals(passes: Sequence[Sequence[ModuleHook]], layers: Sequence[LayerPlace]) -> Iterator[LayerInterval]:
+def layer_intervals(passes: Sequence[Sequence[ModuleHook]], layers: Sequence[LayerPosition]) -> Iterator[LayerInterval]:
     """One interval for each layer, or, where kinds of layers take turns, for each turn."""
     places, step = {layer.module: layer for layer in layers}, 0
     for pass_index, hooks in enumerate(passes):
@@ -86,4 +86,4 @@ def layer_intervals(passes: Sequence[Sequence[ModuleHook]], layers: Sequence[Lay
 def joined(turns: Sequence[LayerInterval], like: int) -> LayerInterval:
     """Layers that lie one after the other as one, numbered as its kind."""
     modules, tensors, counts, _likes = zip(*[each.layer for each in turns], strict=True)
-    return turns[-1]._replace(layer=LayerPlace(min(modules), min(tensors), sum(counts), like))
+    return turns[-1]._replace(layer=LayerPosition(min(modules), min(tensors), sum(counts), like))

@@ -41,7 +41,7 @@ PARTITIONS, FOR_THE_OPTIMIZER = "gradient partitions", "gradients for the optimi
 OF_PARAMETERS = ("parameter partitions", "secondary partitions", "persistent parameters")
 
 
-class Kind(NamedTuple):
+class CopyKind(NamedTuple):
     """What copies have in common."""
 
     name: str
@@ -56,7 +56,7 @@ class Kind(NamedTuple):
 
 def pcie_terms(job: Job, ledger: Ledger, room: float) -> list[Term]:
     """Copies between GPU and host; `room`: seconds of backward in a step beside which no collective runs."""
-    sizes: Counter[Kind] = Counter()
+    sizes: Counter[CopyKind] = Counter()
     every = 0
     for entry in ledger.copies:
         if (entry.source, entry.target) in WAYS:
@@ -80,7 +80,7 @@ def _beside_backward(job: Job, hidden: float, partitions: float, room: float) ->
     return (micro_steps - 1) * overlap.piecewise(each, room, buckets) + overlap.piecewise(last, room, buckets)
 
 
-def _kind(job: Job, entry: Copied) -> Kind:
+def _kind(job: Job, entry: Copied) -> CopyKind:
     """Buffers of NVMe's swappers are locked, but CUDA does not know of it: to it they are pageable."""
     strategy, name = job.strategy, entry.line.name
     part = strategy.offload_param if name in OF_PARAMETERS else strategy.offload_optimizer
@@ -88,7 +88,7 @@ def _kind(job: Job, entry: Copied) -> Kind:
     through_swapper = swapped and name in (*OF_PARAMETERS, FOR_THE_OPTIMIZER)
     pinned = not through_swapper and (part is None or part.pin_memory)
     of_gradients = strategy.stage == 3 and name in (PARTITIONS, FOR_THE_OPTIMIZER)
-    return Kind(WAYS[entry.source, entry.target], pinned, of_gradients and hides_gradients(strategy))
+    return CopyKind(WAYS[entry.source, entry.target], pinned, of_gradients and hides_gradients(strategy))
 
 
 def hides_gradients(strategy: Strategy) -> bool:
@@ -97,7 +97,7 @@ def hides_gradients(strategy: Strategy) -> bool:
     return offload is not None and offload.pin_memory and offload.device != "nvme" and strategy.overlaps
 
 
-def _copy(job: Job, kind: Kind, size: int) -> Term:
+def _copy(job: Job, kind: CopyKind, size: int) -> Term:
     """Pageable memory is copied through a pinned buffer first."""
     speed = host_link(job.cluster)
     if not kind.pinned:

@@ -14,23 +14,23 @@ from zeroplan.costs.deepspeed.event_log import RepeatedBlock
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.module_hooks import cached_per_execution
-from zeroplan.costs.timing.order import EVENT, FOR_GATHER, GATHER, Event, Order, done_before, read_at
+from zeroplan.costs.timing.order import EVENT, FOR_GATHER, GATHER, EventOrder, StreamEvent, done_before, read_at
 from zeroplan.specs.job import Job
 
 Point = tuple[float, float | None]
 """Elements gathered up to a call and with it; the share of the work before its first read, None where it has none."""
 
 
-def alone(job: Job, *, first: bool = False) -> Order:
+def alone(job: Job, *, first: bool = False) -> EventOrder:
     """Gathers and waits that stall each pass as long as all of them do; `first` as `order`."""
     return _alone(job)[0 if first else -1]
 
 
 @cached(gathers_key)
-def _alone(job: Job) -> list[Order]:
+def _alone(job: Job) -> list[EventOrder]:
     passes = list(enumerate(zip(_places(job), done_before(job), strict=True)))
     return [
-        Order(
+        EventOrder(
             *(
                 tuple(_events(list(_points(step.gathers, pass_index, places, share))))
                 for pass_index, (places, share) in passes
@@ -78,7 +78,7 @@ def _next(hooks: Sequence[int], at: int) -> int:
     return hooks[result] if result < len(hooks) else NEVER
 
 
-def _events(points: Sequence[Point]) -> Iterator[Event]:
+def _events(points: Sequence[Point]) -> Iterator[StreamEvent]:
     """Each point is a gather that is waited for, of all since the one before."""
     whole, before = max((so_far for so_far, _share in points), default=0.0), 0.0
     for number, (so_far, share) in enumerate(points):

@@ -14,7 +14,7 @@ from zeroplan.clock import OPTIMIZER, Term, term
 from zeroplan.costs.deepspeed import muon_gather
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.newton_schulz import COMPUTED, Multiplied, products
+from zeroplan.costs.deepspeed.newton_schulz import COMPUTED, ProductFlops, products
 from zeroplan.costs.timing.rates import products_in, rates
 from zeroplan.formulas import roofline
 from zeroplan.specs.job import Job
@@ -32,7 +32,7 @@ def muon_terms(job: Job) -> list[Term]:
     ]  # fmt: skip
 
 
-def _slowest(job: Job) -> Multiplied:
+def _slowest(job: Job) -> ProductFlops:
     strategy = job.strategy
     if strategy.stage == 0 or strategy.offload_optimizer:
         return _together(job, matrices(job))
@@ -47,14 +47,14 @@ def _slowest(job: Job) -> Multiplied:
     return max(_together(job, share) for share in shares.values())
 
 
-def _of(job: Job, index: int) -> Multiplied:
+def _of(job: Job, index: int) -> ProductFlops:
     return products(job.model.tensors[index].shape, job.strategy.ns_method)
 
 
-def _together(job: Job, tensors: Iterable[int]) -> Multiplied:
+def _together(job: Job, tensors: Iterable[int]) -> ProductFlops:
     return _sum(_of(job, index) for index in tensors)
 
 
-def _sum(found: Iterable[Multiplied]) -> Multiplied:
+def _sum(found: Iterable[ProductFlops]) -> ProductFlops:
     every = list(found)
-    return Multiplied(sum(one.flops for one in every), sum(one.touched for one in every))
+    return ProductFlops(sum(one.flops for one in every), sum(one.touched for one in every))

@@ -30,7 +30,7 @@ GATHER, REDUCE = "gather", "reduce"
 FOR_GATHER, FOR_REDUCTION = "wait for a gather", "wait for a reduction"
 
 
-class Event(NamedTuple):
+class StreamEvent(NamedTuple):
     kind: str
     done: float
     """Share of the pass's work that was issued before."""
@@ -40,15 +40,15 @@ class Event(NamedTuple):
     """Its number among its kind, from 0; of a wait the one that is waited for."""
 
 
-EVENT = partial(tuple.__new__, Event)
+EVENT = partial(tuple.__new__, StreamEvent)
 """Make an event of all its fields, without the work that a call by name does."""
 
 
-class Order(NamedTuple):
+class EventOrder(NamedTuple):
     """Events of one micro-step."""
 
-    forward: tuple[Event, ...] = ()
-    backward: tuple[Event, ...] = ()
+    forward: tuple[StreamEvent, ...] = ()
+    backward: tuple[StreamEvent, ...] = ()
 
 
 def _order_key(strategy: Strategy) -> Hashable:
@@ -57,7 +57,7 @@ def _order_key(strategy: Strategy) -> Hashable:
     return strategy_key(strategy)
 
 
-def order(job: Job, *, first: bool = False) -> Order:
+def order(job: Job, *, first: bool = False) -> EventOrder:
     """The order of events in a job that overlaps; the engine's own reductions, at stage 0, come when backward is over.
 
     `first`: of the step's first micro-step, which makes secondary partitions (hpZ); else of any other.
@@ -66,13 +66,13 @@ def order(job: Job, *, first: bool = False) -> Order:
 
 
 @cached(_order_key)
-def _orders(job: Job) -> list[Order]:
+def _orders(job: Job) -> list[EventOrder]:
     """Orders of the step's first micro-step, and of the others where they differ."""
     if job.strategy.stage < 3:
-        return [Order((), tuple(_reductions(job)))]
+        return [EventOrder((), tuple(_reductions(job)))]
     flushes = _flushes(job)
     return [
-        Order(forward, tuple([event for _place, event in sorted([*placed, *flushes], key=itemgetter(0))]))
+        EventOrder(forward, tuple([event for _place, event in sorted([*placed, *flushes], key=itemgetter(0))]))
         for forward, placed in _gathers(job)
     ]
 
@@ -114,12 +114,12 @@ def progress(job: Job, hooks: Sequence[RepeatedBlock[GatheredMemory]]) -> list[f
     return [each / total for each in accumulate(result, initial=0.0)] if total else [1.0] * (len(result) + 1)
 
 
-Placed = tuple[tuple[int, int], Event]
+Placed = tuple[tuple[int, int], StreamEvent]
 """An event before a hook: the hook's number, then reductions before gathers before waits."""
 
 
 @cached(gathers_key)
-def _gathers(job: Job) -> list[tuple[tuple[Event, ...], list[Placed]]]:
+def _gathers(job: Job) -> list[tuple[tuple[StreamEvent, ...], list[Placed]]]:
     """What each hook and the look ahead gather, and what it waits for, in forward and in backward: of each micro-step
     that differs.
     """
@@ -180,7 +180,7 @@ def _flushes(job: Job) -> list[Placed]:
         at = reading[following] if following < len(reading) else len(done) - 1
         full[at] = full.get(at, 0) + flush.elements
     return [
-        ((at, 0), Event(REDUCE, done[at], elements / whole, number))
+        ((at, 0), StreamEvent(REDUCE, done[at], elements / whole, number))
         for number, (at, elements) in enumerate(sorted(full.items()))
     ]
 
@@ -195,7 +195,7 @@ def _ready(job: Job) -> dict[int, float]:
     }  # fmt: skip
 
 
-def _reductions(job: Job) -> Iterator[Event]:
+def _reductions(job: Job) -> Iterator[StreamEvent]:
     """A bucket is full when the next gradient does not fit; the last one is reduced when backward is over."""
     found, ready = reduced(job), _ready(job)
     filled, arrived = sum(bucket.elements for _dtype, bucket in found), 0.0

@@ -8,8 +8,8 @@ from zeroplan.clock import COMMUNICATION, Term, term
 from zeroplan.costs.deepspeed.traffic import BACKWARD, FORWARD
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.network import call
-from zeroplan.costs.timing.order import Event, Order, order
-from zeroplan.costs.timing.phases import FIRST, UPDATE, Sent, grouped_micro_steps, phases
+from zeroplan.costs.timing.order import EventOrder, StreamEvent, order
+from zeroplan.costs.timing.phases import FIRST, UPDATE, PhaseTransfer, grouped_micro_steps, phases
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.stalls import stall_seconds
 from zeroplan.formulas import network, overlap, roofline
@@ -35,22 +35,23 @@ class ConcurrentTraffic(NamedTuple):
     """What identical micro-steps send in one pass, concurrent with so much work of each."""
 
     phase: str
-    sent: list[Sent]
+    sent: list[PhaseTransfer]
     times: int
     """How many of a step's micro-steps they are."""
     work: float
-    events: Sequence[Event]
+    events: Sequence[StreamEvent]
     """The order in which all is issued; none where that is not known."""
 
 
 def concurrent_traffic(
-    job: Job, sent: Sequence[Sent], found: Computing, software: Software, ordered: Callable[..., Order] = order
+    job: Job, sent: Sequence[PhaseTransfer], found: Computing, software: Software,
+    ordered: Callable[..., EventOrder] = order,
 ) -> Iterator[ConcurrentTraffic]:  # fmt: skip
     """Forwards, then backwards; `ordered` tells in which order they issue what."""
     in_order = job.strategy.stage and job.strategy.overlaps and sent and software.in_order
     for phase, work in ((FORWARD, found.forward.seconds), (BACKWARD, found.backward.seconds)):
         for name, here, times in grouped_micro_steps(job, [entry for entry in sent if entry.phase == phase]):
-            events = ordered(job, first=name == FIRST) if in_order else Order()
+            events = ordered(job, first=name == FIRST) if in_order else EventOrder()
             yield ConcurrentTraffic(phase, here, times, work, events.forward if phase == FORWARD else events.backward)
 
 
@@ -71,7 +72,7 @@ def communication(job: Job, ledger: Ledger, found: Computing, software: Software
     return Communication(_joined(terms[FORWARD]), _joined(terms[BACKWARD]), _joined(after))
 
 
-class Sending(NamedTuple):
+class GatherTime(NamedTuple):
     """Gathers of one backward; so many of a step's are identical."""
 
     times: int
@@ -87,7 +88,7 @@ class Gathers(NamedTuple):
     forward: float
     """That they add to a step's forwards, where nothing else runs; to its backwards, at least."""
     backward: float
-    sent: tuple[Sending, ...]
+    sent: tuple[GatherTime, ...]
 
 
 def of_gathers(job: Job, ledger: Ledger, found: Computing, software: Software) -> Gathers:
@@ -104,7 +105,7 @@ def of_gathers(job: Job, ledger: Ledger, found: Computing, software: Software) -
             calls = [(entry.transfer.calls, call(job.cluster, entry.transfer)) for entry in here]
             wire = sum(count * one.symbols["wire"] for count, one in calls)
             slowed = roofline.streamed(MEMORY_PER_BYTE * wire, rates(job).memory.value)
-            sending.append(Sending(times, sum(count * one.seconds for count, one in calls), slowed))
+            sending.append(GatherTime(times, sum(count * one.seconds for count, one in calls), slowed))
     return Gathers(seconds[FORWARD], seconds[BACKWARD], tuple(sending))
 
 
@@ -119,8 +120,8 @@ def busy(job: Job, ledger: Ledger, phase: str) -> float:
 
 
 def exposed(
-    job: Job, sent: list[Sent], work: float, exposed_share: SourcedValue | None, times: int,
-    events: Sequence[Event] = (),
+    job: Job, sent: list[PhaseTransfer], work: float, exposed_share: SourcedValue | None, times: int,
+    events: Sequence[StreamEvent] = (),
 ) -> list[Term]:  # fmt: skip
     """The exposed time of all collectives beside this much work, shared out by their seconds; None: nothing is hidden.
 

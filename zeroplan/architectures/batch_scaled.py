@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from zeroplan.architectures.trace import Trace, kept
+from zeroplan.architectures.trace import Trace, kept_by_layer
 from zeroplan.autograd.log import EVENT, FREED, KEPT, MADE, Log
 from zeroplan.autograd.memory import AllocationEvent
 from zeroplan.record import NamedTuple
@@ -25,7 +25,7 @@ def is_even(request: TimelineRequest) -> bool:
     return plain and not request.recomputing.inputs.empties and request.batch >= MIN_IDENTICAL_BATCH
 
 
-class Sized(NamedTuple):
+class BatchScaledTrace(NamedTuple):
     """A run with `MANY` sequences."""
 
     trace: Trace
@@ -41,27 +41,27 @@ class Sized(NamedTuple):
             tuple([AllocationEvent(kind, of, layer, *next(levels)) for kind, of, layer, _most, _now in events])
             for events in (found.forward, found.backward)
         )
-        flops = Counter({key: sized(count, batch) for key, count in found.flops.items()})
-        drops = {layer: sized(size, batch) for layer, size in found.drops.items()}
-        keeps = kept(forward, self.ran)
+        flops = Counter({key: scaled_to(count, batch) for key, count in found.flops.items()})
+        drops = {layer: scaled_to(size, batch) for layer, size in found.drops.items()}
+        keeps = kept_by_layer(forward, self.ran)
         return Trace(forward, backward, keeps, drops, lambda: self._log(batch), forward[-1].allocated, flops, {})
 
     def _log(self, batch: int) -> Log:
         """What was made, kept and freed, with its bytes."""
         places = {MADE: 2, EVENT: 1}
         return [
-            (*entry[:at], sized(entry[at], batch), *entry[at + 1 :]) if (at := places.get(entry[0])) else entry
+            (*entry[:at], scaled_to(entry[at], batch), *entry[at + 1 :]) if (at := places.get(entry[0])) else entry
             for entry in self.trace.log()
         ]
 
 
-def sized(bytes_of_many: int, batch: int) -> int:
+def scaled_to(bytes_of_many: int, batch: int) -> int:
     """With so many sequences, what has so many bytes with `MANY`."""
     each, own = divmod(bytes_of_many, MANY)
     return own + each * batch
 
 
-def sized_of(trace: Trace) -> Sized:
+def batch_scaled(trace: Trace) -> BatchScaledTrace:
     """For any number of sequences, a trace with `MANY`."""
     out: dict[int, tuple[int, int]] = {}
     events: list[tuple[int, int, int]] = []
@@ -75,7 +75,7 @@ def sized_of(trace: Trace) -> Sized:
             each, own = out.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
         events.append((what, own, each))
     ran = {event.layer for event in trace.forward if event.layer}
-    return Sized(trace, ran, tuple(events))
+    return BatchScaledTrace(trace, ran, tuple(events))
 
 
 def _levels(events: tuple[tuple[int, int, int], ...], batch: int) -> list[tuple[int, int]]:

@@ -12,14 +12,14 @@ from copy import copy
 from typing import Any
 
 from zeroplan.architectures.config import Config
+from zeroplan.architectures.forward_run import ForwardRun, forward, run_of
 from zeroplan.architectures.identical_layers import checkpointing_layers, representatives
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
-from zeroplan.architectures.running import ForwardRun, forward, run_of
-from zeroplan.autograd.log import Stored, stored
+from zeroplan.autograd.log import StorageRecord, storages_alive
 from zeroplan.autograd.polynomial import named, terms
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.specs.account import Kept, KeptByLayer, Saved
+from zeroplan.specs.account import SavedActivations, SavedByLayer, SavedByOperator
 from zeroplan.specs.model import TimelineRequest
 
 LETTERS = {
@@ -53,7 +53,7 @@ def with_named_batch(request: TimelineRequest) -> TimelineRequest:
     )
 
 
-def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> Saved:
+def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> SavedActivations:
     """What is alive when forward has returned, by the module and operator that keep it."""
     sizes = {"b": request.batch, "s": request.seq, "w": request.width, **sizes}
     run = run_of(with_named_batch(request))
@@ -64,21 +64,21 @@ def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> Save
     run.checkpoints(root)
     inputs = _inputs(root) if run.checkpointed else {}
     loss = forward(root, run)
-    inside: dict[int, list[Stored]] = {}
-    for storage in sorted(stored(run.log), key=lambda each: (each.kept_at, -each.bytes)):
+    inside: dict[int, list[StorageRecord]] = {}
+    for storage in sorted(storages_alive(run.log), key=lambda each: (each.kept_at, -each.bytes)):
         own = request.recomputing.keeps_products or storage.layer not in run.checkpointed  # else others keep it
         made_in = inputs.get(storage.number, storage.layer if own else 0)
         inside.setdefault(made_in, []).append(storage)
     paths = _Paths(root)
     rest = tuple(each._replace(part="") for each in paths.kept(inside.get(0, ()), checkpointed=False))
     del loss
-    makes: dict[frozenset[tuple[str, int]], KeptByLayer] = {}
+    makes: dict[frozenset[tuple[str, int]], SavedByLayer] = {}
     for ran, layers in Counter(ran for _layer, ran in representative).items():
         kept = paths.kept(inside.get(ran, ()), checkpointed=ran in run.checkpointed)
-        make = KeptByLayer(paths.of[ran], layers, kept)
+        make = SavedByLayer(paths.of[ran], layers, kept)
         like = makes.get(key := frozenset(make.parts.items()))
         makes[key] = like._replace(layers=like.layers + layers) if like else make
-    return Saved(tuple(makes.values()), rest, sizes)
+    return SavedActivations(tuple(makes.values()), rest, sizes)
 
 
 def _inputs(root: Module) -> dict[int, int]:
@@ -108,7 +108,7 @@ class _Paths:
         by_path = dict(modules)
         self.parts = {id(module): _part(path, by_path) for path, module in modules}
 
-    def kept(self, storages: Iterable[Stored], *, checkpointed: bool) -> tuple[Kept, ...]:
+    def kept(self, storages: Iterable[StorageRecord], *, checkpointed: bool) -> tuple[SavedByOperator, ...]:
         """By part, module and operator, in the order in which they were first kept."""
         sums: dict[tuple[str, str, str], int] = {}
         for storage in storages:
@@ -118,9 +118,9 @@ class _Paths:
             else:
                 key = self._part(storage, operator), self._short(storage.kept_in), operator
             sums[key] = sums.get(key, 0) + storage.bytes
-        return tuple(Kept(*key, size) for key, size in sums.items())
+        return tuple(SavedByOperator(*key, size) for key, size in sums.items())
 
-    def _part(self, storage: Stored, operator: str) -> str:
+    def _part(self, storage: StorageRecord, operator: str) -> str:
         part = self.parts.get(storage.kept_in, "")
         if part in (ATTENTION, DROPOUT) and _of_scores(storage.bytes):
             return SCORES

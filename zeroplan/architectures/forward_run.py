@@ -157,7 +157,7 @@ def run_of(request: TimelineRequest) -> ForwardRun:
     return run
 
 
-class Shared(NamedTuple):
+class LayerInputs(NamedTuple):
     """What a layer is given beside its input."""
 
     positions: Tensor | None
