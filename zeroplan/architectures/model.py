@@ -31,7 +31,7 @@ from zeroplan.specs.model import (
     DEFAULT_LEAVES,
     MASKED_WORD,
     NEXT_WORD,
-    Executes,
+    ExecutionOrder,
     LeafModules,
     Model,
     ParameterSpec,
@@ -99,7 +99,7 @@ def _with_names(config: Config, build: Callable[[Any], Module]) -> tuple[Module,
     return with_names(config, build)
 
 
-def executes(root: Module, model_type: str) -> Executes:
+def executes(root: Module, model_type: str) -> ExecutionOrder:
     """The order in which a training step runs this tree, each answer worked out once."""
 
     @cache
@@ -127,7 +127,9 @@ KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 16, 12
 class ModelTimelines:
     """Runs of a model's step on tensors without numbers, the latest remembered."""
 
-    def __init__(self, root: Module, executes: Executes, names: Callable[[], tuple[Module, dict[str, int]]]) -> None:
+    def __init__(
+        self, root: Module, executes: ExecutionOrder, names: Callable[[], tuple[Module, dict[str, int]]]
+    ) -> None:
         self.root, self.executes, self.names = root, executes, names
         self.found = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.expanded = lru_cache(maxsize=KEPT_TRACES)(self._expanded)

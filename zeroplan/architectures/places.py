@@ -62,7 +62,7 @@ def _enders(events: Sequence[AllocationEvent]) -> list[AllocationEvent | None]:
 
 def _module(structure: Structure, event: AllocationEvent | None, layer: int) -> str:
     """Where the interval belongs that this event ends; `layer` is the one that it represents."""
-    path = structure.paths.get(event.of, "") if event else ""
+    path = structure.paths.get(event.identity, "") if event else ""
     if event and event.kind == ENTER:
         path = path.rpartition(".")[0]
     if layer == OUTSIDE:

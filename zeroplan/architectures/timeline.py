@@ -82,8 +82,8 @@ class _ExpandedPass:
         inside = [numbers[event.layer] if event.layer else OUTSIDE for event in events]
         if not backward:  # a layer enters before it is known, and its number is gone when it has left
             for at, event in enumerate(events):
-                if event.kind == ENTER and event.of in numbers:
-                    inside[at] = numbers[event.of]
+                if event.kind == ENTER and event.identity in numbers:
+                    inside[at] = numbers[event.identity]
         ran: dict[int, tuple[int, int]] = {}
         at = 0
         for layer, group in groupby(inside):
@@ -210,7 +210,8 @@ class _ExpandedPass:
         left: EventsOfModule = defaultdict(list)
         for at, event in enumerate(self.events):
             if event.kind in (ENTER, LEAVE):
-                (entered if event.kind == ENTER else left)[self.structure.places.get(event.of, OUTSIDE)].append(at)
+                place = self.structure.places.get(event.identity, OUTSIDE)
+                (entered if event.kind == ENTER else left)[place].append(at)
         return entered, left
 
     @cached_property
@@ -222,7 +223,7 @@ class _ExpandedPass:
         start = -1
         for at, event in enumerate(self.events):
             if event.kind == RAN:
-                before, inside = inside, self.structure.around.get(event.of, ())
+                before, inside = inside, self.structure.around.get(event.identity, ())
                 for module in inside:
                     if module not in before:
                         first[module].append(start)
@@ -252,4 +253,4 @@ class _ExpandedPass:
     def _gradients(self, block: TraceSegment, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:
         for at, event in enumerate(self.events[block.ran : block.ran_end]):
             if event.kind == READY:
-                yield tensors[event.of], at
+                yield tensors[event.identity], at

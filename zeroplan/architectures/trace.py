@@ -64,11 +64,11 @@ def run_trace(root: Module, run: ForwardRun) -> Trace:
 
 def kept_by_layer(forward: Sequence[AllocationEvent], ran: set[int]) -> dict[int, int]:
     """Live bytes when what follows a layer begins, less those when the layer did: its own input may have gone."""
-    entered = {event.of: event.allocated for event in forward if event.kind == ENTER and event.of in ran}
+    entered = {event.identity: event.allocated for event in forward if event.kind == ENTER and event.identity in ran}
     return {
-        event.of: after.allocated - entered[event.of]
+        event.identity: after.allocated - entered[event.identity]
         for event, after in pairwise(forward)
-        if event.kind == LEAVE and event.of in ran
+        if event.kind == LEAVE and event.identity in ran
     }
 
 

@@ -23,7 +23,7 @@ class AllocationEvent(NamedTuple):
 
     kind: str
     """A module enters or leaves forward, one of its nodes' backward has run, or a parameter's gradient is ready."""
-    of: int
+    identity: int
     """The module or parameter, by identity."""
     layer: int
     max_allocated: int

@@ -78,7 +78,7 @@ class LeafModules(NamedTuple):
 DEFAULT_LEAVES = LeafModules()
 
 
-class Executes(Protocol):
+class ExecutionOrder(Protocol):
     def __call__(
         self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
         kernels: str = "transformers", recomputing: Recomputing = PLAIN,
@@ -178,7 +178,7 @@ class Model(NamedTuple):
     parameters: int
     """Trainable parameters, tied tensors once: the sum over `tensors`."""
     shape: Shape
-    execution: Executes
+    execution: ExecutionOrder
     """Worked out when first asked for."""
     buffers: tuple[tuple[str, int], ...]
     """dtype and elements of each buffer that the model registers (rotary frequencies and the like); dtype

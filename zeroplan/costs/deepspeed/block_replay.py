@@ -33,9 +33,9 @@ class LayerState(NamedTuple):
 class BlockReplay:
     """The layers of one block of a backward, in all of which the coordinator does the same."""
 
-    def __init__(self, partitioning: Stage3Backward, part: RepeatedBlock[GatheredMemory], *, follows: bool) -> None:
-        self.of, self.part = partitioning, part
-        self.follows = follows and part.times > 1 and not (part.offset.more or partitioning.in_leaves)
+    def __init__(self, backward: Stage3Backward, part: RepeatedBlock[GatheredMemory], *, follows: bool) -> None:
+        self.backward, self.part = backward, part
+        self.follows = follows and part.times > 1 and not (part.offset.more or backward.in_leaves)
         self.left = part.times
         """Layers that are to come."""
         self.reached: LayerState | None = None
@@ -49,11 +49,11 @@ class BlockReplay:
 
     def _skip(self, layers: int) -> bool:
         """After so many layers: whether all others do as the last one did, which is then logged, the state offset."""
-        of = self.of
+        backward = self.backward
         before = self.reached
-        norms = of.tracker.elements.get(NORMS, 0)
+        norms = backward.tracker.elements.get(NORMS, 0)
         state = self._state(layers * self.part.offset.tensors, norms)
-        now = self.reached = LayerState(state, norms, len(of.log.open), len(of.queue))
+        now = self.reached = LayerState(state, norms, len(backward.log.open), len(backward.queue))
         if before is None or before.state != now.state or not self._gradients_repeat(before, now):
             return False
         self._shift(before, now)
@@ -61,40 +61,41 @@ class BlockReplay:
         return True
 
     def _state(self, shift: int, norms: int) -> Hashable:
-        of = self.of
+        backward = self.backward
         return (
-            of.tracker.bytes - DTYPE_BYTES[NORMS[1]] * norms,
-            tuple((kind, count) for kind, count in of.tracker.elements.items() if kind != NORMS),
-            of.gathered, of.secondary,
-            frozenset(index - shift for index in of.entered),
-            frozenset(index - shift for index in of.apart),
-            tuple(tuple(index - shift for index in bucket) for bucket in of.buckets.values()),
-            tuple(of.filled.values()),
+            backward.tracker.bytes - DTYPE_BYTES[NORMS[1]] * norms,
+            tuple((kind, count) for kind, count in backward.tracker.elements.items() if kind != NORMS),
+            backward.gathered, backward.secondary,
+            frozenset(index - shift for index in backward.entered),
+            frozenset(index - shift for index in backward.apart),
+            tuple(tuple(index - shift for index in bucket) for bucket in backward.buckets.values()),
+            tuple(backward.filled.values()),
         )  # fmt: skip
 
     def _gradients_repeat(self, before: LayerState, now: LayerState) -> bool:
         """Whether the gradients of the layers to come are the last layer's, shifted by a layer at a time."""
-        of, order, sizes, shift = self.of, self.of.order, self.of.sizes, self.part.offset.tensors
+        backward, shift = self.backward, self.part.offset.tensors
+        order, sizes, swapped, on_gpu = backward.order, backward.sizes, backward.swapped, backward.left_on_gpu
         gradients = before.queue - now.queue
         start, count = len(order) - before.queue, gradients * (self.left + 1)
         known = order[start : start + count]
         return len(known) == count and all(
-            one + shift == other and sizes[one] == sizes[other] and of.dtypes[one] == of.dtypes[other]
-            and (one in of.swapped, one in of.left_on_gpu) == (other in of.swapped, other in of.left_on_gpu)
+            one + shift == other and sizes[one] == sizes[other] and backward.dtypes[one] == backward.dtypes[other]
+            and (one in swapped, one in on_gpu) == (other in swapped, other in on_gpu)
             for one, other in zip(known, known[gradients:], strict=False)
         )
 
     def _shift(self, before: LayerState, now: LayerState) -> None:
-        of, layers, norms = self.of, self.left, now.norms - before.norms
-        of.repeat(before.logged, layers, self._with(norms) if norms else self.part.offset)
+        backward, layers, norms = self.backward, self.left, now.norms - before.norms
+        backward.repeat(before.logged, layers, self._with(norms) if norms else self.part.offset)
         for _gradient in range((before.queue - now.queue) * layers):
-            of.queue.popleft()
+            backward.queue.popleft()
         by = layers * self.part.offset.tensors
-        of.entered = {index + by for index in of.entered}
-        of.apart = {index + by for index in of.apart}
-        of.buckets = {dtype: [index + by for index in bucket] for dtype, bucket in of.buckets.items()}
+        backward.entered = {index + by for index in backward.entered}
+        backward.apart = {index + by for index in backward.apart}
+        backward.buckets = {dtype: [index + by for index in bucket] for dtype, bucket in backward.buckets.items()}
 
     def _with(self, norms: int) -> LayerOffset:
         """A layer farther, so many norms more."""
-        elements = [norms if kind == NORMS else 0 for kind in self.of.tracker.elements]
+        elements = [norms if kind == NORMS else 0 for kind in self.backward.tracker.elements]
         return self.part.offset._replace(more=(DTYPE_BYTES[NORMS[1]] * norms, *elements))

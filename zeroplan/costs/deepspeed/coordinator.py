@@ -126,7 +126,7 @@ class Coordinator(GatheredStorages):
             inside[index].discard(hook.module)
         for index in self._to_release(hook):
             if index in available and not inside.get(index):
-                self.count -= self.sizes[index]
+                self.live_parameters -= self.sizes[index]
                 if not hook.backward and self._is_kept(index, hook.module, recomputes=backward):
                     self.keep(index)
                 self.drop(index)
@@ -135,7 +135,7 @@ class Coordinator(GatheredStorages):
         """Prefetch what comes next."""
         if not self.bucket.exceeds(0):
             return
-        if self.live.exceeds(self.count) and (ahead := self._ahead()):
+        if self.live.exceeds(self.live_parameters) and (ahead := self._ahead()):
             self.gather(ahead)
         if self.swaps:
             flying = sum(self.sizes[index] for index in self.flying)
@@ -146,7 +146,7 @@ class Coordinator(GatheredStorages):
 
         It stops at a tensor whose partition is on NVMe.
         """
-        queue, recent, swaps, count = self.queue, self.recent, self.swaps, self.count
+        queue, recent, swaps, count = self.queue, self.recent, self.swaps, self.live_parameters
         room = min(self.live.value - count, self.bucket.value)
         chosen: set[int] = set()
         elements = under = 0

@@ -70,7 +70,7 @@ class GatheredStorages:
         """A micro-step begins."""
         self.swapper.read = []
         self.gathers = EventLog[Gather]()
-        self.count = 0
+        self.live_parameters = 0
         self.flying: set[int] = set()
 
     def gather(self, tensors: set[int]) -> None:
@@ -101,7 +101,7 @@ class GatheredStorages:
         """One collective, or one for each dtype; they are waited for and kept together. One rank's partitions are the
         parameters, unless they are on the host.
         """
-        self.count += sum([self.sizes[index] for index in tensors])
+        self.live_parameters += sum([self.sizes[index] for index in tensors])
         self.flying |= tensors
         if self.ranks == 1 and not self.settings.from_host:
             return

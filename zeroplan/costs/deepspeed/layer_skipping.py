@@ -36,7 +36,7 @@ class IntervalState(NamedTuple):
     """By autograd: in forward more after each layer, in backward fewer."""
     elements: int
     """Gathered; and counted against max_live_parameters."""
-    counted: int
+    live_parameters: int
     logged_gathers: int
     logged: int
     """Length of the event log so far."""
@@ -46,7 +46,7 @@ class LayerSkipper:
     """The layers of a micro-step, and how many of them follow from the two before."""
 
     def __init__(self, coordinator: Coordinator, intervals: Sequence[LayerInterval]) -> None:
-        self.of, self.hooks, self.intervals = coordinator, coordinator.hooks, intervals
+        self.coordinator, self.hooks, self.intervals = coordinator, coordinator.hooks, intervals
         self.remembers = coordinator.settings.grad_accum > 1  # else one steady micro-step is replayed, from nothing
         self.persists = [index in coordinator.persistent for index in range(len(coordinator.sizes))]
         self.begin()
@@ -54,13 +54,15 @@ class LayerSkipper:
     def begin(self) -> None:
         """A micro-step begins."""
         self.reached: IntervalState | None = None
-        self.stay = frozenset[int]() if self.of.records else self.of.persistent
+        self.stay = frozenset[int]() if self.coordinator.records else self.coordinator.persistent
         """What is never released: while the trace is recorded, nothing; nothing is gathered ahead or kept then."""
 
     def skip(self, number: int, log: EventLog[GatheredMemory]) -> int:
         """After the interval of this number: how many more are done, their events added and the state shifted."""
-        of = self.of
-        if len(of.secondary | of.persistent) < len(of.settings.second):  # each layer that is left makes more (hpZ)
+        coordinator = self.coordinator
+        if len(coordinator.secondary | coordinator.persistent) < len(
+            coordinator.settings.second
+        ):  # each layer that is left makes more (hpZ)
             return 0
         before, now = self.reached, self._reach(number, log)
         self.reached = now
@@ -69,7 +71,11 @@ class LayerSkipper:
         hooks, by = self.hooks[now.interval.pass_index], layer_offset(before.interval, now.interval)
         own = is_all_its_own(hooks[before.interval.end : now.interval.end], now.interval.layer, by)
         count = self._count_identical(number) if own else 0
-        while count and not self.of.records and not self._releases_identically(before.interval, now.interval, count):
+        while (
+            count
+            and not self.coordinator.records
+            and not self._releases_identically(before.interval, now.interval, count)
+        ):
             count -= 1
         if before.kept or now.kept:
             count = self._count_keeping(before, now, number, count)
@@ -81,47 +87,60 @@ class LayerSkipper:
         return count
 
     def _reach(self, number: int, log: EventLog[GatheredMemory]) -> IntervalState:
-        of, interval = self.of, self.intervals[number]
-        ahead = 0 if of.records else len(of.trace) - len(of.queue) - self._uses_before(interval.step)
-        there = of.available & self.stay
-        grown = (of.gathered, of.count) if len(there) == len(self.stay) and not of.kept else (0, 0)
-        passing = len(of.available) - len(there)
-        summary = (*grown, of.copied, ahead, passing, len(of.flying), interval.layer.like)
+        coordinator, interval = self.coordinator, self.intervals[number]
+        ahead = (
+            0
+            if coordinator.records
+            else len(coordinator.trace) - len(coordinator.queue) - self._uses_before(interval.step)
+        )
+        there = coordinator.available & self.stay
+        grown = (
+            (coordinator.gathered, coordinator.live_parameters)
+            if len(there) == len(self.stay) and not coordinator.kept
+            else (0, 0)
+        )
+        passing = len(coordinator.available) - len(there)
+        summary = (*grown, coordinator.copied, ahead, passing, len(coordinator.flying), interval.layer.like)
         known = (
             self.reached and self.reached.summary == summary and self.reached.interval.pass_index == interval.pass_index
         )
         state = self._state(interval) if known else None
         return IntervalState(
-            interval, summary, state, there, dict(of.kept), of.gathered, of.count, len(of.gathers.open), len(log.open),
+            interval, summary, state, there, dict(coordinator.kept), coordinator.gathered, coordinator.live_parameters,
+            len(coordinator.gathers.open), len(log.open),
         )  # fmt: skip
 
     def _uses_before(self, step: int) -> int:
-        return bisect_left(self.of.trace, step, key=lambda use: use[1])
+        return bisect_left(self.coordinator.trace, step, key=lambda use: use[1])
 
     def _state(self, interval: LayerInterval) -> Hashable:
         """All that the next hooks depend on, as seen from the layer; None while a module is at work on a tensor."""
-        of, start = self.of, interval.layer.tensor
-        passing = (of.available | of.flying) - self.stay
-        if any(of.inside.get(index) for index in passing):
+        coordinator, start = self.coordinator, interval.layer.tensor
+        passing = (coordinator.available | coordinator.flying) - self.stay
+        if any(coordinator.inside.get(index) for index in passing):
             return None
         return (
-            frozenset(index - start for index in of.available - self.stay),
-            frozenset(index - start for index in of.flying),
-            frozenset((index - start, of.storage[index]) for index in of.storage.keys() - self.stay),
-            tuple((frozenset(index - start for index in members), elements) for members, elements in of.buffers),
-            frozenset(index - start for index in of.joined_low_precision),
-            frozenset(index - start for index in of.views & passing),
-            frozenset((index - start, of.recent[index] - of.step) for index in self._ahead(interval)),
+            frozenset(index - start for index in coordinator.available - self.stay),
+            frozenset(index - start for index in coordinator.flying),
+            frozenset((index - start, coordinator.storage[index]) for index in coordinator.storage.keys() - self.stay),
+            tuple(
+                (frozenset(index - start for index in members), elements) for members, elements in coordinator.buffers
+            ),
+            frozenset(index - start for index in coordinator.joined_low_precision),
+            frozenset(index - start for index in coordinator.views & passing),
+            frozenset((index - start, coordinator.recent[index] - coordinator.step) for index in self._ahead(interval)),
         )
 
     def _ahead(self, interval: LayerInterval) -> list[int]:
         """Tensors that are off the queue before their use."""
-        trace = self.of.trace if not self.of.records else []
-        return [index for index, _used in trace[self._uses_before(interval.step) : len(trace) - len(self.of.queue)]]
+        trace = self.coordinator.trace if not self.coordinator.records else []
+        return [
+            index for index, _used in trace[self._uses_before(interval.step) : len(trace) - len(self.coordinator.queue)]
+        ]
 
     def _count_identical(self, number: int) -> int:
         """How many intervals after this one, and all that is prefetched in them, are the one before it shifted."""
-        of, intervals = self.of, self.intervals
+        coordinator, intervals = self.coordinator, self.intervals
         first, last = intervals[number - 1], intervals[number]
         period, shift = last.end - first.end, last.layer.tensor - first.layer.tensor
         identical = 0
@@ -131,18 +150,21 @@ class LayerSkipper:
             if not same or found.layer.tensor - before.layer.tensor != shift or not self._is_identical(before, found):
                 break
             identical += 1
-        if of.records:
+        if coordinator.records:
             return identical
         uses = self._uses_before(last.step) - self._uses_before(first.step)
-        head, end = len(of.trace) - len(of.queue), self._uses_before(intervals[number + identical].step)
+        head, end = (
+            len(coordinator.trace) - len(coordinator.queue),
+            self._uses_before(intervals[number + identical].step),
+        )
         return max(0, min(identical, (end - head) // uses)) if uses else 0
 
     def _is_identical(self, one: LayerInterval, other: LayerInterval) -> bool:
         """Their tensors are of the same sizes, and the same of them persistent."""
-        of, size = self.of, one.layer.tensors
+        coordinator, size = self.coordinator, one.layer.tensors
         start, begin = one.layer.tensor, other.layer.tensor
         return (
-            of.sizes[start : start + size] == of.sizes[begin : begin + size]
+            coordinator.sizes[start : start + size] == coordinator.sizes[begin : begin + size]
             and self.persists[start : start + size] == self.persists[begin : begin + size]
         )
 
@@ -152,14 +174,16 @@ class LayerSkipper:
         Decisions that were taken in an earlier micro-step are remembered; of new ones the last tells: in forward,
         distances only shrink.
         """
-        of, offset = self.of, _stride(before, now)
+        coordinator, offset = self.coordinator, _stride(before, now)
         for hook, step in self._exits(before, now):
-            distances = of.distances(hook)
+            distances = coordinator.distances(hook)
             for index in hook.tensors:
                 later = index + count * offset.tensors, step + count * offset.steps
-                if of.is_near(distances.to_next_use(*later)) != of.is_near(distances.to_next_use(index, step)):
+                if coordinator.is_near(distances.to_next_use(*later)) != coordinator.is_near(
+                    distances.to_next_use(index, step)
+                ):
                     return False
-            if self.remembers and not of.decisions.are_repeated((hook.module, step), offset, count):
+            if self.remembers and not coordinator.decisions.are_repeated((hook.module, step), offset, count):
                 return False
         return True
 
@@ -167,14 +191,14 @@ class LayerSkipper:
         """For how many layers, of so many, persistent parameters come as they came with this one, and the live limit
         decides with them as it did before.
         """
-        of, shift = self.of, now.interval.layer.tensor - before.interval.layer.tensor
+        coordinator, shift = self.coordinator, now.interval.layer.tensor - before.interval.layer.tensor
         for layer, interval in enumerate(self.intervals[number : number + count]):
             start, size = interval.layer.tensor, interval.layer.tensors
             own = self.stay.intersection(range(start, start + size))
             if any((index in before.persistent) != (index + shift in now.persistent) for index in own):
                 count = layer
                 break
-        return of.live.grows(now.counted - before.counted, count)
+        return coordinator.live.grows(now.live_parameters - before.live_parameters, count)
 
     def _count_keeping(self, before: IntervalState, now: IntervalState, number: int, count: int) -> int:
         """For how many layers, of so many, autograd keeps what it kept of this one as that began."""
@@ -194,43 +218,53 @@ class LayerSkipper:
 
     def _shift(self, before: IntervalState, now: IntervalState, count: int, log: EventLog[GatheredMemory]) -> None:
         """Events of so many layers, and the state that the last of them leaves."""
-        of = self.of
+        coordinator = self.coordinator
         steps = now.interval.step - before.interval.step
         identical = layer_offset(before.interval, now.interval)
-        ahead = [(index, of.recent[index]) for index in self._ahead(now.interval)]
-        of.gathers.repeat(before.logged_gathers, count, identical)
+        ahead = [(index, coordinator.recent[index]) for index in self._ahead(now.interval)]
+        coordinator.gathers.repeat(before.logged_gathers, count, identical)
         grown = now.elements - before.elements
         log.repeat(before.logged, count, identical._replace(more=(grown,)) if grown else identical)
-        if self.remembers and not of.records:
+        if self.remembers and not coordinator.records:
             self._remember(before.interval, now.interval, count)
         by = count * identical.tensors
-        of.available = {index if index in self.stay else index + by for index in of.available}
-        of.flying = {index + by for index in of.flying}
-        of.storage = {index if index in self.stay else index + by: size for index, size in of.storage.items()}
-        of.buffers = [({index + by for index in members}, elements) for members, elements in of.buffers]
-        of.joined_low_precision = {index + by for index in of.joined_low_precision}
-        of.views = {index + by for index in of.views}
+        coordinator.available = {index if index in self.stay else index + by for index in coordinator.available}
+        coordinator.flying = {index + by for index in coordinator.flying}
+        coordinator.storage = {
+            index if index in self.stay else index + by: size for index, size in coordinator.storage.items()
+        }
+        coordinator.buffers = [
+            ({index + by for index in members}, elements) for members, elements in coordinator.buffers
+        ]
+        coordinator.joined_low_precision = {index + by for index in coordinator.joined_low_precision}
+        coordinator.views = {index + by for index in coordinator.views}
         self._come(now.persistent - before.persistent, identical.tensors, count)
         self._keep(before.kept, now.kept, identical.tensors, count)
-        of.gathered += count * grown
-        of.count += count * (now.counted - before.counted)
-        if of.records:
+        coordinator.gathered += count * grown
+        coordinator.live_parameters += count * (now.live_parameters - before.live_parameters)
+        if coordinator.records:
             return
-        of.recent.update({index + by: used + count * steps for index, used in ahead})
+        coordinator.recent.update({index + by: used + count * steps for index, used in ahead})
         for _use in range(count * (self._uses_before(now.interval.step) - self._uses_before(before.interval.step))):
-            of.queue.popleft()
-        of.step += count * steps
+            coordinator.queue.popleft()
+        coordinator.step += count * steps
 
     def _come(self, persistent: set[int], shift: int, count: int) -> None:
         """Persistent parameters of so many layers, as those of the last one came."""
-        of = self.of
+        coordinator = self.coordinator
         for layer in range(1, count + 1) if persistent else ():
-            of.available.update([index + layer * shift for index in persistent])
-            of.storage.update({index + layer * shift: of.storage[index] for index in persistent if index in of.storage})
+            coordinator.available.update([index + layer * shift for index in persistent])
+            coordinator.storage.update(
+                {
+                    index + layer * shift: coordinator.storage[index]
+                    for index in persistent
+                    if index in coordinator.storage
+                }
+            )
 
     def _keep(self, before: dict[int, int], now: dict[int, int], shift: int, count: int) -> None:
         """What autograd keeps after so many layers, as the last one changed it."""
-        kept = self.of.kept
+        kept = self.coordinator.kept
         for layer in range(1, count + 1) if before != now else ():
             kept.update({index + layer * shift: now[index] for index in now.keys() - before.keys()})
             for index in before.keys() - now.keys():
@@ -238,9 +272,9 @@ class LayerSkipper:
 
     def _remember(self, before: LayerInterval, now: LayerInterval, count: int) -> None:
         """What the layers that are not replayed release."""
-        of, marks = self.of, [(hook.module, step) for hook, step in self._exits(before, now)]
-        decided = {mark: of.decisions[mark] for mark in marks}
-        of.decisions.take_repeated(RepeatedDecisions(now.layer.module, _stride(before, now), count, decided))
+        coordinator, marks = self.coordinator, [(hook.module, step) for hook, step in self._exits(before, now)]
+        decided = {mark: coordinator.decisions[mark] for mark in marks}
+        coordinator.decisions.take_repeated(RepeatedDecisions(now.layer.module, _stride(before, now), count, decided))
 
 
 def _stride(one: LayerInterval, other: LayerInterval) -> ReleaseOffset:

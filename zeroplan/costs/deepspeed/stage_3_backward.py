@@ -32,7 +32,7 @@ NORM_CHUNK = 250_000_000
 
 
 class Stage3Backward:
-    """One rank's backward; `alive` counts what is there beside the residents."""
+    """One rank's backward; `tracker` counts what is there beside what is resident."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)

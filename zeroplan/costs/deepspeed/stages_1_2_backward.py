@@ -38,7 +38,7 @@ def bucket_elements(job: Job) -> int:
 
 
 class Stages12Backward:
-    """Gradients of one rank; `alive` counts them, `micro_step` runs a backward."""
+    """Gradients of one rank; `tracker` counts them, `micro_step` runs a backward."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.strategy = job, job.strategy
