@@ -63,16 +63,16 @@ def scaled_to(bytes_of_many: int, batch: int) -> int:
 
 def batch_scaled(trace: Trace) -> BatchScaledTrace:
     """For any number of sequences, a trace with `MANY`."""
-    out: dict[int, tuple[int, int]] = {}
+    storages: dict[int, tuple[int, int]] = {}
     events: list[tuple[int, int, int]] = []
     for entry in trace.log():
         what = entry[0]
         if what == KEPT:
             continue
         if what == MADE:
-            each, own = out[entry[1]] = divmod(entry[2], MANY)
+            each, own = storages[entry[1]] = divmod(entry[2], MANY)
         else:
-            each, own = out.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
+            each, own = storages.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
         events.append((what, own, each))
     ran = {event.layer for event in trace.forward if event.layer}
     return BatchScaledTrace(trace, ran, tuple(events))

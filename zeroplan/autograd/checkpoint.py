@@ -44,13 +44,13 @@ class CheckpointFrame:
         self.filled = -1
         """Places that the second run has filled; -1 before it."""
 
-    def product(self, out: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    def product(self, compute: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
         """The results of a product: made, or as forward kept them (create_selective_checkpoint_contexts)."""
         if not self.keeps_products:
-            return out()
+            return compute()
         if self.filled >= 0:
             return self.products.popleft()
-        result = out()
+        result = compute()
         self.products.append(tuple([each.detach() for each in result]))
         return result
 

@@ -118,13 +118,13 @@ def log_saved(node: Node, tensor: Tensor) -> None:
 
 
 def product(
-    memory: Memory, multiplications: int, out: Callable[[], tuple[Tensor, ...]], *, causal: bool = False
+    memory: Memory, multiplications: int, compute: Callable[[], tuple[Tensor, ...]], *, causal: bool = False
 ) -> tuple[Tensor, ...]:
     """What a product gives, once it has multiplied; a checkpoint may have kept it."""
 
     def run() -> tuple[Tensor, ...]:
         memory.add_flops(multiplications, causal=causal)
-        return out()
+        return compute()
 
     return run() if memory.checkpoint is None else memory.checkpoint.product(run)
 

@@ -26,20 +26,20 @@ class AllocationSource(NamedTuple):
 
 def allocated(log: Sequence[tuple[Any, ...]], interval: int, size: int | None = None) -> Counter[AllocationSource]:
     """Bytes by what they are, once the interval has `size` alive, or at its end; empty if it never has."""
-    out: dict[int, tuple[int, str, int]] = {}
+    storages: dict[int, tuple[int, str, int]] = {}
     keeper: dict[int, str] = {}
     given: Counter[AllocationSource] = Counter()
     live = events = 0
     for what, key, *of in log:
         if what == MADE:
-            out[key] = (of[0], of[1], of[2])
+            storages[key] = (of[0], of[1], of[2])
             live += of[0]
             if live == size and events == interval:
                 break
         elif what == KEPT:
             keeper.setdefault(key, of[0])
         elif what == FREED:
-            live -= out.pop(key)[0]
+            live -= storages.pop(key)[0]
         else:
             if events == interval and size in (None, live - key):
                 given[AllocationSource("", BACKWARD, of[0])] -= key
@@ -47,8 +47,8 @@ def allocated(log: Sequence[tuple[Any, ...]], interval: int, size: int | None = 
             events += 1
     else:
         return Counter()
-    for number, (held, phase, layer) in out.items():
-        given[AllocationSource(keeper.get(number, ""), phase, layer)] += held
+    for number, (size_of, phase, layer) in storages.items():
+        given[AllocationSource(keeper.get(number, ""), phase, layer)] += size_of
     return given
 
 

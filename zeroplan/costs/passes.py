@@ -160,13 +160,13 @@ def with_own(one: PassTimeline, hooks: Sequence[RepeatedBlock[GatheredMemory]], 
     return most
 
 
-def with_gathered(parts: Sequence[RepeatedBlock[GatheredMemory]], width: int, one: PassTimeline) -> int:
+def with_gathered(blocks: Sequence[RepeatedBlock[GatheredMemory]], width: int, one: PassTimeline) -> int:
     """The fullest moment of a pass beside what is gathered, in elements of so many bytes: what is there before a hook
     and still when gradients are ready, or after it, and at most in the hook beside what is then; and secondary
     partitions, which only become more.
     """
     most, now, second, reached = 0, 0, 0, -1
-    for event, at, to in aligned_events(parts, one, HOOK_NUMBER):
+    for event, at, to in aligned_events(blocks, one, HOOK_NUMBER):
         if to > at:
             most = max(most, width * (second + min(now, event.ready)) + max(one.most[at + 1 : to + 1]))
         now, second, reached = event.elements, event.secondary, max(at, to)
@@ -175,7 +175,7 @@ def with_gathered(parts: Sequence[RepeatedBlock[GatheredMemory]], width: int, on
 
 
 def with_gradients(
-    parts: Sequence[RepeatedBlock[GatheredMemory]], found: Gradients, made: Sequence[int], kept: Sequence[int],
+    blocks: Sequence[RepeatedBlock[GatheredMemory]], found: Gradients, made: Sequence[int], kept: Sequence[int],
     width: int, one: PassTimeline,
 ) -> int:  # fmt: skip
     """The fullest moment of backward beside what is gathered, a gradient as it is made, those that wait until their
@@ -190,7 +190,7 @@ def with_gradients(
         between = one.most[reached + 1 : to + 1] if waiting or last else ()
         return max(most, width * (second + elements) + waiting + last + max(between)) if between else most
 
-    for events, times, by in parts:
+    for events, times, by in blocks:
         for event in events:
             for index in found.ready.get(event.at, ()):
                 most, reached = until(to := one.ready.get(index, reached)), max(reached, to)
@@ -239,33 +239,33 @@ class PassPeak(NamedTuple):
     """The interval of the pass."""
 
 
-def pass_peak(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline) -> PassPeak:
+def pass_peak(snapshots: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline) -> PassPeak:
     """The largest moment of passes: at an interval's most with what DeepSpeed has meanwhile, or at one of its
     events.
     """
     most, at = activations.fullest
     best = PassPeak(most, (), most, at)
-    for one in passes(entries):
-        at_most = most + max([entry.most for entry in extreme_events(one)])
+    for one in passes(snapshots):
+        at_most = most + max([snapshot.most for snapshot in extreme_events(one)])
         if at_most > best.bytes and (found := _pass_peak(one, activations, at_most)).bytes > best.bytes:
             best = found
     return best
 
 
-def passes(entries: Sequence[RepeatedBlock[MemorySnapshot]]) -> Iterator[Sequence[RepeatedBlock[MemorySnapshot]]]:
+def passes(snapshots: Sequence[RepeatedBlock[MemorySnapshot]]) -> Iterator[Sequence[RepeatedBlock[MemorySnapshot]]]:
     """Each from its start to the next one's."""
-    starts = [at for at, part in enumerate(entries) if part.events[0].key == START]
-    for start, end in zip(starts, [*starts[1:], len(entries)], strict=False):
-        yield entries[start:end]
+    starts = [at for at, block in enumerate(snapshots) if block.events[0].key == START]
+    for start, end in zip(starts, [*starts[1:], len(snapshots)], strict=False):
+        yield snapshots[start:end]
 
 
-def _pass_peak(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline, at_most: int) -> PassPeak:
+def _pass_peak(snapshots: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline, at_most: int) -> PassPeak:
     """`at_most`: bytes that no moment is above, so that the first with as many is the largest."""
     most, now = activations.most, activations.now
-    before = entries[0].events[0]
+    before = snapshots[0].events[0]
     best: tuple[tuple[int, ...], int, int] = (), 0, 0
     largest, there = 0, before.now
-    for entry, at, to in aligned_events(entries, activations, SNAPSHOT_KEY):
+    for snapshot, at, to in aligned_events(snapshots, activations, SNAPSHOT_KEY):
         if to > at:
             interval = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
             if interval + there > largest:
@@ -273,10 +273,10 @@ def _pass_peak(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: Pa
                 best = before.at_end, interval, most.index(interval, at + 1)
         reached = to if to > at else at
         concurrent = now[reached] if reached >= 0 else activations.start
-        before, (_key, here, _elements, there, _at_end) = entry, entry
+        before, (_key, here, _elements, there, _at_end) = snapshot, snapshot
         if here + concurrent > largest:
             largest = here + concurrent
-            best = entry.at_most, concurrent, reached
+            best = snapshot.at_most, concurrent, reached
         if largest == at_most:
             break
     return PassPeak(largest, *best)

@@ -79,11 +79,11 @@ def _aligned(
         return
     *_earlier, last = passes(profile.snapshots)
     concurrent, at, before = total(profile.concurrent), -1, last[0].events[0]
-    for entry in all_events(last):
-        to = interval_of(entry.key, model, at)
+    for snapshot in all_events(last):
+        to = interval_of(snapshot.key, model, at)
         for interval in range(at + 1, to + 1):
             yield interval, concurrent + before.now, model.most[interval]
-        at, before = max(at, to), entry
+        at, before = max(at, to), snapshot
         here = max(at, 0)
-        if entry.most > entry.now:
-            yield here, concurrent + entry.most, model.now[here]
+        if snapshot.most > snapshot.now:
+            yield here, concurrent + snapshot.most, model.now[here]

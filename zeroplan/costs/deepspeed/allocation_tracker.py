@@ -123,7 +123,7 @@ class AllocationTracker:
     def repeat(self, since: int, times: int, by: LayerOffset) -> None:
         """Repeat the snapshots from that one on so many times, each time with `by.more`."""
         if by.more:
-            fullest = max(self.snapshots.open[since:], key=lambda entry: entry.most)
+            fullest = max(self.snapshots.open[since:], key=lambda snapshot: snapshot.most)
         self.snapshots.repeat(since, times, by)
         if by.more:
             self._grow(fullest, by.times(times))

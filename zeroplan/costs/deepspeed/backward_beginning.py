@@ -33,17 +33,17 @@ def bare_backward_beginning(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]
     """The same with nothing gathered but what the module at work reads: any thresholds and prefetches gather more."""
     own = nothing_gathered(job)
     if job.ranks > 1 or job.strategy.offload_param:
-        own = own._replace(backward=tuple(_with_own(job, part) for part in own.backward))
+        own = own._replace(backward=tuple(_with_own(job, block) for block in own.backward))
     return _beginning(job, own)
 
 
-def _with_own(job: Job, part: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[GatheredMemory]:
+def _with_own(job: Job, block: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[GatheredMemory]:
     """From where a module is entered to where it is left; of one that is not left nothing is known."""
     own, events = own_bytes(job), []
-    left = {event.hook.module for event in part.events if not event.hook.enters}
+    left = {event.hook.module for event in block.events if not event.hook.enters}
     inside: dict[int, tuple[int, ...]] = {}
     before = 0
-    for event in part.events:
+    for event in block.events:
         hook = event.hook
         if hook.enters and hook.module in left:
             inside[hook.module] = hook.tensors
@@ -53,7 +53,7 @@ def _with_own(job: Job, part: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[Ga
         now = sum([own.get(index, 0) for index in reads]) // job.strategy.element_bytes
         events.append(event._replace(elements=now, most=max(before, now), ready=before))
         before = now
-    return part._replace(events=events)
+    return block._replace(events=events)
 
 
 def _beginning(job: Job, micro_step: MicroStep) -> Sequence[RepeatedBlock[MemorySnapshot]]:

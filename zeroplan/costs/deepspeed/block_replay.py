@@ -33,26 +33,26 @@ class LayerState(NamedTuple):
 class BlockReplay:
     """The layers of one block of a backward, in all of which the coordinator does the same."""
 
-    def __init__(self, backward: Stage3Backward, part: RepeatedBlock[GatheredMemory], *, follows: bool) -> None:
-        self.backward, self.part = backward, part
-        self.follows = follows and part.times > 1 and not (part.offset.more or backward.in_leaves)
-        self.left = part.times
+    def __init__(self, backward: Stage3Backward, block: RepeatedBlock[GatheredMemory], *, follows: bool) -> None:
+        self.backward, self.block = backward, block
+        self.follows = follows and block.times > 1 and not (block.offset.more or backward.in_leaves)
+        self.left = block.times
         """Layers that are to come."""
         self.reached: LayerState | None = None
 
     def next(self) -> Sequence[GatheredMemory]:
         """Events of the next layer; none, once what the others do follows."""
-        if self.follows and self.left < self.part.times and self._skip(self.part.times - self.left):
+        if self.follows and self.left < self.block.times and self._skip(self.block.times - self.left):
             return ()
         self.left -= 1
-        return self.part.copy(self.part.times - self.left - 1)
+        return self.block.copy(self.block.times - self.left - 1)
 
     def _skip(self, layers: int) -> bool:
         """After so many layers: whether all others do as the last one did, which is then logged, the state offset."""
         backward = self.backward
         before = self.reached
         norms = backward.tracker.elements.get(NORMS, 0)
-        state = self._state(layers * self.part.offset.tensors, norms)
+        state = self._state(layers * self.block.offset.tensors, norms)
         now = self.reached = LayerState(state, norms, len(backward.log.open), len(backward.queue))
         if before is None or before.state != now.state or not self._gradients_repeat(before, now):
             return False
@@ -74,7 +74,7 @@ class BlockReplay:
 
     def _gradients_repeat(self, before: LayerState, now: LayerState) -> bool:
         """Whether the gradients of the layers to come are the last layer's, shifted by a layer at a time."""
-        backward, shift = self.backward, self.part.offset.tensors
+        backward, shift = self.backward, self.block.offset.tensors
         order, sizes, swapped, on_gpu = backward.order, backward.sizes, backward.swapped, backward.left_on_gpu
         gradients = before.queue - now.queue
         start, count = len(order) - before.queue, gradients * (self.left + 1)
@@ -87,10 +87,10 @@ class BlockReplay:
 
     def _shift(self, before: LayerState, now: LayerState) -> None:
         backward, layers, norms = self.backward, self.left, now.norms - before.norms
-        backward.repeat(before.logged, layers, self._with(norms) if norms else self.part.offset)
+        backward.repeat(before.logged, layers, self._with(norms) if norms else self.block.offset)
         for _gradient in range((before.queue - now.queue) * layers):
             backward.queue.popleft()
-        by = layers * self.part.offset.tensors
+        by = layers * self.block.offset.tensors
         backward.entered = {index + by for index in backward.entered}
         backward.apart = {index + by for index in backward.apart}
         backward.buckets = {dtype: [index + by for index in bucket] for dtype, bucket in backward.buckets.items()}
@@ -98,4 +98,4 @@ class BlockReplay:
     def _with(self, norms: int) -> LayerOffset:
         """A layer farther, so many norms more."""
         elements = [norms if kind == NORMS else 0 for kind in self.backward.tracker.elements]
-        return self.part.offset._replace(more=(DTYPE_BYTES[NORMS[1]] * norms, *elements))
+        return self.block.offset._replace(more=(DTYPE_BYTES[NORMS[1]] * norms, *elements))

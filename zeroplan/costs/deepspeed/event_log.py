@@ -51,37 +51,37 @@ class RepeatedBlock(NamedTuple, Generic[T]):
         return [event.offset_by(by) for event in self.events] if number else self.events
 
 
-def all_events(parts: Sequence[RepeatedBlock[T]]) -> Iterator[T]:
+def all_events(blocks: Sequence[RepeatedBlock[T]]) -> Iterator[T]:
     """All events, written out."""
-    for part in parts:
-        for number in range(part.times):
-            yield from part.copy(number)
+    for block in blocks:
+        for number in range(block.times):
+            yield from block.copy(number)
 
 
-def counted_events(parts: Iterable[RepeatedBlock[T]]) -> Iterator[tuple[T, int]]:
+def counted_events(blocks: Iterable[RepeatedBlock[T]]) -> Iterator[tuple[T, int]]:
     """Those that come again are here once, with how often they come."""
-    for part in parts:
-        for event in part.events:
-            yield event, part.times
+    for block in blocks:
+        for event in block.events:
+            yield event, block.times
 
 
-def distinct_events(parts: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
+def distinct_events(blocks: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
     """Those that come again are here once: for what does not depend on the layer."""
-    for event, _times in counted_events(parts):
+    for event, _times in counted_events(blocks):
         yield event
 
 
-def last_event(parts: Sequence[RepeatedBlock[T]]) -> T:
+def last_event(blocks: Sequence[RepeatedBlock[T]]) -> T:
     """The last event."""
-    return parts[-1].copy(parts[-1].times - 1)[-1]
+    return blocks[-1].copy(blocks[-1].times - 1)[-1]
 
 
-def extreme_events(parts: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
+def extreme_events(blocks: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
     """Those among which a largest is: as they come the first time, and the last where more is there each time."""
-    for part in parts:
-        yield from part.events
-        if part.offset.more:
-            yield from part.copy(part.times - 1)
+    for block in blocks:
+        yield from block.events
+        if block.offset.more:
+            yield from block.copy(block.times - 1)
 
 
 class EventLog(Generic[T]):

@@ -263,7 +263,7 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     padded, most, now = padded_sizes(job), 0, 0
     low_precision = bool(settings.low_precision)
     passes = (0, 1) if settings.checkpointed else (0,)  # else backward enters the same modules as forward
-    for event in distinct_events([part for pass_index in passes for part in pass_hooks(job, pass_index, using=True)]):
+    for event in distinct_events([block for pass_index in passes for block in pass_hooks(job, pass_index, using=True)]):
         enters, _module, tensors, _late = event.hook
         own = sum([padded[index] for index in tensors])
         if not enters:

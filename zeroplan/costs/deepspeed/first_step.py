@@ -29,17 +29,17 @@ def may_need_more(job: Job, number: int, later: AllocationTracker) -> bool:
     if surely_needs_more(job) == number:
         return True
     most, concurrent = later.most + width * persistent_elements(job), 0
-    for part in reversed(later.snapshots.blocks()):
-        for time in reversed(range(part.times)):
-            by = part.offset.times(time)
+    for block in reversed(later.snapshots.blocks()):
+        for time in reversed(range(block.times)):
+            by = block.offset.times(time)
             grown = by.more[0] if by.more else 0
-            for entry in reversed(part.events):
-                if entry.key == START:
+            for snapshot in reversed(block.events):
+                if snapshot.key == START:
                     return False
                 now = concurrent
-                if entry.key >= 0 and (found := more.get(entry.key + by.hooks)):
+                if snapshot.key >= 0 and (found := more.get(snapshot.key + by.hooks)):
                     now, concurrent = found
-                if entry.most + grown + width * now > most:
+                if snapshot.most + grown + width * now > most:
                     return True
     return False
 
@@ -76,10 +76,10 @@ def _beyond(steady: More, early: More) -> More:
     return {at: (most - before[0], ready - before[1]) for at, before, (most, ready) in both}
 
 
-def _by_hook(parts: Sequence[RepeatedBlock[GatheredMemory]]) -> More:
+def _by_hook(blocks: Sequence[RepeatedBlock[GatheredMemory]]) -> More:
     """Elements at most and when gradients are ready."""
     result: More = {}
-    for events, times, by in parts:
+    for events, times, by in blocks:
         log, grown = [(event.at, event.most, event.ready) for event in events], sum(by.more)
         for time in range(times):
             more = time * grown

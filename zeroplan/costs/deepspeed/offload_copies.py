@@ -132,11 +132,11 @@ def _parameters(job: Job) -> Iterator[Copied]:
         yield _copied(HOST, GPU, "updated parameters", updated, dtype, moved=sum(sub_groups(job)) - here, w=w)
         return
     yield _copied(GPU, HOST, "updated parameters", updated, dtype, moved=here, w=w)
-    when, parts = gathers(job)
+    when, blocks = gathers(job)
     sizes = tensor_sizes(job)
     times = strategy.grad_accum if when == MICRO_STEP else 1
     shares = {False: 0, True: 0}
-    for gather, often in counted_events(parts):  # what is quantized by itself is converted first
+    for gather, often in counted_events(blocks):  # what is quantized by itself is converted first
         shares[strategy.quantized_weights and len(gather.tensors) == 1] += often * (gather.elements // gather.ranks)
     yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
                   accum=times, moved=shares[False], w=w)  # fmt: skip

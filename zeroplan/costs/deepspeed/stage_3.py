@@ -132,9 +132,9 @@ def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[GatheredMemory]]) 
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         tracker.allocate(rule, job.strategy.dtype, 0)
     log, nothing = tracker.snapshots.done, (0, 0)
-    for parts in forwards:
+    for blocks in forwards:
         log.append(RepeatedBlock([MemorySnapshot(START, 0, nothing, 0, nothing)]))
-        for events, times, by in map(_as_large, parts):
+        for events, times, by in map(_as_large, blocks):
             entries = [
                 MemorySnapshot(
                     at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary)
@@ -146,9 +146,9 @@ def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[GatheredMemory]]) 
     return PassProfile(tracker)
 
 
-def _as_large(part: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[GatheredMemory]:
+def _as_large(block: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[GatheredMemory]:
     """A block in which more is gathered each time, written out each time by itself."""
-    return RepeatedBlock(list(all_events([part]))) if part.offset.more else part
+    return RepeatedBlock(list(all_events([block]))) if block.offset.more else block
 
 
 def less_in_forward(job: Job) -> int:
@@ -170,7 +170,7 @@ def gathering_at_least(job: Job) -> int:
         return 0
     passes = ((later.forward, result.forward), (later.backward, result.backward))
     return max(
-        *(with_gathered(parts, w, one) for parts, one in passes),
+        *(with_gathered(blocks, w, one) for blocks, one in passes),
         with_gradients(later.backward, gradients(job), *_made(job), w, result.backward),
     )
 

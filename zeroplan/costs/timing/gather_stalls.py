@@ -54,20 +54,23 @@ def _places(job: Job) -> list[dict[int, list[int]]]:
 
 
 def _points(
-    parts: Sequence[RepeatedBlock[Gather]], pass_index: int, places: Mapping[int, Sequence[int]], share: Sequence[float]
+    blocks: Sequence[RepeatedBlock[Gather]],
+    pass_index: int,
+    places: Mapping[int, Sequence[int]],
+    share: Sequence[float],
 ) -> Iterator[Point]:
     """Points of a pass; of a block that comes many times those of its first and of its last time."""
     gathered = 0
-    for part in parts:
-        here = [gather for gather in part.events if gather.pass_index == pass_index]
+    for block in blocks:
+        here = [gather for gather in block.events if gather.pass_index == pass_index]
         each = sum([gather.elements for gather in here])
-        for number in (0, part.times - 1)[: part.times]:
-            by, so_far = part.offset.times(number), gathered + number * each
+        for number in (0, block.times - 1)[: block.times]:
+            by, so_far = block.offset.times(number), gathered + number * each
             for gather in here:
                 so_far += gather.elements
                 at = min([_next(places.get(index + by.tensors, ()), gather.at + by.hooks) for index in gather.tensors])
                 yield so_far, share[at] if at < NEVER else None
-        gathered += part.times * each
+        gathered += block.times * each
 
 
 NEVER = 1 << 60
