@@ -75,16 +75,16 @@ def closed_forms(job: Job) -> tuple[Line, ...]:
     )
 
 
-def counted(job: Job, *, again: bool = False) -> SavedActivations | None:
+def counted(job: Job, *, recomputed: bool = False) -> SavedActivations | None:
     """What the operators keep, if it adds up to the timeline's own bytes; None where no timeline is.
 
-    `again`: what they keep of a layer that runs again, in place of its input.
+    `recomputed`: what they keep of a layer that runs again, in place of its input.
     """
     own_bytes = alone(job)
     if own_bytes is None:
         return None
     request = timeline_request(job)._replace(zero_linear=False)
-    if again:
+    if recomputed:
         return job.model.timeline.saved(request._replace(recomputing=PLAIN))
     result = job.model.timeline.saved(request)
     return result if result is not None and result.bytes == own_bytes.saved else None

@@ -48,7 +48,7 @@ def screen(job: Job) -> list[Any]:
 
 def _spares(job: Job, saved: SavedActivations) -> list[RenderableType]:
     """What selective checkpointing is worth here: a fused kernel keeps no scores to be spared."""
-    plain = counted(job, again=True) if job.strategy.recomputing.attention else None
+    plain = counted(job, recomputed=True) if job.strategy.recomputing.attention else None
     if plain is None:
         return []
     spared = plain.bytes - saved.bytes
@@ -78,7 +78,7 @@ def _totals(job: Job, saved: SavedActivations | None) -> RenderableType:
         row("  all layers", inside)
         row("  the rest", sum(each.bytes for each in saved.rest))
         row("  in all", saved.bytes)
-        if job.strategy.recomputing.attention and (plain := counted(job, again=True)):
+        if job.strategy.recomputing.attention and (plain := counted(job, recomputed=True)):
             for make in plain.makes:
                 row(f"  without selective: a layer ({make.layers}×)", make.bytes, None, equation(make.bytes))
     of_one = saved.makes[0].bytes if saved is not None else None
@@ -86,7 +86,7 @@ def _totals(job: Job, saved: SavedActivations | None) -> RenderableType:
     row("  all layers", layers.bytes, inside, layers.formula)
     if job.strategy.recomputing.every == 1:
         row("ZeRO-Infinity: checkpoints", checkpoints.bytes, inside, checkpoints.formula)
-        again = counted(job, again=True)
+        again = counted(job, recomputed=True)
         most = max((make.bytes for make in again.makes), default=0) if again else None
         if most is not None:
             row("counted: a layer run again", most, None, "")

@@ -230,7 +230,7 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
 
 
 @cached(gathers_key)
-def early_micro_steps(job: Job) -> tuple[MicroStep, ...]:
+def first_step_micro_steps(job: Job) -> tuple[MicroStep, ...]:
     """Micro-steps of the first optimizer step, where it may need more: the one that records the trace, and later ones.
 
     Raises `ContradictionError` as `micro_steps`.

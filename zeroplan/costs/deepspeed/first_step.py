@@ -8,7 +8,7 @@ from zeroplan.costs.deepspeed.allocation_tracker import START, AllocationTracker
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events
 from zeroplan.costs.deepspeed.events import GatheredMemory
-from zeroplan.costs.deepspeed.fetch import early_micro_steps, gathers_key, micro_steps
+from zeroplan.costs.deepspeed.fetch import first_step_micro_steps, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.partitions import persistent_elements
 from zeroplan.specs.job import Job
 
@@ -49,11 +49,11 @@ def surely_needs_more(job: Job) -> int | None:
     """The number of the early micro-step in whose backward more is gathered than ever later, where no other may need
     more: then it is looked at.
     """
-    early = early_micro_steps(job)
-    others = [number for number in range(len(early)) if _may_gather_more(job, number)]
+    first_step = first_step_micro_steps(job)
+    others = [number for number in range(len(first_step)) if _may_gather_more(job, number)]
     if len(others) != 1:
         return None
-    both = micro_steps(job).later, early[others[0]]
+    both = micro_steps(job).later, first_step[others[0]]
     steady, result = (max(event.most for event in extreme_events(one.backward)) for one in both)
     return others[0] if result > steady + persistent_elements(job) else None
 
@@ -68,11 +68,11 @@ def _may_gather_more(job: Job, number: int) -> bool:
 def _more(job: Job) -> tuple[More, ...]:
     """What each micro-step of the first optimizer step gathers more than the one that repeats."""
     steady = _by_hook(micro_steps(job).later.backward)
-    return tuple(_beyond(steady, _by_hook(early.backward)) for early in early_micro_steps(job))
+    return tuple(_beyond(steady, _by_hook(first_step.backward)) for first_step in first_step_micro_steps(job))
 
 
-def _beyond(steady: More, early: More) -> More:
-    both = ((at, found, early[at]) for at, found in steady.items() if at in early)
+def _beyond(steady: More, first_step: More) -> More:
+    both = ((at, found, first_step[at]) for at, found in steady.items() if at in first_step)
     return {at: (most - before[0], ready - before[1]) for at, before, (most, ready) in both}
 
 

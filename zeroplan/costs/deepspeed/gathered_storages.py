@@ -111,16 +111,16 @@ class GatheredStorages:
         for members in (low_precision, tensors - low_precision) if low_precision else (tensors,):
             if not members:
                 continue
-            full = held = sum([self.padded[index] for index in members])
+            full = gathered = sum([self.padded[index] for index in members])
             self.gathers.open.append(
                 Gather(tuple(sorted(members)), full, ranks, members is low_precision, joined, *self.place)
             )
             if members is low_precision:  # smaller until they are converted
-                held = ceil_div(full, self.settings.smaller)
+                gathered = ceil_div(full, self.settings.smaller)
                 if self.settings.dequantized:
-                    held += ceil_div(4 * ranks * scales(full // ranks), self.settings.smaller)
-                copied += held // ranks
-            elements += held
+                    gathered += ceil_div(4 * ranks * scales(full // ranks), self.settings.smaller)
+                copied += gathered // ranks
+            elements += gathered
             if self.settings.from_host and self.ranks > 1 and not joined:
                 copied += full // ranks
         if (alone and not low_precision) or self.ranks == 1:
@@ -140,9 +140,9 @@ class GatheredStorages:
         ended: list[tuple[int, int]] = []
         for at, (members, elements) in enumerate(self.buffers):
             if not members.isdisjoint(waited):
-                held = self.gathered
+                gathered = self.gathered
                 self.buffers[at] = members, elements + self.unpack(members & self.flying)
-                ended.append((self.gathered - held, elements if members <= leave else 0))
+                ended.append((self.gathered - gathered, elements if members <= leave else 0))
                 reached.append(members)
         most = fewest = self.gathered + self.copied
         if len(ended) > 1 and not self.settings.low_precision:

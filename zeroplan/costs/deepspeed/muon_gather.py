@@ -101,16 +101,16 @@ def _update(job: Job, tracker: AllocationTracker, chunk: Sequence[int]) -> None:
         if rank < len(tensors):
             tracker.transient_peak(newton_schulz_temporary(job, tensors[rank], dtype))
             variables.put("update", (muon.updates, dtype, sizes[tensors[rank]]))
-        alike = len({job.model.tensors[index].shape for index in tensors}) == 1 and len(tensors) == job.ranks
+        same_shape = len({job.model.tensors[index].shape for index in tensors}) == 1 and len(tensors) == job.ranks
         for name in ("gradient", "momentum"):
-            variables.put(f"local {name}", *([] if alike else [padded(1)]))
+            variables.put(f"local {name}", *([] if same_shape else [padded(1)]))
         for name in ("gradient", "momentum"):
-            if alike:
+            if same_shape:
                 variables.put(f"{name}s")
                 continue
             variables.put(f"next {name}", padded(1))
             variables.put(f"{name}s", padded(job.ranks - 1))
-        for name in ("gradient", "momentum") if not alike else ():
+        for name in ("gradient", "momentum") if not same_shape else ():
             variables.rename(f"next {name}", f"last {name}")  # the loop's own variable, which outlives its list
     short = [share for index in chunk if (share := shards(job, [index])) * (rank + 1) > sizes[index]]
     for share in short:  # momentum that reaches beyond its matrix is copied to be written back

@@ -63,9 +63,9 @@ def _stages_1_2(job: Job) -> Iterator[Copied]:
     master, used = strategy.master, set(job.execution.gradients)
     moved = sum(piece.elements for index, piece in own_pieces(job).items() if index in used)
     if added := accumulated(job):
-        whole = master == "float32"
+        full = master == "float32"
         own = sum(
-            tensor_sizes(job)[index] if whole else piece.elements for index, piece in added.items() if index in used
+            tensor_sizes(job)[index] if full else piece.elements for index, piece in added.items() if index in used
         )
         symbols = {"accum": strategy.micro_steps, "own": own, "g": w}
         yield _copied(GPU, HOST, "accumulated gradients", copied.accumulated_to_host, strategy.dtype, **symbols)

@@ -69,7 +69,7 @@ def _distances(job: Job) -> dict[int, int]:
         else:  # released as of the step that comes
             last.update(dict.fromkeys(hook.tensors, (step, hook.module in leaves)))
     result = (
-        (index, (access.full if whole else access.own).to_next_use(index, at)) for index, (at, whole) in last.items()
+        (index, (access.full if full else access.own).to_next_use(index, at)) for index, (at, full) in last.items()
     )
     return {index: distance for index, distance in result if distance is not None}
 

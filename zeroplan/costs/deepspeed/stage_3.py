@@ -20,7 +20,7 @@ from zeroplan.costs.deepspeed.backward import backward_of, gradients, replay_bac
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events, extreme_events, last_event
 from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
-from zeroplan.costs.deepspeed.fetch import early_micro_steps, micro_steps
+from zeroplan.costs.deepspeed.fetch import first_step_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.first_step import may_need_more, surely_needs_more
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
@@ -193,8 +193,8 @@ def first_backward_at_least(job: Job) -> int:
         return 0
     unborn = (*AWAY_IN_THE_STEP, *MADE_BY_THE_STEP)
     there = total([entry for entry in resident(job) if entry.name not in unborn])
-    early = early_micro_steps(job)[number].backward
-    return there + with_gathered(early, job.strategy.element_bytes, result.backward)
+    first_step = first_step_micro_steps(job)[number].backward
+    return there + with_gathered(first_step, job.strategy.element_bytes, result.backward)
 
 
 def _of_muon(job: Job) -> ModuleType:
@@ -218,13 +218,17 @@ def _first_step(job: Job) -> dict[str, Any]:
         if total(lines) > total(first.get(phase, ())):
             first.update({phase: lines, f"{phase}_pass": profile})
 
-    early_ones = early_micro_steps(job)
-    for number, early in enumerate(early_ones, 1):
-        if most(early) > most(*found.largest) + resident:
-            offer("first_forward", _at_most(job, extreme_events(early.forward)), _forward_pass(job, early.forward))
+    first_steps = first_step_micro_steps(job)
+    for number, first_step in enumerate(first_steps, 1):
+        if most(first_step) > most(*found.largest) + resident:
+            offer(
+                "first_forward",
+                _at_most(job, extreme_events(first_step.forward)),
+                _forward_pass(job, first_step.forward),
+            )
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
         if copied or may_need_more(job, number - 1, backward_of(job).tracker):
-            tracker = replay_backward(job, early, ends=number == len(early_ones)).tracker
+            tracker = replay_backward(job, first_step, ends=number == len(first_steps)).tracker
             offer("first_backward", tracker.peak_lines(), PassProfile(tracker))
     return first
 

@@ -207,8 +207,8 @@ class Stages12Backward:
 
     def _to_host(self, index: int, piece: int) -> None:
         self.tracker.transient_peak((moments.gradient_for_the_norm, "float64", piece))
-        held = "float32" if self.strategy.keeps_fp32_partition else self.gradient_dtype
-        if held != self.strategy.master:
+        gradient_dtype_kept = "float32" if self.strategy.keeps_fp32_partition else self.gradient_dtype
+        if gradient_dtype_kept != self.strategy.master:
             self.tracker.transient_peak((moments.gradient_for_the_host, self.strategy.master, piece))
         self.drop(index)
 

@@ -124,19 +124,19 @@ class ZenFlowBackward(Stages12Backward):
 
     def _take(self, bucket: list[int]) -> int:
         """Gradients out of the buffer, pieces joined; what a name still holds of the last piece is given back."""
-        tracker, dtype, held = self.tracker, self.strategy.dtype, 0
+        tracker, dtype, selected = self.tracker, self.strategy.dtype, 0
         for index in bucket:
             joined = 0
             for number, piece in enumerate(self.chosen[index]):
                 tracker.allocate(zenflow.chosen_gradients, dtype, piece.elements)
-                tracker.free(zenflow.chosen_gradients, dtype, held)
-                held = 0
+                tracker.free(zenflow.chosen_gradients, dtype, selected)
+                selected = 0
                 if number:
                     tracker.allocate(zenflow.chosen_gradients, dtype, joined + piece.elements)
                     tracker.free(zenflow.chosen_gradients, dtype, joined)
-                    held = piece.elements
+                    selected = piece.elements
                 joined += piece.elements
-        return held
+        return selected
 
     def _set_aside(self, bucket: list[int]) -> None:
         """At the boundary the chosen weights are copied, before the host's update overwrites them: columns are picked

@@ -56,14 +56,14 @@ def recomputed_shares(job: Job) -> RecomputedShare:
     The shares are the same for any micro-batch. Stage 3's own linear function keeps its operands once it has run, so at
     least as much runs again with it as with torch's.
     """
-    whole = layers_again(job)
+    recomputed_layers = layers_again(job)
     if job.strategy.recomputing.attention:
         return RecomputedShare(0.0, 1.0)
     result = (
         job.model.timeline.recomputed_share(timeline_request(job)._replace(batch=MIN_IDENTICAL_BATCH))
-        if whole
+        if recomputed_layers
         else None
-    ) or RecomputedShare(whole, whole)
+    ) or RecomputedShare(recomputed_layers, recomputed_layers)
     return result._replace(attention=0.0) if job.strategy.recomputing.keeps_products else result
 
 

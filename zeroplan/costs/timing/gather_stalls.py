@@ -83,9 +83,9 @@ def _next(hooks: Sequence[int], at: int) -> int:
 
 def _events(points: Sequence[Point]) -> Iterator[StreamEvent]:
     """Each point is a gather that is waited for, of all since the one before."""
-    whole, before = max((so_far for so_far, _share in points), default=0.0), 0.0
+    total, before = max((so_far for so_far, _share in points), default=0.0), 0.0
     for number, (so_far, share) in enumerate(points):
-        yield EVENT((GATHER, 0.0, (so_far - before) / whole, number))
+        yield EVENT((GATHER, 0.0, (so_far - before) / total, number))
         if share is not None:
             yield EVENT((FOR_GATHER, share, 0.0, number))
         before = so_far

@@ -51,8 +51,8 @@ def between_nodes(cluster: Cluster, transfer: Transfer) -> bool:
 
 def shared(cluster: Cluster) -> SourcedValue:
     """What one GPU has of its node's network, when all send what is their own; a ring crosses once for all of them."""
-    whole = cluster.network
-    return whole._replace(value=whole.value / cluster.gpus_per_node)
+    network = cluster.network
+    return network._replace(value=network.value / cluster.gpus_per_node)
 
 
 def latency(cluster: Cluster, collective: str, ranks: int) -> float:

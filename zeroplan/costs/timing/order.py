@@ -146,14 +146,14 @@ def read_at(job: Job) -> list[dict[int, tuple[int, ...]]]:
 def _gathered(
     reads: Mapping[int, tuple[int, ...]], done: Sequence[float], gathers: Sequence[Gather]
 ) -> Iterator[Placed]:
-    whole, number = sum([each.elements for each in gathers]), 0
+    total, number = sum([each.elements for each in gathers]), 0
     flying: dict[int, int] = {}
     """The gather that brings each tensor."""
     issued = {at: list(found) for at, found in groupby(gathers, attrgetter("at"))}
     for at in sorted({*reads, *issued}):
         if at in issued:
             for gather in issued[at]:
-                yield (at, 1), EVENT((GATHER, done[at], gather.elements / whole, number))
+                yield (at, 1), EVENT((GATHER, done[at], gather.elements / total, number))
                 for index in gather.tensors:
                     flying[index] = number
                 number += 1
@@ -173,14 +173,14 @@ def _reading(job: Job) -> list[int]:
 def _flushes(job: Job) -> list[Placed]:
     """Buckets that are full before a hook."""
     flushes, reading, done = reductions(job).flushes, _reading(job), done_in_backward(job)
-    whole = sum(each.elements for each in flushes)
+    total = sum(each.elements for each in flushes)
     full: dict[int, int] = {}
     for flush in flushes:
         following = bisect_left(reading, flush.at)
         at = reading[following] if following < len(reading) else len(done) - 1
         full[at] = full.get(at, 0) + flush.elements
     return [
-        ((at, 0), StreamEvent(REDUCE, done[at], elements / whole, number))
+        ((at, 0), StreamEvent(REDUCE, done[at], elements / total, number))
         for number, (at, elements) in enumerate(sorted(full.items()))
     ]
 
