@@ -22,7 +22,7 @@ FEW_COLLECTIONS = 3_000_000
 """Objects between garbage collections: a command ends before its garbage matters, and start-up makes few cycles."""
 
 MOST_DIGITS = 4
-"""Of a width in columns."""
+"""Most digits of a width in columns."""
 
 
 def main() -> None:

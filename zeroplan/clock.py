@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from zeroplan.ledger import Provenance, provenance, worked_out
 from zeroplan.record import NamedTuple
-from zeroplan.specs.cluster import Figure
+from zeroplan.specs.cluster import SourcedValue
 
 COMPUTE, COMMUNICATION, OFFLOAD, OPTIMIZER = GROUPS = ("compute", "communication", "offload", "optimizer")
 Timing = Callable[..., float]
@@ -19,12 +19,12 @@ class Term(NamedTuple):
     group: str
     name: str
     seconds: float
-    """Of one optimizer step, all times it comes together."""
+    """Seconds in one optimizer step, all times it comes together."""
     times: float
     """How often in a step."""
     rule: Timing
     symbols: dict[str, float]
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[SourcedValue, ...] = ()
     """The rates and shares it rests on."""
 
     @property
@@ -33,7 +33,7 @@ class Term(NamedTuple):
 
     @property
     def worked(self) -> str:
-        """Of one time."""
+        """The equation of one call with its numbers."""
         return worked_out(self.provenance.equation, self.symbols)
 
     @property
@@ -50,7 +50,7 @@ def weakest(found: Iterable[str]) -> str:
     return min(found, key=lambda kind: STRENGTH.index(kind) if kind in STRENGTH else 0, default="assumed")
 
 
-def term(group: str, name: str, rule: Timing, /, *figures: Figure, times: float = 1.0, **symbols: float) -> Term:
+def term(group: str, name: str, rule: Timing, /, *figures: SourcedValue, times: float = 1.0, **symbols: float) -> Term:
     """Work a formula out for these values and keep both; `times` a step."""
     return Term(group, name, times * rule(**symbols), times, rule, symbols, figures)
 
@@ -67,7 +67,7 @@ MFU, MFU_CAUSAL, HFU = "MFU", "MFU, causal", "HFU"
 
 
 class Utilisation(NamedTuple):
-    """Of the card's peak in this precision, as a share; each by a convention of its own."""
+    """Shares of the card's peak in this precision, each by a convention of its own."""
 
     name: str
     """MFU, MFU of causal attention, HFU."""
@@ -111,7 +111,7 @@ class Speed(NamedTuple):
     step: StepTime
     interval: Interval
     tokens: int
-    """Of one step, over all GPUs."""
+    """Tokens of one step, over all GPUs."""
     gpus: int
     utilisation: tuple[Utilisation, ...]
     """Model FLOPs and hardware FLOPs, with attention over all pairs of tokens and over the causal half; none where the

@@ -21,7 +21,7 @@ FITS, TIGHT, DOES_NOT_FIT = VERDICTS = ("fits", "tight", "does_not_fit")
 """From the best to the worst."""
 
 RESERVED_PERCENT = 116
-"""Of the allocated peak: what PyTorch reserves when a card fills up. Published runs of torch 2 that reserve three
+"""Percent of the allocated peak that PyTorch reserves on a full card. Published runs of torch 2 that reserve three
 quarters of a card or more lie at 95 to 112, DeepSpeed's stage 2 at 114 and 124; and of the reported jobs that ran out
 none is below this line (`benchmarks/verdicts.py`)."""
 OUTSIDE_OF_ONE, OUTSIDE_OF_MORE = int(1.1 * GiB), int(2.31 * GiB)
@@ -30,7 +30,7 @@ in two reported runs on several nodes, 2.05 and 2.31 GiB."""
 EACH_PROCESS = 4080 << 20
 """Bytes of host memory of one training process before it trains (huggingface/peft#76)."""
 FILE_SYSTEM_PERCENT = 105
-"""Of the files: ext4 keeps 5 % of a disk for root unless told otherwise (mke2fs -m)."""
+"""Percent of the files that a disk needs: ext4 keeps 5 % of a disk for root unless told otherwise (mke2fs -m)."""
 
 
 class TierFit(NamedTuple):
@@ -154,7 +154,7 @@ def fit(job: Job, ledger: Ledger, *, reserve: float | None = 0.0) -> Fit:
 
 
 def gpu_fit(job: Job, peak: int, reserve: float | None) -> TierFit:
-    """Of a peak of PyTorch's allocated bytes."""
+    """The fit of a peak of PyTorch's allocated bytes."""
     needed, room = peak + total(outside(job)), job.cluster.capacity
     capacity = None if room is None else int(room * (1 - (reserve or 0.0)))
     most = max(needed, at_most(peak, reserved_percent(job), most_outside(job)))
@@ -183,7 +183,7 @@ def most_outside(job: Job) -> int:
 
 
 def host_fit(job: Job, tier: Tier) -> TierFit:
-    """Of what one node's memory holds, as counted, and may hold beside it: its processes always, and what is saved and
+    """The fit of what a node's memory holds, as counted, and may hold beside it: processes always, what is saved and
     cached beside what is held between steps.
     """
     room, peak = job.cluster.host_memory, total(tier.peak.lines)
@@ -210,7 +210,7 @@ def beside_on_host(job: Job) -> tuple[Line, ...]:
 
 
 def nvme_fit(job: Job, files: int) -> TierFit:
-    """Of the swap files of one node."""
+    """The fit of one node's swap files."""
     room = job.cluster.nvme
     return TierFit(files, files * FILE_SYSTEM_PERCENT // 100, room, room, _least(job, files))
 

@@ -20,7 +20,7 @@ from zeroplan.symbols import SYMBOLS
 RESIDENT = "resident"
 PHASES = ("init", "forward", "backward", "step")
 FIRST = ("first_forward", "first_backward")
-"""Of the run's first optimizer step, where it needs more than the later ones."""
+"""Phases of the run's first optimizer step, where it needs more than the later ones."""
 Rule = Callable[..., int]
 
 
@@ -151,7 +151,7 @@ class Tier(NamedTuple):
         return [*PHASES, *(phase for phase in FIRST if any(moment.phase == phase for moment in self.moments))]
 
     def beside(self, moment: Moment) -> list[Line]:
-        """Of a moment's lines those that do not stay between steps."""
+        """A moment's lines that do not stay between steps."""
         resident = {id(entry) for entry in self.resident}
         return [entry for entry in moment.lines if id(entry) not in resident]
 

@@ -12,7 +12,7 @@ from zeroplan.formulas.outside import at_most
 from zeroplan.ledger import Ledger, Provenance, is_activation, provenance, total, worked_out
 from zeroplan.levels import levels
 from zeroplan.record import NamedTuple
-from zeroplan.specs.cluster import Figure
+from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
 
 Rule = Callable[..., float]
@@ -40,7 +40,7 @@ class Quantity(NamedTuple):
     rule: Rule
     symbols: Mapping[str, float]
     evidence: str
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[SourcedValue, ...] = ()
     said: str = ""
     """Where it is, or what it rests on."""
 
@@ -125,7 +125,7 @@ def latest(step: float, above: float) -> float:
 
 
 def quantities(job: Job, ledger: Ledger) -> list[Quantity]:
-    """Of one strategy; those of the clock where a card is named."""
+    """The quantities of one strategy; those of the clock where a card is named."""
     found = list(_memory(job, ledger))
     return found + list(_clock(job, speed(job, ledger))) if is_timed(job) else found
 

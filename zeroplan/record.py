@@ -55,7 +55,7 @@ else:
             return tuple(self)
 
     class NamedTupleMeta(type):
-        """Of a class's body makes a record: its annotations are the fields, its values their defaults."""
+        """Makes a record of a class's body: its annotations are the fields, its values their defaults."""
 
         def __new__(cls, name, bases, body):
             if not bases:

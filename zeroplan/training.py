@@ -11,7 +11,7 @@ from zeroplan.costs.timing.work import work
 from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
-from zeroplan.specs.training import Wanted
+from zeroplan.specs.training import TrainingRequest
 
 HOUR = 3600
 MILLION = 10**6
@@ -20,7 +20,7 @@ MILLION = 10**6
 class TrainingRun(NamedTuple):
     """Steps one after the other; nothing else (no evaluation, no checkpoint written, no restart) is in its seconds."""
 
-    wanted: Wanted
+    wanted: TrainingRequest
     speed: Speed
 
     @property
@@ -56,17 +56,17 @@ class TrainingRun(NamedTuple):
 
     @property
     def cost(self) -> float | None:
-        """Of all its GPU-hours; None without a price or tokens."""
+        """The cost of all its GPU-hours; None without a price or tokens."""
         return self.gpu_hours * self.wanted.price.amount if self.wanted.price and self.wanted.tokens else None
 
     @property
     def cost_per_million(self) -> float | None:
-        """Of a million tokens; None without a price."""
+        """The cost of a million tokens; None without a price."""
         price = self.wanted.price
         return price.amount / HOUR * MILLION / self.speed.tokens_per_gpu if price else None
 
 
-def run_of(candidate: Candidate, wanted: Wanted) -> TrainingRun:
+def run_of(candidate: Candidate, wanted: TrainingRequest) -> TrainingRun:
     """The training run under a plan whose card is known."""
     return TrainingRun(wanted, speed_of(candidate.job, candidate.time))
 

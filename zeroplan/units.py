@@ -117,7 +117,7 @@ def read_duration(text: str, what: str, example: str = "30d, 12h or 2w") -> floa
 
 
 def duration(value: float) -> str:
-    """Of a run, for people: 61.3 days, 14.2 hours, 12 minutes."""
+    """The duration of a run, for people: 61.3 days, 14.2 hours, 12 minutes."""
     for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
         if value >= 2 * size:
             return f"{value / size:,.{0 if value >= 100 * size else 1}f}".removesuffix(".0") + f" {unit}"

@@ -11,12 +11,12 @@ import pytest
 
 from tests.architectures.draws import draw
 from tests.autograd.recorded import COUNTED, Case, name, read, run_of
+from zeroplan.architectures.forward_run import step
 from zeroplan.architectures.heads import builder, head_of
 from zeroplan.architectures.leaves import class_name
 from zeroplan.architectures.module import Activation
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import BARE, FAMILIES, accepted_architectures, family, language_models
-from zeroplan.architectures.running import step
 from zeroplan.catalog.models import from_file
 from zeroplan.errors import SpecError, ZeroplanError
 

@@ -9,26 +9,26 @@ import pytest
 
 from tests.autograd.recorded import WIDTHS, Case, name, read, recomputing_of
 from tests.conftest import REFERENCES
-from zeroplan.architectures.kept import LETTERS, saved, with_names
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import family
+from zeroplan.architectures.saved_activations import LETTERS, saved, with_names
 from zeroplan.autograd.equation import JOINT, equation
 from zeroplan.autograd.polynomial import terms, value
-from zeroplan.specs.account import Saved
+from zeroplan.specs.account import SavedActivations
 from zeroplan.specs.model import TimelineRequest
 from zeroplan.symbols import SYMBOLS
 
 CASES = [*read(), *json.loads((REFERENCES / "checkpointing_torch_2.13.json").read_text())["measured"]]
 
 
-def kept_of(case: Case) -> Saved:
+def kept_of(case: Case) -> SavedActivations:
     model_type, config = read_config(dict(case["config"]), "recorded")
     kernel = "cpu" if case["device"] == "cpu" else case["kernel"] or "flash"
-    asked = TimelineRequest(
+    request = TimelineRequest(
         batch=case["batch"], seq=case["seq"], width=WIDTHS[case["dtype"]], half=False, attention=case["attention"],
         kernel=kernel, recomputing=recomputing_of(case), zero_linear=False,
     )  # fmt: skip
-    return saved(*with_names(config, family(model_type)[1]), asked)
+    return saved(*with_names(config, family(model_type)[1]), request)
 
 
 def evaluated(text: str, sizes: dict[str, Any]) -> Any:

@@ -9,12 +9,12 @@ import pytest
 
 from tests.architectures import draws
 from zeroplan.architectures import identical_layers
+from zeroplan.architectures.batch_scaled import MANY, batch_scaled, is_even
+from zeroplan.architectures.forward_run import ForwardRun, run_of
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import FAMILIES, LIGER_FAMILIES
-from zeroplan.architectures.running import ForwardRun, run_of
-from zeroplan.architectures.sized import MANY, is_even, sized_of
-from zeroplan.architectures.trace import traced
+from zeroplan.architectures.trace import run_trace
 from zeroplan.errors import ZeroplanError
 from zeroplan.specs.checkpointing import recomputing
 from zeroplan.specs.execution import PassTimeline
@@ -35,7 +35,7 @@ def drawn(family: str, rng: random.Random) -> Model | None:
             config[field] = rng.randint(1, 11)
     try:
         found = model_of(*read_config(config, "drawn"), name="drawn", source="drawn")
-        traced(found.timeline.root, ForwardRun(2, 2, 8, attention="eager", kernel="math"))  # type: ignore[attr-defined]
+        run_trace(found.timeline.root, ForwardRun(2, 2, 8, attention="eager", kernel="math"))  # type: ignore[attr-defined]
     except (ZeroplanError, AssertionError):  # refused; or loads, and runs nowhere
         return None
     except NotImplementedError:
@@ -51,7 +51,7 @@ def asked(rng: random.Random) -> TimelineRequest:
         batch=rng.choice([2, 2, 3, 4, 7, 16]), seq=rng.choice([3, 8, 16, 40]), width=width,
         half=width == 2 and rng.random() < 0.3, attention=attention, kernel=rng.choice(kernels),
         recomputing=recomputing(rng.choice(KINDS)), zero_linear=rng.random() < 0.4,
-        low=2 if width == 4 and rng.random() < 0.4 else 0,
+        autocast_bytes=2 if width == 4 and rng.random() < 0.4 else 0,
     )  # fmt: skip
 
 
@@ -66,10 +66,10 @@ def test_as_a_run_of_that_batch(family: str):
         root = model.timeline.root  # type: ignore[attr-defined]
         assert is_even(wanted)
         try:
-            direct = traced(root, run_of(wanted))
+            direct = run_trace(root, run_of(wanted))
         except NotImplementedError:
             continue
-        shared = sized_of(traced(root, run_of(wanted._replace(batch=MANY)))).at(wanted.batch)
+        shared = batch_scaled(run_trace(root, run_of(wanted._replace(batch=MANY)))).at(wanted.batch)
         assert shared._replace(log=direct.log) == direct, wanted
         assert ended(shared.log()) == ended(direct.log()), wanted
         compared += 1
@@ -119,7 +119,7 @@ def test_stage_3s_own_linear_function(family: str):
         if torchs is None or of_stage_3 is None:
             compared += 1  # not written out
             continue
-        assert wanted.low or torchs[0] == of_stage_3[0], wanted
+        assert wanted.autocast_bytes or torchs[0] == of_stage_3[0], wanted
         less, more = (model.timeline.recomputed_share(each) for each in (wanted, own))
         if less is not None and more is not None:
             assert all(one <= other for one, other in zip(less, more, strict=True)), wanted

@@ -31,16 +31,16 @@ def passes(model: Model, attention: str, checkpointing: str):
     """Of forward and of backward: each visit with its module's path and the stretch at whose end it falls, and of each
     stretch the path of the module at work.
     """
-    asked = TimelineRequest(2, 8, 2, False, attention, "cuda", recomputing(checkpointing), True)
-    order, found = model.execution(eager=asked.eager), model.timeline(asked)
+    request = TimelineRequest(2, 8, 2, False, attention, "cuda", recomputing(checkpointing), True)
+    order, found = model.execution(eager=request.eager), model.timeline(request)
     assert found is not None
     for hooks, one in (
         (order.forward, found.forward),
-        (order.recomputing if asked.recomputing.every else order.backward, found.backward),
+        (order.recomputing if request.recomputing.every else order.backward, found.backward),
     ):
         backward = one is found.backward
         met = [(hook, order.modules[hook.module], at) for hook, at in zip(hooks, one.hooks, strict=True)]
-        yield met, model.timeline.places(asked, backward=backward)
+        yield met, model.timeline.places(request, backward=backward)
 
 
 def test_every_family_was_run():

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import REFERENCES
+from zeroplan.architectures.forward_run import ForwardRun, step
 from zeroplan.architectures.read import build_module, read_config
-from zeroplan.architectures.running import ForwardRun, step
 from zeroplan.specs.checkpointing import Recomputing
 
 Case = dict[str, Any]
@@ -41,7 +41,7 @@ def run_of(case: Case) -> ForwardRun:
     width, attention = WIDTHS[case["dtype"]], case["attention"]
     return ForwardRun(
         width, case["batch"], case["seq"], attention=attention, kernel=kernel, recomputing=recomputing_of(case),
-        low=WIDTHS[case["autocast"]] if case.get("autocast") else 0,
+        autocast_bytes=WIDTHS[case["autocast"]] if case.get("autocast") else 0,
     )  # fmt: skip
 
 

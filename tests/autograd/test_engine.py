@@ -142,7 +142,7 @@ def test_what_a_node_saved_dies_when_it_has_run(memory):
 
 def ready(memory):
     """Parameters' gradients as they leave."""
-    return [beat for beat in memory.events if beat.kind == READY]
+    return [event for event in memory.events if event.kind == READY]
 
 
 def test_the_node_made_last_runs_first(memory):
@@ -151,7 +151,7 @@ def test_the_node_made_last_runs_first(memory):
     x = rows(memory)
     loss = cat((linear(x, memory.parameter(first)), linear(x, memory.parameter(second))), -1)
     memory.backward(loss)
-    assert [beat.of for beat in ready(memory)][:2] == [id(second), id(first)]
+    assert [event.identity for event in ready(memory)][:2] == [id(second), id(first)]
 
 
 def test_a_tied_weight_has_one_gradient_when_both_uses_have_given_theirs(memory):
@@ -162,8 +162,8 @@ def test_a_tied_weight_has_one_gradient_when_both_uses_have_given_theirs(memory)
     made = [size for size, _live in memory.backward(logits)]
     loss = 2 * 3 * 10 * BF16
     assert made == [loss, TABLE, X, TABLE, TABLE]  # logits', the head's, x's, the embedding's, their sum
-    (beat,) = ready(memory)
-    assert beat.of == id(table)
+    (event,) = ready(memory)
+    assert event.identity == id(table)
 
 
 def test_the_gradient_of_a_broadcast_weight_is_summed(memory):
@@ -173,7 +173,7 @@ def test_the_gradient_of_a_broadcast_weight_is_summed(memory):
     x = rows(memory)
     made = [size for size, _live in memory.backward(mul(memory.parameter(weight), x))]
     assert made == [X, X, X, 16, TABLE]  # the loss's, x's, the weight's whole, the weight's, the table's
-    assert ready(memory)[0].of == id(weight)
+    assert ready(memory)[0].identity == id(weight)
     assert len(ready(memory)) == 2
 
 

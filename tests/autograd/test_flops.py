@@ -19,12 +19,12 @@ CASES: list[Case] = json.loads((REFERENCES / "flops_torch_2.13.json").read_text(
 
 def counted(case: Case, *, causal: bool = False, **changes: object) -> Flops:
     family, config = read_config(dict(case["config"]), "recorded")
-    asked = TimelineRequest(
+    request = TimelineRequest(
         batch=case["batch"], seq=case["seq"], width=4 if case["dtype"] == "fp32" else 2, half=False,
         attention=case["attention"], zero_linear=False,
         kernel="cpu" if case["device"] == "cpu" else case["kernel"] or "flash", recomputing=recomputing_of(case),
     )  # fmt: skip
-    found = model_of(family, config, name="case", source="case").timeline.flops(asked._replace(**changes), causal=causal)
+    found = model_of(family, config, name="case", source="case").timeline.flops(request._replace(**changes), causal=causal)
     assert found is not None
     return found
 

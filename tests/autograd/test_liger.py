@@ -8,9 +8,9 @@ import pytest
 
 from tests.autograd.recorded import COUNTED, Case, name, run_of
 from tests.conftest import REFERENCES
+from zeroplan.architectures.forward_run import MULTIPROCESSORS, step
 from zeroplan.architectures.read import build_module, read_config
 from zeroplan.architectures.registry import LIGER_FAMILIES
-from zeroplan.architectures.running import MULTIPROCESSORS, step
 from zeroplan.autograd.liger import chunk
 
 CASES: list[Case] = json.loads((REFERENCES / "liger_0.8.5.json").read_text())["measured"]

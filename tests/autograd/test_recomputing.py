@@ -43,14 +43,14 @@ def test_as_torch_measured(case: Case):
 def test_a_few_layers_stand_for_the_others(case: Case):
     """What a job is told comes from a trace of some of the layers: of each make the first two, and the last."""
     family, config = read_config(dict(case["config"]), "recorded")
-    asked = TimelineRequest(
+    request = TimelineRequest(
         batch=case["batch"], seq=case["seq"], width=4 if case["dtype"] == "fp32" else 2, half=False,
         attention=case["attention"], zero_linear=False,
         kernel="cpu" if case["device"] == "cpu" else case["kernel"] or "flash",
         recomputing=recomputing_of(case),
     )  # fmt: skip
     model = model_of(family, config, name="case", source="case")
-    assert model.timeline.alone(asked) == tuple(case[counted] for counted in COUNTED)
+    assert model.timeline.alone(request) == tuple(case[counted] for counted in COUNTED)
 
 
 @pytest.mark.filterwarnings("ignore")

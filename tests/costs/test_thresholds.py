@@ -7,11 +7,11 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.costs.test_repeating import FAMILIES, small
+from tests.costs.test_layer_skipping import FAMILIES, small
 from tests.jobs import job
 from zeroplan.costs.deepspeed import fetch
 from zeroplan.costs.deepspeed.event_log import all_events
-from zeroplan.costs.deepspeed.thresholds import Span
+from zeroplan.costs.deepspeed.thresholds import ThresholdRange
 
 LARGEST = 10**10
 
@@ -36,7 +36,7 @@ def third_step(one):
     return [[[*all_events(part)] for part in (each.gathers, each.forward, each.backward)] for each in (step, later)]
 
 
-def within(span: Span, draw: random.Random) -> int:
+def within(span: ThresholdRange, draw: random.Random) -> int:
     """One of its ends, or any number between."""
     first, last = int(max(span.above + 1, 0)), int(min(span.upto, LARGEST))
     return draw.choice([first, last, draw.randint(first, last)])

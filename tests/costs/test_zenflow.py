@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.jobs import job
-from zeroplan.costs.deepspeed.selecting import Selecting
 from zeroplan.costs.deepspeed.zenflow import SelectedColumns, chosen, elements
+from zeroplan.costs.deepspeed.zenflow_backward import ZenFlowBackward
 from zeroplan.costs.ledger import gpu_at_least, ledger
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
@@ -105,7 +105,7 @@ def test_a_replay_gives_back_what_it_made(flow, stage, ranks):
     assert gpu_at_least(one) <= total(counted.gpu.peak.lines)
     assert chosen(one) == chosen.__wrapped__(one)
     apart = "fp32" if stage == 2 and not flow.overlap_step else None
-    replay = Selecting(one.at(grad_accum_dtype=apart), flow)
+    replay = ZenFlowBackward(one.at(grad_accum_dtype=apart), flow)
     for _step in range(2):
         replay.step(choosing=True)
         replay.update()

@@ -14,9 +14,9 @@ from zeroplan.costs.deepspeed.traffic import reduced, reduced_last
 from zeroplan.costs.ledger import (
     gathering_at_least,
     gpu_at_least,
-    held_at_least,
     init_at_least,
     ledger,
+    resident_at_least,
     step_at_least,
 )
 from zeroplan.costs.outside import outside
@@ -43,7 +43,7 @@ OF = (
     Bounds.outside_passes, Bounds.peak, Bounds.may_fit, Bounds.may_keep, Bounds.may_reduce, Bounds.seconds,
     Bounds.computing_alone, Bounds.may_run,
 )  # fmt: skip
-LEAST = (held_at_least, init_at_least, step_at_least, gpu_at_least)
+LEAST = (resident_at_least, init_at_least, step_at_least, gpu_at_least)
 
 
 @pytest.mark.parametrize("seed", range(90))

@@ -1,14 +1,14 @@
-"""What a model has alive at one moment of its timeline, by the operator that keeps it."""
+"""What a model has allocated at one moment of its timeline, by the operator that saves it."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from zeroplan.architectures.places import ran_for
+from zeroplan.architectures.places import interval_source
 from zeroplan.architectures.timeline import ExpandedTrace
 from zeroplan.autograd.flash import WORKSPACE
 from zeroplan.autograd.log import BACKWARD, AllocationSource, allocated
-from zeroplan.specs.account import AtWork
+from zeroplan.specs.account import AllocatedActivations
 
 LINEAR, NORMS, ATTENTION, ACTIVATION = "linear layers", "norms", "attention", "activation functions"
 PRODUCTS, DROPOUT, EXPERTS, LOSS = "products", "dropout", "experts", "logits and loss"
@@ -34,24 +34,24 @@ KEEPS = {
 """Operators by what they belong to."""
 
 
-def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int) -> AtWork:
-    """What is alive at an interval of the full pass, where `size` bytes are: all layers together."""
-    found, trace = ran_for(expanded, backward=backward, at=at), expanded.trace
+def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int) -> AllocatedActivations:
+    """What is allocated in an interval of the full pass, where `size` bytes are: all layers together."""
+    result, trace = interval_source(expanded, backward=backward, at=at), expanded.trace
     log = trace.log()
     before = len(trace.forward) if backward else 0
     sums: Counter[str] = Counter()
-    for of, amount in allocated(log, before + found.interval, size - found.offset).items():
+    for of, amount in allocated(log, before + result.interval, size - result.offset).items():
         sums[kind(of)] += amount
     by_layer: dict[int, Counter[str]] = {}
     for of, amount in allocated(log, len(trace.forward) - 1).items():  # when forward has returned
         by_layer.setdefault(of.layer, Counter())[kind(of)] += amount
-    for layers, sign in ((found.there, 1), (found.ran, -1)):
+    for layers, sign in ((result.there, 1), (result.ran, -1)):
         for layer, count in Counter(layers).items():
             for name, amount in by_layer.get(layer, {}).items():
                 sums[name] += sign * count * amount
     rest = size - sum(sums.values())
     sums[GRADIENTS if backward else AT_WORK] += rest
-    return AtWork(found.module, {name: amount for name, amount in sums.items() if amount})
+    return AllocatedActivations(result.module, {name: amount for name, amount in sums.items() if amount})
 
 
 def kind(of: AllocationSource) -> str:

@@ -15,11 +15,11 @@ from zeroplan.architectures.config import ACTIVATIONS
 from zeroplan.architectures.families.deepseek_v3 import LatentAttention
 from zeroplan.architectures.families.gemma2 import FourNormLayer
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.model import model_from
 from zeroplan.architectures.module import Activation, Dropout, Linear, Module, Unary
 from zeroplan.architectures.moe import Experts, MoEConfig, Router
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.architectures.sizes import ACTIVATION, Sizes
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
@@ -114,7 +114,7 @@ class ApproximateAttention(Attention):
         q = self.q_norm(run, q) if "q_norm" in self.children else q
         return q, self.k_norm(run, k) if "k_norm" in self.children else k, v
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         output, weights = super().forward(run, x, shared)
         return self.resid_dropout(run, output), weights
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from zeroplan.architectures.running import BOOL, LONG, MULTIPROCESSORS, ForwardRun
+from zeroplan.architectures.forward_run import BOOL, LONG, MULTIPROCESSORS, ForwardRun
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.autocast import autocast, cast_all_for_product
@@ -13,7 +13,7 @@ from zeroplan.autograd.checkpoint import checkpoint_part
 from zeroplan.autograd.copying import constant_pad
 from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.elementwise import add, mul, mul_scalar, neg, tanh, to
-from zeroplan.autograd.flash import Flash, flash_attention
+from zeroplan.autograd.flash import FlashPackage, flash_attention
 from zeroplan.autograd.products import batched_matmul
 from zeroplan.autograd.reductions import cat, softmax
 from zeroplan.autograd.strides import contiguous_strides
@@ -54,7 +54,7 @@ def split_rotary(x: Tensor, width: int) -> tuple[Tensor, Tensor]:
     return narrow(x, -1, width), narrow(x, -1, x.shape[-1] - width, start=width)
 
 
-def positioned(
+def apply_positions(
     run: ForwardRun,
     q: Tensor,
     k: Tensor,
@@ -69,46 +69,46 @@ def positioned(
     return by_transformers(q, k, rope)
 
 
-def turned(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+def apply_rotary_pos_emb(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
     """Queries and keys with their positions in them."""
     cosines, sines = unsqueeze(rope[0], 1), unsqueeze(rope[1], 1)
-    turned_q = rotated(q, cosines, sines)
-    turned_k = rotated(k, cosines, sines)
+    turned_q = rotate(q, cosines, sines)
+    turned_k = rotate(k, cosines, sines)
     return turned_q, turned_k
 
 
-def turned_and_cast(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
-    """As `turned`, and then back in the dtype they had."""
+def apply_rotary_pos_emb_and_cast(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+    """As `apply_rotary_pos_emb`, and then back in the dtype they had."""
     cosines, sines = unsqueeze(rope[0], 1), unsqueeze(rope[1], 1)
-    turned_q = rotated(q, cosines, sines)
-    turned_k = rotated(k, cosines, sines)
+    turned_q = rotate(q, cosines, sines)
+    turned_k = rotate(k, cosines, sines)
     return to(turned_q, q.width), to(turned_k, k.width)
 
 
-def turned_in_part(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
-    """As `turned`, for the first elements of each head; queries are whole again before keys are turned (Phi 3)."""
+def apply_partial_rotary(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+    """As `apply_rotary_pos_emb`, for the first elements of each head; keys are turned after queries (Phi 3)."""
     cosines, sines = unsqueeze(rope[0], 1), unsqueeze(rope[1], 1)
     q_turned, q_passed = split_rotary(q, cosines.shape[-1])
     k_turned, k_passed = split_rotary(k, cosines.shape[-1])
-    made_q = cat((rotated(q_turned, cosines, sines), q_passed), -1)
-    return made_q, cat((rotated(k_turned, cosines, sines), k_passed), -1)
+    made_q = cat((rotate(q_turned, cosines, sines), q_passed), -1)
+    return made_q, cat((rotate(k_turned, cosines, sines), k_passed), -1)
 
 
-def turned_in_turn(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
-    """As `turned_in_part`, but both are turned before either is joined with what passes (GPT-NeoX)."""
+def apply_partial_rotary_jointly(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
+    """As `apply_partial_rotary`, but both are turned before either is joined with what passes (GPT-NeoX)."""
     q_turned, q_passed = split_rotary(q, rope[0].shape[-1])
     k_turned, k_passed = split_rotary(k, rope[0].shape[-1])
-    made_q, made_k = turned(q_turned, k_turned, rope)
+    made_q, made_k = apply_rotary_pos_emb(q_turned, k_turned, rope)
     made_q = cat((made_q, q_passed), -1)
     return made_q, cat((made_k, k_passed), -1)
 
 
-def rotated(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
     """`x * cos + rotate_half(x) * sin`."""
-    return add(mul(x, cosines), mul(half_turned(x), sines))
+    return add(mul(x, cosines), mul(rotate_half(x), sines))
 
 
-def half_turned(x: Tensor) -> Tensor:
+def rotate_half(x: Tensor) -> Tensor:
     """The second half negated, then the first."""
     half = x.shape[-1] // 2
     first = narrow(x, -1, half)
@@ -116,7 +116,7 @@ def half_turned(x: Tensor) -> Tensor:
     return cat((neg(second), first), -1)
 
 
-def repeated(x: Tensor, times: int) -> Tensor:
+def repeat_kv(x: Tensor, times: int) -> Tensor:
     """Every head of keys or values as often as queries share it."""
     if times == 1:
         return x
@@ -124,7 +124,7 @@ def repeated(x: Tensor, times: int) -> Tensor:
     return reshape(expand(unsqueeze(x, 2), (batch, heads, times, seq, width)), (batch, heads * times, seq, width))
 
 
-def interfaced(
+def attention_interface(
     run: ForwardRun, attend: Callable[..., Attended], q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None,
     positions: Tensor | None = None,
 ) -> Attended:  # fmt: skip
@@ -136,57 +136,61 @@ def interfaced(
         return attend(q, k, v, mask)
 
     def part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, _positions: Tensor | None) -> Attended:
-        with autocast(run, low):
+        with autocast(run, autocast_bytes):
             return attend(q, k, v, mask)
 
-    low = run.autocast
-    made: Attended = checkpoint_part(run, part, q, k, v, mask, positions)
-    return made
+    autocast_bytes = run.autocast
+    out: Attended = checkpoint_part(run, part, q, k, v, mask, positions)
+    return out
 
 
-def attended(
+def attention_forward(
     run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, positions: Tensor | None = None, *,
     dropout: float = 0.0, softcap: bool = False, local: bool = False, causal: bool = True, positioned: bool = True,
 ) -> Attended:  # fmt: skip
     """The values that each query attends to, [b, s, n, d], and under eager attention the weights.
 
-    `positioned`: a layer is given positions, and the flash-attention package looks at them.
+    `apply_positions`: a layer is given positions, and the flash-attention package looks at them.
     """
     attend = partial(
-        _attended, run, dropout=dropout, softcap=softcap, local=local, causal=causal, positioned=positioned
+        _attention_forward, run, dropout=dropout, softcap=softcap, local=local, causal=causal, positioned=positioned
     )
-    return interfaced(run, attend, q, k, v, mask, positions)
+    return attention_interface(run, attend, q, k, v, mask, positions)
 
 
-def _attended(
+def _attention_forward(
     run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *,
     dropout: float, softcap: bool, local: bool,
     causal: bool, positioned: bool,
 ) -> Attended:  # fmt: skip
     if run.flash:
-        how = Flash(run.flash, MULTIPROCESSORS, dropout, softcap, local, causal)
-        return attended_by_flash(run, q, k, v, how, positions=positioned), None
+        how = FlashPackage(run.flash, MULTIPROCESSORS, dropout, softcap, local, causal)
+        return flash_attention_forward(run, q, k, v, how, positions=positioned), None
     times = q.shape[1] // k.shape[1]
     if run.attention == "eager":
-        return attended_eagerly(run, q, k, v, mask, times, dropout=dropout, softcap=softcap)
+        return eager_attention_forward(run, q, k, v, mask, times, dropout=dropout, softcap=softcap)
     native = mask is None and k.shape[-1] == v.shape[-1] <= LARGEST_NATIVE_HEAD
     if not native:
-        k, v = repeated(k, times), repeated(v, times)
-    made = scaled_dot_product(run, q, k, v, mask, dropout=dropout, grouped=native and times > 1, causal=causal)
-    return contiguous(transpose(made, 1, 2)), None
+        k, v = repeat_kv(k, times), repeat_kv(v, times)
+    out = sdpa_attention_forward(run, q, k, v, mask, dropout=dropout, grouped=native and times > 1, causal=causal)
+    return contiguous(transpose(out, 1, 2)), None
 
 
-def attended_by_flash(run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool) -> Tensor:
+def flash_attention_forward(
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: FlashPackage, *, positions: bool
+) -> Tensor:
     """The flash-attention package as transformers calls it (integrations/flash_attention.py)."""
     q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
     width, value = q.shape[-1], v.shape[-1]
     if value != width:
         v = constant_pad(v, width)
-    made = by_flash(run, q, k, v, how, positions=positions)
-    return made if value == width else narrow(made, -1, value)
+    out = _flash_attention_forward(run, q, k, v, how, positions=positions)
+    return out if value == width else narrow(out, -1, value)
 
 
-def by_flash(run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, positions: bool = True) -> Tensor:
+def _flash_attention_forward(
+    run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: FlashPackage, *, positions: bool = True
+) -> Tensor:
     """_flash_attention_forward of [b, s, n, d]; where it gets positions, it looks whether one row holds several texts.
 
     The third version has no dropout.
@@ -194,11 +198,11 @@ def by_flash(run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, how: Flash, *, po
     if run.autocast and q.width != run.autocast:
         q, k, v = to(q, run.autocast), to(k, run.autocast), to(v, run.autocast)
     if positions and run.batch == 1:
-        look_for_packing(run)
+        is_packed_sequence(run)
     return flash_attention(q, k, v, how if how.version == 2 else how._replace(dropout=0.0))
 
 
-def look_for_packing(run: ForwardRun) -> None:
+def is_packed_sequence(run: ForwardRun) -> None:
     """modeling_flash_attention_utils.py, _is_packed_sequence."""
 
     def numbers(*shape: int) -> Tensor:
@@ -214,7 +218,7 @@ def look_for_packing(run: ForwardRun) -> None:
     del size, total
 
 
-def scaled_dot_product(
+def sdpa_attention_forward(
     run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *,
     dropout: float = 0.0, grouped: bool = False,
     causal: bool = True,
@@ -264,11 +268,11 @@ def cuda_kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, grouped
     return "efficient" if aligned and same else "math"
 
 
-def attended_eagerly(
+def eager_attention_forward(
     run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, times: int, *, dropout: float, softcap: bool
 ) -> tuple[Tensor, Tensor]:
     """Scores of all queries and keys, their softmax in fp32 and back, and its product with the values."""
-    keys, values = repeated(k, times), repeated(v, times)
+    keys, values = repeat_kv(k, times), repeat_kv(v, times)
     weights = mul_scalar(batched_matmul(q, transpose(keys, 2, 3)))
     if softcap:
         weights = mul_scalar(weights)
@@ -278,5 +282,5 @@ def attended_eagerly(
         weights = add(weights, mask)
     weights = to(softmax(weights, FLOAT, fused=run.half and not run.on_cpu), q.width)
     weights = apply_dropout(weights, dropout, on_cpu=run.on_cpu)
-    made = batched_matmul(weights, values)
-    return contiguous(transpose(made, 1, 2)), weights
+    out = batched_matmul(weights, values)
+    return contiguous(transpose(out, 1, 2)), weights

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.elementwise import mul_scalar, tanh
 from zeroplan.autograd.losses import causal_loss
 from zeroplan.autograd.tensor import Tensor

@@ -185,12 +185,12 @@ class Config:
         for name in cls.not_null:
             if name in config and config[name] is None:
                 raise SpecError(place, f"{name}: null", "a number, or no such field")
-        found = {}
+        result = {}
         for field in cls.readable():
             for name in cls.names(field):
                 if name in config:
-                    found[field] = config[name]
-        return found
+                    result[field] = config[name]
+        return result
 
 
 POSITIVE = frozenset({

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
-from zeroplan.architectures.identical_layers import first_parameter, layers_of, signature_numbers
+from zeroplan.architectures.identical_layers import checkpointing_layers, first_parameter, signature_numbers
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.architectures.walk import Walk
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
-from zeroplan.specs.execution import Execution, LayerPlace
+from zeroplan.specs.execution import Execution, LayerPosition
 from zeroplan.specs.on_demand import OnDemand
 
 NO_LEAVES: frozenset[str] = frozenset()
@@ -27,9 +27,9 @@ def execution(
     kernels: str = "transformers", recomputing: Recomputing = PLAIN,
 ) -> Execution:  # fmt: skip
     """`leaves`: paths of the modules fetched as a whole. `eager`, `flash`: with that attention."""
-    walk, found = walk_once(root, leaves, eager, flash, kernels)
+    walk, result = walk_once(root, leaves, eager, flash, kernels)
     which = recomputing if recomputing.every else EVERY_LAYER
-    return found._replace(
+    return result._replace(
         recomputing=OnDemand(lambda: tuple(walk.recomputing(which))), layers=tuple(layers(root, walk, recomputing))
     )
 
@@ -59,16 +59,18 @@ def attention_orders(root: Module) -> tuple[bool, bool]:
     return any(module.eager_order for module in modules), any(module.flash_order for module in modules)
 
 
-def layers(root: Module, walk: Walk, recomputing: Recomputing) -> Iterator[LayerPlace]:
+def layers(root: Module, walk: Walk, recomputing: Recomputing) -> Iterator[LayerPosition]:
     """Layers below a leaf are not entered by themselves."""
     tensors: dict[int, int] = {}
-    for layer, like in zip(layers_of(root), signature_numbers(root, recomputing, attending=False), strict=True):
+    for layer, like in zip(
+        checkpointing_layers(root), signature_numbers(root, recomputing, attending=False), strict=True
+    ):
         if id(layer) not in walk.layer_places:
             continue
         if like not in tensors:
             tensors[like] = len({id(parameter) for _name, parameter in layer.named_parameters()})
         first = walk.index[first_parameter(layer)]
-        yield LayerPlace(walk.layer_places[id(layer)], first, tensors[like], like)
+        yield LayerPosition(walk.layer_places[id(layer)], first, tensors[like], like)
 
 
 def subtrees(root: Module, walk: Walk) -> tuple[tuple[int, ...], ...]:

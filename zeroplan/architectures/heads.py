@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from zeroplan.architectures.config import LARGEST_WIDTH, Config
+from zeroplan.architectures.forward_run import BOOL, LONG, ForwardRun
 from zeroplan.architectures.module import Dropout, Linear, Module
 from zeroplan.architectures.registry import BARE, SEQUENCES, TOKENS, language_models
-from zeroplan.architectures.running import BOOL, LONG, ForwardRun
 from zeroplan.autograd.indexing import index_pairs
 from zeroplan.autograd.losses import sequence_loss, token_loss
 from zeroplan.autograd.tensor import Tensor, empty

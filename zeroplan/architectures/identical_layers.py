@@ -1,4 +1,4 @@
-"""Which layers of a tree are alike: one of them can stand for the others."""
+"""Which layers of a tree are identical: one of them represents the others."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from zeroplan.specs.checkpointing import PLAIN, Recomputing
 
 
 @lru_cache(maxsize=KEPT_TREES)
-def layers_of(root: Module) -> list[GradientCheckpointingLayer]:
+def checkpointing_layers(root: Module) -> list[GradientCheckpointingLayer]:
     """The layers that checkpointing knows, in order."""
     return [module for _path, module in tree(root) if isinstance(module, GradientCheckpointingLayer)]
 
 
 def checkpointed_layers(root: Module, recomputing: Recomputing) -> frozenset[int]:
     """By identity."""
-    return frozenset(id(layer) for number, layer in enumerate(layers_of(root)) if recomputing.has(number))
+    return frozenset(id(layer) for number, layer in enumerate(checkpointing_layers(root)) if recomputing.has(number))
 
 
 def input_embedding(root: Module) -> int:
@@ -30,15 +30,15 @@ def input_embedding(root: Module) -> int:
 def representatives(
     root: Module, recomputing: Recomputing = PLAIN, ran: Recomputing | None = None
 ) -> list[tuple[int, int]]:
-    """Of each layer, in order: itself and the layer that runs for it, by identity; `ran`: in a run of `ran_as`.
+    """Each layer, in order, with its representative (the layer that runs for it), by identity; `ran`: under `ran_as`.
 
-    The first layer of each make and the last of all stand for themselves, the others for the next of their make.
+    The first layer of each signature and the last of all represent themselves, the second of a signature the others.
 
-    What layers of one make share (cosines, a mask) goes with the first of them in backward. Where a layer also returns
+    What identical layers share (cosines, a mask) goes with the first of them in backward. Where a layer also returns
     its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then, and where
     DeepSpeed treats inputs by their place.
     """
-    layers = layers_of(root)
+    layers = checkpointing_layers(root)
     if _each_by_itself(root, recomputing):
         return [(id(layer), id(layer)) for layer in layers]
     run_for: dict[Hashable, int] = {}
@@ -51,7 +51,7 @@ SHARED = (2, 3)
 
 
 def ran_as(root: Module, recomputing: Recomputing) -> Recomputing:
-    """Of every-K, the K in whose run each layer has one of its role: identical layers are alike whatever lies
+    """The K of every-K in whose run each layer has one of its role: layers are identical whatever lies
     between.
     """
     if recomputing.every < 2 or _each_by_itself(root, recomputing):
@@ -61,7 +61,7 @@ def ran_as(root: Module, recomputing: Recomputing) -> Recomputing:
 
 
 def _each_by_itself(root: Module, recomputing: Recomputing) -> bool:
-    by_weights = recomputing.every > 1 and any(layer.gives_weights for layer in layers_of(root))
+    by_weights = recomputing.every > 1 and any(layer.gives_weights for layer in checkpointing_layers(root))
     return recomputing.inputs.by_place or by_weights
 
 
@@ -70,27 +70,27 @@ FIRST, LATER, LAST = range(3)
 
 @lru_cache(maxsize=2 * KEPT_TREES)
 def layer_roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
-    """Of each layer its make, whether it is checkpointed, and whether it is the first of these or the last of all."""
+    """Each layer's signature, whether it is checkpointed, and whether it is the first of these or the last of all."""
     seen: set[Hashable] = set()
-    found: list[Hashable] = []
+    result: list[Hashable] = []
     plain = signature_numbers(root, PLAIN)
     for number, kind in enumerate(plain):
         like = kind, recomputing.has(number)
-        found.append((like, LAST if number == len(plain) - 1 else LATER if like in seen else FIRST))
+        result.append((like, LAST if number == len(plain) - 1 else LATER if like in seen else FIRST))
         seen.add(like)
-    return found
+    return result
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
 def signature_numbers(root: Module, recomputing: Recomputing, *, attending: bool = True) -> list[int]:
-    """Of each layer the number of its make: one that is checkpointed is not like one that is not.
+    """Number each layer's signature: one that is checkpointed is not like one that is not.
 
     Not `attending`: whatever mask it gets, which changes no module, no parameter and not the order in which they run.
     """
     known: dict[Hashable, int] = {}
     if recomputing == PLAIN:
-        found = ((signature(layer), layer.kind if attending else "") for layer in layers_of(root))
-        return [known.setdefault(each, len(known)) for each in found]
+        result = ((signature(layer), layer.kind if attending else "") for layer in checkpointing_layers(root))
+        return [known.setdefault(each, len(known)) for each in result]
     plain = signature_numbers(root, PLAIN, attending=attending)
     if recomputing.every < 2:
         return plain
@@ -105,11 +105,11 @@ def signature(module: Module) -> Hashable:
 
 
 LONGEST_CYCLE = 8
-"""Layers after which makes are looked for again: every-8 checkpointing, five windows and a full layer."""
+"""Layers after which signatures are looked for again: every-8 checkpointing, five windows and a full layer."""
 
 
 class Cycle(NamedTuple):
-    """Consecutive layers whose makes come again in the same order."""
+    """Consecutive layers whose signatures come again in the same order."""
 
     start: int
     period: int
@@ -137,6 +137,6 @@ def first_parameter(module: Module) -> int:
     for parameter in module.parameters.values():
         return id(parameter)
     for child in module.children.values():
-        if found := first_parameter(child):
-            return found
+        if result := first_parameter(child):
+            return result
     return 0

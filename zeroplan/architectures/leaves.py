@@ -21,15 +21,15 @@ def leaf_paths(root: Module, model_type: str, leaves: LeafModules) -> frozenset[
     """Paths of the modules that the settings make leaves; one inside another changes nothing."""
     if not concerns(model_type, leaves):
         return frozenset()
-    found = {
+    result = {
         path for path, module in tree(root)
         if chosen(leaves, path, class_name(model_type, module.transformers_class))
     }  # fmt: skip
     if leaves.granularity_threshold > 0:
         granularity: dict[int, int] = {}
         measure(root, granularity)
-        found.update(granular("", root, granularity, leaves.granularity_threshold))
-    return frozenset(found)
+        result.update(granular("", root, granularity, leaves.granularity_threshold))
+    return frozenset(result)
 
 
 def concerns(model_type: str, leaves: LeafModules) -> bool:

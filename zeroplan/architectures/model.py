@@ -10,28 +10,28 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from zeroplan.architectures.allocated import allocated_at
+from zeroplan.architectures.batch_scaled import MANY, BatchScaledTrace, batch_scaled, is_even
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, execution
+from zeroplan.architectures.forward_run import run_of
 from zeroplan.architectures.identical_layers import ran_as, representatives
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module, tree
 from zeroplan.architectures.places import places
 from zeroplan.architectures.registry import family, language_model
-from zeroplan.architectures.running import run_of
 from zeroplan.architectures.shape import shape_of
-from zeroplan.architectures.sized import MANY, Sized, is_even, sized_of
 from zeroplan.architectures.structure import Structure
 from zeroplan.architectures.timeline import ExpandedTrace, timeline
-from zeroplan.architectures.trace import Trace, traced
+from zeroplan.architectures.trace import Trace, run_trace
 from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
-from zeroplan.specs.account import AtWork, Flops, RecomputedShare, Saved
+from zeroplan.specs.account import AllocatedActivations, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
 from zeroplan.specs.model import (
     DEFAULT_LEAVES,
     MASKED_WORD,
     NEXT_WORD,
-    Executes,
+    ExecutionOrder,
     LeafModules,
     Model,
     ParameterSpec,
@@ -94,16 +94,16 @@ def model_from(
 
 
 def _with_names(config: Config, build: Callable[[Any], Module]) -> tuple[Module, dict[str, int]]:
-    from zeroplan.architectures.kept import with_names  # sizes get names where equations are asked for
+    from zeroplan.architectures.saved_activations import with_names  # sizes get names where equations are asked for
 
     return with_names(config, build)
 
 
-def executes(root: Module, model_type: str) -> Executes:
+def executes(root: Module, model_type: str) -> ExecutionOrder:
     """The order in which a training step runs this tree, each answer worked out once."""
 
     @cache
-    def found(paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing) -> Execution:
+    def result(paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing) -> Execution:
         return execution(root, paths, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
 
     @cache
@@ -116,7 +116,7 @@ def executes(root: Module, model_type: str) -> Executes:
         paths = leaf_paths(root, model_type, leaves)
         by_eager, by_flash = attention_orders(root)
         eager = eager and (by_eager or bool(paths))  # a leaf's hooks fire for eager attention's weights too
-        return found(paths, eager, flash and by_flash, kernels, recomputing)
+        return result(paths, eager, flash and by_flash, kernels, recomputing)
 
     return order
 
@@ -127,7 +127,9 @@ KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 16, 12
 class ModelTimelines:
     """Runs of a model's step on tensors without numbers, the latest remembered."""
 
-    def __init__(self, root: Module, executes: Executes, names: Callable[[], tuple[Module, dict[str, int]]]) -> None:
+    def __init__(
+        self, root: Module, executes: ExecutionOrder, names: Callable[[], tuple[Module, dict[str, int]]]
+    ) -> None:
         self.root, self.executes, self.names = root, executes, names
         self.found = lru_cache(maxsize=KEPT_TIMELINES)(self._timeline)
         self.expanded = lru_cache(maxsize=KEPT_TRACES)(self._expanded)
@@ -139,65 +141,65 @@ class ModelTimelines:
         self.recomputed = lru_cache(maxsize=KEPT_TIMELINES)(self._recomputed_share)
         self.structure = lru_cache(maxsize=KEPT_TRACES)(self._structure)
 
-    def __call__(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
-        return self.found(asked, leaves)
+    def __call__(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
+        return self.found(request, leaves)
 
-    def alone(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
-        return self.bytes_alone(asked, leaves)
+    def alone(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
+        return self.bytes_alone(request, leaves)
 
-    def _alone(self, asked: TimelineRequest, leaves: LeafModules) -> tuple[int, int, int] | None:
+    def _alone(self, request: TimelineRequest, leaves: LeafModules) -> tuple[int, int, int] | None:
         try:
-            expanded = self.expanded(asked, leaves)
+            expanded = self.expanded(request, leaves)
         except NotImplementedError:
             return None
         return expanded.saved, expanded.forward.fullest[0], expanded.backward.fullest[0]
 
     def allocated(
-        self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
+        self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
-    ) -> AtWork:  # fmt: skip
-        expanded = self.named(asked, leaves) if named else self.by_itself(asked, leaves)
+    ) -> AllocatedActivations:  # fmt: skip
+        expanded = self.named(request, leaves) if named else self.by_itself(request, leaves)
         levels = (expanded.backward if backward else expanded.forward).level(at)
         size = next((level for level in levels if level == size), size)  # with its names
         return allocated_at(expanded, backward=backward, at=at, size=size)
 
-    def places(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
-        return places(self.by_itself(asked, leaves), backward=backward)
+    def places(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
+        return places(self.by_itself(request, leaves), backward=backward)
 
-    def peak(self, asked: TimelineRequest, *, backward: bool) -> AtWork | None:
+    def peak(self, request: TimelineRequest, *, backward: bool) -> AllocatedActivations | None:
         try:
-            expanded = self.expanded(asked, DEFAULT_LEAVES)
+            expanded = self.expanded(request, DEFAULT_LEAVES)
         except NotImplementedError:
             return None
         size, at = (expanded.backward if backward else expanded.forward).fullest
-        return self.allocated(asked, backward=backward, at=at, size=size, named=True)
+        return self.allocated(request, backward=backward, at=at, size=size, named=True)
 
-    def flops(self, asked: TimelineRequest, *, causal: bool = False) -> Flops | None:
-        if asked.kernels != "transformers" or asked.flash:
+    def flops(self, request: TimelineRequest, *, causal: bool = False) -> Flops | None:
+        if request.kernels != "transformers" or request.flash:
             return None
         try:
-            found = self.trace(asked).flops
+            found = self.trace(request).flops
         except NotImplementedError:
             return None
-        times = Counter(chosen for _layer, chosen in self.layers(asked.recomputing))
+        times = Counter(chosen for _layer, chosen in self.layers(request.recomputing))
         times[0] = 1  # outside of all layers
         sums: Counter[str] = Counter()
         for (phase, layer, triangle), count in found.items():
-            pairs = Fraction(asked.seq + 1, 2 * asked.seq) if causal and triangle else 1
+            pairs = Fraction(request.seq + 1, 2 * request.seq) if causal and triangle else 1
             sums[phase] += times[layer] * int(count * pairs)
         return Flops(sums[FORWARD], sums[BACKWARD], sums[RECOMPUTING])
 
-    def recomputed_share(self, asked: TimelineRequest) -> RecomputedShare | None:
-        return self.recomputed(asked)
+    def recomputed_share(self, request: TimelineRequest) -> RecomputedShare | None:
+        return self.recomputed(request)
 
-    def _recomputed_share(self, asked: TimelineRequest) -> RecomputedShare | None:
-        if not asked.recomputing.every:
+    def _recomputed_share(self, request: TimelineRequest) -> RecomputedShare | None:
+        if not request.recomputing.every:
             return RecomputedShare(0.0, 0.0)
         try:
-            found = self.trace(asked).flops
+            found = self.trace(request).flops
         except NotImplementedError:
             return None
-        layers = self.layers(asked.recomputing)
+        layers = self.layers(request.recomputing)
         times = Counter(chosen for _layer, chosen in layers)
         sums: Counter[tuple[str, bool]] = Counter()
         for (phase, layer, causal), count in found.items():
@@ -206,47 +208,47 @@ class ModelTimelines:
             sums[RECOMPUTING, causal] / sums[FORWARD, causal] if sums[FORWARD, causal] else None
             for causal in (False, True)
         )
-        share = sum(asked.recomputing.has(number) for number in range(len(layers))) / len(layers)
+        share = sum(request.recomputing.has(number) for number in range(len(layers))) / len(layers)
         return RecomputedShare(products or 0.0, share if attention is None else attention)
 
-    def offloaded_inputs(self, asked: TimelineRequest) -> tuple[int, ...]:
-        found = self.trace(asked).inputs
-        return tuple(found[chosen] for _layer, chosen in self.layers(asked.recomputing))
+    def offloaded_inputs(self, request: TimelineRequest) -> tuple[int, ...]:
+        result = self.trace(request).inputs
+        return tuple(result[chosen] for _layer, chosen in self.layers(request.recomputing))
 
-    def saved(self, asked: TimelineRequest) -> Saved | None:
-        from zeroplan.architectures.kept import saved
+    def saved(self, request: TimelineRequest) -> SavedActivations | None:
+        from zeroplan.architectures.saved_activations import saved
 
         try:
-            return saved(*self.names(), asked)
+            return saved(*self.names(), request)
         except NotImplementedError:
             return None
 
-    def _timeline(self, asked: TimelineRequest, leaves: LeafModules) -> Timeline | None:
+    def _timeline(self, request: TimelineRequest, leaves: LeafModules) -> Timeline | None:
         try:
-            return timeline(self.expanded(asked, leaves), recomputes=asked.recomputing.every > 0)
+            return timeline(self.expanded(request, leaves), recomputes=request.recomputing.every > 0)
         except NotImplementedError:
             return None
 
-    def _expanded(self, asked: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
-        return ExpandedTrace(self.structure(leaves, *_how(asked)), self.trace(asked))
+    def _expanded(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
+        return ExpandedTrace(self.structure(leaves, *_how(request)), self.trace(request))
 
-    def _by_itself(self, asked: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
+    def _by_itself(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
         """Its own layers ran: what one keeps, and for whom, depends on the next one."""
-        if ran_as(self.root, asked.recomputing) == asked.recomputing:
-            return self.expanded(asked, leaves)
-        layers = representatives(self.root, asked.recomputing)
+        if ran_as(self.root, request.recomputing) == request.recomputing:
+            return self.expanded(request, leaves)
+        layers = representatives(self.root, request.recomputing)
         return ExpandedTrace(
-            Structure(self.root, self._order(leaves, *_how(asked)), layers), traced(self.root, run_of(asked))
+            Structure(self.root, self._order(leaves, *_how(request)), layers), run_trace(self.root, run_of(request))
         )
 
-    def _named(self, asked: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
-        """Of a tree whose sizes have names."""
-        from zeroplan.architectures.kept import with_named_batch
+    def _named(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
+        """The expanded trace of a tree whose sizes have names."""
+        from zeroplan.architectures.saved_activations import with_named_batch
 
         root, _sizes = self.names()
-        order = self._order(leaves, *_how(asked))
-        layers = representatives(root, asked.recomputing)
-        return ExpandedTrace(Structure(root, order, layers), traced(root, run_of(with_named_batch(asked))))
+        order = self._order(leaves, *_how(request))
+        layers = representatives(root, request.recomputing)
+        return ExpandedTrace(Structure(root, order, layers), run_trace(root, run_of(with_named_batch(request))))
 
     def _structure(self, leaves: LeafModules, *how: Any) -> Structure:
         return Structure(self.root, self._order(leaves, *how), self.layers(how[-1]))
@@ -257,22 +259,22 @@ class ModelTimelines:
         return self.executes(leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
 
     def layers(self, recomputing: Recomputing) -> list[tuple[int, int]]:
-        """Each, and the one in the trace that stands for it."""
+        """Each layer, and its representative in the trace."""
         return representatives(self.root, recomputing, ran_as(self.root, recomputing))
 
-    def trace(self, asked: TimelineRequest) -> Trace:
-        """Of the layers that stand for the others; what gives the same trace runs once."""
-        return self.ran(asked._replace(recomputing=ran_as(self.root, asked.recomputing)))
+    def trace(self, request: TimelineRequest) -> Trace:
+        """The trace of the representative layers; what gives the same trace runs once."""
+        return self.ran(request._replace(recomputing=ran_as(self.root, request.recomputing)))
 
-    def _ran(self, asked: TimelineRequest) -> Trace:
-        if is_even(asked):
-            return self.with_many(asked._replace(batch=MANY)).at(asked.batch)
-        return traced(self.root, run_of(asked))
+    def _ran(self, request: TimelineRequest) -> Trace:
+        if is_even(request):
+            return self.with_many(request._replace(batch=MANY)).at(request.batch)
+        return run_trace(self.root, run_of(request))
 
-    def _with_many(self, asked: TimelineRequest) -> Sized:
-        return sized_of(traced(self.root, run_of(asked)))
+    def _with_many(self, request: TimelineRequest) -> BatchScaledTrace:
+        return batch_scaled(run_trace(self.root, run_of(request)))
 
 
-def _how(asked: TimelineRequest) -> tuple[bool, bool, str, Recomputing]:
+def _how(request: TimelineRequest) -> tuple[bool, bool, str, Recomputing]:
     """What decides the order of execution, beside leaf modules."""
-    return asked.eager, asked.flash, asked.kernels, asked.recomputing
+    return request.eager, request.flash, request.kernels, request.recomputing

@@ -22,7 +22,7 @@ from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import view
 
 if TYPE_CHECKING:
-    from zeroplan.architectures.running import ForwardRun
+    from zeroplan.architectures.forward_run import ForwardRun
 
 FLOAT = 4
 KEPT_TREES = 8
@@ -112,9 +112,9 @@ class Module:
     def __call__(self, run: ForwardRun, *inputs: Any) -> Any:
         """Forward; the inputs live as long as it runs."""
         outer = run.enter(self)
-        made = self.forward(run, *inputs)
+        out = self.forward(run, *inputs)
         run.leave(self, outer)
-        return made
+        return out
 
     def forward(self, run: ForwardRun, *inputs: Any) -> Any:
         raise NotImplementedError(self.transformers_class)
@@ -155,9 +155,9 @@ class Unary(Module):
 
     def __call__(self, run: ForwardRun, x: Tensor) -> Tensor:
         outer = run.enter(self)
-        made = self.forward(run, x)
+        out = self.forward(run, x)
         run.leave(self, outer)
-        return made
+        return out
 
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         raise NotImplementedError(self.transformers_class)
@@ -189,12 +189,12 @@ class GradientCheckpointingLayer(Module):
         outer = run.enter(self)
         run.layer = id(self)
         forward = self.checkpointed if id(self) in run.checkpointed else self.forward
-        made = forward(run, *inputs)
+        out = forward(run, *inputs)
         run.leave(self, outer)
         run.layer = 0
-        if self.gives_weights and made[1] is not None:
-            run.weights = ref(made[1])  # a layer passed over gives them again, as long as they live
-        return made
+        if self.gives_weights and out[1] is not None:
+            run.weights = ref(out[1])  # a layer passed over gives them again, as long as they live
+        return out
 
     def checkpointed(self, run: Any, x: Tensor, *rest: Any) -> Any:
         """Forward through torch.utils.checkpoint, in the one way or the other."""
@@ -206,7 +206,7 @@ class GradientCheckpointingLayer(Module):
         if self.mask_by_position:
             shared, mask = rest[0]._replace(mask=None), rest[0].mask
             given = partial(_with_mask, forward, shared)
-            return checkpoint_reentrant(run, given, x, beside=(mask,), input_offload=run.input_offload)
+            return checkpoint_reentrant(run, given, x, positional=(mask,), input_offload=run.input_offload)
         return checkpoint_reentrant(run, forward, x, *rest, input_offload=run.input_offload)
 
 
@@ -247,8 +247,8 @@ class Conv1D(Unary):
 
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         rows = view(x, (-1, x.shape[-1]))
-        made = matmul(rows, run.parameter(self.weight), run.parameter(self.bias))
-        return view(made, (*x.shape[:-1], self.outputs))
+        out = matmul(rows, run.parameter(self.weight), run.parameter(self.bias))
+        return view(out, (*x.shape[:-1], self.outputs))
 
 
 class Embedding(Unary):
@@ -265,8 +265,8 @@ class Embedding(Unary):
 
     def __call__(self, run: ForwardRun, ids: Tensor) -> Tensor:
         """Frozen, transformers has the input embedding's result ask for a gradient where layers are checkpointed."""
-        made = super().__call__(run, ids)
-        return requires_grad(made) if id(self) == run.opens and made.node is None else made
+        out = super().__call__(run, ids)
+        return requires_grad(out) if id(self) == run.opens and out.node is None else out
 
     def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         return embedding(ids, run.parameter(self.weight))

@@ -19,14 +19,14 @@ class LayerHooks:
         self.enters = [hook.enters for hook in hooks]
         self.modules = [hook.module for hook in hooks]
         self.tensors = [hook.tensors for hook in hooks]
-        self.late = [hook.backward for hook in hooks]
+        self.in_backward = [hook.backward for hook in hooks]
         self.reads = set(self.tensors)
 
     def moved(self, modules: int, tensors: int) -> Iterator[ModuleHook]:
-        """Of a layer like it, whose modules and tensors have numbers so much higher."""
+        """The hooks of an identical layer, whose modules and tensors have numbers so much higher."""
         theirs = {read: tuple([index + tensors for index in read]) for read in self.reads}
         moved = map(modules.__add__, self.modules), map(theirs.__getitem__, self.tensors)
-        return map(HOOK, zip(self.enters, *moved, self.late, strict=True))
+        return map(HOOK, zip(self.enters, *moved, self.in_backward, strict=True))
 
 
 class HookSequence:

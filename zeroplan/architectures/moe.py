@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from zeroplan.architectures.families.llama import Decoder
+from zeroplan.architectures.forward_run import FLOAT, LONG, ForwardRun
 from zeroplan.architectures.module import Activation, Module, Parameter
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.architectures.running import FLOAT, LONG, ForwardRun
 from zeroplan.autograd.elementwise import add_scalar, mul, to
 from zeroplan.autograd.grouped import grouped_mm
 from zeroplan.autograd.indexing import index_rows, sort, topk
@@ -128,11 +128,11 @@ class Experts(Module):
         counts = empty(run, (self.gate_up_proj.shape[0],), FLOAT)
         offsets = empty(run, counts.shape, INT)
         bias = self.bias(run, "gate_up_proj", experts)
-        made = self.up(run, rows, experts, offsets, bias)
-        made = self.gated(run, made)
+        out = self.up(run, rows, experts, offsets, bias)
+        out = self.gated(run, out)
         bias = self.bias(run, "down_proj", experts)
-        made = self.down(run, made, experts, offsets, bias)
-        weighted = mul(made, unsqueeze(scores, 1))
+        out = self.down(run, out, experts, offsets, bias)
+        weighted = mul(out, unsqueeze(scores, 1))
         back = empty(run, order.shape, LONG)
         places = empty(run, order.shape, LONG)
         del places

@@ -11,7 +11,7 @@ from zeroplan.autograd.reductions import mean
 from zeroplan.autograd.tensor import Tensor
 
 if TYPE_CHECKING:
-    from zeroplan.architectures.running import ForwardRun
+    from zeroplan.architectures.forward_run import ForwardRun
 
 
 class RMSNorm(Unary):
@@ -56,9 +56,9 @@ class UnitOffsetNorm(RMSNorm):
     """The weight is one more than the parameter, all of it in fp32."""
 
     def written_out(self, run: ForwardRun, x: Tensor) -> Tensor:
-        made = self.normed(to(x, FLOAT))
-        made = mul(made, add_scalar(to(run.parameter(self.weight), FLOAT)))
-        return to(made, x.width)
+        out = self.normed(to(x, FLOAT))
+        out = mul(out, add_scalar(to(run.parameter(self.weight), FLOAT)))
+        return to(out, x.width)
 
     def normed(self, x: Tensor) -> Tensor:
         return mul(x, rsqrt(add_scalar(mean(pow_scalar(x)))))

@@ -10,25 +10,25 @@ from zeroplan.autograd.memory import ENTER, READY, AllocationEvent
 from zeroplan.record import NamedTuple
 
 
-class Ran(NamedTuple):
+class IntervalSource(NamedTuple):
     interval: int
     offset: int
     there: list[int]
-    """The layers that stand for those that have run forward and not yet backward, each as often as it does."""
+    """The representatives of those that have run forward and not yet backward, each as often as it does."""
     ran: list[int]
     """Those of them that are in the trace by themselves."""
     module: str
     """The path of the module at work, empty for the model itself."""
 
 
-def ran_for(expanded: ExpandedTrace, *, backward: bool, at: int) -> Ran:
-    """The interval of the trace that stands for one of the full pass, and which layers it lacks."""
+def interval_source(expanded: ExpandedTrace, *, backward: bool, at: int) -> IntervalSource:
+    """The interval of the trace that represents one of the full pass, and which layers it lacks."""
     structure = expanded.structure
     expanded_pass = expanded.backward if backward else expanded.forward
     block = next(block for block in reversed(expanded_pass.blocks) if block.start <= at)
-    late = block is expanded_pass.blocks[-1]
+    after_layers = block is expanded_pass.blocks[-1]
     count = len(structure.representative)
-    before = block.layer if block.layer != OUTSIDE else 0 if late == backward else count
+    before = block.layer if block.layer != OUTSIDE else 0 if after_layers == backward else count
     known = structure.representative[block.layer] if block.layer != OUTSIDE else before
     keys = [key for key, _chosen in structure.layers]
     there = [keys[structure.representative[number]] for number in range(before)]
@@ -36,11 +36,11 @@ def ran_for(expanded: ExpandedTrace, *, backward: bool, at: int) -> Ran:
     offset = expanded_pass.offsets[block.layer] if block.layer != OUTSIDE else expanded_pass.end if before else 0
     interval = block.ran + at - block.start
     module = _module(structure, _enders(expanded_pass.events)[interval], block.layer)
-    return Ran(interval, offset, there, ran, module)
+    return IntervalSource(interval, offset, there, ran, module)
 
 
 def places(expanded: ExpandedTrace, *, backward: bool) -> list[str]:
-    """Of each interval of the full pass the path of the module at work."""
+    """The path of the module at work in each interval of the full pass."""
     expanded_pass = expanded.backward if backward else expanded.forward
     enders = _enders(expanded_pass.events)
     return [
@@ -51,18 +51,18 @@ def places(expanded: ExpandedTrace, *, backward: bool) -> list[str]:
 
 
 def _enders(events: Sequence[AllocationEvent]) -> list[AllocationEvent | None]:
-    """Of each event the next at which a module is entered, left or has run: gradients get ready on the way."""
-    found: list[AllocationEvent | None] = []
+    """For each event the next one at which a module is entered, left or has run: gradients get ready on the way."""
+    result: list[AllocationEvent | None] = []
     following: AllocationEvent | None = None
     for event in reversed(events):
         following = following if event.kind == READY else event
-        found.append(following)
-    return found[::-1]
+        result.append(following)
+    return result[::-1]
 
 
 def _module(structure: Structure, event: AllocationEvent | None, layer: int) -> str:
-    """Where the interval belongs that this event ends; `layer` is the one that it stands for."""
-    path = structure.paths.get(event.of, "") if event else ""
+    """Where the interval belongs that this event ends; `layer` is the one that it represents."""
+    path = structure.paths.get(event.identity, "") if event else ""
     if event and event.kind == ENTER:
         path = path.rpartition(".")[0]
     if layer == OUTSIDE:

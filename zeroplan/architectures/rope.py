@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from zeroplan.architectures.attention import Rope, rotary
 from zeroplan.architectures.config import Config
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Buffer, Module
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.errors import SpecError, shown
 
@@ -108,8 +108,8 @@ class RotaryConfig(Config):
                 known = " or ".join(sorted({*windows, SLIDING}))
                 raise SpecError(place, f"layer type {shown(kind)}", f"{known}, for which this family has a mask")
             if kind == SLIDING and windows[kind] is None:
-                asked = "a width, which transformers needs for its mask"
-                raise SpecError(place, f"layer type {kind!r} and no sliding_window", asked, self.window_stated)
+                request = "a width, which transformers needs for its mask"
+                raise SpecError(place, f"layer type {kind!r} and no sliding_window", request, self.window_stated)
         for settings in () if self.rotates_part else self.ropes().values():
             turned = 2 * (frequencies(self, settings) or 0)
             if turned != self.turned:

@@ -1,10 +1,10 @@
-"""Where the modules and tensors of a tree are, and which layers stand for which in a run."""
+"""Where the modules and tensors of a tree are, and which layers represent which in a run."""
 
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
 
-from zeroplan.architectures.identical_layers import first_parameter, layers_of
+from zeroplan.architectures.identical_layers import checkpointing_layers, first_parameter
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Execution
@@ -18,26 +18,26 @@ class Numbered(NamedTuple):
 
     places: dict[int, int]
     around: dict[int, tuple[int, ...]]
-    """Of a module the places of all around it and its own: a ModuleList has none, nor what lies in a leaf."""
+    """The places of all modules around a module and its own: a ModuleList has none, nor what lies in a leaf."""
     tensors: dict[int, int]
     first_tensor: list[int]
-    """Of each layer."""
+    """The first tensor of each layer."""
 
 
 @lru_cache(maxsize=KEPT_TREES)
 def numbered(root: Module, modules: tuple[str, ...]) -> Numbered:
     """`modules`: paths of those that run, in order."""
-    found = Numbered({}, {}, {}, [])
+    result = Numbered({}, {}, {}, [])
     places = {path: place for place, path in enumerate(modules)}
     around: dict[str, tuple[int, ...]] = {"": ()}
     for path, module in tree(root):
-        place = found.places[id(module)] = places.get(path, OUTSIDE)
+        place = result.places[id(module)] = places.get(path, OUTSIDE)
         outer = around[path.rpartition(".")[0]]
-        found.around[id(module)] = around[path] = outer if place == OUTSIDE else (*outer, place)
+        result.around[id(module)] = around[path] = outer if place == OUTSIDE else (*outer, place)
         for parameter in module.parameters.values() if module.parameters else ():
-            found.tensors.setdefault(id(parameter), len(found.tensors))
-    found.first_tensor.extend(found.tensors[first_parameter(layer)] for layer in layers_of(root))
-    return found
+            result.tensors.setdefault(id(parameter), len(result.tensors))
+    result.first_tensor.extend(result.tensors[first_parameter(layer)] for layer in checkpointing_layers(root))
+    return result
 
 
 class Structure:
@@ -53,19 +53,19 @@ class Structure:
 
     @cached_property
     def paths(self) -> dict[int, str]:
-        """Of each module, by identity."""
+        """The path of each module, by identity."""
         return {id(module): path for path, module in tree(self.root)}
 
     @cached_property
     def layer_of(self) -> list[int]:
         """The layer that each module lies in: modules are numbered in the order of forward."""
-        found = [OUTSIDE] * len(self.execution.modules)
+        result = [OUTSIDE] * len(self.execution.modules)
         inside = OUTSIDE
         starts = {place: number for number, place in enumerate(self.first_module)}
         for enters, module, _tensors, _backward in self.execution.forward:
             if module in starts:
                 inside = starts[module] if enters else OUTSIDE
-                found[module] = starts[module]
+                result[module] = starts[module]
             elif inside != OUTSIDE:
-                found[module] = inside
-        return found
+                result[module] = inside
+        return result

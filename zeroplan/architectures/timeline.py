@@ -19,7 +19,7 @@ from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import IdenticalLayers, ModuleHook, PassTimeline, Timeline
 
 EventsOfModule = dict[int, list[int]]
-"""Of each module those of its calls, in order."""
+"""Allocation events of each module's calls, in order."""
 
 
 class TraceSegment(NamedTuple):
@@ -27,7 +27,7 @@ class TraceSegment(NamedTuple):
 
     layer: int
     ran: int
-    """Where the events that stand for these start in the trace, and where they end."""
+    """Where the events of its representative start in the trace, and where they end."""
     ran_end: int
     start: int
     """Where these start."""
@@ -73,17 +73,17 @@ class _ExpandedPass:
         """What the layers before one keep, less those of them that ran."""
         self.end = sum(in_full) - sum(kept.values())
         self.dropped = 0
-        """Of that, what goes when the pass returns."""
+        """The part of `end` that is freed when the pass returns."""
         self.blocks = self._blocks(backward)
 
     def _blocks(self, backward: bool) -> list[TraceSegment]:
-        """What ran outside as it ran, and each layer as the one that stands for it."""
+        """What ran outside as it ran, and each layer as its representative."""
         numbers, events, representative = self.structure.numbers, self.events, self.structure.representative
         inside = [numbers[event.layer] if event.layer else OUTSIDE for event in events]
         if not backward:  # a layer enters before it is known, and its number is gone when it has left
             for at, event in enumerate(events):
-                if event.kind == ENTER and event.of in numbers:
-                    inside[at] = numbers[event.of]
+                if event.kind == ENTER and event.identity in numbers:
+                    inside[at] = numbers[event.identity]
         ran: dict[int, tuple[int, int]] = {}
         at = 0
         for layer, group in groupby(inside):
@@ -137,7 +137,7 @@ class _ExpandedPass:
         return best, at
 
     def level(self, at: int) -> tuple[int, int]:
-        """Of one interval, without working out the others."""
+        """Bytes at most in one interval and at its end, without working out the others."""
         number = max(number for number, block in enumerate(self.blocks) if block.start <= at)
         block, offset = self.blocks[number], self._offset(number)
         event = self.events[block.ran + at - block.start]
@@ -146,13 +146,13 @@ class _ExpandedPass:
 
     def _offset(self, number: int) -> int:
         """What layers keep that did not run before this block's events."""
-        layer, late = self.blocks[number].layer, number == len(self.blocks) - 1
+        layer, after_layers = self.blocks[number].layer, number == len(self.blocks) - 1
         if layer != OUTSIDE:
             return self.offsets[layer]
-        return 0 if late == self.is_backward else self.end
+        return 0 if after_layers == self.is_backward else self.end
 
     def identical_layers(self) -> tuple[IdenticalLayers, ...]:
-        """Layers that stand for those of one make after the other, again and again."""
+        """Runs of identical layers: those whose representatives come again and again."""
         blocks = self.blocks[1:-1]
         return tuple([
             IdenticalLayers(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
@@ -166,13 +166,13 @@ class _ExpandedPass:
     def align(self, hooks: Sequence[ModuleHook]) -> list[int]:
         """Where each hook falls: matched outside and in layers that ran, shifted in the others."""
         layer_of, representative = self.structure.layer_of, self.structure.representative
-        found: list[int] = []
+        result: list[int] = []
         matched: dict[int, list[int]] = {}
         firsts, reached = self.structure.first_module, -1
         for layer, pieces in groupby(hooks, lambda hook: layer_of[hook[1]]):
             group = list(pieces)
             if layer == OUTSIDE:
-                found += [self._in_full(at) for at in self._matched(group, reached)]
+                result += [self._in_full(at) for at in self._matched(group, reached)]
                 continue
             block, like = self.block_of[layer], representative[layer]
             if like not in matched:
@@ -181,8 +181,8 @@ class _ExpandedPass:
                 matched[like] = self._matched(own, block.ran - 1)
             reached = matched[like][-1]
             shift = block.start - block.ran
-            found += [at + shift for at in matched[like]]
-        return found
+            result += [at + shift for at in matched[like]]
+        return result
 
     def _in_full(self, at: int) -> int:
         """An event outside of the layers, in the full order."""
@@ -195,34 +195,35 @@ class _ExpandedPass:
         Forward, the first time and again, enters and leaves modules in order. Backward enters a module before its first
         node and leaves it after its last; what has no nodes, or does not run, falls where the others are.
         """
-        found: list[int] = []
+        result: list[int] = []
         for hook in hooks:
             first, last = self.extents if hook.backward else self.moves
             calls = (first if hook.enters else last).get(hook.module, ())
             reached = next((at for at in calls if at >= reached), reached)
-            found.append(reached)
-        return found
+            result.append(reached)
+        return result
 
     @cached_property
     def moves(self) -> tuple[EventsOfModule, EventsOfModule]:
-        """Of each module's calls, the events at which forward enters and leaves."""
+        """The events at which forward enters and leaves each module, call by call."""
         entered: EventsOfModule = defaultdict(list)
         left: EventsOfModule = defaultdict(list)
         for at, event in enumerate(self.events):
             if event.kind in (ENTER, LEAVE):
-                (entered if event.kind == ENTER else left)[self.structure.places.get(event.of, OUTSIDE)].append(at)
+                place = self.structure.places.get(event.identity, OUTSIDE)
+                (entered if event.kind == ENTER else left)[place].append(at)
         return entered, left
 
     @cached_property
     def extents(self) -> tuple[EventsOfModule, EventsOfModule]:
-        """Of each module's calls, what lies in it included, the events before the first node's and of the last."""
+        """The events before the first node and at the last node of each module's calls, with all that lies in it."""
         first: EventsOfModule = defaultdict(list)
         last: EventsOfModule = defaultdict(list)
         inside: tuple[int, ...] = ()
         start = -1
         for at, event in enumerate(self.events):
             if event.kind == RAN:
-                before, inside = inside, self.structure.around.get(event.of, ())
+                before, inside = inside, self.structure.around.get(event.identity, ())
                 for module in inside:
                     if module not in before:
                         first[module].append(start)
@@ -236,20 +237,20 @@ class _ExpandedPass:
         """Where each tensor's gradient is."""
         structure = self.structure
         tensors, firsts, representative = structure.tensors, structure.first_tensor, structure.representative
-        found: dict[int, int] = {}
+        result: dict[int, int] = {}
         ran: dict[int, list[tuple[int, int]]] = {}
         for block in self.blocks:
             if block.layer == OUTSIDE:
-                found.update({index: at + block.start for index, at in self._gradients(block, tensors)})
+                result.update({index: at + block.start for index, at in self._gradients(block, tensors)})
                 continue
             like = representative[block.layer]
             if like not in ran:
                 ran[like] = list(self._gradients(block, tensors))
             on = firsts[block.layer] - firsts[like]
-            found.update({index + on: at + block.start for index, at in ran[like]})
-        return found
+            result.update({index + on: at + block.start for index, at in ran[like]})
+        return result
 
     def _gradients(self, block: TraceSegment, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:
         for at, event in enumerate(self.events[block.ran : block.ran_end]):
             if event.kind == READY:
-                yield tensors[event.of], at
+                yield tensors[event.identity], at

@@ -1,6 +1,6 @@
-"""What a step of a model has alive, moment by moment: some of its layers run, the others are like one of them.
+"""What a step of a model has allocated, event by event: its representative layers run, the others are like one of them.
 
-A layer stands for others of the same make; what lies between two of its moments does not
+A representative layer runs for all that are identical; what lies between two of its events does not
 depend on how many layers there are, only what the others before it keep.
 """
 
@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
+from zeroplan.architectures.forward_run import ForwardRun
+from zeroplan.architectures.forward_run import forward as forward_of
 from zeroplan.architectures.identical_layers import representatives
 from zeroplan.architectures.module import Module
-from zeroplan.architectures.running import ForwardRun
-from zeroplan.architectures.running import forward as forward_of
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import FREED, MADE, Log
 from zeroplan.autograd.memory import ENTER, LEAVE, AllocationEvent
@@ -30,16 +30,16 @@ class Trace(NamedTuple):
     drops: dict[int, int]
     """And what of that goes when forward returns: copies that autocast made of weights and no operator keeps."""
     log: Callable[[], Log]
-    """Of both passes, one after the other."""
+    """The log of both passes, one after the other."""
     saved: int
-    """Of the layers that ran: live when forward has returned and only the loss is held."""
+    """Bytes of the layers that ran, allocated when forward has returned and only the loss is held."""
     flops: Counter[tuple[str, int, bool]]
     """As `Memory.flops`."""
     inputs: dict[int, int]
-    """Bytes of the inputs that were emptied, by layer."""
+    """Bytes of the inputs that were offloaded, by layer."""
 
 
-def traced(root: Module, run: ForwardRun) -> Trace:
+def run_trace(root: Module, run: ForwardRun) -> Trace:
     """Run forward and backward once."""
     layers = representatives(root, run.recomputing)
     run.checkpoints(root)
@@ -57,16 +57,18 @@ def traced(root: Module, run: ForwardRun) -> Trace:
     del loss
     inputs = run.input_offload.sizes if run.input_offload else {}
     log = run.log
-    return Trace(tuple(forward), tuple(backward), kept(forward, ran), drops, lambda: log, saved, run.flops, inputs)
+    return Trace(
+        tuple(forward), tuple(backward), kept_by_layer(forward, ran), drops, lambda: log, saved, run.flops, inputs
+    )
 
 
-def kept(forward: Sequence[AllocationEvent], ran: set[int]) -> dict[int, int]:
+def kept_by_layer(forward: Sequence[AllocationEvent], ran: set[int]) -> dict[int, int]:
     """Live bytes when what follows a layer begins, less those when the layer did: its own input may have gone."""
-    entered = {event.of: event.allocated for event in forward if event.kind == ENTER and event.of in ran}
+    entered = {event.identity: event.allocated for event in forward if event.kind == ENTER and event.identity in ran}
     return {
-        event.of: after.allocated - entered[event.of]
+        event.identity: after.allocated - entered[event.identity]
         for event, after in pairwise(forward)
-        if event.kind == LEAVE and event.of in ran
+        if event.kind == LEAVE and event.identity in ran
     }
 
 
@@ -74,8 +76,8 @@ def dropped(run: ForwardRun) -> dict[int, int]:
     """Bytes that the outermost autocast forgot and nothing else holds, by the layer that they were made in."""
     forgotten = set(run.forgotten)
     freed = {entry[1] for entry in run.log if entry[0] == FREED and entry[1] in forgotten} if forgotten else ()
-    found: dict[int, int] = {}
+    result: dict[int, int] = {}
     for entry in run.log if freed else ():
         if entry[0] == MADE and entry[1] in freed:
-            found[entry[4]] = found.get(entry[4], 0) + entry[2]
-    return found
+            result[entry[4]] = result.get(entry[4], 0) + entry[2]
+    return result

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from zeroplan.architectures.identical_layers import layers_of, signature_numbers
+from zeroplan.architectures.identical_layers import checkpointing_layers, signature_numbers
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.module_hooks import HookSequence, LayerHooks
 from zeroplan.record import NamedTuple
@@ -28,13 +28,13 @@ class LayerSpan(NamedTuple):
 
 
 class Walked(NamedTuple):
-    """What the walk of a layer has added: one of the same make adds the same, with other places and tensors."""
+    """What the walk of a layer has added: an identical one adds the same, with other places and tensors."""
 
     path: str
     ends: list[str]
-    """Of the paths of its modules, its own first."""
+    """The ends of its modules' paths, its own first."""
     place: int
-    """Of the first."""
+    """The place of the first."""
     parameters: range
     start: Moment
     steps: LayerHooks
@@ -48,7 +48,7 @@ class Walked(NamedTuple):
 class Walk:
     """Modules as forward enters and leaves them, and the uses of parameters.
 
-    Below a module whose path is in `leaves` nothing has hooks. Of layers of one make the first is walked.
+    Below a module whose path is in `leaves` nothing has hooks. Of identical layers the first is walked.
     """
 
     def __init__(self, root: Module, leaves: frozenset[str], *, eager: bool, flash: bool, kernels: str) -> None:
@@ -60,9 +60,9 @@ class Walk:
         self.undo = HookSequence()  # what backward does in return, the last first
         self.layers: list[LayerSpan] = []
         self.layer_places: dict[int, int] = {}  # of those that are entered, by identity
-        self.numbers = {id(layer): number for number, layer in enumerate(layers_of(root))}
+        self.numbers = {id(layer): number for number, layer in enumerate(checkpointing_layers(root))}
         self.signatures = signature_numbers(root, PLAIN, attending=False)
-        self.walked: dict[int, Walked] = {}  # by make
+        self.walked: dict[int, Walked] = {}  # by signature
         self.parameters: dict[int, range] = {}  # those of a layer that no module before it has, by the layer's identity
         self.saved = self.now()  # the last tensor, so far
         self.uses: list[int] = []
@@ -98,7 +98,7 @@ class Walk:
             self.call_layer(path, module, leaf)
 
     def like(self, path: str, layer: Module) -> Walked | None:
-        """A layer that was walked, of the same make and with the same leaves, if this one is new and all its own."""
+        """An identical layer that was walked, with the same leaves, if this one is new and all its own."""
         known = self.walked.get(self.signatures[self.numbers[id(layer)]])
         if known is None or path in self.places or len(self.parameters[id(layer)]) != len(known.parameters):
             return None
@@ -176,9 +176,9 @@ class Walk:
             self.layers.append(LayerSpan(start, self.saved, self.now(), self.numbers[id(module)]))
 
     def order(self, module: Module) -> tuple[str, ...]:
-        asked = ((self.liger, module.liger_order), (self.eager, module.eager_order), (self.flash, module.flash_order))
-        found = next((order for runs, order in asked if runs and order), module.forward_order)
-        return found or (*module.parameters, *module.children)
+        request = ((self.liger, module.liger_order), (self.eager, module.eager_order), (self.flash, module.flash_order))
+        result = next((order for runs, order in request if runs and order), module.forward_order)
+        return result or (*module.parameters, *module.children)
 
     def own(self, module: Module) -> tuple[int, ...]:
         """And what its forward reads of another module: DeepSpeed registers that with it (external parameters)."""
@@ -224,7 +224,7 @@ class Walk:
 
 
 def first_exits(hooks: list[ModuleHook]) -> list[ModuleHook]:
-    """Of a module's calls the hook after backward tells the end of the latest: each call starts its count again."""
+    """Keep each module's first exit: the hook after backward tells the end of its latest call alone."""
     left: set[int] = set()
     kept = []
     for hook in hooks:

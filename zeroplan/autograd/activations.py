@@ -63,8 +63,8 @@ def _erf_backward(gradient: Tensor, x: Tensor, _needs: Needs) -> Tensor:
 
 def relu_squared(x: Tensor) -> Tensor:
     """relu(x)²; the square keeps relu's result too."""
-    made = unary_saving_result("ReluBackward", x)
-    return pow_scalar(made)
+    out = unary_saving_result("ReluBackward", x)
+    return pow_scalar(out)
 
 
 def sqrt_softplus(x: Tensor) -> Tensor:
@@ -79,8 +79,8 @@ def quick_gelu(x: Tensor) -> Tensor:
 def bloom_gelu(x: Tensor) -> Tensor:
     """A function with a backward of its own: 0.5·x·(1 + tanh(a·x·(1 + b·x²))), each operator's result made again."""
     with x.memory.no_grad():
-        made = mul(mul_scalar(x), add_scalar(tanh(_argument(x))))
-    return result(operator("GeLUFunctionBackward", _bloom_gelu_backward, (x,), (x,)), made)
+        out = mul(mul_scalar(x), add_scalar(tanh(_argument(x))))
+    return result(operator("GeLUFunctionBackward", _bloom_gelu_backward, (x,), (x,)), out)
 
 
 def _argument(x: Tensor) -> Tensor:

@@ -37,11 +37,11 @@ def fused_attention(
     backward = partial(_BACKWARD[kernel], triangle=triangle)
     node = operator(f"{kernel.capitalize()}AttentionBackward", backward, (q, k, v), (q, k, v))
     multiplications = _multiplications(q, k, v, scores=1, values=1)
-    made, *extras = product(
+    out, *extras = product(
         q.memory, multiplications, lambda: (_out(kernel, q, v), *_extras(kernel, q)), causal=triangle
     )
-    save_for_backward(node, mask, made, *extras)
-    return result(node, made)
+    save_for_backward(node, mask, out, *extras)
+    return result(node, out)
 
 
 def _out(kernel: Kernel, q: Tensor, v: Tensor) -> Tensor:
@@ -111,16 +111,16 @@ def plain_attention(
     if mask is None and causal:
         mask = _triangle(q.memory, q.shape[2], k.shape[2])
     times = q.shape[1] // k.shape[1] if grouped else 1
-    keys, values = (repeat_kv(wide_k, times), repeat_kv(wide_v, times)) if grouped else (wide_k, wide_v)
+    keys, values = (repeat_heads(wide_k, times), repeat_heads(wide_v, times)) if grouped else (wide_k, wide_v)
     weights = batched_matmul(query, mul_scalar(transpose(keys, 2, 3)))
     if mask is not None:
         weights = add(weights, mask)
     weights = softmax(weights, FLOAT)
     weights = apply_dropout(weights, dropout, on_cpu=on_cpu)
     returned = to(weights, q.width)  # its second result, which nobody takes
-    made = to(batched_matmul(weights, values), q.width)
+    out = to(batched_matmul(weights, values), q.width)
     del returned
-    return made
+    return out
 
 
 def _triangle(memory: Memory, queries: int, keys: int) -> Tensor:
@@ -131,7 +131,7 @@ def _triangle(memory: Memory, queries: int, keys: int) -> Tensor:
     return empty(memory, bits.shape, FLOAT)
 
 
-def repeat_kv(x: Tensor, times: int) -> Tensor:
+def repeat_heads(x: Tensor, times: int) -> Tensor:
     """Each head as often as queries share it, copied."""
     batch, heads, seq, width = x.shape
     spread = expand(unsqueeze(x, 2), (batch, heads, times, seq, width))

@@ -26,10 +26,10 @@ def cast_for_product(x: Tensor) -> Tensor:
         return x
     if not isinstance(x.node, AccumulateGrad):
         return to(x, memory.autocast)
-    found = memory.cast_cache.get(x.node.parameter)
-    if found is None:
-        found = memory.cast_cache[x.node.parameter] = to(x, memory.autocast)
-    return found
+    result = memory.cast_cache.get(x.node.parameter)
+    if result is None:
+        result = memory.cast_cache[x.node.parameter] = to(x, memory.autocast)
+    return result
 
 
 def cast_all_for_product(*tensors: Tensor) -> tuple[Tensor, ...]:

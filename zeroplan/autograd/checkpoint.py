@@ -21,7 +21,7 @@ PART = "CheckpointBackward"
 
 
 class Holder:
-    """Where a saved tensor would be."""
+    """Holds the place of a saved tensor (torch's _Holder)."""
 
     __slots__ = ("__weakref__", "tensor")
 
@@ -29,11 +29,11 @@ class Holder:
         self.tensor: Tensor | None = None
 
 
-class Full(Exception):  # noqa: N818 (not an error: nothing more is needed)
-    """Everything that forward saved is there again."""
+class StopRecomputationError(Exception):
+    """Stop the second run: everything that forward saved is there again (torch's _StopRecomputationError)."""
 
 
-class Frame:
+class CheckpointFrame:
     """One checkpointed call."""
 
     def __init__(self, memory: Memory, run: Callable[[], Any], *, keeps_products: bool = False) -> None:
@@ -44,15 +44,15 @@ class Frame:
         self.filled = -1
         """Places that the second run has filled; -1 before it."""
 
-    def product(self, made: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    def product(self, compute: Callable[[], tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
         """The results of a product: made, or as forward kept them (create_selective_checkpoint_contexts)."""
         if not self.keeps_products:
-            return made()
+            return compute()
         if self.filled >= 0:
             return self.products.popleft()
-        found = made()
-        self.products.append(tuple([each.detach() for each in found]))
-        return found
+        result = compute()
+        self.products.append(tuple([each.detach() for each in result]))
+        return result
 
     def pack(self, tensor: Tensor) -> Holder | Tensor:
         """In forward a place; in the second run the tensor itself, which fills the next place."""
@@ -66,7 +66,7 @@ class Frame:
         del waiting
         self.filled += 1
         if self.filled == len(self.places):
-            raise Full
+            raise StopRecomputationError
         return tensor
 
     def unpack(self, place: Holder | Tensor) -> Tensor:
@@ -86,7 +86,7 @@ class Frame:
         memory.checkpoint, memory.grad_enabled, memory.phase = self, True, RECOMPUTING
         try:
             self.run()
-        except Full:
+        except StopRecomputationError:
             pass
         finally:
             memory.record_event(LEAVE, memory.scope)
@@ -105,7 +105,7 @@ def checkpoint_part(memory: Memory, part: Callable[..., Any], *inputs: Tensor | 
 def checkpoint(memory: Memory, layer: Callable[..., Any], *inputs: Any, keeps_products: bool = False) -> Any:
     """The layer's result; its graph keeps the layer's inputs and nothing else, unless it keeps products."""
     before = memory.checkpoint
-    memory.checkpoint = Frame(memory, partial(layer, *inputs), keeps_products=keeps_products)
+    memory.checkpoint = CheckpointFrame(memory, partial(layer, *inputs), keeps_products=keeps_products)
     try:
         return layer(*inputs)
     finally:

@@ -16,7 +16,7 @@ def apply_dropout(x: Tensor, probability: float | None, *, on_cpu: bool) -> Tens
     if on_cpu:
         return mul(x, empty_like(x))
     node = operator("NativeDropoutBackward", mul_by_saved, (x,))
-    made = empty_like(x)
+    out = empty_like(x)
     mask = empty_like(x, BOOL)
     save_for_backward(node, mask)
-    return result(node, made)
+    return result(node, out)

@@ -142,7 +142,7 @@ def sqrt(x: Tensor) -> Tensor:
     return result(operator("SqrtBackward", _sqrt_backward, (x,)), tensor_iterator((x,), x.width), keeps=True)
 
 
-def _sqrt_backward(gradient: Tensor, made: Tensor, _needs: Needs) -> Tensor:
+def _sqrt_backward(gradient: Tensor, out: Tensor, _needs: Needs) -> Tensor:
     """Gradient / (2 * result)"""
-    doubled = tensor_iterator((made,), made.width)
+    doubled = tensor_iterator((out,), out.width)
     return tensor_iterator((gradient, doubled), gradient.width)

@@ -35,13 +35,13 @@ def letters_of(of: Terms) -> set[str]:
 
 def _joined(powers: Powers) -> dict[str, int]:
     """Exponents without the dtype's, products replaced by their letters."""
-    found = {letter: exponent for letter, exponent in powers if letter != WIDTH}
+    result = {letter: exponent for letter, exponent in powers if letter != WIDTH}
     for letter, product in JOINT:
-        while all(found.get(name, 0) * sign >= 1 for name, sign in product.items()):
+        while all(result.get(name, 0) * sign >= 1 for name, sign in product.items()):
             for name, sign in product.items():
-                found[name] -= sign
-            found[letter] = found.get(letter, 0) + 1
-    return {letter: exponent for letter, exponent in found.items() if exponent}
+                result[name] -= sign
+            result[letter] = result.get(letter, 0) + 1
+    return {letter: exponent for letter, exponent in result.items() if exponent}
 
 
 def _rank(powers: dict[str, int]) -> tuple[int, int, list[int]]:

@@ -24,7 +24,7 @@ WIDEST_HEAD = 256
 Three = tuple[Tensor, Tensor, Tensor]
 
 
-class Flash(NamedTuple):
+class FlashPackage(NamedTuple):
     """How the package is called."""
 
     version: int
@@ -37,7 +37,7 @@ class Flash(NamedTuple):
     """A query sees no later keys."""
 
 
-def flash_attention(q: Tensor, k: Tensor, v: Tensor, how: Flash) -> Tensor:
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, how: FlashPackage) -> Tensor:
     """FlashAttnFunc: keeps q, k, v (with heads filled up), the output, a log-sum-exp, and in 2 the random state."""
     node = operator("FlashAttnFuncBackward", _flash_attention, (q, k, v), (), (how, q.shape[-1]))
     width = q.shape[-1]
@@ -46,12 +46,12 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, how: Flash) -> Tensor:
             full = round_up(width, HEAD_ROW)
             q, k, v = constant_pad(q, full), constant_pad(k, full), constant_pad(v, full)
     batch, seq, heads, _width = q.shape
-    made = empty_like(q) if how.version == 2 else empty(q.memory, q.shape, q.width)
+    out = empty_like(q) if how.version == 2 else empty(q.memory, q.shape, q.width)
     sums = empty(q.memory, (batch, heads, seq), FLOAT)
     parts = _in_parts(q, how) if how.version == 2 else (workspace(q, (1,), INT),)
-    save_for_backward(node, q, k, v, made, sums, empty(q.memory, (2,), LONG) if how.version == 2 else None)
+    save_for_backward(node, q, k, v, out, sums, empty(q.memory, (2,), LONG) if how.version == 2 else None)
     del parts
-    return result(node, first_of(made, width))
+    return result(node, first_of(out, width))
 
 
 def first_of(x: Tensor, width: int) -> Tensor:
@@ -61,13 +61,13 @@ def first_of(x: Tensor, width: int) -> Tensor:
 
 def workspace(like: Tensor, shape: Sizes, width: int) -> Tensor:
     """A kernel's own tensor."""
-    made = empty(like.memory, shape, width)
-    assert made.storage is not None
-    like.memory.log.append((KEPT, made.storage.number, WORKSPACE, like.memory.scope, 0))
-    return made
+    out = empty(like.memory, shape, width)
+    assert out.storage is not None
+    like.memory.log.append((KEPT, out.storage.number, WORKSPACE, like.memory.scope, 0))
+    return out
 
 
-def _in_parts(q: Tensor, how: Flash) -> tuple[Tensor, ...]:
+def _in_parts(q: Tensor, how: FlashPackage) -> tuple[Tensor, ...]:
     """Where a small batch leaves multiprocessors idle, keys go in parts, each with an output in fp32."""
     batch, seq, heads, width = q.shape
     block = 256 if width <= 64 else 128 if width <= 128 else 64
@@ -91,21 +91,21 @@ def splits(blocks: int, slots: int, key_blocks: int) -> int:
 
 
 def rounded_width(width: int) -> int:
-    """Of a head in the second version's kernels."""
+    """The width of a head in the second version's kernels."""
     return round_up(width, 32 if width <= 128 else 64)
 
 
 def _flash_attention(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, _out: Tensor, _sums: Tensor, _state: Tensor | None,
-    how: Flash, width: int, _needs: Needs,
+    how: FlashPackage, width: int, _needs: Needs,
 ) -> Three:  # fmt: skip
     """Gradients laid out as q, k and v; of heads that were filled up, a view."""
-    made = (empty_like(q), empty_like(k), empty_like(v))
+    out = (empty_like(q), empty_like(k), empty_like(v))
     if width != q.shape[-1]:
         gradient = empty(q.memory, q.shape, gradient.width)
     inside = _second(q, k) if how.version == 2 else _third(q, k, how)
     del inside
-    of_q, of_k, of_v = made
+    of_q, of_k, of_v = out
     return first_of(of_q, width), first_of(of_k, width), first_of(of_v, width)
 
 
@@ -121,7 +121,7 @@ def _second(q: Tensor, k: Tensor) -> tuple[Tensor, ...]:
     return sums, of_q, workspace(q, shape, q.width), workspace(q, shape, q.width)
 
 
-def _third(q: Tensor, k: Tensor, how: Flash) -> tuple[Tensor, ...]:
+def _third(q: Tensor, k: Tensor, how: FlashPackage) -> tuple[Tensor, ...]:
     """mha_bwd of hopper/flash_api.cpp on compute capability 9: sums of gradients in fp32, and a semaphore a block."""
     batch, seq, heads, width = q.shape
     wide = next(each for each in (64, 96, 128, 192, 256) if width <= each)
@@ -130,7 +130,7 @@ def _third(q: Tensor, k: Tensor, how: Flash) -> tuple[Tensor, ...]:
     block = (96 if capped else 128) if wide <= 64 else 80 if wide == 128 and whole else 64
     rows, keys = round_up(seq, block), round_up(k.shape[1], 128 if wide <= 128 else 96 if wide <= 192 else 80)
     shape = (batch, heads, rows)
-    made = [workspace(q, shape, FLOAT), workspace(q, shape, FLOAT), workspace(q, (*shape, wide), FLOAT)]
+    out = [workspace(q, shape, FLOAT), workspace(q, shape, FLOAT), workspace(q, (*shape, wide), FLOAT)]
     if k.shape[2] != heads:
-        made += [workspace(q, (batch, k.shape[2], keys, wide), FLOAT) for _which in "kv"]
-    return (*made, workspace(q, (rows // block, batch, heads), INT))
+        out += [workspace(q, (batch, k.shape[2], keys, wide), FLOAT) for _which in "kv"]
+    return (*out, workspace(q, (rows // block, batch, heads), INT))

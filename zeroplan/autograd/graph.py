@@ -27,7 +27,7 @@ class Node:
         self.name, self.sequence, self.scope, self.layer = name, sequence, scope, layer
         self.shapes: tuple[Sizes, ...] = ()
         self.widths: tuple[int, ...] = ()
-        """Of the results: gradients take their shape and dtype."""
+        """Bytes of an element of each result: gradients take their shape and dtype."""
         self.saved: list[Any] = []
         self.numbers: tuple[Any, ...] = ()
         self.edges: tuple[tuple[Node, int] | None, ...] = ()
@@ -36,7 +36,7 @@ class Node:
 
 
 class AccumulateGrad(Node):
-    """Where a parameter's gradient ends."""
+    """Where a parameter's gradient is accumulated."""
 
     __slots__ = ("parameter",)
 
@@ -96,7 +96,7 @@ def operator(
 
 
 def save_for_backward(node: Node | None, *tensors: Tensor | None) -> None:
-    """Saves tensors for backward, or what checkpointing puts in the place of each."""
+    """Save tensors for backward, or what checkpointing puts in the place of each."""
     if node is None:
         return
     for tensor in tensors:
@@ -112,41 +112,41 @@ def save_for_backward(node: Node | None, *tensors: Tensor | None) -> None:
 
 
 def log_saved(node: Node, tensor: Tensor) -> None:
-    """The node keeps the tensor, wherever it does."""
+    """Log that the node saves the tensor, wherever it does."""
     if tensor.storage is not None:
         tensor.memory.log.append((KEPT, tensor.storage.number, node.name, node.scope, node.sequence))
 
 
 def product(
-    memory: Memory, multiplications: int, made: Callable[[], tuple[Tensor, ...]], *, causal: bool = False
+    memory: Memory, multiplications: int, compute: Callable[[], tuple[Tensor, ...]], *, causal: bool = False
 ) -> tuple[Tensor, ...]:
     """What a product gives, once it has multiplied; a checkpoint may have kept it."""
 
     def run() -> tuple[Tensor, ...]:
         memory.add_flops(multiplications, causal=causal)
-        return made()
+        return compute()
 
     return run() if memory.checkpoint is None else memory.checkpoint.product(run)
 
 
-def result(node: Node | None, made: Tensor, *, keeps: bool = False) -> Tensor:
-    """`made` as the operator's result, kept for backward too if `keeps`."""
+def result(node: Node | None, out: Tensor, *, keeps: bool = False) -> Tensor:
+    """`out` as the operator's result, kept for backward too if `keeps`."""
     if node is not None:
-        node.shapes, node.widths = (made.shape,), (made.width,)
+        node.shapes, node.widths = (out.shape,), (out.width,)
         if keeps:
-            save_for_backward(node, made)
-        made.node = node
-    return made
+            save_for_backward(node, out)
+        out.node = node
+    return out
 
 
-def results(node: Node | None, made: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def results(node: Node | None, out: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Several results of one operator."""
     if node is not None:
-        node.shapes = tuple(each.shape for each in made)
-        node.widths = tuple(each.width for each in made)
-        for at, each in enumerate(made):
+        node.shapes = tuple(each.shape for each in out)
+        node.widths = tuple(each.width for each in out)
+        for at, each in enumerate(out):
             each.node, each.output = node, at
-    return made
+    return out
 
 
 def leaf(memory: Memory, of: Shaped) -> Tensor:

@@ -14,8 +14,8 @@ def grouped_mm(x: Tensor, weight: Tensor, offsets: Tensor) -> Tensor:
         "GroupedMmBackward", _grouped_mm_backward, (x, weight), kept, (x.shape, weight.shape, weight.strides)
     )
     shape = (x.shape[0], weight.shape[2])
-    (made,) = product(x.memory, x.elements * weight.shape[2], lambda: (empty(x.memory, shape, x.width),))
-    return result(node, made)
+    (out,) = product(x.memory, x.elements * weight.shape[2], lambda: (empty(x.memory, shape, x.width),))
+    return result(node, out)
 
 
 def _grouped_mm_backward(

@@ -27,9 +27,9 @@ def rms_norm(x: Tensor, weight: Tensor, *, in_place: bool, programs: int) -> Ten
     """ops/rms_norm.py: keeps its input, and 1/deviation of each row in fp32."""
     node = operator("LigerRMSNormFunctionBackward", _rms_norm, (x, weight), (), (in_place, programs))
     rows = in_rows(x)
-    made = empty(x.memory, x.shape, x.width)
+    out = empty(x.memory, x.shape, x.width)
     save_for_backward(node, rows, weight, empty(x.memory, (x.elements // x.shape[-1],), FLOAT))
-    return result(node, made)
+    return result(node, out)
 
 
 def _rms_norm(
@@ -46,9 +46,9 @@ def _rms_norm(
 def rotary(q: Tensor, k: Tensor, cosines: Tensor, sines: Tensor) -> tuple[Tensor, Tensor]:
     """ops/rope.py: queries and keys, [b, n, s, d], turned where they are if they lie as [b, s, n, d], else copied."""
     node = operator("LigerRopeFunctionBackward", _rotary, (q, k))
-    made = (by_token(q), by_token(k))
+    out = (by_token(q), by_token(k))
     save_for_backward(node, cosines, sines)
-    turned_q, turned_k = results(node, made)
+    turned_q, turned_k = results(node, out)
     return turned_q, turned_k
 
 
@@ -66,9 +66,9 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
     """act(gate)·up (ops/swiglu.py, ops/geglu.py): keeps both factors, and not the activation."""
     node = operator("LigerSiLUMulFunctionBackward", _gated, (gate, up))
     gate, up = in_rows(gate), in_rows(up)
-    made = empty_like(gate)
+    out = empty_like(gate)
     save_for_backward(node, gate, up)
-    return result(node, made)
+    return result(node, out)
 
 
 def _gated(gradient: Tensor, gate: Tensor, up: Tensor, _needs: Needs) -> tuple[Tensor, Tensor]:
@@ -140,7 +140,7 @@ def experts(x: Tensor, up: Tensor, down: Tensor, chosen: Tensor, scores: Tensor)
 
 
 def _routing(memory: Memory, tokens: int, each: int, count: int) -> tuple[Tensor, ...]:
-    """Of each expert how many rows, and where they start; permutations; of each tile first row and expert: int32."""
+    """How many rows each expert has, and where they start; permutations; each tile's first row and expert: int32."""
 
     def numbers(*shape: int) -> Tensor:
         return empty(memory, shape, INT)

@@ -1,4 +1,4 @@
-"""The log of a run: when storages are made, kept for backward and freed, and so what is alive at a moment."""
+"""The log of a run: when storages are allocated, saved for backward and freed, and so what is allocated at a moment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Log = list[tuple[Any, ...]]
 
 
 class AllocationSource(NamedTuple):
-    """What storages are: kept by an operator for its backward or not, made in which phase and layer."""
+    """Where an allocation comes from: saved by an operator for its backward or not, made in which phase and layer."""
 
     kept_by: str
     """The first, if there are several."""
@@ -26,20 +26,20 @@ class AllocationSource(NamedTuple):
 
 def allocated(log: Sequence[tuple[Any, ...]], interval: int, size: int | None = None) -> Counter[AllocationSource]:
     """Bytes by what they are, once the interval has `size` alive, or at its end; empty if it never has."""
-    made: dict[int, tuple[int, str, int]] = {}
+    storages: dict[int, tuple[int, str, int]] = {}
     keeper: dict[int, str] = {}
     given: Counter[AllocationSource] = Counter()
     live = events = 0
     for what, key, *of in log:
         if what == MADE:
-            made[key] = (of[0], of[1], of[2])
+            storages[key] = (of[0], of[1], of[2])
             live += of[0]
             if live == size and events == interval:
                 break
         elif what == KEPT:
             keeper.setdefault(key, of[0])
         elif what == FREED:
-            live -= made.pop(key)[0]
+            live -= storages.pop(key)[0]
         else:
             if events == interval and size in (None, live - key):
                 given[AllocationSource("", BACKWARD, of[0])] -= key
@@ -47,12 +47,12 @@ def allocated(log: Sequence[tuple[Any, ...]], interval: int, size: int | None = 
             events += 1
     else:
         return Counter()
-    for number, (held, phase, layer) in made.items():
-        given[AllocationSource(keeper.get(number, ""), phase, layer)] += held
+    for number, (size_of, phase, layer) in storages.items():
+        given[AllocationSource(keeper.get(number, ""), phase, layer)] += size_of
     return given
 
 
-class Stored(NamedTuple):
+class StorageRecord(NamedTuple):
     """A storage: what it is, and of the operator that keeps it, if any, the module and the place in the sequence."""
 
     number: int
@@ -63,14 +63,14 @@ class Stored(NamedTuple):
     kept_at: int = 0
 
 
-def stored(log: Sequence[tuple[Any, ...]]) -> list[Stored]:
+def storages_alive(log: Sequence[tuple[Any, ...]]) -> list[StorageRecord]:
     """What is alive at the end of the log."""
-    found: dict[int, Stored] = {}
+    result: dict[int, StorageRecord] = {}
     for what, key, *of in log:
         if what == MADE:
-            found[key] = Stored(key, of[0], of[2])
-        elif what == KEPT and not found[key].kept_by:
-            found[key] = found[key]._replace(kept_by=of[0], kept_in=of[1], kept_at=of[2])
+            result[key] = StorageRecord(key, of[0], of[2])
+        elif what == KEPT and not result[key].kept_by:
+            result[key] = result[key]._replace(kept_by=of[0], kept_in=of[1], kept_at=of[2])
         elif what == FREED:
-            del found[key]
-    return list(found.values())
+            del result[key]
+    return list(result.values())

@@ -1,4 +1,4 @@
-"""The memory that one run allocates: live bytes, their maximum, and the parameters it differentiates."""
+"""The memory that one run allocates: bytes now, their maximum, and the parameters it differentiates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zeroplan.autograd.log import EVENT, FORWARD, Log
 from zeroplan.record import NamedTuple
 
 if TYPE_CHECKING:
-    from zeroplan.autograd.checkpoint import Frame
+    from zeroplan.autograd.checkpoint import CheckpointFrame
     from zeroplan.autograd.tensor import Tensor
 
 
@@ -23,7 +23,7 @@ class AllocationEvent(NamedTuple):
 
     kind: str
     """A module enters or leaves forward, one of its nodes' backward has run, or a parameter's gradient is ready."""
-    of: int
+    identity: int
     """The module or parameter, by identity."""
     layer: int
     max_allocated: int
@@ -38,7 +38,7 @@ class Shaped(Protocol):
 
 
 class Memory:
-    """Live bytes now and at most, without parameters and inputs."""
+    """Bytes allocated now and at most, without parameters and inputs."""
 
     __slots__ = (
         "allocated",
@@ -68,12 +68,12 @@ class Memory:
         """Bytes of an element of the parameters."""
         self.allocated = self.max_allocated = self.made = 0
         self.log: Log = []
-        """Of storages, which are numbered as they are made."""
+        """What happened to storages, which are numbered as they are made."""
         self.grad_enabled = True
         """Whether operators build the graph."""
         self.sequence = 0
-        """Of nodes: backward takes the latest first."""
-        self.checkpoint: Frame | None = None
+        """The number of the latest node: backward takes the latest first."""
+        self.checkpoint: CheckpointFrame | None = None
         """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
         self.until_loss: list[Any] = []
         """What lives as long as the loss does."""
@@ -95,26 +95,26 @@ class Memory:
         """And the layer that it lies in; 0 outside of all."""
         self.phase = FORWARD
         self.flops: Counter[tuple[str, int, bool]] = Counter()
-        """Of products: by phase, layer, and whether a causal kernel may leave out half of the pairs of tokens."""
+        """FLOPs of products by phase, layer, and whether a causal kernel may leave out half of the pairs of tokens."""
         self.events: list[AllocationEvent] | None = None
         """What happens when, if anyone asks."""
 
     def parameter(self, of: Shaped) -> Tensor:
         """The tensor that stands for a module's parameter."""
-        found = self.parameters.get(of)
-        if found is None:
+        result = self.parameters.get(of)
+        if result is None:
             from zeroplan.autograd.graph import leaf
 
-            found = leaf(self, of)
-            self.parameters[of] = found = found.detach() if id(of) in self.frozen else found
-        return found
+            result = leaf(self, of)
+            self.parameters[of] = result = result.detach() if id(of) in self.frozen else result
+        return result
 
     def add_flops(self, multiplications: int, *, causal: bool = False) -> None:
         """A product of so many multiplications, each with its addition, runs now."""
         self.flops[self.phase, self.layer, causal] += 2 * multiplications
 
     def record_event(self, kind: str, of: int, given: int = 0) -> None:
-        """Something ends here: the most that was live since the last, and what is now, less what is given away."""
+        """Record an event: the most allocated since the last one, and what is now, less what is given away."""
         if self.events is not None:
             self.events.append(AllocationEvent(kind, of, self.layer, self.max_allocated, self.allocated - given))
             self.log.append((EVENT, given, self.layer))
@@ -130,5 +130,5 @@ class Memory:
             self.grad_enabled = before
 
     def reset_peak(self) -> None:
-        """Start to look for the largest moment of a phase."""
+        """Forget the peak: a phase begins (torch.cuda.reset_peak_memory_stats)."""
         self.max_allocated = self.allocated

@@ -13,11 +13,11 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
     """Keeps its input, and mean and 1/deviation of each row: in fp32 on CUDA, in the input's dtype on the CPU."""
     x = cast_to_fp32(x)
     node = operator("NativeLayerNormBackward", _layer_norm_backward, (x, weight, bias), (x,))
-    made = empty_like(x)
+    out = empty_like(x)
     rows = (*x.shape[:-1], 1)
     width = x.width if on_cpu else FLOAT
     save_for_backward(node, empty(x.memory, rows, width), empty(x.memory, rows, width))
-    return result(node, made)
+    return result(node, out)
 
 
 def _layer_norm_backward(

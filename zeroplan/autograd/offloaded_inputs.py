@@ -1,4 +1,4 @@
-"""Inputs of reentrant layers that wait elsewhere for backward, as a config tells deepspeed.checkpointing.
+"""Inputs of reentrant layers that are partitioned or offloaded until backward, as deepspeed.checkpointing does it.
 
 deepspeed/runtime/activation_checkpointing/checkpointing.py (CheckpointFunction) and offload_activations.py. When the
 layer has run, DeepSpeed empties the input's own tensor: whoever else holds that tensor loses its bytes too. The sizes
@@ -14,7 +14,7 @@ from zeroplan.autograd.strides import Sizes, contiguous_strides
 from zeroplan.autograd.tensor import Storage, Tensor, empty
 
 PLACEHOLDER = 4
-"""Bytes of torch.empty([]), which an emptied tensor holds."""
+"""Bytes of torch.empty([]), which an offloaded input's own tensor holds."""
 ON_GPU = 2
 """The newest inputs that the pool leaves on the GPU: the last, and the one that is on its way (keep_last_count, and
 the stash of max_fwd_stash_count)."""
@@ -31,11 +31,11 @@ class OffloadedInput:
     def restored(self) -> Tensor:
         """The input as it was, from the host by a copy; buffers that no layer took go with the first."""
         self.offload.buffers = []
-        like, found = self.like, self.tensor
-        if found is None:
-            found = empty(like.memory, like.shape, like.width, like.strides)
+        like, result = self.like, self.tensor
+        if result is None:
+            result = empty(like.memory, like.shape, like.width, like.strides)
         like.storage = self.tensor = None
-        return found
+        return result
 
 
 class InputOffload:
@@ -56,14 +56,14 @@ class InputOffload:
         if not self.partitions:
             return None
         whole = x if x.is_contiguous else empty(x.memory, x.shape, x.width)
-        made = empty(x.memory, x.shape, x.width)
+        out = empty(x.memory, x.shape, x.width)
         del whole
         if self.on_host:
             return None
         if self.wanted:
-            made = self._buffer(node, made)
-        log_saved(node, made)
-        return made
+            out = self._buffer(node, out)
+        log_saved(node, out)
+        return out
 
     def _buffer(self, node: Node, part: Tensor) -> Tensor:
         """The next of the contiguous buffers, all of which are made with the first."""

@@ -14,7 +14,7 @@ Powers = tuple[tuple[str, int], ...]
 """Exponents by name, in the order of names; none is 0, some may be negative."""
 Terms = dict[Powers, Fraction]
 MOST_STEPS = 64
-"""Of a division by a sum."""
+"""Most steps of a division by a sum."""
 
 
 class Polynomial(int):
@@ -23,9 +23,9 @@ class Polynomial(int):
     terms: Terms
 
     def __new__(cls, value: int, terms: Terms) -> Polynomial:
-        made = super().__new__(cls, value)
-        made.terms = terms
-        return made
+        out = super().__new__(cls, value)
+        out.terms = terms
+        return out
 
     def __add__(self, other: int) -> Polynomial:
         return Polynomial(int(self) + int(other), _sum(self.terms, terms(other)))
@@ -76,27 +76,27 @@ def value(of: Terms, sizes: Mapping[str, int | Fraction]) -> Fraction:
 
 
 def _sum(one: Terms, other: Terms) -> Terms:
-    found = dict(one)
+    result = dict(one)
     for powers, factor in other.items():
-        found[powers] = found.get(powers, Fraction(0)) + factor
-    return {powers: factor for powers, factor in found.items() if factor}
+        result[powers] = result.get(powers, Fraction(0)) + factor
+    return {powers: factor for powers, factor in result.items() if factor}
 
 
 def _product(one: Terms, other: Terms) -> Terms:
-    found: Terms = {}
+    result: Terms = {}
     for powers, factor in one.items():
         for more, times in other.items():
             joint = _joint(powers, more)
-            found[joint] = found.get(joint, Fraction(0)) + factor * times
-    return {powers: factor for powers, factor in found.items() if factor}
+            result[joint] = result.get(joint, Fraction(0)) + factor * times
+    return {powers: factor for powers, factor in result.items() if factor}
 
 
 def _joint(one: Powers, other: Powers, sign: int = 1) -> Powers:
     """Exponents added, or with sign -1 subtracted."""
-    found = dict(one)
+    result = dict(one)
     for letter, exponent in other:
-        found[letter] = found.get(letter, 0) + sign * exponent
-    return tuple(sorted((letter, exponent) for letter, exponent in found.items() if exponent))
+        result[letter] = result.get(letter, 0) + sign * exponent
+    return tuple(sorted((letter, exponent) for letter, exponent in result.items() if exponent))
 
 
 def _quotient(dividend: int, divisor: int) -> int:
@@ -110,12 +110,12 @@ def _quotient(dividend: int, divisor: int) -> int:
     def leading(of: Terms) -> Powers:
         return max(of, key=lambda powers: [dict(powers).get(letter, 0) for letter in letters])
 
-    first, rest, found = leading(by), terms(dividend), Terms()
+    first, rest, result = leading(by), terms(dividend), Terms()
     for _step in range(MOST_STEPS):
         if not rest:
-            return Polynomial(number, found)
+            return Polynomial(number, result)
         highest = leading(rest)
         part = {_joint(highest, first, -1): rest[highest] / by[first]}
-        found = _sum(found, part)
+        result = _sum(result, part)
         rest = _sum(rest, {powers: -factor for powers, factor in _product(part, by).items()})
     return number

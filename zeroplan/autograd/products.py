@@ -31,8 +31,8 @@ def torch_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     else:
         rows = reshape(x, flat)
         turned = transpose(weight, 0, 1)
-    made = matmul(rows, turned, bias)
-    return view(made, (*x.shape[:-1], weight.shape[0])) if len(x.shape) > 2 else made
+    out = matmul(rows, turned, bias)
+    return view(out, (*x.shape[:-1], weight.shape[0])) if len(x.shape) > 2 else out
 
 
 def zero3_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -40,22 +40,24 @@ def zero3_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
 
     Under torch.autocast copies in 16 bit live as long as the product: x is kept as it came.
     """
-    low = x.memory.autocast
-    node = operator("LinearFunctionForZeroStage3Backward", _zero3_linear_backward, (x, weight, bias), (), (low,))
-    narrow = empty_like(x, low) if low and x.width != low else x
-    narrow_weight = empty(x.memory, weight.shape, low) if low else weight
+    autocast_bytes = x.memory.autocast
+    node = operator(
+        "LinearFunctionForZeroStage3Backward", _zero3_linear_backward, (x, weight, bias), (), (autocast_bytes,)
+    )
+    narrow = empty_like(x, autocast_bytes) if autocast_bytes and x.width != autocast_bytes else x
+    narrow_weight = empty(x.memory, weight.shape, autocast_bytes) if autocast_bytes else weight
     contiguous_x = reshape_plain(narrow, (x.elements // x.shape[-1], x.shape[-1]))
-    made = _product(x, x.elements * weight.shape[0], (*x.shape[:-1], weight.shape[0]), low)
+    out = _product(x, x.elements * weight.shape[0], (*x.shape[:-1], weight.shape[0]), autocast_bytes)
     del contiguous_x, narrow, narrow_weight
     save_for_backward(node, x, weight, bias)
-    return result(node, made)
+    return result(node, out)
 
 
 def _zero3_linear_backward(
-    gradient: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, low: int, needs: Needs
+    gradient: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, autocast_bytes: int, needs: Needs
 ) -> tuple[Tensor | None, ...]:
     """The input's gradient first, then the weight's, then the bias's; autocast has the weight's copy meanwhile."""
-    narrow_weight = empty(x.memory, weight.shape, low) if low and needs[0] else None
+    narrow_weight = empty(x.memory, weight.shape, autocast_bytes) if autocast_bytes and needs[0] else None
     flat = (gradient.elements // gradient.shape[-1], gradient.shape[-1])
     x.memory.add_flops(gradient.elements * x.shape[-1] * sum(needs[:2]))
     of_x = of_weight = of_bias = None
@@ -65,12 +67,12 @@ def _zero3_linear_backward(
         del rows
     if needs[1]:
         rows = reshape_plain(gradient, flat)
-        narrow = empty_like(x, low) if low and x.width != low else x
+        narrow = empty_like(x, autocast_bytes) if autocast_bytes and x.width != autocast_bytes else x
         inputs = reshape_plain(narrow, (flat[0], x.shape[-1]))
         of_weight = empty(x.memory, weight.shape, gradient.width)
         del rows, inputs, narrow
     if bias is not None and needs[2]:
-        of_bias = empty(x.memory, bias.shape, bias.width if low else gradient.width)
+        of_bias = empty(x.memory, bias.shape, bias.width if autocast_bytes else gradient.width)
     del narrow_weight
     return of_x, of_weight, of_bias
 
@@ -108,9 +110,9 @@ def _with_bias(
     return of_x, of_y, gradient if needs[2] else None
 
 
-def _product(x: Tensor, multiplications: int, shape: Sizes, low: int = 0) -> Tensor:
+def _product(x: Tensor, multiplications: int, shape: Sizes, autocast_bytes: int = 0) -> Tensor:
     """A product's result, in the dtype of x or of autocast."""
-    return product(x.memory, multiplications, lambda: (empty(x.memory, shape, low or x.width),))[0]
+    return product(x.memory, multiplications, lambda: (empty(x.memory, shape, autocast_bytes or x.width),))[0]
 
 
 def as_transposed(x: Tensor) -> Tensor:
@@ -125,8 +127,8 @@ def batched_matmul(x: Tensor, y: Tensor) -> Tensor:
     flat = prod(batch)
     left = reshape(expand(x, (*batch, *x.shape[-2:])), (flat, *x.shape[-2:]))
     right = reshape(expand(y, (*batch, *y.shape[-2:])), (flat, *y.shape[-2:]))
-    made = bmm(left, right)
-    return view(made, (*batch, *made.shape[1:]))
+    out = bmm(left, right)
+    return view(out, (*batch, *out.shape[1:]))
 
 
 def bmm(x: Tensor, y: Tensor) -> Tensor:
@@ -142,9 +144,9 @@ def baddbmm(base: Tensor | None, x: Tensor, y: Tensor) -> Tensor:
     x, y = cast_all_for_product(x, y)
     start = empty(x.memory, (*x.shape[:2], y.shape[2]), x.width) if base is None else base
     node = operator("BaddbmmBackward", _baddbmm_backward, (x, y), (x, y), (x.shape, y.shape))
-    made = result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))
+    out = result(node, _product(x, x.elements * y.shape[2], (*x.shape[:2], y.shape[2])))
     del start
-    return made
+    return out
 
 
 def _baddbmm_backward(

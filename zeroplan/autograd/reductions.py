@@ -34,12 +34,12 @@ def softmax(x: Tensor, width: int, *, fused: bool = False) -> Tensor:
     return result(node, empty_like(wide), keeps=True)
 
 
-def _softmax_backward(gradient: Tensor, made: Tensor, _needs: Needs) -> Tensor:
-    return empty(gradient.memory, made.shape, made.width)
+def _softmax_backward(gradient: Tensor, out: Tensor, _needs: Needs) -> Tensor:
+    return empty(gradient.memory, out.shape, out.width)
 
 
-def _half_softmax_backward(gradient: Tensor, made: Tensor, width: int, _needs: Needs) -> Tensor:
-    return empty(gradient.memory, made.shape, width)
+def _half_softmax_backward(gradient: Tensor, out: Tensor, width: int, _needs: Needs) -> Tensor:
+    return empty(gradient.memory, out.shape, width)
 
 
 def cat(parts: tuple[Tensor, ...], at: int) -> Tensor:
@@ -78,5 +78,5 @@ def log_softmax(x: Tensor) -> Tensor:
     return result(operator("LogSoftmaxBackward", _log_softmax_backward, (x,)), empty_like(x), keeps=True)
 
 
-def _log_softmax_backward(gradient: Tensor, made: Tensor, _needs: Needs) -> Tensor:
-    return tensor_iterator((gradient, made), made.width)
+def _log_softmax_backward(gradient: Tensor, out: Tensor, _needs: Needs) -> Tensor:
+    return tensor_iterator((gradient, out), out.width)

@@ -29,28 +29,28 @@ class Input(AccumulateGrad):
 
 
 def checkpoint_reentrant(
-    memory: Memory, layer: Callable[..., Any], x: Tensor, *rest: Any, beside: tuple[Tensor | None, ...] = (),
+    memory: Memory, layer: Callable[..., Any], x: Tensor, *rest: Any, positional: tuple[Tensor | None, ...] = (),
     input_offload: InputOffload | None = None,
 ) -> Any:  # fmt: skip
-    """The layer's result, one tensor or several; tensors `beside` x are given by position, `rest` by keyword.
+    """The layer's result, one tensor or several; tensors `positional` x are given by position, `rest` by keyword.
 
     `input_offload`: what DeepSpeed does with x.
     """
     context = _Context(layer, rest)
     node = operator("CheckpointFunctionBackward", context, (x,))
     if node is None or input_offload is None:
-        save_for_backward(node, x, *beside)
+        save_for_backward(node, x, *positional)
         with memory.no_grad():
-            made = layer(x, *beside, *rest)
+            out = layer(x, *positional, *rest)
     else:
-        save_for_backward(node, None, *beside)
+        save_for_backward(node, None, *positional)
         part = input_offload.part(node, x)
         with memory.no_grad():
-            made = layer(x, *beside, *rest)
+            out = layer(x, *positional, *rest)
         context.offloaded = input_offload.empty(node, x, part)
-    context.shapes = [(each.shape, each.width) for each in results(node, _tensors(made))]
+    context.shapes = [(each.shape, each.width) for each in results(node, _tensors(out))]
     memory.until_loss.append(context)
-    return made
+    return out
 
 
 class _Context:
@@ -59,9 +59,9 @@ class _Context:
     def __init__(self, layer: Callable[..., Any], rest: tuple[Any, ...]) -> None:
         self.layer, self.rest = layer, rest
         self.shapes: list[tuple[Sizes, int]] = []
-        """Of the outputs, with the bytes of an element."""
+        """Shapes of the outputs, with the bytes of an element."""
         self.offloaded: OffloadedInput | None = None
-        """The input, where it was emptied."""
+        """The input, where it was offloaded."""
 
     def __call__(self, gradients: Any, x: Tensor | None, *others: Any) -> Tensor:
         """The gradient of x; outputs that nobody used get zeros for theirs."""
@@ -76,13 +76,13 @@ class _Context:
         inner = x.detach()
         inner.node = source
         memory.phase = RECOMPUTING
-        *beside, _needs = others
-        outputs = _tensors(self.layer(inner, *beside, *self.rest))
+        *positional, _needs = others
+        outputs = _tensors(self.layer(inner, *positional, *self.rest))
         memory.record_event(LEAVE, memory.scope)
-        found = Engine().inside(list(zip(outputs, given, strict=True)), source)
+        result = Engine().inside(list(zip(outputs, given, strict=True)), source)
         memory.scope, memory.phase, memory.layer = scope, phase, of
-        return found
+        return result
 
 
-def _tensors(made: Any) -> tuple[Tensor, ...]:
-    return tuple(each for each in made if each is not None) if isinstance(made, tuple) else (made,)
+def _tensors(out: Any) -> tuple[Tensor, ...]:
+    return tuple(each for each in out if each is not None) if isinstance(out, tuple) else (out,)

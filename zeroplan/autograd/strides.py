@@ -59,11 +59,11 @@ def infer_dense_strides(shape: Sizes, *operands: Sizes) -> Sizes:
                 here = before
             elif verdict < 0:
                 break
-    found, step = [0] * rank, 1
+    result, step = [0] * rank, 1
     for dimension in order:
-        found[dimension] = step
+        result[dimension] = step
         step *= max(shape[dimension], 1)
-    return tuple(found)
+    return tuple(result)
 
 
 def _compared(strides: tuple[Sizes, ...], shape: Sizes, one: int, other: int) -> int:
@@ -82,20 +82,20 @@ def view_strides(shape: Sizes, strides: Sizes, wanted: Sizes) -> Sizes | None:
     if not shape:
         return (1,) * len(wanted)
     at = len(wanted) - 1
-    found = [0] * len(wanted)
+    result = [0] * len(wanted)
     chunk_stride, elements, covered = strides[-1], 1, 1
     for here in range(len(shape) - 1, -1, -1):
         elements *= shape[here]
         if here == 0 or (shape[here - 1] != 1 and strides[here - 1] != elements * chunk_stride):
             while at >= 0 and (covered < elements or wanted[at] == 1):
-                found[at] = covered * chunk_stride
+                result[at] = covered * chunk_stride
                 covered *= wanted[at]
                 at -= 1
             if covered != elements:
                 return None
             if here > 0:
                 chunk_stride, elements, covered = strides[here - 1], 1, 1
-    return tuple(found) if at == -1 else None
+    return tuple(result) if at == -1 else None
 
 
 def broadcast(shapes: tuple[Sizes, ...]) -> Sizes:

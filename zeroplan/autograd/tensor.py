@@ -21,9 +21,9 @@ class Storage:
     def __init__(self, memory: Memory, size: int) -> None:
         self.memory, self.bytes, self.number = memory, size, memory.made
         memory.made += 1
-        memory.allocated = live = memory.allocated + size
-        if live > memory.max_allocated:  # noqa: PLR1730  (thousands of times in a run)
-            memory.max_allocated = live
+        memory.allocated = allocated = memory.allocated + size
+        if allocated > memory.max_allocated:  # noqa: PLR1730  (thousands of times in a run)
+            memory.max_allocated = allocated
         memory.log.append((MADE, self.number, size, memory.phase, memory.layer))
 
     def __del__(self) -> None:

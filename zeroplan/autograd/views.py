@@ -72,8 +72,8 @@ def expand(x: Tensor, shape: Sizes) -> Tensor:
     """Dimensions of one element repeated without a copy."""
     if shape == x.shape:
         return x
-    made = x.as_strided(shape, broadcast_strides(x.shape, x.strides, shape))
-    return result(operator("ExpandBackward", _expand_backward, (x,), (), (x.shape,)), made)
+    out = x.as_strided(shape, broadcast_strides(x.shape, x.strides, shape))
+    return result(operator("ExpandBackward", _expand_backward, (x,), (), (x.shape,)), out)
 
 
 def _expand_backward(gradient: Tensor, shape: Sizes, _needs: Needs) -> Tensor:
@@ -84,8 +84,8 @@ def unsqueeze(x: Tensor, at: int) -> Tensor:
     """A dimension of one element put in at `at`."""
     stride = x.strides[at] * x.shape[at] if at < len(x.shape) else 1
     shape = (*x.shape[:at], 1, *x.shape[at:])
-    made = x.as_strided(shape, (*x.strides[:at], stride, *x.strides[at:]))
-    return result(operator("UnsqueezeBackward", _unsqueeze_backward, (x,), (), (at,)), made)
+    out = x.as_strided(shape, (*x.strides[:at], stride, *x.strides[at:]))
+    return result(operator("UnsqueezeBackward", _unsqueeze_backward, (x,), (), (at,)), out)
 
 
 def _unsqueeze_backward(gradient: Tensor, at: int, _needs: Needs) -> Tensor:

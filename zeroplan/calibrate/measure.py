@@ -16,7 +16,7 @@ NEEDS_TORCH = "pip install torch (and deepspeed, for its own CPU Adam)"
 
 
 def measure(folder: str, *, quick: bool) -> Findings:
-    """Of this machine, with its disk under `folder`. Raises `SpecError` for a folder that cannot be written to."""
+    """Measure this machine, with its disk under `folder`. Raises `SpecError` for a folder that cannot be written to."""
     found, has_torch = Findings(), importlib.util.find_spec("torch") is not None
     if rank() == 0:  # the others would share its disk and its CPUs
         host.memory(found)
@@ -31,7 +31,7 @@ def measure(folder: str, *, quick: bool) -> Findings:
 
 
 def rank() -> int:
-    """Of this process among those that torchrun started; 0 alone."""
+    """The rank of this process among those that torchrun started; 0 alone."""
     text = os.environ.get("RANK", "0")
     return int(text) if text.isdecimal() else 0
 

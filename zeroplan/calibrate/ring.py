@@ -31,7 +31,7 @@ class Sweep(NamedTuple):
 
     @property
     def latency(self) -> float:
-        """Of the smallest."""
+        """The latency of the smallest message."""
         return self.seconds[min(self.seconds)]
 
     @property

@@ -16,11 +16,11 @@ STANDARD_INPUT = "standard input"
 LARGEST_FILE = 4_000_000
 """Bytes. The largest config.json seen has 60 kB."""
 LARGEST_CONFIG = 500_000
-"""Of a ds_config.json, TrainingArguments or a pyproject.toml: the largest ds_config.json seen has 60 kB."""
+"""Bytes of a ds_config.json, TrainingArguments or a pyproject.toml: the largest ds_config.json seen has 60 kB."""
 LARGEST_YAML = 200_000
-"""Of YAML, which takes a hundred times as long to read as JSON. The largest Accelerate config seen has 3 kB."""
+"""Bytes of YAML, which takes a hundred times as long to read as JSON. The largest Accelerate config seen has 3 kB."""
 MOST_DIGITS = 100
-"""Of a whole number: no key of any file means one as large."""
+"""Most digits of a whole number: no key of any file means one as large."""
 SPECIAL = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 """As Python's json writes them."""
 TAG = "__float__"

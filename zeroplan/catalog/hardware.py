@@ -8,7 +8,7 @@ from typing import Any
 
 from zeroplan.catalog import node_file, presets
 from zeroplan.errors import QuantityError, SpecError, printable, shown
-from zeroplan.specs.cluster import NVIDIA, Cluster, Figure, Gpu
+from zeroplan.specs.cluster import NVIDIA, Cluster, Gpu, SourcedValue
 from zeroplan.units import read_bytes, read_rate
 
 LINKS = ("intra_node", "inter_node", "all_reduce", "effective_inter_node", "nvme_read", "nvme_write")
@@ -110,15 +110,15 @@ def _stated(card: Gpu, found: str, content: dict[str, Any]) -> Gpu:
     return card._replace(**stated)
 
 
-def _size(entry: dict[str, Any], what: str) -> Figure:
+def _size(entry: dict[str, Any], what: str) -> SourcedValue:
     return _figure(entry, read_bytes(str(entry["value"]), what), what)
 
 
-def _rate(entry: dict[str, Any], what: str, unit: str) -> Figure:
+def _rate(entry: dict[str, Any], what: str, unit: str) -> SourcedValue:
     return _figure(entry, read_rate(str(entry["value"]), what, unit), what)
 
 
-def _plain(entry: dict[str, Any], what: str, unit: str) -> Figure:
+def _plain(entry: dict[str, Any], what: str, unit: str) -> SourcedValue:
     """A number with its unit, written as in "3.4e-6 s"."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?) " + re.escape(unit), str(entry["value"]))
     if match is None:
@@ -126,13 +126,13 @@ def _plain(entry: dict[str, Any], what: str, unit: str) -> Figure:
     return _figure(entry, float(match[1]), what)
 
 
-def _bare(content: dict[str, Any], key: str, found: str) -> Figure | None:
+def _bare(content: dict[str, Any], key: str, found: str) -> SourcedValue | None:
     """A number without a unit, where it is stated."""
     entry = content.get(key)
     return _figure(entry, float(entry["value"]), f"{found}.{key}") if entry else None
 
 
-def _figure(entry: dict[str, Any], value: float, what: str) -> Figure:
+def _figure(entry: dict[str, Any], value: float, what: str) -> SourcedValue:
     if not value > 0:
         raise QuantityError(f"{what}: found {shown(entry['value'])}, expected more than zero")
-    return Figure(value, str(entry["source"]), str(entry["date"]), entry["evidence"], str(entry.get("kind", "")))
+    return SourcedValue(value, str(entry["source"]), str(entry["date"]), entry["evidence"], str(entry.get("kind", "")))

@@ -52,7 +52,7 @@ def without_tuning(model: str) -> str:
 
 
 def is_quantized(model: str) -> bool:
-    """Of a repository or model whose name says that its weights are quantized."""
+    """Whether the name of a repository or model says that its weights are quantized."""
     return QUANTIZED.search(model.lower()) is not None
 
 

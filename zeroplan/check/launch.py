@@ -26,7 +26,7 @@ NAMES = {
     "gradient_accumulation_steps": "gradient_accumulation_steps",
     "gradient_clipping": "gradient_clipping",
 }  # fmt: skip
-"""Of keys of ds_config.json, the fields that stand for them."""
+"""Fields of Accelerate that stand for keys of ds_config.json."""
 DEFAULT_STAGE = 2
 OFFLOADS = ("offload_optimizer", "offload_param")
 REPLACED = re.compile(r'"(\w+)": (?:\{"device": )?("?)([\w.-]+)\2\}?')
@@ -38,7 +38,7 @@ class AccelerateConfig:
 
     @cached_property
     def fields(self) -> dict[str, Any]:
-        """Of deepspeed_config, those that are not null."""
+        """The fields of deepspeed_config that are not null."""
         section = self.document.config.get(SECTION)
         found = section if isinstance(section, dict) else {}
         return {name: value for name, value in found.items() if value is not None}
@@ -50,7 +50,7 @@ class AccelerateConfig:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all fields, null or not: beside deepspeed_config_file Accelerate looks at names alone."""
+        """Names of all fields, null or not: beside deepspeed_config_file Accelerate looks at names alone."""
         section = self.document.config.get(SECTION)
         return tuple(section) if isinstance(section, dict) else ()
 

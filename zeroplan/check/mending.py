@@ -20,7 +20,7 @@ SMALL_BUCKET = 50_000_000
 class StrategyEdit(NamedTuple):
     write: str
     fields: dict[str, Any]
-    """Of `Strategy`."""
+    """Fields of `Strategy`, by name."""
 
 
 def mended(planned: Planned, setting: Setting) -> str:

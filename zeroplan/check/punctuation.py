@@ -11,7 +11,7 @@ from zeroplan.check.finding import Edit
 from zeroplan.check.json_reader import BARE_NAME, BRACES, MISSING, QUOTES, TRAILING, UNQUOTED
 
 MOST = 5_000
-"""Of a kind that are mended: the largest ds_config.json seen has 3,000 entries."""
+"""How many of a kind are mended at most: the largest ds_config.json seen has 3,000 entries."""
 
 
 def as_json(document: Document, what: str) -> tuple[Edit, ...]:

@@ -9,7 +9,7 @@ from zeroplan.cli.options import Options
 from zeroplan.errors import ContradictionError, QuantityError, UnknownNameError, nearest, shown
 from zeroplan.record import NamedTuple
 from zeroplan.specs.objective import APART, CHEAPEST, FASTEST, LEAST_MEMORY, OBJECTIVES, PARETO
-from zeroplan.specs.training import Price, Wanted
+from zeroplan.specs.training import Price, TrainingRequest
 from zeroplan.units import read_count, read_duration
 
 EVERY = ""
@@ -33,13 +33,13 @@ class Goal(NamedTuple):
     def cheapest(self) -> bool:
         return self.objective == CHEAPEST
 
-    def at(self, card: str = EVERY) -> Wanted:
+    def at(self, card: str = EVERY) -> TrainingRequest:
         """For one card. Raises `UnknownNameError` for a card without a price."""
         price = self.prices.get(EVERY) or self.prices.get(card)
         if self.prices and price is None:
             known, what = ", ".join(self.prices), card or "this card"
             raise ContradictionError(f"--price: found one for {known}, expected one for {what}; write one number")
-        return Wanted(self.tokens, self.deadline, price)
+        return TrainingRequest(self.tokens, self.deadline, price)
 
     @property
     def asked(self) -> bool:

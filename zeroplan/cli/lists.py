@@ -9,7 +9,7 @@ import typer
 
 from zeroplan.catalog import hardware, presets
 from zeroplan.catalog.models import from_preset
-from zeroplan.specs.cluster import Cluster, Figure, Gpu
+from zeroplan.specs.cluster import Cluster, Gpu, SourcedValue
 from zeroplan.units import count, gib
 
 
@@ -74,11 +74,11 @@ def _node(node: Cluster) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _value(figure: Figure | None) -> float | None:
+def _value(figure: SourcedValue | None) -> float | None:
     return figure.value if figure else None
 
 
-def _teraflops(figure: Figure | None) -> str:
+def _teraflops(figure: SourcedValue | None) -> str:
     return f"{figure.value / 1e12:.0f} TFLOP/s" if figure else ""
 
 

@@ -25,7 +25,7 @@ from zeroplan.search.work import Allowance
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, FEWEST_GPUS, LEAST_MEMORY, PARETO
 from zeroplan.specs.strategy import FLASH
-from zeroplan.specs.training import Wanted
+from zeroplan.specs.training import TrainingRequest
 
 if TYPE_CHECKING:
     from zeroplan.sizing import Fewest
@@ -179,7 +179,7 @@ def _tight(request: Request, job: Job, failed: Plan, goal: Goal, allowance: Allo
     return found._replace(ways_out=failed.ways_out, ways_out_complete=failed.ways_out_complete)
 
 
-def _run(chosen: Candidate, wanted: Wanted) -> TrainingRun:
+def _run(chosen: Candidate, wanted: TrainingRequest) -> TrainingRun:
     from zeroplan.training import run_of
 
     return run_of(chosen, wanted)

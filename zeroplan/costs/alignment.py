@@ -26,7 +26,7 @@ def interval_of(key: int, activations: PassTimeline, at: int) -> int:
 
 
 def aligned_events(
-    parts: Sequence[RepeatedBlock[Any]], activations: PassTimeline, key: Callable[[Any], int]
+    blocks: Sequence[RepeatedBlock[Any]], activations: PassTimeline, key: Callable[[Any], int]
 ) -> Iterator[Met]:
     """The events among which a largest moment is: all, but of a part that comes many times only some.
 
@@ -35,15 +35,15 @@ def aligned_events(
     differ in the first two, which something else comes before, and in the last, whose layer is no other's like.
     """
     at = here = -1
-    for part in parts:
-        keys = [key(event) for event in part.events]
-        skipped = _skipped(part, keys, activations)
-        numbers = (0, 1, 2, part.times - 2, part.times - 1) if skipped else range(part.times)
+    for block in blocks:
+        keys = [key(event) for event in block.events]
+        skipped = _skipped(block, keys, activations)
+        numbers = (0, 1, 2, block.times - 2, block.times - 1) if skipped else range(block.times)
         for number in numbers:
-            if skipped and number == part.times - 2:
+            if skipped and number == block.times - 2:
                 at = max(at, here + skipped)
-            by, here = part.offset.times(number), -1
-            for event, first in zip(part.events, keys, strict=True):
+            by, here = block.offset.times(number), -1
+            for event, first in zip(block.events, keys, strict=True):
                 to = interval_of(offset_key(first, by) if number else first, activations, at)
                 yield event, at, to
                 if to > at:  # noqa: PLR1730  (the call takes as long as all else here)
@@ -56,19 +56,19 @@ FEW = 6
 """Times up to which none is left out."""
 
 
-def _skipped(part: RepeatedBlock[Any], keys: Sequence[int], activations: PassTimeline) -> int:
+def _skipped(block: RepeatedBlock[Any], keys: Sequence[int], activations: PassTimeline) -> int:
     """Intervals between the third time and the last but one, where all from the second to that are of identical
     layers.
     """
-    if part.times < FEW:
+    if block.times < FEW:
         return 0
     second, third, last = (
-        [interval_of(offset_key(key, part.offset.times(number)), activations, -1) for key in keys]
-        for number in (1, 2, part.times - 2)
+        [interval_of(offset_key(key, block.offset.times(number)), activations, -1) for key in keys]
+        for number in (1, 2, block.times - 2)
     )
     for start, intervals, layers in activations.identical_layers:
         inside = start <= min(second) and max(last) < start + intervals * layers
         by = {(after - first, end - first) for first, after, end in zip(second, third, last, strict=True)}
-        if inside and by == {(intervals, (part.times - 3) * intervals)}:
-            return (part.times - 5) * intervals
+        if inside and by == {(intervals, (block.times - 3) * intervals)}:
+            return (block.times - 5) * intervals
     return 0

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from zeroplan.autograd.polynomial import terms, value
-from zeroplan.costs.passes import alone, asked
+from zeroplan.costs.passes import alone, timeline_request
 from zeroplan.formulas import korthikanti, zero_infinity
 from zeroplan.ledger import Line, line
 from zeroplan.record import NamedTuple
-from zeroplan.specs.account import AtWork, Kept, KeptByLayer, Saved
+from zeroplan.specs.account import AllocatedActivations, SavedActivations, SavedByLayer, SavedByOperator
 from zeroplan.specs.checkpointing import PLAIN
 from zeroplan.specs.job import Job
 
@@ -44,10 +44,10 @@ class ComponentComparison(NamedTuple):
         return self.counted - self.published.bytes
 
 
-class Compared(NamedTuple):
-    """The layers of one make beside Korthikanti's layer."""
+class LayerComparison(NamedTuple):
+    """Identical layers beside Korthikanti's layer."""
 
-    make: KeptByLayer
+    make: SavedByLayer
     parts: tuple[ComponentComparison, ...]
     """None under checkpointing: there is nothing but a layer's input."""
 
@@ -75,38 +75,38 @@ def closed_forms(job: Job) -> tuple[Line, ...]:
     )
 
 
-def counted(job: Job, *, again: bool = False) -> Saved | None:
+def counted(job: Job, *, recomputed: bool = False) -> SavedActivations | None:
     """What the operators keep, if it adds up to the timeline's own bytes; None where no timeline is.
 
-    `again`: what they keep of a layer that runs again, in place of its input.
+    `recomputed`: what they keep of a layer that runs again, in place of its input.
     """
-    held = alone(job)
-    if held is None:
+    own_bytes = alone(job)
+    if own_bytes is None:
         return None
-    wanted = asked(job)._replace(zero_linear=False)
-    if again:
-        return job.model.timeline.saved(wanted._replace(recomputing=PLAIN))
-    found = job.model.timeline.saved(wanted)
-    return found if found is not None and found.bytes == held.saved else None
+    request = timeline_request(job)._replace(zero_linear=False)
+    if recomputed:
+        return job.model.timeline.saved(request._replace(recomputing=PLAIN))
+    result = job.model.timeline.saved(request)
+    return result if result is not None and result.bytes == own_bytes.saved else None
 
 
-def peaks(job: Job) -> dict[str, AtWork]:
+def peaks(job: Job) -> dict[str, AllocatedActivations]:
     """The model's own largest moments, where their equations add up to the timeline's own bytes."""
-    held = alone(job)
-    if held is None:
+    own_bytes = alone(job)
+    if own_bytes is None:
         return {}
-    wanted = asked(job)._replace(zero_linear=False)
-    sizes = {"forward": held.forward_peak, "backward": held.backward_peak}
-    found = {phase: job.model.timeline.peak(wanted, backward=phase == "backward") for phase in sizes}
-    return {phase: at for phase, at in found.items() if at is not None and sum(at.kinds.values()) == sizes[phase]}
+    request = timeline_request(job)._replace(zero_linear=False)
+    sizes = {"forward": own_bytes.forward_peak, "backward": own_bytes.backward_peak}
+    result = {phase: job.model.timeline.peak(request, backward=phase == "backward") for phase in sizes}
+    return {phase: at for phase, at in result.items() if at is not None and sum(at.kinds.values()) == sizes[phase]}
 
 
-def compared(job: Job, saved: Saved) -> tuple[Compared, ...]:
+def compared(job: Job, saved: SavedActivations) -> tuple[LayerComparison, ...]:
     """Each make of layers, part by part."""
-    return tuple(Compared(make, _parts(job, make, saved.sizes)) for make in saved.makes)
+    return tuple(LayerComparison(make, _parts(job, make, saved.sizes)) for make in saved.makes)
 
 
-def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[ComponentComparison, ...]:
+def _parts(job: Job, make: SavedByLayer, sizes: Mapping[str, int]) -> tuple[ComponentComparison, ...]:
     if CHECKPOINTS in make.parts:
         return ()
     b, s, shape = job.strategy.micro_batch, job.workload.seq, job.model.shape
@@ -118,16 +118,18 @@ def _parts(job: Job, make: KeptByLayer, sizes: Mapping[str, int]) -> tuple[Compo
         line("mlp", korthikanti.mlp, b=b, s=s, h=shape.hidden),
         line("dropout", korthikanti.dropout_masks, b=b, s=s, h=shape.hidden),
     )
-    found = make.parts
+    result = make.parts
     return tuple(
         ComponentComparison(
-            entry.name, here := found.get(entry.name, 0), entry, _reasons(entry, here, make.kept, sizes)
+            entry.name, here := result.get(entry.name, 0), entry, _reasons(entry, here, make.kept, sizes)
         )
         for entry in published
     )
 
 
-def _reasons(published: Line, size: int, kept: tuple[Kept, ...], sizes: Mapping[str, int]) -> tuple[Reason, ...]:
+def _reasons(
+    published: Line, size: int, kept: tuple[SavedByOperator, ...], sizes: Mapping[str, int]
+) -> tuple[Reason, ...]:
     """The equation with one size after the other replaced by the paper's; what is left is what the operators keep."""
     now: dict[str, int | Fraction] = dict(sizes)
     before, reasons = Fraction(size), []
@@ -143,19 +145,19 @@ def _reasons(published: Line, size: int, kept: tuple[Kept, ...], sizes: Mapping[
 
 def _assumptions(sizes: Mapping[str, int]) -> list[tuple[str, dict[str, int | Fraction]]]:
     """What a paper takes for granted of the sizes, as far as this model is otherwise."""
-    h, n, found = sizes["h"], sizes["n"], list[tuple[str, dict[str, int | Fraction]]]()
+    h, n, result = sizes["h"], sizes["n"], list[tuple[str, dict[str, int | Fraction]]]()
     if sizes["w"] != HALF:
-        found.append((f"elements of {sizes['w']} bytes, not 2", {"w": HALF}))
+        result.append((f"elements of {sizes['w']} bytes, not 2", {"w": HALF}))
     if sizes.get("ν", n) != n:
-        found.append((f"{sizes['ν']} key-value heads for {n} heads", {"ν": n}))
+        result.append((f"{sizes['ν']} key-value heads for {n} heads", {"ν": n}))
     if sizes.get("d", Fraction(h, n)) != Fraction(h, n):
-        found.append((f"heads {sizes['d']} wide, not h/n = {Fraction(h, n)}", {"d": Fraction(h, n)}))
+        result.append((f"heads {sizes['d']} wide, not h/n = {Fraction(h, n)}", {"d": Fraction(h, n)}))
     if sizes.get("f", WIDENING * h) != WIDENING * h:
-        found.append((f"an MLP {sizes['f']:,} wide, not 4·h = {WIDENING * h:,}", {"f": WIDENING * h}))
-    return found
+        result.append((f"an MLP {sizes['f']:,} wide, not 4·h = {WIDENING * h:,}", {"f": WIDENING * h}))
+    return result
 
 
-def _operators(part: str, kept: list[Kept]) -> str:
+def _operators(part: str, kept: list[SavedByOperator]) -> str:
     """What this model's operators do otherwise than the paper's."""
     names = {each.operator for each in kept}
     if not kept:
@@ -163,28 +165,28 @@ def _operators(part: str, kept: list[Kept]) -> str:
     return {"norms": _norms, "attention": _attention, "scores": _scores, "mlp": _mlp}.get(part, _dropout)(names, kept)
 
 
-def _norms(names: set[str], kept: list[Kept]) -> str:
+def _norms(names: set[str], kept: list[SavedByOperator]) -> str:
     if "NativeLayerNorm" in names:
         return "the mean and 1/deviation of each token"
     count = len({each.module for each in kept})
     return f"{count} norms made of operators: each keeps its input in fp32, 1/root, and their product before the weight"
 
 
-def _attention(names: set[str], _kept: list[Kept]) -> str:
+def _attention(names: set[str], _kept: list[SavedByOperator]) -> str:
     if CHECKPOINT in names:
         return "queries, keys and values as this family lays them out, which the checkpoint keeps, and the output"
     fused = any(name.endswith("Attention") for name in names)
     return "the fused kernel's inputs and output" if fused else "queries, keys and values as this family lays them out"
 
 
-def _scores(names: set[str], _kept: list[Kept]) -> str:
+def _scores(names: set[str], _kept: list[SavedByOperator]) -> str:
     if any(name.endswith("Attention") for name in names):
         return "a fused kernel: the log-sum-exp of each query and head instead of softmax, mask and dropped scores"
     dropped = "" if "NativeDropout" in names else "; no dropout of scores: no mask"
     return f"the softmax's result and, where its dtype is another, a copy in the model's{dropped}"
 
 
-def _mlp(names: set[str], kept: list[Kept]) -> str:
+def _mlp(names: set[str], kept: list[SavedByOperator]) -> str:
     if "GroupedMm" in names:
         return "routed experts: tokens gathered by expert, their gated MLPs, and the router's indices"
     if any(each.operator == "Mul" and each.module == "mlp" for each in kept):
@@ -194,5 +196,5 @@ def _mlp(names: set[str], kept: list[Kept]) -> str:
     return "an activation function made of operators: each keeps what its own gradient needs"
 
 
-def _dropout(_names: set[str], _kept: list[Kept]) -> str:
+def _dropout(_names: set[str], _kept: list[SavedByOperator]) -> str:
     return "another number of dropouts"

@@ -8,19 +8,19 @@ from contextlib import contextmanager
 
 from zeroplan.costs import recomputing
 from zeroplan.costs.activations import activations
-from zeroplan.costs.deepspeed import adagrad, converting, host, muon, stage_0, stage_3, stages_1_2
-from zeroplan.costs.deepspeed.copying import copies
-from zeroplan.costs.deepspeed.flattening import init_stage_0, init_stages_1_2
+from zeroplan.costs.deepspeed import adagrad, host, muon, stage_0, stage_3, stage_3_initialize, stages_1_2
 from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.nvme_swap import check_buffers
+from zeroplan.costs.deepspeed.offload_copies import copies
 from zeroplan.costs.deepspeed.phase_memory import NOTHING, timeline
-from zeroplan.costs.deepspeed.swapping import check_buffers
+from zeroplan.costs.deepspeed.stages_0_2_initialize import init_stage_0, init_stages_1_2
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.passes import least_activations
 from zeroplan.ledger import Detail, Ledger, total
 from zeroplan.specs.job import Job
 
 ACCOUNTINGS = ("deepspeed", "paper")
-INITS = {0: init_stage_0, 1: init_stages_1_2, 2: init_stages_1_2, 3: converting.init}
+INITS = {0: init_stage_0, 1: init_stages_1_2, 2: init_stages_1_2, 3: stage_3_initialize.initialize}
 STAGES = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 
 
@@ -42,7 +42,7 @@ def uncollected() -> Iterator[None]:
             gc.enable()
 
 
-def held_at_least(job: Job) -> int:
+def resident_at_least(job: Job) -> int:
     """Bytes that the GPU holds between steps: no peak of forward or backward is below them."""
     return total(STAGES[job.strategy.stage].resident(job))
 
@@ -56,13 +56,13 @@ def step_at_least(job: Job) -> int:
     """Bytes at most while the optimizer runs, at stage 3 without gradients that are still on the GPU."""
     if job.strategy.stage < 3:
         return 0
-    held = [entry for entry in stage_3.resident(job) if entry.name not in stage_3.AWAY_IN_THE_STEP]
-    return total([*held, *stage_3.step(job)])
+    resident = [entry for entry in stage_3.resident(job) if entry.name not in stage_3.AWAY_IN_THE_STEP]
+    return total([*resident, *stage_3.step(job)])
 
 
 def gathering_at_least(job: Job) -> int:
     """Bytes at most in forward and backward at stage 3, gradients that wait left out."""
-    return held_at_least(job) + (stage_3.gathering_at_least(job) if job.strategy.stage == 3 else 0)
+    return resident_at_least(job) + (stage_3.gathering_at_least(job) if job.strategy.stage == 3 else 0)
 
 
 def gpu_at_least(job: Job) -> int:
@@ -80,7 +80,7 @@ def gpu_with(job: Job, found: tuple[int, int] | None) -> int:
         return total(timeline(job, STAGES[job.strategy.stage].resident(job), NOTHING, activations(job)).peak.lines)
     forward = found[0] + (gradients if micro_steps > 1 else 0)
     backward = found[1] + (gradients if micro_steps > 2 else 0)
-    return held_at_least(job) + max(forward, backward)
+    return resident_at_least(job) + max(forward, backward)
 
 
 def whole_gradients(job: Job) -> int:

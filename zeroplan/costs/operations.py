@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from zeroplan.costs.passes import asked
+from zeroplan.costs.passes import timeline_request
 from zeroplan.record import NamedTuple
 from zeroplan.specs.account import Flops
 from zeroplan.specs.job import Job
 
 
 class Operations(NamedTuple):
-    """Of matrix products, attention's included; norms, activations and the optimizer do next to nothing beside."""
+    """FLOPs of matrix products, attention's included; norms, activations and the optimizer do next to nothing."""
 
     flops: Flops
     """As torch's FlopCounterMode counts: attention over all pairs of tokens."""
@@ -19,5 +19,5 @@ class Operations(NamedTuple):
 
 def operations(job: Job) -> Operations | None:
     """None where there is no timeline, and under Liger's kernels, whose products are not counted."""
-    flops, causal = (job.model.timeline.flops(asked(job), causal=causal) for causal in (False, True))
+    flops, causal = (job.model.timeline.flops(timeline_request(job), causal=causal) for causal in (False, True))
     return Operations(flops, causal) if flops and causal else None

@@ -13,7 +13,7 @@ USUAL_CONTEXT = GiB // 2
 OF_TWO, OF_MORE = 544 << 20, 688 << 20
 """NCCL's buffers, by ranks; see formulas/outside.py."""
 NAMES = {NVIDIA: ("CUDA", "NCCL"), "AMD": ("HIP", "RCCL"), "Intel": ("device", "HCCL")}
-"""Of contexts and of collectives' libraries, by the card's maker."""
+"""Names of contexts and of collectives' libraries, by the card's maker."""
 
 
 def outside(job: Job) -> tuple[Line, ...]:
@@ -24,7 +24,9 @@ def outside(job: Job) -> tuple[Line, ...]:
     if job.strategy.backend == "cpu":
         return ()
     gpu, (runtime, collectives) = job.cluster.gpu, NAMES[job.cluster.maker]
-    found = [line(f"{runtime} context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT)]
+    result = [
+        line(f"{runtime} context", context, size=int(gpu.context.value) if gpu and gpu.context else USUAL_CONTEXT)
+    ]
     if job.ranks > 1:
-        found.append(line(f"{collectives} buffers", communicator, size=OF_TWO if job.ranks == 2 else OF_MORE))
-    return tuple(found)
+        result.append(line(f"{collectives} buffers", communicator, size=OF_TWO if job.ranks == 2 else OF_MORE))
+    return tuple(result)

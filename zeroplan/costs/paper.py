@@ -50,8 +50,8 @@ def ledger(job: Job) -> Ledger:
 
     All layers' by Korthikanti's form; where they run again, ZeRO-Infinity's working memory of one in backward.
     """
-    held, forms = model_states(job), closed_forms(job)
+    resident, forms = model_states(job), closed_forms(job)
     _layer, layers, _checkpoints, working = forms
     extra = {"forward": (layers,), "backward": (layers, working) if job.strategy.recomputing.every else (layers,)}
-    moments = tuple(Moment(phase, phase, (*held, *extra.get(phase, ()))) for phase in PHASES)
-    return Ledger("paper", Tier(held, moments), traffic=traffic(job), closed_forms=forms)
+    moments = tuple(Moment(phase, phase, (*resident, *extra.get(phase, ()))) for phase in PHASES)
+    return Ledger("paper", Tier(resident, moments), traffic=traffic(job), closed_forms=forms)

@@ -10,7 +10,7 @@ from zeroplan.costs.deepspeed.allocation_tracker import START, MemorySnapshot
 from zeroplan.costs.deepspeed.backward import Gradients
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events, offset_key
-from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.events import GatheredMemory
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import backward_hooks, hook_order_key, pass_hooks
 from zeroplan.costs.deepspeed.partitions import own_bytes, persistence_key, persistent_tensors
@@ -19,24 +19,28 @@ from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import PassTimeline, Timeline
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import LEAST_ALIKE, TimelineRequest
+from zeroplan.specs.model import MIN_IDENTICAL_BATCH, TimelineRequest
 
 
 def timeline_of(job: Job) -> Timeline | None:
     """The model's own timeline under this job; None where it is not written out: closed forms serve then."""
-    return job.model.timeline(asked(job), job.leaves)
+    return job.model.timeline(timeline_request(job), job.leaves)
 
 
 def alone(job: Job) -> Activations | None:
     """The model's own bytes without DeepSpeed, whose stage 3 runs another linear function."""
-    found = job.model.timeline.alone(asked(job)._replace(zero_linear=False), job.leaves)
-    return Activations(*found) if found else None
+    result = job.model.timeline.alone(timeline_request(job)._replace(zero_linear=False), job.leaves)
+    return Activations(*result) if result else None
 
 
 def activations_key(job: Job) -> Hashable:
     """All that `least_activations` reads of a job, beside the model and the ranks."""
     strategy = job.strategy
-    return asked(job), job.leaves, strategy.stage == 3 and (persistence_key(strategy), strategy.low)
+    return (
+        timeline_request(job),
+        job.leaves,
+        strategy.stage == 3 and (persistence_key(strategy), strategy.autocast_dtype),
+    )
 
 
 def least_activations(job: Job) -> tuple[int, int] | None:
@@ -64,36 +68,38 @@ def _growing(job: Job, of: Callable[[Job, TimelineRequest], tuple[int, int] | No
     """Each moment's bytes grow in proportion with the micro-batch, so the fullest moment's grow no slower the larger it
     is: from three sequences on, what one more added to two is added for each.
     """
-    wanted, batch = asked(job), job.strategy.micro_batch
-    if batch <= LEAST_ALIKE + 1:
-        return of(job, wanted)
-    two, three = (of(job, wanted._replace(batch=size)) for size in (LEAST_ALIKE, LEAST_ALIKE + 1))
+    request, batch = timeline_request(job), job.strategy.micro_batch
+    if batch <= MIN_IDENTICAL_BATCH + 1:
+        return of(job, request)
+    two, three = (of(job, request._replace(batch=size)) for size in (MIN_IDENTICAL_BATCH, MIN_IDENTICAL_BATCH + 1))
     if two is None or three is None:
         return None
-    forward, backward = (high + (batch - LEAST_ALIKE - 1) * (high - low) for low, high in zip(two, three, strict=True))
+    forward, backward = (
+        high + (batch - MIN_IDENTICAL_BATCH - 1) * (high - low) for low, high in zip(two, three, strict=True)
+    )
     return forward, backward
 
 
-def _alone(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
-    found = job.model.timeline.alone(wanted, job.leaves)
-    return found and found[1:]
+def _alone(job: Job, request: TimelineRequest) -> tuple[int, int] | None:
+    result = job.model.timeline.alone(request, job.leaves)
+    return result and result[1:]
 
 
-def _saved(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
-    found = job.model.timeline.alone(wanted._replace(zero_linear=False), job.leaves)
-    return found and (found[0], found[0])
+def _saved(job: Job, request: TimelineRequest) -> tuple[int, int] | None:
+    result = job.model.timeline.alone(request._replace(zero_linear=False), job.leaves)
+    return result and (result[0], result[0])
 
 
-def _fullest(job: Job, wanted: TimelineRequest) -> tuple[int, int] | None:
-    alone = _alone(job, wanted)
+def _fullest(job: Job, request: TimelineRequest) -> tuple[int, int] | None:
+    alone = _alone(job, request)
     if alone is None or job.strategy.stage < 3 or job.ranks == 1:
         return alone
-    found, own = job.model.timeline(wanted, job.leaves), own_bytes(job)
-    if found is None:
+    result, own = job.model.timeline(request, job.leaves), own_bytes(job)
+    if result is None:
         return alone
     return (
-        max(alone[0], with_own(found.forward, pass_hooks(job, 0), own)),
-        max(alone[1], with_own(found.backward, pass_hooks(job, 1), own)),
+        max(alone[0], with_own(result.forward, pass_hooks(job, 0), own)),
+        max(alone[1], with_own(result.backward, pass_hooks(job, 1), own)),
     )
 
 
@@ -103,15 +109,17 @@ def beside_kept(job: Job) -> int | None:
 
     Like the fullest moment's they grow no slower the larger the micro-batch is.
     """
-    wanted, batch = asked(job), job.strategy.micro_batch
-    if batch <= LEAST_ALIKE + 1:
-        return _beside_kept(job, wanted)
-    two, three = (_beside_kept(job, wanted._replace(batch=size)) for size in (LEAST_ALIKE, LEAST_ALIKE + 1))
-    return None if two is None or three is None else three + (batch - LEAST_ALIKE - 1) * (three - two)
+    request, batch = timeline_request(job), job.strategy.micro_batch
+    if batch <= MIN_IDENTICAL_BATCH + 1:
+        return _beside_kept(job, request)
+    two, three = (
+        _beside_kept(job, request._replace(batch=size)) for size in (MIN_IDENTICAL_BATCH, MIN_IDENTICAL_BATCH + 1)
+    )
+    return None if two is None or three is None else three + (batch - MIN_IDENTICAL_BATCH - 1) * (three - two)
 
 
-def _beside_kept(job: Job, wanted: TimelineRequest) -> int | None:
-    found = job.model.timeline(wanted, job.leaves)
+def _beside_kept(job: Job, request: TimelineRequest) -> int | None:
+    found = job.model.timeline(request, job.leaves)
     if found is None:
         return None
     one, width, fullest = found.backward, job.strategy.element_bytes, found.backward.fullest[0]
@@ -130,19 +138,19 @@ def _beside_kept(job: Job, wanted: TimelineRequest) -> int | None:
 def _first_reads(job: Job) -> list[tuple[int, int]]:
     """Backward's hooks that read partitioned tensors for the first time, and how many elements these have."""
     left, sizes = set(range(len(job.model.tensors))) - set(persistent_tensors(job)), tensor_sizes(job)
-    found = []
+    result = []
     for at, hook in enumerate(backward_hooks(job)):
         if hook.enters and hook.tensors and (new := left.intersection(hook.tensors)):
-            found.append((at, sum([sizes[index] for index in new])))
+            result.append((at, sum([sizes[index] for index in new])))
             left -= new
-    return found
+    return result
 
 
-def with_own(one: PassTimeline, hooks: Sequence[RepeatedBlock[Held]], own: dict[int, int]) -> int:
+def with_own(one: PassTimeline, hooks: Sequence[RepeatedBlock[GatheredMemory]], own: dict[int, int]) -> int:
     """The fullest moment of a pass with what the module at work reads; `own`: bytes of each tensor."""
     entered: dict[int, int] = {}
     most = 0
-    for event, _before, at in aligned_events(hooks, one, HELD_KEY):
+    for event, _before, at in aligned_events(hooks, one, HOOK_NUMBER):
         hook = event.hook
         if hook.enters:
             entered[hook.module] = at
@@ -152,13 +160,13 @@ def with_own(one: PassTimeline, hooks: Sequence[RepeatedBlock[Held]], own: dict[
     return most
 
 
-def with_gathered(parts: Sequence[RepeatedBlock[Held]], width: int, one: PassTimeline) -> int:
+def with_gathered(blocks: Sequence[RepeatedBlock[GatheredMemory]], width: int, one: PassTimeline) -> int:
     """The fullest moment of a pass beside what is gathered, in elements of so many bytes: what is there before a hook
     and still when gradients are ready, or after it, and at most in the hook beside what is then; and secondary
     partitions, which only become more.
     """
     most, now, second, reached = 0, 0, 0, -1
-    for event, at, to in aligned_events(parts, one, HELD_KEY):
+    for event, at, to in aligned_events(blocks, one, HOOK_NUMBER):
         if to > at:
             most = max(most, width * (second + min(now, event.ready)) + max(one.most[at + 1 : to + 1]))
         now, second, reached = event.elements, event.secondary, max(at, to)
@@ -167,8 +175,8 @@ def with_gathered(parts: Sequence[RepeatedBlock[Held]], width: int, one: PassTim
 
 
 def with_gradients(
-    parts: Sequence[RepeatedBlock[Held]], found: Gradients, made: Sequence[int], kept: Sequence[int], width: int,
-    one: PassTimeline,
+    blocks: Sequence[RepeatedBlock[GatheredMemory]], found: Gradients, made: Sequence[int], kept: Sequence[int],
+    width: int, one: PassTimeline,
 ) -> int:  # fmt: skip
     """The fullest moment of backward beside what is gathered, a gradient as it is made, those that wait until their
     module is left, and the one that reached its bucket last. Elements are of `width` bytes; `made`: bytes of each
@@ -178,11 +186,11 @@ def with_gradients(
     most, elements, second, waiting, last, reached = 0, 0, 0, 0, 0, -1
 
     def until(to: int) -> int:
-        """Of what lies between."""
+        """The fullest moment so far, with what lies between."""
         between = one.most[reached + 1 : to + 1] if waiting or last else ()
         return max(most, width * (second + elements) + waiting + last + max(between)) if between else most
 
-    for events, times, by in parts:
+    for events, times, by in blocks:
         for event in events:
             for index in found.ready.get(event.at, ()):
                 most, reached = until(to := one.ready.get(index, reached)), max(reached, to)
@@ -205,7 +213,7 @@ def with_gradients(
     return most
 
 
-def asked(job: Job) -> TimelineRequest:
+def timeline_request(job: Job) -> TimelineRequest:
     """What decides the timeline."""
     strategy = job.strategy
     return TimelineRequest(
@@ -213,14 +221,14 @@ def asked(job: Job) -> TimelineRequest:
         half=strategy.dtype == "float16", attention=strategy.attention,
         kernel="cpu" if strategy.backend == "cpu" else "cuda", recomputing=strategy.recomputing,
         zero_linear=strategy.runs_zero_linear, kernels=strategy.kernels,
-        low=2 if strategy.autocast else 0,
+        autocast_bytes=2 if strategy.autocast else 0,
     )  # fmt: skip
 
 
-ENTRY_KEY, HELD_KEY = attrgetter("key"), attrgetter("at")
+SNAPSHOT_KEY, HOOK_NUMBER = attrgetter("key"), attrgetter("at")
 
 
-class Together(NamedTuple):
+class PassPeak(NamedTuple):
     """The moment of a pass at which most is alive."""
 
     bytes: int
@@ -231,55 +239,60 @@ class Together(NamedTuple):
     """The interval of the pass."""
 
 
-def together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline) -> Together:
+def pass_peak(snapshots: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline) -> PassPeak:
     """The largest moment of passes: at an interval's most with what DeepSpeed has meanwhile, or at one of its
     events.
     """
     most, at = activations.fullest
-    best = Together(most, (), most, at)
-    for one in passes(entries):
-        at_most = most + max([entry.most for entry in extreme_events(one)])
-        if at_most > best.bytes and (found := _together(one, activations, at_most)).bytes > best.bytes:
+    best = PassPeak(most, (), most, at)
+    for one in passes(snapshots):
+        at_most = most + max([snapshot.most for snapshot in extreme_events(one)])
+        if at_most > best.bytes and (found := _pass_peak(one, activations, at_most)).bytes > best.bytes:
             best = found
     return best
 
 
-def passes(entries: Sequence[RepeatedBlock[MemorySnapshot]]) -> Iterator[Sequence[RepeatedBlock[MemorySnapshot]]]:
+def passes(snapshots: Sequence[RepeatedBlock[MemorySnapshot]]) -> Iterator[Sequence[RepeatedBlock[MemorySnapshot]]]:
     """Each from its start to the next one's."""
-    starts = [at for at, part in enumerate(entries) if part.events[0].key == START]
-    for start, end in zip(starts, [*starts[1:], len(entries)], strict=False):
-        yield entries[start:end]
+    starts = [at for at, block in enumerate(snapshots) if block.events[0].key == START]
+    for start, end in zip(starts, [*starts[1:], len(snapshots)], strict=False):
+        yield snapshots[start:end]
 
 
-def _together(entries: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline, at_most: int) -> Together:
+def _pass_peak(snapshots: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline, at_most: int) -> PassPeak:
     """`at_most`: bytes that no moment is above, so that the first with as many is the largest."""
     most, now = activations.most, activations.now
-    before = entries[0].events[0]
+    before = snapshots[0].events[0]
     best: tuple[tuple[int, ...], int, int] = (), 0, 0
     largest, there = 0, before.now
-    for entry, at, to in aligned_events(entries, activations, ENTRY_KEY):
+    for snapshot, at, to in aligned_events(snapshots, activations, SNAPSHOT_KEY):
         if to > at:
             interval = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
             if interval + there > largest:
                 largest = interval + there
                 best = before.at_end, interval, most.index(interval, at + 1)
         reached = to if to > at else at
-        beside = now[reached] if reached >= 0 else activations.start
-        before, (_key, here, _elements, there, _at_end) = entry, entry
-        if here + beside > largest:
-            largest = here + beside
-            best = entry.at_most, beside, reached
+        concurrent = now[reached] if reached >= 0 else activations.start
+        before, (_key, here, _elements, there, _at_end) = snapshot, snapshot
+        if here + concurrent > largest:
+            largest = here + concurrent
+            best = snapshot.at_most, concurrent, reached
         if largest == at_most:
             break
-    return Together(largest, *best)
+    return PassPeak(largest, *best)
 
 
-def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:
+def at_work(job: Job, found: PassPeak, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:
     """The module at that moment, and what the model has by kind, the largest first; one line where nobody asks."""
     if not detail:
         return "activations", [line("activations", forms.at_work, size=found.activations)]
     module, kinds = job.model.timeline.allocated(
-        asked(job), job.leaves, backward=backward, at=found.at, size=found.activations, named=detail == Detail.EQUATIONS
+        timeline_request(job),
+        job.leaves,
+        backward=backward,
+        at=found.at,
+        size=found.activations,
+        named=detail == Detail.EQUATIONS,
     )
     largest_first = sorted(kinds.items(), key=lambda entry: (-entry[1], entry[0]))
     lines = [
@@ -290,7 +303,7 @@ def at_work(job: Job, found: Together, *, backward: bool, detail: Detail) -> tup
 
 
 def _equation(size: int) -> str:
-    """Of a size that remembers how it came about."""
+    """The equation of a size that remembers how it came about."""
     if type(size) is int:
         return ""
     from zeroplan.autograd.equation import equation

@@ -38,7 +38,7 @@ def check(job: Job) -> None:
 
 
 def _has_biases(job: Job) -> bool:
-    """Of linear layers of torch's, in a layer."""
+    """Whether torch's linear layers in a layer have biases."""
     named = [tensor.name for tensor in job.model.tensors if tensor.linear]
     return any(name.endswith(".bias") and any(part.isdecimal() for part in name.split(".")) for name in named)
 
@@ -52,9 +52,9 @@ def _configured(job: Job) -> str:
             f'({CODE}:1229), write "partition_activations": true'
         )
     if how.contiguous and (how.number or 0) < layers:
-        found = "no number_checkpoints" if how.number is None else f"number_checkpoints {how.number}"
+        result = "no number_checkpoints" if how.number is None else f"number_checkpoints {how.number}"
         return (
-            f"found contiguous_memory_optimization with {found} for {layers} layers; DeepSpeed stops "
+            f"found contiguous_memory_optimization with {result} for {layers} layers; DeepSpeed stops "
             f'({CODE}:{1231 if how.number is None else 428}), write "number_checkpoints": {layers}'
         )
     if how.partitions and family in PASS_ARGUMENTS:

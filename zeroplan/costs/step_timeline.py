@@ -8,7 +8,7 @@ from zeroplan.costs.alignment import interval_of
 from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
 from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.ledger import STAGES, ledger, uncollected
-from zeroplan.costs.passes import asked, passes, timeline_of
+from zeroplan.costs.passes import passes, timeline_of, timeline_request
 from zeroplan.formulas.moments import token_ids
 from zeroplan.ledger import Detail, Line, Moment, is_activation, total
 from zeroplan.record import NamedTuple
@@ -61,29 +61,29 @@ def _passes(job: Job) -> Iterator[Instant]:
         return
     stage = STAGES[job.strategy.stage]
     phase_memory, held, ids = stage.phase_memory(job), total(stage.resident(job)), token_ids(job.tokens)
-    for phase, model, passed, still in (
+    for phase, model, profile, still in (
         ("forward", found.forward, phase_memory.forward_pass, phase_memory.forward),
         ("backward", found.backward, phase_memory.backward_pass, phase_memory.loss),
     ):
-        places = job.model.timeline.places(asked(job), job.leaves, backward=phase == "backward")
-        for at, beside, activations in _aligned(model, passed, still):
-            yield Instant(phase, places[at] or "loss", held, beside + ids, activations)
+        places = job.model.timeline.places(timeline_request(job), job.leaves, backward=phase == "backward")
+        for at, concurrent, activations in _aligned(model, profile, still):
+            yield Instant(phase, places[at] or "loss", held, concurrent + ids, activations)
 
 
 def _aligned(
-    model: PassTimeline, passed: PassProfile | None, still: tuple[Line, ...]
+    model: PassTimeline, profile: PassProfile | None, still: tuple[Line, ...]
 ) -> Iterator[tuple[int, int, int]]:
     """Each interval with DeepSpeed's bytes and the model's, and each of DeepSpeed's events that has more."""
-    if passed is None:
+    if profile is None:
         yield from ((at, total(still), most) for at, most in enumerate(model.most))
         return
-    *_earlier, last = passes(passed.snapshots)
-    beside, at, before = total(passed.concurrent), -1, last[0].events[0]
-    for entry in all_events(last):
-        to = interval_of(entry.key, model, at)
+    *_earlier, last = passes(profile.snapshots)
+    concurrent, at, before = total(profile.concurrent), -1, last[0].events[0]
+    for snapshot in all_events(last):
+        to = interval_of(snapshot.key, model, at)
         for interval in range(at + 1, to + 1):
-            yield interval, beside + before.now, model.most[interval]
-        at, before = max(at, to), entry
+            yield interval, concurrent + before.now, model.most[interval]
+        at, before = max(at, to), snapshot
         here = max(at, 0)
-        if entry.most > entry.now:
-            yield here, beside + entry.most, model.now[here]
+        if snapshot.most > snapshot.now:
+            yield here, concurrent + snapshot.most, model.now[here]

@@ -39,7 +39,7 @@ class Difference(NamedTuple):
 
 
 def differences(a: dict[str, Any], b: dict[str, Any]) -> list[Difference]:
-    """Of two configs by canonical names (`zeroplan.deepspeed.names`): the keys of `a` in its order, then those of `b`.
+    """Differences of two configs by canonical names (`zeroplan.deepspeed.names`): keys in `a`'s order, then `b`'s.
 
     A key that is written with its default differs in nothing, nor does a value in another spelling ("fp16" and
     "torch.float16", 5e8 and 500000000), nor what a file says in remarks of its own.

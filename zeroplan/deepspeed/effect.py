@@ -23,14 +23,14 @@ class Effect(NamedTuple):
     """What a config comes to, or how much more another does: bytes, calls and seconds of an optimizer step."""
 
     needed: int
-    """Of a GPU; `peak`: without the CUDA context and NCCL's buffers; `held`: between steps."""
+    """Bytes of a GPU; `peak`: without the CUDA context and NCCL's buffers; `held`: between steps."""
     peak: int
     held: int
     host: int
-    """Of a node; `nvme` likewise."""
+    """Bytes of a node; `nvme` likewise."""
     nvme: int
     calls: int
-    """Of collectives."""
+    """Calls of collectives."""
     sent: int
     """By one rank; `copied`: between GPU, host and NVMe."""
     copied: int

@@ -43,7 +43,7 @@ def _either(stages: Sequence[int]) -> str:
 
 
 def _where_it_stands(one: Difference, strategies: tuple[Any, ...]) -> str:
-    """Of a section that is off in both."""
+    """Where a section stands that is off in both."""
     section = one.path.rpartition(".")[0]
     name = section.rpartition(".")[2]
     if name in OFFLOADS and not any(getattr(strategy, name) for strategy in strategies):

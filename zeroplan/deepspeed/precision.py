@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 SECTIONS = {"bf16": "bf16", "fp8": "bf16", "fp16": "fp16"}
-"""Of mixed_precision, the section that is added."""
+"""The section that each value of mixed_precision adds."""
 OTHER = {"bf16": "fp16", "fp16": "bf16"}
 OLD = "bfloat16"
 """The old name of bf16, which Accelerate does not look at and DeepSpeed does not read beside bf16."""

@@ -87,7 +87,7 @@ class Stated(NamedTuple):
     train_batch_size: int | None = None
     notes: tuple[str, ...] = ()
     total_alone: bool = False
-    """Of the three batch keys only train_batch_size is there: DeepSpeed then takes an accumulation of 1 and a
+    """Whether train_batch_size alone of the three batch keys is there: DeepSpeed then takes an accumulation of 1 and a
     micro-batch of the total over the ranks (runtime/config.py:_set_batch_related_parameters)."""
     unplanned: tuple[Unplanned, ...] = ()
     """What it switches on that is not planned."""

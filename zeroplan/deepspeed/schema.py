@@ -142,7 +142,7 @@ def _value(known: Key) -> dict[str, Any]:
 
 
 def _kinds(known: Key) -> list[str]:
-    """Of a section, null as far as DeepSpeed outlives it: bf16 may be null, optimizer may not."""
+    """Kinds of JSON of a key; for a section null where DeepSpeed outlives it: bf16 may be null, optimizer may not."""
     kinds = known.kind.split("|")
     if "object" not in kinds or not known.survives:
         return kinds

@@ -36,7 +36,7 @@ class Observed(NamedTuple):
     seen: int
     """How many observations there are; of a sum: calls."""
     line: int
-    """Of the log: that of the last observation, or of the largest."""
+    """The line of the log: that of the last observation, or of the largest."""
 
     @property
     def difference(self) -> float | None:
@@ -165,13 +165,13 @@ def _throughput(log: Log, predicted: Predicted) -> Iterator[Observed]:
 
 
 class _Sent(NamedTuple):
-    """Of one collective in one optimizer step."""
+    """Calls and bytes of one collective in one optimizer step."""
 
     calls: int = 0
     bytes: int = 0
     """As the comms logger counts: of an all-gather, what each rank brings."""
     seconds: float = 0.0
-    """Of the calls alone, nothing hidden: the comms logger waits for each."""
+    """Seconds of the calls alone, nothing hidden: the comms logger waits for each."""
 
 
 def _sent(predicted: Predicted) -> dict[str, _Sent]:
@@ -189,7 +189,7 @@ def _sent(predicted: Predicted) -> dict[str, _Sent]:
 
 
 def _collectives(log: Log, predicted: Predicted, steps: int | None) -> Iterator[Observed]:
-    """Of the steps between the last two summaries, or of all up to the only one."""
+    """Collectives of the steps between the last two summaries, or of all up to the only one."""
     if not log.summaries:
         return
     last, first = log.summaries[-1], since(log)

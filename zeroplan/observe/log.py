@@ -134,7 +134,7 @@ class Log:
     def __init__(self, path: str) -> None:
         self.path = path
         self.lines = 0
-        """Of the whole file."""
+        """Lines of the whole file."""
         self.runs, self.first = 1, 1
         """How many there are in the file so far, and the line that this one begins with."""
         self.series: dict[tuple[str, str], Series] = {}

@@ -9,14 +9,14 @@ from rich.text import Text
 
 from zeroplan.autograd.equation import equation, letters_of
 from zeroplan.autograd.polynomial import terms
-from zeroplan.costs.closed_forms import Compared, closed_forms, compared, counted, peaks
+from zeroplan.costs.closed_forms import LayerComparison, closed_forms, compared, counted, peaks
 from zeroplan.ledger import Line, provenance
 from zeroplan.report.console import heading, table
 from zeroplan.report.letters import valued
 from zeroplan.report.machine import unphased
 from zeroplan.report.subject import title, trust
 from zeroplan.sources import SOURCES
-from zeroplan.specs.account import AtWork, Kept, Saved
+from zeroplan.specs.account import AllocatedActivations, SavedActivations, SavedByOperator
 from zeroplan.specs.job import Job
 from zeroplan.symbols import BY_LETTER, SYMBOLS
 from zeroplan.units import gib
@@ -46,9 +46,9 @@ def screen(job: Job) -> list[Any]:
     return [*parts, *_spares(job, saved), *_where(job, symbols_of(saved)), *trust(job), *_sources(job), ""]
 
 
-def _spares(job: Job, saved: Saved) -> list[RenderableType]:
+def _spares(job: Job, saved: SavedActivations) -> list[RenderableType]:
     """What selective checkpointing is worth here: a fused kernel keeps no scores to be spared."""
-    plain = counted(job, again=True) if job.strategy.recomputing.attention else None
+    plain = counted(job, recomputed=True) if job.strategy.recomputing.attention else None
     if plain is None:
         return []
     spared = plain.bytes - saved.bytes
@@ -61,7 +61,7 @@ def _spares(job: Job, saved: Saved) -> list[RenderableType]:
     return ["", Text(f"  {text}.")]
 
 
-def _totals(job: Job, saved: Saved | None) -> RenderableType:
+def _totals(job: Job, saved: SavedActivations | None) -> RenderableType:
     layer, layers, checkpoints, working = closed_forms(job)
     grid = table(["", "bytes", "", "counted less it", "formula"])
     grid.columns[4].justify = "left"
@@ -78,7 +78,7 @@ def _totals(job: Job, saved: Saved | None) -> RenderableType:
         row("  all layers", inside)
         row("  the rest", sum(each.bytes for each in saved.rest))
         row("  in all", saved.bytes)
-        if job.strategy.recomputing.attention and (plain := counted(job, again=True)):
+        if job.strategy.recomputing.attention and (plain := counted(job, recomputed=True)):
             for make in plain.makes:
                 row(f"  without selective: a layer ({make.layers}×)", make.bytes, None, equation(make.bytes))
     of_one = saved.makes[0].bytes if saved is not None else None
@@ -86,7 +86,7 @@ def _totals(job: Job, saved: Saved | None) -> RenderableType:
     row("  all layers", layers.bytes, inside, layers.formula)
     if job.strategy.recomputing.every == 1:
         row("ZeRO-Infinity: checkpoints", checkpoints.bytes, inside, checkpoints.formula)
-        again = counted(job, again=True)
+        again = counted(job, recomputed=True)
         most = max((make.bytes for make in again.makes), default=0) if again else None
         if most is not None:
             row("counted: a layer run again", most, None, "")
@@ -94,7 +94,7 @@ def _totals(job: Job, saved: Saved | None) -> RenderableType:
     return grid
 
 
-def _parts(one: Compared) -> RenderableType:
+def _parts(one: LayerComparison) -> RenderableType:
     grid = table(["", "counted", "", "Korthikanti", "", "difference"])
     for index in (1, 3):
         grid.columns[index].justify = "left"
@@ -107,7 +107,7 @@ def _parts(one: Compared) -> RenderableType:
     return grid
 
 
-def _reasons(one: Compared) -> list[RenderableType]:
+def _reasons(one: LayerComparison) -> list[RenderableType]:
     grid = table(["because of", "", "bytes"])
     grid.columns[1].justify = "left"
     grid.columns[1].no_wrap = False
@@ -117,7 +117,7 @@ def _reasons(one: Compared) -> list[RenderableType]:
     return [grid] if rows else []
 
 
-def _kept(kept: tuple[Kept, ...]) -> RenderableType:
+def _kept(kept: tuple[SavedByOperator, ...]) -> RenderableType:
     grid = table(["module", "operator", "keeps", "bytes"])
     for index in (1, 2):
         grid.columns[index].justify = "left"
@@ -127,7 +127,7 @@ def _kept(kept: tuple[Kept, ...]) -> RenderableType:
     return grid
 
 
-def _kinds(at: AtWork) -> RenderableType:
+def _kinds(at: AllocatedActivations) -> RenderableType:
     grid = table(["what keeps it", "keeps", "bytes"])
     grid.columns[1].justify = "left"
     grid.columns[1].no_wrap = False
@@ -136,7 +136,7 @@ def _kinds(at: AtWork) -> RenderableType:
     return grid
 
 
-def symbols_of(saved: Saved) -> dict[str, int]:
+def symbols_of(saved: SavedActivations) -> dict[str, int]:
     """The letters of all its equations, with their values."""
     used: set[str] = set()
     for each in (*saved.rest, *(each for make in saved.makes for each in make.kept)):
@@ -194,12 +194,12 @@ def machine_form(job: Job) -> dict[str, Any]:
     return found | {"counted": whole}
 
 
-def _moment_object(at: AtWork) -> dict[str, Any]:
+def _moment_object(at: AllocatedActivations) -> dict[str, Any]:
     kinds = [{"name": name, "bytes": int(size), "formula": equation(size)} for name, size in at.kinds.items()]
     return {"place": at.module, "kinds": kinds}
 
 
-def _kept_object(each: Kept) -> dict[str, Any]:
+def _kept_object(each: SavedByOperator) -> dict[str, Any]:
     return {
         "module": each.module, "operator": each.operator, "part": each.part, "bytes": int(each.bytes),
         "formula": equation(each.bytes),

@@ -51,7 +51,7 @@ class Outcome(NamedTuple):
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Of all GPUs together."""
+        """Tokens per second of all GPUs together."""
         return None if self.tokens_per_s_per_gpu is None else self.tokens_per_s_per_gpu * self.gpus
 
 

@@ -64,7 +64,7 @@ class Recommendation(Result):
     """Where the deadline is missed, the fewest GPUs that make it."""
 
     cards: Mapping[str, Outcome | None] = MappingProxyType({})
-    """Of several cards each one's plan, None where nothing fits; `plan` is that of the fastest per GPU."""
+    """Each card's plan where there are several, None where nothing fits; `plan` is that of the fastest per GPU."""
 
     front: tuple[Outcome, ...] = ()
     """With objective pareto the plans from the fastest, which is `plan`, to the leanest."""

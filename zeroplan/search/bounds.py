@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from zeroplan.costs.deepspeed.copying import copies, files_of_the_update
+from zeroplan.costs.deepspeed.offload_copies import copies, files_of_the_update
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.timing.computing import ComputePass, Computing, computing
@@ -63,7 +63,7 @@ class Bounds(Room):
         shown = None
         if strategy.stage and strategy.overlaps:
             software = software_of(job)
-            shown = (software.shown_at_stage_3 if strategy.stage == 3 else software.shown).value
+            shown = (software.exposed_share_at_stage_3 if strategy.stage == 3 else software.exposed_share).value
             if bucketed and strategy.stage < 3 and software.in_order:
                 least = least.reducing_last(last_share(job))
         reductions = micro_steps if strategy.stage == 3 or strategy.reduces_every_micro_step else 1

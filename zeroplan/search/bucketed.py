@@ -6,12 +6,12 @@ reduction overlaps. Stage 2 frees them when backward ends; stage 1 keeps them, a
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.beginning import begun, begun_bare
+from zeroplan.costs.deepspeed.backward_beginning import backward_beginning, bare_backward_beginning
 from zeroplan.costs.deepspeed.layout import tensor_sizes
-from zeroplan.costs.deepspeed.reducing import bucket_elements, gradient_dtype
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
-from zeroplan.costs.ledger import held_at_least
-from zeroplan.costs.passes import timeline_of, together
+from zeroplan.costs.deepspeed.stages_1_2_backward import bucket_elements, gradient_dtype
+from zeroplan.costs.ledger import resident_at_least
+from zeroplan.costs.passes import pass_peak, timeline_of
 from zeroplan.specs.job import Job
 
 
@@ -30,7 +30,7 @@ def beside_buckets(job: Job) -> int:
         kept = buffers + width * sum(map(tensor_sizes(job).__getitem__, job.execution.gradients))
         own += [kept + found.forward.fullest[0]] * (strategy.micro_steps > 1)
         own += [kept + backward.fullest[0]] * (strategy.micro_steps > 2)
-    return held_at_least(job) + max(own, default=0)
+    return resident_at_least(job) + max(own, default=0)
 
 
 def with_first_gradients(job: Job, *, gathered: bool) -> int:
@@ -40,4 +40,4 @@ def with_first_gradients(job: Job, *, gathered: bool) -> int:
     """
     if (found := timeline_of(job)) is None:
         return 0
-    return together(begun(job) if gathered else begun_bare(job), found.backward).bytes
+    return pass_peak(backward_beginning(job) if gathered else bare_backward_beginning(job), found.backward).bytes

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zeroplan.clock import StepTime
-from zeroplan.costs.deepspeed.copying import copies
-from zeroplan.costs.deepspeed.room import with_room
+from zeroplan.costs.deepspeed.offload_copies import copies
+from zeroplan.costs.deepspeed.sufficient_buffers import with_room
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.step import step_time

@@ -26,7 +26,7 @@ from zeroplan.search.room import UNSAID
 from zeroplan.search.space import BYTELESS, Root, Space
 from zeroplan.search.work import COMPLETING, Work
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import LEAST_ALIKE
+from zeroplan.specs.model import MIN_IDENTICAL_BATCH
 from zeroplan.specs.strategy import STAGES
 
 HELD, PASSES, GATHERED = range(3)
@@ -162,7 +162,7 @@ class Search:
         self.looked_at.add((entry.branch, size))
         peak = self.bounds.peak(job)
         if larger := self.larger.get(size):
-            grows = size >= LEAST_ALIKE and self.bounds.activations_of(job) and not whole_gradients(job)
+            grows = size >= MIN_IDENTICAL_BATCH and self.bounds.activations_of(job) and not whole_gradients(job)
             self._root(entry.branch, larger, peak if grows else 0)
         self._push(peak, PASSES, *entry[-3:])
 

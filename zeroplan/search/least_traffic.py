@@ -144,7 +144,7 @@ def _of_several_kinds(job: Job) -> bool:
     """Whether what one pass sends may travel in several dtypes, or some of it to all ranks and some to one."""
     strategy = job.strategy
     to_one = strategy.optimizer == "muon" or (strategy.stage == STAGES[-1] and not strategy.scatters)
-    return bool(strategy.low) or to_one or len(bucket_dtypes(job)) > 1
+    return bool(strategy.autocast_dtype) or to_one or len(bucket_dtypes(job)) > 1
 
 
 def least_buckets(sizes: Sequence[int], bucket: int) -> float:
@@ -230,7 +230,7 @@ def least_widths(strategy: Strategy) -> tuple[float, float]:
     Under torch_autocast linear layers travel in another dtype.
     """
     gathered, reduced = (
-        min(DTYPE_BYTES[dtype] for dtype in (usual, strategy.low) if dtype)
+        min(DTYPE_BYTES[dtype] for dtype in (usual, strategy.autocast_dtype) if dtype)
         for usual in (strategy.dtype, strategy.communication)
     )
     return 1.0 if strategy.quantized_weights else gathered, 0.5 if strategy.quantized_gradients else reduced

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from zeroplan.costs.deepspeed import host
-from zeroplan.costs.deepspeed.beginning import begins_alike
+from zeroplan.costs.deepspeed.backward_beginning import identical_beginning
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes
 from zeroplan.costs.deepspeed.retained_parameters import retained_at_least
 from zeroplan.costs.deepspeed.stage_3 import first_backward_at_least
-from zeroplan.costs.ledger import gathering_at_least, gpu_with, held_at_least, init_at_least, step_at_least
+from zeroplan.costs.ledger import gathering_at_least, gpu_with, init_at_least, resident_at_least, step_at_least
 from zeroplan.costs.outside import outside
 from zeroplan.costs.passes import (
     activations_key,
     alone_at_least,
-    asked,
     beside_kept,
     least_activations,
     saved_at_least,
+    timeline_request,
 )
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import TierFit, gpu_limit, host_fit, nvme_fit
@@ -83,12 +83,12 @@ class Room:
             return self.has_room(job, beside_buckets(job))
         if not self.may_reduce_bare(job):  # first: many gather differently and reduce alike
             return False
-        return self.has_room(job, held_at_least(job) + self._reducing(begins_alike(job), gathered=True))
+        return self.has_room(job, resident_at_least(job) + self._reducing(identical_beginning(job), gathered=True))
 
     def may_reduce_bare(self, job: Job) -> bool:
         """The same of stage 3, whatever it gathers beside the parameters of the module at work."""
-        bare = self._reducing(begins_alike(job).at(**UNSAID), gathered=False)
-        return self.has_room(job, held_at_least(job) + bare)
+        bare = self._reducing(identical_beginning(job).at(**UNSAID), gathered=False)
+        return self.has_room(job, resident_at_least(job) + bare)
 
     def _reducing(self, job: Job, *, gathered: bool) -> int:
         """Beside what is held."""
@@ -131,7 +131,7 @@ class Room:
             s.hpz_partition_size, s.param_persistence_threshold, s.sub_group_size, s.micro_steps > 1,
         )  # fmt: skip
         if key not in self.held:
-            least = max(held_at_least(job), init_at_least(job), step_at_least(job))
+            least = max(resident_at_least(job), init_at_least(job), step_at_least(job))
             in_host = host_fit(job, host.tier(job))
             on_disks = nvme_fit(job, total(host.nvme(job).peak.lines))
             self.held[key] = least, all(self._accepts(tier) for tier in (in_host, on_disks))
@@ -159,7 +159,7 @@ class Room:
 
     def _alone(self, job: Job) -> tuple[int, int] | None:
         """The same without what stage 3 gathers."""
-        key = asked(job), job.leaves
+        key = timeline_request(job), job.leaves
         if key not in self.alone:
             self.work.add(TRACED, job)
             self.alone[key] = alone_at_least(job)
@@ -179,7 +179,7 @@ class Room:
         key = (s.stage, s.offload_optimizer, s.offload_param, s.hpz_partition_size, s.param_persistence_threshold)
         if key not in self.residents:
             lean = job.at(reduce_bucket_size=1, overlap_comm=False, contiguous_gradients=False)
-            self.residents[key] = held_at_least(lean) + least_secondary(job)
+            self.residents[key] = resident_at_least(lean) + least_secondary(job)
         return self.residents[key]
 
     def room_for_gathered(self, job: Job) -> int | None:
@@ -208,4 +208,4 @@ def least_secondary(job: Job) -> int:
 
 def gathered_width(strategy: Strategy) -> int:
     """Bytes of a gathered element, at least."""
-    return 1 if strategy.quantized_weights else 2 if strategy.low else strategy.element_bytes
+    return 1 if strategy.quantized_weights else 2 if strategy.autocast_dtype else strategy.element_bytes

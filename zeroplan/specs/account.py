@@ -5,7 +5,7 @@ from __future__ import annotations
 from zeroplan.record import NamedTuple
 
 
-class AtWork(NamedTuple):
+class AllocatedActivations(NamedTuple):
     """One moment of a pass."""
 
     module: str
@@ -14,11 +14,11 @@ class AtWork(NamedTuple):
     """Bytes alive, by what keeps them."""
 
 
-class Kept(NamedTuple):
+class SavedByOperator(NamedTuple):
     """What an operator of one module keeps for backward."""
 
     part: str
-    """Of a layer: attention, scores (whatever a pair of tokens or a softmax's row has), mlp, norms or dropout."""
+    """Part of a layer: attention, scores (whatever a pair of tokens or a softmax's row has), mlp, norms or dropout."""
     module: str
     """Its path, in the layer or in the model."""
     operator: str
@@ -26,13 +26,13 @@ class Kept(NamedTuple):
     """With the polynomial that it is the value of."""
 
 
-class KeptByLayer(NamedTuple):
+class SavedByLayer(NamedTuple):
     """What each of some layers of one make keeps."""
 
     path: str
-    """Of the first."""
+    """The path of the first."""
     layers: int
-    kept: tuple[Kept, ...]
+    kept: tuple[SavedByOperator, ...]
 
     @property
     def bytes(self) -> int:
@@ -47,11 +47,11 @@ class KeptByLayer(NamedTuple):
         return found
 
 
-class Saved(NamedTuple):
+class SavedActivations(NamedTuple):
     """All that is alive when forward has returned and only the loss is held."""
 
-    makes: tuple[KeptByLayer, ...]
-    rest: tuple[Kept, ...]
+    makes: tuple[SavedByLayer, ...]
+    rest: tuple[SavedByOperator, ...]
     sizes: dict[str, int]
     """The sizes that the polynomials are in, by letter."""
 
@@ -77,4 +77,4 @@ class RecomputedShare(NamedTuple):
 
     products: float
     attention: float
-    """Of fused attention."""
+    """The share of fused attention."""

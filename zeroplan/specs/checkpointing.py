@@ -65,9 +65,9 @@ class Recomputing(NamedTuple):
     """Results of matrix products and of fused attention stay, and are not computed again: torch's selective
     checkpointing (context_fn=create_selective_checkpoint_contexts) with the operators of `KEPT`."""
     inputs: ActivationCheckpointing = ActivationCheckpointing()
-    """Of deepspeed.checkpointing."""
+    """What deepspeed.checkpointing does with layers' inputs."""
     attention: bool = False
-    """Of every layer the core of its attention runs again, as `SELECTIVE` says."""
+    """The core of every layer's attention runs again, as `SELECTIVE` says."""
 
     def has(self, number: int) -> bool:
         """Whether the layer of this number is checkpointed."""

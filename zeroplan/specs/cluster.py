@@ -7,7 +7,7 @@ from zeroplan.record import NamedTuple
 NVIDIA = "NVIDIA"
 
 
-class Figure(NamedTuple):
+class SourcedValue(NamedTuple):
     """A number of a preset with where it comes from. Bytes, bytes/s, FLOP/s or a plain count."""
 
     value: float
@@ -18,30 +18,30 @@ class Figure(NamedTuple):
     """What carries it: 'NVLink4', 'PCIe4 x16'."""
 
 
-USUAL_NETWORK = Figure(25e9, "judgement: 200 Gb/s between nodes", "2026-11-22", "assumed")
+DEFAULT_NETWORK = SourcedValue(25e9, "judgement: 200 Gb/s between nodes", "2026-11-22", "assumed")
 NETWORK_REACHED = 0.98
-"""Of the cards' nominal rate, for messages without end: 32 B200 all-reduce 16 GiB at 381.8 of 400 GB/s, and less the
+"""Share of the cards' nominal rate for endless messages: 32 B200 all-reduce 16 GiB at 381.8 of 400 GB/s, less the
 smaller the message, as fitted to that sweep (stas00/ml-engineering network/README.md)."""
 
 
 class Gpu(NamedTuple):
     name: str
     title: str
-    memory: Figure
+    memory: SourcedValue
     """What PyTorch reports as total memory, in bytes; less than the number on the box."""
     memory_class: int
     """The number on the box, in GB."""
-    peak: dict[str, Figure]
+    peak: dict[str, SourcedValue]
     """Dense FLOP/s by precision, fp32 accumulation."""
-    memory_bandwidth: Figure | None = None
-    sustained_matmul: Figure | None = None
-    link: Figure | None = None
-    host_link: Figure | None = None
-    context: Figure | None = None
+    memory_bandwidth: SourcedValue | None = None
+    sustained_matmul: SourcedValue | None = None
+    link: SourcedValue | None = None
+    host_link: SourcedValue | None = None
+    context: SourcedValue | None = None
     """Bytes one process takes outside PyTorch's allocator."""
-    attention: dict[str, Figure] = {}  # noqa: RUF012 (a tuple's default, never changed)
+    attention: dict[str, SourcedValue] = {}  # noqa: RUF012 (a tuple's default, never changed)
     """FLOP/s of attention kernels, forward and backward together, by name; of the pairs of tokens they compute."""
-    compute_capability: Figure | None = None
+    compute_capability: SourcedValue | None = None
     """NVIDIA's number of what a card can do, 9.0 for Hopper; other makers have none."""
     usual_node: str = ""
     """The node preset that stands for its links where none is named."""
@@ -52,7 +52,7 @@ class Gpu(NamedTuple):
     def maker(self) -> str:
         return self.title.split()[0]
 
-    def peak_in(self, precision: str) -> Figure | None:
+    def peak_in(self, precision: str) -> SourcedValue | None:
         """Dense FLOP/s in a precision, or in 16 bit where the card has no rate for it."""
         return self.peak.get(precision) or self.peak.get("bf16") or self.peak.get("fp16")
 
@@ -67,24 +67,24 @@ class Cluster(NamedTuple):
     """Bytes of one node."""
     nvme: int | None = None
     """Bytes of one node's local disks."""
-    intra_node: Figure | None = None
+    intra_node: SourcedValue | None = None
     """Bytes/s that one rank of a ring inside a node sends."""
-    inter_node: Figure | None = None
+    inter_node: SourcedValue | None = None
     """Bytes/s of one node's network cards."""
     node_width: int = 0
     """GPUs of a whole node, whose network cards `inter_node` counts together; 0: not known, as many as are used."""
-    all_reduce: Figure | None = None
+    all_reduce: SourcedValue | None = None
     """Bytes/s as `intra_node`, of an all-reduce over a whole node whose switch adds up (NVLink SHARP)."""
-    effective_inter_node: Figure | None = None
+    effective_inter_node: SourcedValue | None = None
     """Bytes/s of one node that the engine reaches, where that is less than its cards have."""
-    hop: Figure | None = None
+    hop: SourcedValue | None = None
     """Seconds of one hop of a ring inside a node; `crossing`: between nodes."""
-    crossing: Figure | None = None
-    host_adam: Figure | None = None
+    crossing: SourcedValue | None = None
+    host_adam: SourcedValue | None = None
     """Parameters/s that DeepSpeedCPUAdam updates on one node."""
-    nvme_read: Figure | None = None
+    nvme_read: SourcedValue | None = None
     """Bytes/s of one node's disks; `nvme_write` likewise."""
-    nvme_write: Figure | None = None
+    nvme_write: SourcedValue | None = None
     name: str = ""
 
     def linked_as(self, other: Cluster) -> Cluster:
@@ -100,12 +100,12 @@ class Cluster(NamedTuple):
         return self.nodes * self.gpus_per_node
 
     @property
-    def network(self) -> Figure:
+    def network(self) -> SourcedValue:
         """Bytes/s between nodes that large messages reach, of one node's GPUs that are used."""
         if self.effective_inter_node:
             return self.effective_inter_node
         if self.inter_node is None:
-            return USUAL_NETWORK
+            return DEFAULT_NETWORK
         share = NETWORK_REACHED * self.used_width
         return self.inter_node._replace(
             value=share * self.inter_node.value, source=f"{share:g} of {self.inter_node.source}"
@@ -118,5 +118,5 @@ class Cluster(NamedTuple):
 
     @property
     def maker(self) -> str:
-        """Of its cards; NVIDIA where nothing was said."""
+        """The maker of its cards; NVIDIA where nothing was said."""
         return self.gpu.maker if self.gpu else NVIDIA

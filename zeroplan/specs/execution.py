@@ -20,7 +20,7 @@ class ModuleHook(NamedTuple):
     """Under backward; False for what a checkpointed layer runs again inside it."""
 
 
-class LayerPlace(NamedTuple):
+class LayerPosition(NamedTuple):
     """A layer that checkpointing knows."""
 
     module: int
@@ -48,8 +48,8 @@ class Execution(NamedTuple):
     leaves: frozenset[int]
     """Modules entered as a whole."""
     subtrees: tuple[tuple[int, ...], ...]
-    """Of each module all tensors below it, where there are leaves: releasing one, DeepSpeed counts them."""
-    layers: tuple[LayerPlace, ...] = ()
+    """All tensors below each module, where there are leaves: releasing one, DeepSpeed counts them."""
+    layers: tuple[LayerPosition, ...] = ()
     """Those that are entered, in order."""
 
 
@@ -59,7 +59,7 @@ class IdenticalLayers(NamedTuple):
     start: int
     """Number of the first one's first interval."""
     intervals: int
-    """Of each."""
+    """Intervals of each."""
     layers: int
 
 
@@ -78,7 +78,7 @@ class Intervals(Protocol):
         """The interval at whose end each hook falls."""
 
     def ready(self) -> dict[int, int]:
-        """Of each tensor the interval that its gradient ends."""
+        """The interval that each tensor's gradient ends."""
 
     def identical_layers(self) -> tuple[IdenticalLayers, ...]:
         """Layers in which the same intervals come."""
@@ -110,12 +110,12 @@ class PassTimeline:
 
     @cached_property
     def hooks(self) -> list[int]:
-        """Of each hook of `Execution.forward`, `.backward` or `.recomputing` the interval at whose end it falls."""
+        """The interval at whose end each hook of `Execution.forward`, `.backward` or `.recomputing` falls."""
         return self.intervals.align(self.module_hooks)
 
     @cached_property
     def ready(self) -> dict[int, int]:
-        """Of each tensor the interval that its gradient ends."""
+        """The interval that each tensor's gradient ends."""
         return self.intervals.ready()
 
     @cached_property

@@ -59,4 +59,4 @@ class Job(NamedTuple):
 
 
 JOB = partial(tuple.__new__, Job)
-"""Of all its fields, without the work that a call by name does."""
+"""Make a job of all its fields, without the work that a call by name does."""

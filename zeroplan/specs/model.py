@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from zeroplan.record import NamedTuple
-from zeroplan.specs.account import AtWork, Flops, RecomputedShare, Saved
+from zeroplan.specs.account import AllocatedActivations, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
 from zeroplan.specs.unplanned import Unplanned
@@ -23,7 +23,7 @@ class ParameterSpec(NamedTuple):
     """A parameter of a torch.nn.Linear, by one of its owners if it is tied."""
 
 
-LEAST_ALIKE = 2
+MIN_IDENTICAL_BATCH = 2
 """Sequences from which on a step makes the same tensors, only larger ones; with one alone other copies are made."""
 
 
@@ -39,13 +39,13 @@ class TimelineRequest(NamedTuple):
     attention: str
     """eager, sdpa, flash_attention_2 or flash_attention_3."""
     kernel: str
-    """Of sdpa, as `architectures.running.ForwardRun` names them."""
+    """The kernel of sdpa, as `architectures.running.ForwardRun` names them."""
     recomputing: Recomputing
     zero_linear: bool
     """DeepSpeed's own linear function runs (stage 3)."""
     kernels: str = "transformers"
     """Or Liger's, as `Strategy.kernels` says."""
-    low: int = 0
+    autocast_bytes: int = 0
     """Bytes of an element of what torch.autocast computes in; 0: without it."""
 
     @property
@@ -78,7 +78,7 @@ class LeafModules(NamedTuple):
 DEFAULT_LEAVES = LeafModules()
 
 
-class Executes(Protocol):
+class ExecutionOrder(Protocol):
     def __call__(
         self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
         kernels: str = "transformers", recomputing: Recomputing = PLAIN,
@@ -90,36 +90,36 @@ class Executes(Protocol):
 
 
 class Timelines(Protocol):
-    def __call__(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
+    def __call__(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         """None for a family whose forward is not written out."""
 
-    def alone(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
+    def alone(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
         """Bytes saved when forward has returned, and the peaks of forward and of backward."""
 
     def allocated(
-        self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
+        self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool, at: int, size: int,
         named: bool = False,
-    ) -> AtWork:  # fmt: skip
+    ) -> AllocatedActivations:  # fmt: skip
         """The `size` bytes that are alive in an interval of a pass, at most or at its end; `named`, as polynomials in
         the model's sizes.
         """
 
-    def places(self, asked: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
-        """Of each interval of a pass the path of the module at work, empty for the model itself."""
+    def places(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES, *, backward: bool) -> list[str]:
+        """The path of the module at work in each interval of a pass, empty for the model itself."""
 
-    def peak(self, asked: TimelineRequest, *, backward: bool) -> AtWork | None:
+    def peak(self, request: TimelineRequest, *, backward: bool) -> AllocatedActivations | None:
         """The largest moment of a pass, its bytes with the polynomials that they are the values of."""
 
-    def flops(self, asked: TimelineRequest, *, causal: bool = False) -> Flops | None:
+    def flops(self, request: TimelineRequest, *, causal: bool = False) -> Flops | None:
         """As torch's FlopCounterMode counts, all pairs of tokens; `causal`: fused kernels leave out those ahead."""
 
-    def recomputed_share(self, asked: TimelineRequest) -> RecomputedShare | None:
+    def recomputed_share(self, request: TimelineRequest) -> RecomputedShare | None:
         """What of forward checkpointed layers run again in backward."""
 
-    def offloaded_inputs(self, asked: TimelineRequest) -> tuple[int, ...]:
+    def offloaded_inputs(self, request: TimelineRequest) -> tuple[int, ...]:
         """Bytes of each layer's input, where deepspeed.checkpointing empties them."""
 
-    def saved(self, asked: TimelineRequest) -> Saved | None:
+    def saved(self, request: TimelineRequest) -> SavedActivations | None:
         """What forward keeps for backward, operator by operator; None as for the timeline."""
 
 
@@ -178,7 +178,7 @@ class Model(NamedTuple):
     parameters: int
     """Trainable parameters, tied tensors once: the sum over `tensors`."""
     shape: Shape
-    execution: Executes
+    execution: ExecutionOrder
     """Worked out when first asked for."""
     buffers: tuple[tuple[str, int], ...]
     """dtype and elements of each buffer that the model registers (rotary frequencies and the like); dtype

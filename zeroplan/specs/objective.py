@@ -4,7 +4,7 @@ from __future__ import annotations
 
 FASTEST = "fastest"
 CHEAPEST = "cheapest"
-"""Of several cards or GPU counts, whose tokens cost least; each one's plan is the fastest."""
+"""The card or GPU count whose tokens cost least; each one's plan is the fastest."""
 LEAST_MEMORY = "least-memory"
 """The fewest bytes of a GPU."""
 FEWEST_GPUS = "fewest-gpus"

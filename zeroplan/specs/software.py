@@ -3,50 +3,50 @@
 from __future__ import annotations
 
 from zeroplan.record import NamedTuple
-from zeroplan.specs.cluster import Figure
+from zeroplan.specs.cluster import SourcedValue
 
 FITTED = "fit over published training throughput; benchmarks/published_throughput.py prints what it leaves over"
 DATE = "2026-11-22"
 
 
-def fitted(value: float) -> Figure:
+def fitted(value: float) -> SourcedValue:
     """A constant fitted to published runs."""
-    return Figure(value, FITTED, DATE, "published")
+    return SourcedValue(value, FITTED, DATE, "published")
 
 
-def judged(value: float, why: str) -> Figure:
+def judged(value: float, why: str) -> SourcedValue:
     """A constant set by hand."""
-    return Figure(value, f"judgement: {why}", DATE, "assumed")
+    return SourcedValue(value, f"judgement: {why}", DATE, "assumed")
 
 
 class Software(NamedTuple):
     name: str
-    passes: Figure
+    passes: SourcedValue
     """Over memory by element-wise operators, norms among them, in those of kernels fused by hand."""
-    shown: Figure
+    exposed_share: SourcedValue
     """Share of the shorter of work and traffic that still shows while both run."""
-    shown_at_stage_3: Figure
-    logit_bytes: Figure
+    exposed_share_at_stage_3: SourcedValue
+    logit_bytes: SourcedValue
     """Read and written for one logit, forward and backward, by the loss."""
     in_order: bool = True
     """Its collectives come in DeepSpeed's order; else as if spread evenly over the work."""
-    hook: Figure | None = None
+    hook: SourcedValue | None = None
     """Seconds of the CPU for one module that a pass of stage 3 goes through: DeepSpeed's hooks before and after it, and
     starting its kernels. None where there are no hooks.
     """
 
 
-HOOK = Figure(
+HOOK = SourcedValue(
     0.5e-3, "fit over four published ZeRO-3 runs that wait for the CPU (bf16mwT, makramabT), 0.50 to 0.57 ms; without "
     "a card's streams, events and NCCL 0.25 to 0.54 ms on one core of an AMD EPYC, measured", "2026-11-23", "published",
 )  # fmt: skip
-"""Of one module and pass."""
+"""Seconds of one module's hooks in a pass."""
 
 
 TRANSFORMERS = Software(
     "transformers under DeepSpeed",
     passes=judged(2.0, "operators of transformers' norms, rotary positions and MLP run one by one"),
-    shown=fitted(0.15), shown_at_stage_3=fitted(0.5), logit_bytes=fitted(24.0),
+    exposed_share=fitted(0.15), exposed_share_at_stage_3=fitted(0.5), logit_bytes=fitted(24.0),
     hook=HOOK,
 )  # fmt: skip
 LIGER_LOSS = TRANSFORMERS._replace(

@@ -160,7 +160,7 @@ class Strategy(NamedTuple):
 
     @property
     def untimed(self) -> tuple[str, ...]:
-        """Of that, what is missing in the time of a step alone."""
+        """The part of it that is missing in the time of a step alone."""
         swaps = any(part and part.device == "nvme" for part in (self.offload_optimizer, self.offload_param))
         found = []
         if self.aio_single_submit and self.stage == 3 and swaps:
@@ -197,7 +197,7 @@ class Strategy(NamedTuple):
 
     @property
     def micro_steps(self) -> int:
-        """Of one optimizer step: ZenFlow's interval replaces the accumulation (runtime/zenflow/engine.py)."""
+        """Micro-steps of an optimizer step: ZenFlow's interval replaces accumulation (runtime/zenflow/engine.py)."""
         return self.selective.update_interval if self.selective else self.grad_accum
 
     @property
@@ -221,7 +221,7 @@ class Strategy(NamedTuple):
 
     @property
     def built_dtype(self) -> str:
-        """Of parameters as they come to `initialize`; deepspeed.zero.Init makes them in the training dtype."""
+        """Dtype of parameters as they come to `initialize`; deepspeed.zero.Init makes them in the training dtype."""
         return self.dtype if self.builds_partitioned else FLOATING.get(self.built_in or "", self.dtype)
 
     @property
@@ -283,7 +283,7 @@ class Strategy(NamedTuple):
         return self.element_bytes == 2 and self.accumulation == "float32"
 
     @property
-    def low(self) -> str | None:
+    def autocast_dtype(self) -> str | None:
         """What linear layers travel in under autocast; stage 0 knows nothing of it."""
         return FLOATING[self.autocast] if self.autocast and self.stage else None
 
@@ -296,7 +296,7 @@ class Strategy(NamedTuple):
 
     @property
     def master(self) -> str:
-        """Of master weights and of the gradients that the optimizer reads; BF16_Optimizer knows fp32 alone."""
+        """Dtype of master weights and of the gradients that the optimizer reads; BF16_Optimizer knows fp32 alone."""
         if self.runs_bf16_optimizer:
             return "float32"
         return FLOATING.get(self.master_dtype or "", "float32")

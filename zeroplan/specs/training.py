@@ -6,13 +6,13 @@ from zeroplan.record import NamedTuple
 
 
 class Price(NamedTuple):
-    """Of one GPU for an hour."""
+    """The price of one GPU for an hour."""
 
     amount: float
     currency: str = "$"
 
 
-class Wanted(NamedTuple):
+class TrainingRequest(NamedTuple):
     """What was asked of a training run; None where nothing was."""
 
     tokens: int | None = None

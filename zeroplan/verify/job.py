@@ -75,7 +75,7 @@ def checkpoint_attention() -> None:
 
 
 def language_model(config: Any) -> Any:
-    """Of transformers' classes the one that predicts the next token, or of an encoder those that are masked."""
+    """The class of transformers that predicts the next token, or in an encoder the masked ones."""
     import transformers
 
     encoder = config.model_type == "bert" and not config.is_decoder

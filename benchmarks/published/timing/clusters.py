@@ -9,7 +9,7 @@ from math import prod
 
 from benchmarks.published.rows import FILE, Row, UncomputableError
 from zeroplan.catalog import hardware
-from zeroplan.specs.cluster import Cluster, Figure, Gpu
+from zeroplan.specs.cluster import Cluster, Gpu, SourcedValue
 
 CARDS = (
     (r"gb300", "gb300"), (r"gb200", "gb200"), (r"b300", "b300"), (r"b200", "b200"), (r"gh200", "gh200"),
@@ -32,12 +32,12 @@ HBM2E = 2.4e12, 570e12
 one-node rows."""
 DATE = "2026-11-22"
 EARLY_FLASH = {
-    name: Figure(rate, "fitted to llm-foundry's rows with 32K tokens and more", DATE, "published")
+    name: SourcedValue(rate, "fitted to llm-foundry's rows with 32K tokens and more", DATE, "published")
     for name, rate in (("a100-80gb", 98e12), ("a100-40gb", 98e12), ("h100-80gb", 182e12))
 }
 EARLY = (0, 10)
 """DeepSpeed before which stage 3 reached no more between nodes than `EARLY_NETWORK`."""
-EARLY_NETWORK = Figure(
+EARLY_NETWORK = SourcedValue(
     35e9, "fitted: what DeepSpeed of 2021 to 2023 at stage 3 reached a node (SC21, ZeRO++)", DATE, "published"
 )  # fmt: skip
 
@@ -74,7 +74,7 @@ def _is_early(row: Row) -> bool:
     return version < EARLY if version else bool(re.search(r"v100|a100", row.lower("gpu_type")))
 
 
-def _least(one: Figure, other: Figure) -> Figure:
+def _least(one: SourcedValue, other: SourcedValue) -> SourcedValue:
     return min(one, other, key=lambda figure: figure.value)
 
 
@@ -108,7 +108,7 @@ def _per_node(row: Row, usual: int) -> int:
 
 
 @cache
-def hosts() -> dict[str, Figure]:
+def hosts() -> dict[str, SourcedValue]:
     """Parameters/s of the CPUs' Adam by source, where its rows tell."""
     with FILE.with_name("hosts.csv").open(newline="") as file:
         return {
@@ -117,11 +117,11 @@ def hosts() -> dict[str, Figure]:
         }
 
 
-def _host(row: Row) -> Figure | None:
+def _host(row: Row) -> SourcedValue | None:
     return next((rate for source, rate in hosts().items() if source in row.column("source")), None)
 
 
-def _network(row: Row) -> Figure | None:
+def _network(row: Row) -> SourcedValue | None:
     """Bytes/s of one node, where the row states its network."""
     text = " ".join(map(row.lower, ("gpu_type", "notes", "what_was_measured")))
     patterns = (
@@ -136,5 +136,5 @@ def _network(row: Row) -> Figure | None:
     return None
 
 
-def _stated(value: float, source: str) -> Figure:
-    return Figure(value, source, DATE, "published")
+def _stated(value: float, source: str) -> SourcedValue:
+    return SourcedValue(value, source, DATE, "published")

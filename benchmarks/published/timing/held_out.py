@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from benchmarks.published.timing.measures import ComparedStep
 from zeroplan.costs.timing.step import step_time
-from zeroplan.specs.cluster import Figure, Gpu
+from zeroplan.specs.cluster import Gpu, SourcedValue
 
 GRIDS: dict[str, tuple[float, ...]] = {
     "a100": (215e12, 230e12, 240e12, 250e12, 260e12, 271e12), "h100": (560e12, 590e12, 625e12, 660e12, 700e12, 794e12),
@@ -65,7 +65,8 @@ def error(one: ComparedStep, constants: dict[str, float]) -> float:
     cluster = job.cluster._replace(gpu=_card(job.cluster.gpu, constants))
     stage_3 = constants["shown_at_stage_3" if "DeepSpeed" in software.name else "shown"]
     software = software._replace(
-        shown=_set(software.shown, constants["shown"]), shown_at_stage_3=_set(software.shown_at_stage_3, stage_3),
+        exposed_share=_set(software.exposed_share, constants["shown"]),
+        exposed_share_at_stage_3=_set(software.exposed_share_at_stage_3, stage_3),
         passes=_set(software.passes, constants["passes"] * software.passes.value),
         logit_bytes=_set(software.logit_bytes, constants["logits"] / 24.0 * software.logit_bytes.value),
     )  # fmt: skip
@@ -88,5 +89,5 @@ def _card(card: Gpu | None, constants: dict[str, float]) -> Gpu | None:
     )
 
 
-def _set(figure: Figure, value: float) -> Figure:
+def _set(figure: SourcedValue, value: float) -> SourcedValue:
     return figure._replace(value=value)

@@ -21,8 +21,8 @@ from zeroplan.specs.software import LIGER, TRANSFORMERS, Software, fitted, judge
 from zeroplan.specs.strategy import Strategy, Workload
 
 FSDP = Software(
-    "PyTorch FSDP, eager", passes=TRANSFORMERS.passes, shown=fitted(0.15), shown_at_stage_3=fitted(0.15),
-    logit_bytes=fitted(24.0), in_order=False,
+    "PyTorch FSDP, eager", passes=TRANSFORMERS.passes, exposed_share=fitted(0.15),
+    exposed_share_at_stage_3=fitted(0.15), logit_bytes=fitted(24.0), in_order=False,
 )  # fmt: skip
 COMPOSER = FSDP._replace(
     name="llm-foundry on PyTorch FSDP", passes=judged(1.0, "norms run in 16 bit as single kernels, GELU too")

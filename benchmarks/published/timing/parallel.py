@@ -152,7 +152,7 @@ def _data_parallel(row: Row, job: Job, split: Degrees, found: Timed, work: float
         return gather + scatter
     traffic = (2 * gather + scatter) * (split.micro_batches if split.pp == 1 else 1)
     slowed = MEMORY_PER_BYTE * 8 * psi / rates(job).memory.value
-    return overlap.together(work + slowed, traffic, found.software.shown_at_stage_3.value) + slowed
+    return overlap.together(work + slowed, traffic, found.software.exposed_share_at_stage_3.value) + slowed
 
 
 def _of_a_slice(cluster: Cluster, tp: int) -> Cluster:

@@ -9,7 +9,7 @@ import pytest
 from tests.costs.timing.test_step import job, timed
 from zeroplan.catalog import hardware
 from zeroplan.clock import COMPUTE, StepTime
-from zeroplan.specs.cluster import Figure
+from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.strategy import Offload
 
 PSI = 8_030_261_248
@@ -20,7 +20,7 @@ HIDDEN = (f"{TO_HOST}, beside backward", f"{FROM_HOST}, beside backward")
 
 def step(device: str = "cpu", seq: int = 8192, pin_memory: bool = True, **strategy: Any) -> StepTime:
     """Llama-3.1-8B on one H100 of which PCIe was measured, the optimizer offloaded."""
-    gpu = hardware.gpu("h100-80gb")._replace(host_link=Figure(LINK, "test", "", "measured"))
+    gpu = hardware.gpu("h100-80gb")._replace(host_link=SourcedValue(LINK, "test", "", "measured"))
     cluster = hardware.cluster("dgx-h100")._replace(gpus_per_node=1, gpu=gpu)
     offload = Offload(device, pin_memory=pin_memory)
     return timed(job(cluster=cluster, seq=seq, **{"stage": 3, "offload_optimizer": offload, **strategy}))
@@ -96,9 +96,9 @@ def test_parameters_are_fetched_in_full():
 
 def test_collectives_go_before_copies():
     """Eight GPUs: the reductions take their share of backward, and less of it is left to hide behind."""
-    gpu = hardware.gpu("h100-80gb")._replace(host_link=Figure(1e9, "test", "", "measured"))
+    gpu = hardware.gpu("h100-80gb")._replace(host_link=SourcedValue(1e9, "test", "", "measured"))
     cluster = hardware.cluster("dgx-h100")._replace(gpu=gpu)
-    slow = cluster._replace(intra_node=Figure(10e9, "test", "", "measured"), all_reduce=None)
+    slow = cluster._replace(intra_node=SourcedValue(10e9, "test", "", "measured"), all_reduce=None)
     fast, bound = (
         seconds(timed(job(cluster=one, seq=2048, stage=3, offload_optimizer=Offload("cpu")))) for one in (cluster, slow)
     )

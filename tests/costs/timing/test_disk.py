@@ -8,10 +8,10 @@ import pytest
 
 from tests.costs.timing.test_step import job, timed
 from zeroplan.clock import Term
-from zeroplan.costs.deepspeed.swapping import gradient_files, optimizer_files
+from zeroplan.costs.deepspeed.nvme_swap import gradient_files, optimizer_files
 from zeroplan.costs.timing.disk import READ_DELAY, moved
 from zeroplan.formulas import beside
-from zeroplan.specs.cluster import Cluster, Figure
+from zeroplan.specs.cluster import Cluster, SourcedValue
 from zeroplan.specs.strategy import Offload
 
 MIB = 2**20
@@ -20,8 +20,8 @@ P3600 = dict(zip((1, 2, 4, 8, 16, 32, 64, 128), (1563, 2477, 2948, 3012, 3004, 2
 READ, WRITTEN = "read from NVMe", "written to NVMe"
 
 
-def rate(value: float) -> Figure:
-    return Figure(value, "test", "", "measured")
+def rate(value: float) -> SourcedValue:
+    return SourcedValue(value, "test", "", "measured")
 
 
 def terms(**section: Any) -> dict[str, Term]:

@@ -10,7 +10,7 @@ from tests.costs.timing.test_step import job, timed
 from zeroplan.catalog import hardware
 from zeroplan.clock import OPTIMIZER, Term
 from zeroplan.costs.deepspeed.newton_schulz import products
-from zeroplan.specs.cluster import Cluster, Figure
+from zeroplan.specs.cluster import Cluster, SourcedValue
 from zeroplan.specs.strategy import Offload
 
 COUNTED = {
@@ -50,7 +50,8 @@ def test_every_rank_has_every_matrix_at_stage_0_and_with_offload(strategy: dict[
 
 def test_they_run_in_16_bit_at_the_rate_of_other_products():
     gpu = hardware.gpu("h100-80gb")._replace(
-        sustained_matmul=Figure(500e12, "test", "", "measured"), memory_bandwidth=Figure(2e12, "test", "", "measured")
+        sustained_matmul=SourcedValue(500e12, "test", "", "measured"),
+        memory_bandwidth=SourcedValue(2e12, "test", "", "measured"),
     )
     found = newton_schulz(hardware.cluster("dgx-h100")._replace(gpu=gpu), stage=0, precision="fp32")
     touched = products((4096, 4096), "gram").touched * 2 + products((1024, 4096), "gram").touched * 2

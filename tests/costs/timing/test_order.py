@@ -9,8 +9,8 @@ import pytest
 
 from zeroplan.catalog.models import model
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.order import FOR_GATHER, FOR_REDUCTION, GATHER, REDUCE, Event, order
-from zeroplan.costs.timing.replay import waiting
+from zeroplan.costs.timing.order import FOR_GATHER, FOR_REDUCTION, GATHER, REDUCE, StreamEvent, order
+from zeroplan.costs.timing.stalls import stall_seconds
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy, Workload
@@ -27,16 +27,16 @@ def test_gathers_wait_for_nothing_but_the_reductions_before_them():
     3 s of work, due at 4 s, wait 3 s for it. The last reduction of 3 s begins when all 6 s of work are done, at 10 s.
     """
     events = [
-        Event(GATHER, 0.0, 1 / 3, 0), Event(GATHER, 0.0, 1 / 3, 1), Event(FOR_GATHER, 0.0, 0.0, 0),
-        Event(FOR_GATHER, 1 / 3, 0.0, 1), Event(REDUCE, 1 / 3, 0.5, 0), Event(GATHER, 1 / 3, 1 / 3, 2),
-        Event(FOR_GATHER, 0.5, 0.0, 2), Event(REDUCE, 1.0, 0.5, 1),
+        StreamEvent(GATHER, 0.0, 1 / 3, 0), StreamEvent(GATHER, 0.0, 1 / 3, 1), StreamEvent(FOR_GATHER, 0.0, 0.0, 0),
+        StreamEvent(FOR_GATHER, 1 / 3, 0.0, 1), StreamEvent(REDUCE, 1 / 3, 0.5, 0), StreamEvent(GATHER, 1 / 3, 1 / 3, 2),
+        StreamEvent(FOR_GATHER, 0.5, 0.0, 2), StreamEvent(REDUCE, 1.0, 0.5, 1),
     ]  # fmt: skip
-    assert waiting(events, work=6.0, gathers=3.0, reductions=6.0) == pytest.approx(1 + 3 + 3)
+    assert stall_seconds(events, work=6.0, gathers=3.0, reductions=6.0) == pytest.approx(1 + 3 + 3)
 
 
 def test_a_network_that_takes_no_time_is_not_waited_for():
     found = order(job(stage=3))
-    assert waiting(found.forward, 1.0, 0.0, 0.0) == waiting(found.backward, 1.0, 0.0, 0.0) == 0.0
+    assert stall_seconds(found.forward, 1.0, 0.0, 0.0) == stall_seconds(found.backward, 1.0, 0.0, 0.0) == 0.0
 
 
 def test_a_slow_network_is_never_idle():
@@ -44,7 +44,7 @@ def test_a_slow_network_is_never_idle():
     beside it: all but the work after the last reduction."""
     found = order(job(stage=3))
     for events in found:
-        waits = waiting(events, 1.0, 100.0, 0.0 if events is found.forward else 100.0)
+        waits = stall_seconds(events, 1.0, 100.0, 0.0 if events is found.forward else 100.0)
         traffic = 100.0 if events is found.forward else 200.0
         assert traffic - 1.0 <= waits + 1e-9
         assert waits <= traffic
@@ -73,14 +73,14 @@ def test_without_prefetch_backward_hides_nothing_of_its_gathers():
     """Each gather is issued when its module runs, behind the reduction of the bucket that just got full; in forward
     nothing is before it but gathers."""
     without, with_it = order(job(stage=3, prefetch_bucket_size=0)), order(job(stage=3))
-    assert waiting(without.backward, 2.0, 0.3, 0.3) > 0.3 > 5 * waiting(with_it.backward, 2.0, 0.3, 0.3)
-    assert waiting(without.forward, 1.0, 0.3, 0.0) < 0.05
+    assert stall_seconds(without.backward, 2.0, 0.3, 0.3) > 0.3 > 5 * stall_seconds(with_it.backward, 2.0, 0.3, 0.3)
+    assert stall_seconds(without.forward, 1.0, 0.3, 0.0) < 0.05
 
 
 def test_a_bucket_for_the_whole_model_is_reduced_when_backward_is_over():
     found = order(job(stage=2, overlap_comm=True, reduce_bucket_size=10_000_000_000))
     assert [event.kind for event in found.backward] == [REDUCE]
-    assert waiting(found.backward, 5.0, 0.0, 0.7) == pytest.approx(0.7)
+    assert stall_seconds(found.backward, 5.0, 0.0, 0.7) == pytest.approx(0.7)
 
 
 def test_work_waits_for_the_bucket_before():

@@ -11,14 +11,14 @@ from zeroplan.catalog import hardware
 from zeroplan.catalog.models import from_preset
 from zeroplan.clock import GROUPS, StepTime
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.passes import asked
+from zeroplan.costs.passes import timeline_request
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.speed import HARDWARE, MODEL, speed
 from zeroplan.costs.timing.spread import interval
 from zeroplan.costs.timing.step import step_time
 from zeroplan.costs.timing.work import pairs, work
 from zeroplan.formulas import roofline
-from zeroplan.specs.cluster import Cluster, Figure
+from zeroplan.specs.cluster import Cluster, SourcedValue
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Offload, Strategy, Workload
 
@@ -48,7 +48,7 @@ def test_products_and_attention_are_those_of_the_trace(name: str):
     """The trace's FLOPs are compared with torch's own count (tests/autograd/test_flops.py)."""
     one = job(name, seq=512, micro_batch=2)
     one = one if one.model.has_sdpa else one.at(attention="eager")
-    found, counted = work(one), one.model.timeline.flops(asked(one), causal=True)
+    found, counted = work(one), one.model.timeline.flops(timeline_request(one), causal=True)
     rope = 2.0 * 2 * 512 * one.model.shape.head_width  # some families make their rotary angles by a product
     products = found.layers.flops + found.head.flops
     assert products + found.attention == pytest.approx(counted.forward, abs=2 * rope)
@@ -105,7 +105,9 @@ def test_stage_3_on_100_gbit_is_bound_by_the_network_and_on_800_it_is_not():
     """ZeRO++ (arXiv 2306.10209): 100 Gb/s a node and 1,024 tokens a GPU leave 14 TFLOP/s of V100's 125."""
 
     def share(network: float) -> float:
-        cluster = hardware.cluster("dgx-a100")._replace(nodes=8, inter_node=Figure(network, "test", "", "measured"))
+        cluster = hardware.cluster("dgx-a100")._replace(
+            nodes=8, inter_node=SourcedValue(network, "test", "", "measured")
+        )
         found = timed(job("llama-2-13b", cluster, 2048, stage=3, micro_batch=2, checkpointing="full"))
         return found.exposed_communication / found.total
 
@@ -115,7 +117,7 @@ def test_stage_3_on_100_gbit_is_bound_by_the_network_and_on_800_it_is_not():
 
 def test_an_offloaded_optimizer_slows_the_step_as_published():
     """LLaMA-7B, 8 A800, checkpointing, four micro-steps: 14.4 s without and 31.2 s with, on a host of 0.4 G/s."""
-    host = Figure(0.42e9, "from those rows", "", "published")
+    host = SourcedValue(0.42e9, "from those rows", "", "published")
     cluster = hardware.cluster("dgx-a100")._replace(host_adam=host)
     asked_for: dict[str, Any] = {
         "stage": 3, "micro_batch": 2, "grad_accum": 4, "checkpointing": "full", "attention": "sdpa",

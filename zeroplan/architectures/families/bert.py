@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from zeroplan.architectures.attention import attended, interfaced, split_heads
+from zeroplan.architectures.attention import attention_forward, attention_interface, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.gpt2 import attended_narrowly
+from zeroplan.architectures.forward_run import LONG, ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Buffer,
@@ -27,7 +28,6 @@ from zeroplan.architectures.module import (
     Unary,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import LONG, ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.losses import masked_loss
 from zeroplan.autograd.tensor import Tensor, empty, given
@@ -111,7 +111,7 @@ class SelfAttention(Module):
         self.dropout = Dropout(c.attention_dropout)
         self.head_width, self.causal = c.head_width, c.is_decoder
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         q = split_heads(self.query(run, x), self.head_width)
         k = split_heads(self.key(run, x), self.head_width)
         v = split_heads(self.value(run, x), self.head_width)
@@ -119,10 +119,10 @@ class SelfAttention(Module):
         weights: Tensor | None
         if run.attention == "eager":
             attend = partial(attended_narrowly, run, dropout=drop, cast=False)
-            made, weights = interfaced(run, attend, q, k, v, shared.mask)
-            return reshape(contiguous(made), shape), weights
-        made, _ = attended(run, q, k, v, shared.mask, dropout=drop, causal=self.causal, positioned=False)
-        return reshape(made, shape), None
+            out, weights = attention_interface(run, attend, q, k, v, shared.mask)
+            return reshape(contiguous(out), shape), weights
+        out, _ = attention_forward(run, q, k, v, shared.mask, dropout=drop, causal=self.causal, positioned=False)
+        return reshape(out, shape), None
 
 
 class CrossAttention(SelfAttention):
@@ -159,9 +159,9 @@ class Attention(Module):
         self.self = attention(c)
         self.output = SelfOutput(c, c.hidden_size)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
-        made, weights = self.self(run, x, shared)
-        return self.output(run, made, x), weights
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
+        out, weights = self.self(run, x, shared)
+        return self.output(run, out, x), weights
 
 
 class Intermediate(Unary):
@@ -191,10 +191,10 @@ class Layer(GradientCheckpointingLayer):
         self.intermediate = Intermediate(c)
         self.output = Output(c, c.ffn)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         attended, _weights = self.attention(run, x, shared)
-        made: Tensor = self.output(run, self.intermediate(run, attended), attended)
-        return made
+        out: Tensor = self.output(run, self.intermediate(run, attended), attended)
+        return out
 
 
 class Encoder(Module):
@@ -204,7 +204,7 @@ class Encoder(Module):
         super().__init__()
         self.layer = ModuleList(Layer(c) for _ in range(c.num_hidden_layers))
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         for layer in self.layer.children.values():
             x = layer(run, x, shared)
         return x
@@ -224,8 +224,8 @@ class Model(Module):
         """An encoder needs no mask where nothing is padded (create_bidirectional_mask)."""
         embedded = self.embeddings(run, ids)
         mask = run.mask() if self.causal else None
-        made: Tensor = self.encoder(run, embedded, Shared(None, mask))
-        return made
+        out: Tensor = self.encoder(run, embedded, LayerInputs(None, mask))
+        return out
 
 
 class Pooler(Unary):

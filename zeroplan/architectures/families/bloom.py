@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.gpt2 import CausalLM
+from zeroplan.architectures.forward_run import FLOAT, ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Dropout,
@@ -17,7 +18,6 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.activations import bloom_gelu
 from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.elementwise import add, to
@@ -87,7 +87,7 @@ class Attention(Module):
         return tuple(transpose(select(fused, 3), 1, 2) for _ in range(3))
 
     def forward(
-        self, run: ForwardRun, x: Tensor, residual: Tensor, alibi: Tensor, shared: Shared
+        self, run: ForwardRun, x: Tensor, residual: Tensor, alibi: Tensor, shared: LayerInputs
     ) -> tuple[Tensor, Tensor | None]:
         batch, seq, _hidden = x.shape
         fused = self.query_key_value(run, x)
@@ -103,9 +103,9 @@ class Attention(Module):
         probabilities = to(softmax(weights, FLOAT, fused=run.half and not run.on_cpu), q.width)
         probabilities = self.attention_dropout(run, probabilities)
         rows = view(probabilities, (batch * heads, seq, seq))
-        made = bmm(rows, v)
-        made = merged(made, heads)
-        output = self.dense(run, made)
+        out = bmm(rows, v)
+        out = merged(out, heads)
+        output = self.dense(run, out)
         output = dropped_and_added(run, output, residual, self.residual_dropout)
         return output, probabilities
 
@@ -145,8 +145,8 @@ class MLP(Module):
 
     def forward(self, run: ForwardRun, x: Tensor, residual: Tensor) -> Tensor:
         x = self.gelu_impl(run, self.dense_h_to_4h(run, x))
-        made = self.dense_4h_to_h(run, x)
-        return dropped_and_added(run, made, residual, self.residual_dropout)
+        out = self.dense_4h_to_h(run, x)
+        return dropped_and_added(run, out, residual, self.residual_dropout)
 
 
 class Block(GradientCheckpointingLayer):
@@ -162,7 +162,7 @@ class Block(GradientCheckpointingLayer):
         self.mlp = MLP(c)
         self.residual_after_norm = c.apply_residual_connection_post_layernorm
 
-    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         normed = self.input_layernorm(run, x)
         residual = normed if self.residual_after_norm else x
         attention, weights = self.self_attention(run, normed, residual, alibi, shared)
@@ -188,7 +188,7 @@ class Transformer(Module):
         x = self.word_embeddings_layernorm(run, embedded)
         slopes = empty(run, (self.heads,), FLOAT)  # noqa: F841 (alive while forward runs)
         alibi = to(empty(run, (run.batch * self.heads, 1, run.seq), FLOAT), x.width)
-        shared = Shared(None, run.mask())
+        shared = LayerInputs(None, run.mask())
         for block in self.h.children.values():
             outputs = block(run, x, alibi, shared)
             x = outputs[0]

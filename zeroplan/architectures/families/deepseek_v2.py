@@ -13,9 +13,9 @@ from zeroplan.architectures.families.deepseek_v3 import (
     latent_layer,
 )
 from zeroplan.architectures.families.llama import CausalLM, Decoder
+from zeroplan.architectures.forward_run import FLOAT, ForwardRun
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.rope import RotaryEmbedding
-from zeroplan.architectures.running import FLOAT, ForwardRun
 from zeroplan.autograd.elementwise import mul, mul_scalar, to
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import unsqueeze, view_as_complex, view_as_real

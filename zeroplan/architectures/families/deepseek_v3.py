@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from zeroplan.architectures.attention import Rope, attended, turned
+from zeroplan.architectures.attention import Rope, apply_rotary_pos_emb, attention_forward
 from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.forward_run import FLOAT, ForwardRun, LayerInputs
 from zeroplan.architectures.module import Buffer, Linear, Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router
 from zeroplan.architectures.norms import RMSNorm
-from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.copying import copy_into_slice
 from zeroplan.autograd.elementwise import add, add_scalar, mul, mul_scalar, sub, to, unary_saving_result
 from zeroplan.autograd.indexing import gather, masked_fill, max_of_row, topk
@@ -139,7 +139,7 @@ class LatentAttention(Module):
         return self.q_b_proj(run, self.q_a_layernorm(run, self.q_a_proj(run, x)))
 
     def rotated(self, q: Tensor, k: Tensor, rope: Any) -> tuple[Tensor, Tensor]:
-        return turned_interleaved(q, k, rope) if self.interleaves else turned(q, k, rope)
+        return turned_interleaved(q, k, rope) if self.interleaves else apply_rotary_pos_emb(q, k, rope)
 
     def expanded(self, run: ForwardRun, latent: Tensor, rotary: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of every head, from the latent vector and the rotary part that heads share."""
@@ -152,7 +152,7 @@ class LatentAttention(Module):
         keys = copy_into_slice(keys, plain)
         return copy_into_slice(keys, rotary), values
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         batch, seq = x.shape[:-1]
         queries = self.queries(run, x)
         queries = transpose(view(queries, (batch, seq, -1, self.plain + self.turned)), 1, 2)
@@ -165,9 +165,9 @@ class LatentAttention(Module):
         q_turned, k_turned = self.rotated(q_turned, k_turned, shared.rope)
         q = cat((q_passed, q_turned), -1)
         k, v = self.expanded(run, latent, k_turned)
-        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshape(made, (batch, seq, -1)))
-        return self.o_proj(run, made), weights
+        out, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        out = contiguous(reshape(out, (batch, seq, -1)))
+        return self.o_proj(run, out), weights
 
 
 def turned_interleaved(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:

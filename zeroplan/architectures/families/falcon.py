@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import by_flash, scaled_dot_product, turned
+from zeroplan.architectures.attention import _flash_attention_forward, apply_rotary_pos_emb, sdpa_attention_forward
 from zeroplan.architectures.families.bloom import dropped_and_added
 from zeroplan.architectures.families.gpt2 import CausalLM
+from zeroplan.architectures.forward_run import BOOL, FLOAT, LONG, MULTIPROCESSORS, ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Dropout,
@@ -19,9 +20,8 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import BOOL, FLOAT, LONG, MULTIPROCESSORS, ForwardRun, Shared
 from zeroplan.autograd.elementwise import add, mul_scalar, to
-from zeroplan.autograd.flash import Flash
+from zeroplan.autograd.flash import FlashPackage
 from zeroplan.autograd.indexing import index_select
 from zeroplan.autograd.inplace import add_
 from zeroplan.autograd.products import batched_matmul, torch_linear
@@ -98,9 +98,9 @@ class FalconLinear(Linear):
     saves_views = True
 
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
-        made = torch_linear(x, run.parameter(self.weight))
+        out = torch_linear(x, run.parameter(self.weight))
         bias = self.parameters.get("bias")
-        return add(made, run.parameter(bias)) if bias else made
+        return add(out, run.parameter(bias)) if bias else out
 
 
 class Attention(Module):
@@ -143,28 +143,30 @@ class Attention(Module):
             index_select(fused, 2, on_cpu=run.on_cpu),
         )
 
-    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, run: ForwardRun, x: Tensor, alibi: Tensor | None, shared: LayerInputs
+    ) -> tuple[Tensor, Tensor | None]:
         fused = self.query_key_value(run, x)
         q, k, v = self.split(run, fused)
         q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
         if alibi is None:
             assert shared.rope is not None
-            q, k = turned(q, k, shared.rope)
+            q, k = apply_rotary_pos_emb(q, k, shared.rope)
         if run.flash:
             q, k, v = transpose(q, 1, 2), transpose(k, 1, 2), transpose(v, 1, 2)
-            made = by_flash(run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout))
-            return self.dense(run, reshape(made, (*x.shape[:2], -1))), None
+            out = _flash_attention_forward(run, q, k, v, FlashPackage(run.flash, MULTIPROCESSORS, self.dropout))
+            return self.dense(run, reshape(out, (*x.shape[:2], -1))), None
         if run.attention != "eager":
-            made = scaled_dot_product(run, q, k, v, shared.mask, dropout=self.dropout if alibi is not None else 0.0)
-            made = reshape(transpose(made, 1, 2), (*x.shape[:2], -1))
-            return self.dense(run, made), None
+            out = sdpa_attention_forward(run, q, k, v, shared.mask, dropout=self.dropout if alibi is not None else 0.0)
+            out = reshape(transpose(out, 1, 2), (*x.shape[:2], -1))
+            return self.dense(run, out), None
         assert shared.mask is not None
         if alibi is None:
             scores = batched_matmul(q, transpose(k, 2, 3))
             scores = softmax(add(scores, shared.mask), x.width)
-            made = batched_matmul(scores, v)
-            made = reshape(transpose(made, 1, 2), (*x.shape[:2], -1))
-            return self.dense(run, made), scores
+            out = batched_matmul(scores, v)
+            out = reshape(transpose(out, 1, 2), (*x.shape[:2], -1))
+            return self.dense(run, out), scores
         return self.with_alibi(run, x, (q, k, v), alibi, shared.mask)
 
     def with_alibi(
@@ -178,9 +180,9 @@ class Attention(Module):
         logits = add(scores, reshape(alibi, (run.batch, self.heads, 1, -1)))
         probabilities = softmax(add(logits, mask), x.width)
         probabilities = self.attention_dropout(run, probabilities)
-        made = batched_matmul(probabilities, v)
-        made = reshape(transpose(made, 1, 2), (*x.shape[:2], -1))
-        return self.dense(run, made), probabilities
+        out = batched_matmul(probabilities, v)
+        out = reshape(transpose(out, 1, 2), (*x.shape[:2], -1))
+        return self.dense(run, out), probabilities
 
 
 class MLP(Module):
@@ -226,7 +228,9 @@ class Layer(GradientCheckpointingLayer):
         self.parallel, self.grouped = bool(c.parallel_attn), bool(c.new_decoder_architecture)
         self.attention_dropout, self.residual_dropout = c.attention_dropout, c.residual_dropout
 
-    def forward(self, run: ForwardRun, x: Tensor, alibi: Tensor | None, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, run: ForwardRun, x: Tensor, alibi: Tensor | None, shared: LayerInputs
+    ) -> tuple[Tensor, Tensor | None]:
         residual = x
         if "ln_mlp" in self.children:
             attention_input = self.ln_attn(run, x)
@@ -273,7 +277,7 @@ class Transformer(Module):
             alibi = reshape(alibi, (run.batch, self.heads, 1, run.seq))
             mask = self.joint_mask(run, mul_scalar(alibi), mask)
         x = embedded
-        shared = Shared(positions, mask, self.rotary_emb(run, x, positions))
+        shared = LayerInputs(positions, mask, self.rotary_emb(run, x, positions))
         for block in self.h.children.values():
             outputs = block(run, x, alibi, shared)
             x = outputs[0]

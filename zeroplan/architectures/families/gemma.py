@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Buffer, Embedding, Module
 from zeroplan.architectures.norms import UnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.elementwise import mul
 from zeroplan.autograd.tensor import Tensor, given
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.gemma import ScaledEmbedding
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.norms import SeparateUnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
 
@@ -67,7 +67,7 @@ class FourNormLayer(Layer):
         self.pre_feedforward_layernorm = SeparateUnitOffsetNorm(c.hidden_size)
         self.post_feedforward_layernorm = SeparateUnitOffsetNorm(c.hidden_size)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         x = self.input_layernorm(run, x)
         x, _weights = self.self_attn(run, x, shared)

@@ -9,10 +9,10 @@ from zeroplan.architectures.families.gemma import ScaledEmbedding
 from zeroplan.architectures.families.gemma2 import FourNormLayer
 from zeroplan.architectures.families.llama import CausalLM, Decoder, GatedMLP
 from zeroplan.architectures.families.qwen3 import NormedAttention
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.norms import SeparateUnitOffsetNorm
 from zeroplan.architectures.rope import RotaryConfig, Settings
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.errors import SpecError, shown
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, interfaced, split_heads
+from zeroplan.architectures.attention import attention_forward, attention_interface, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
+from zeroplan.architectures.forward_run import FLOAT, ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Conv1D,
@@ -22,7 +23,6 @@ from zeroplan.architectures.module import (
     Unary,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.elementwise import add, mul_scalar, to
 from zeroplan.autograd.products import baddbmm, batched_matmul, heads_joined
@@ -99,7 +99,7 @@ class Attention(Module):
         if c.reorder_and_upcast_attn:
             self.eager_order = ("c_attn", "attn_dropout", "c_proj", "resid_dropout")
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         fused = self.c_attn(run, x)
         q, k, v = chunk(fused, 3, 2)
         del fused
@@ -110,12 +110,12 @@ class Attention(Module):
         if run.attention == "eager":
             drop = self.attn_dropout if self.reorders else None  # the module, or a function of its own
             attend = partial(attended_narrowly, run, dropout=self.dropout, upcasting=drop)
-            made, weights = interfaced(run, attend, q, k, v, shared.mask)
+            out, weights = attention_interface(run, attend, q, k, v, shared.mask)
         else:
-            made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = contiguous(reshape(made, (*made.shape[:-2], -1)))
-        made = self.c_proj(run, made)
-        return self.resid_dropout(run, made), weights
+            out, weights = attention_forward(run, q, k, v, shared.mask, dropout=self.dropout)
+        out = contiguous(reshape(out, (*out.shape[:-2], -1)))
+        out = self.c_proj(run, out)
+        return self.resid_dropout(run, out), weights
 
 
 def attended_narrowly(
@@ -138,8 +138,8 @@ def attended_narrowly(
     if cast:
         weights = to(weights, v.width)
     weights = upcasting(run, weights) if upcasting else apply_dropout(weights, dropout, on_cpu=run.on_cpu)
-    made = batched_matmul(weights, v)
-    return transpose(made, 1, 2), weights
+    out = batched_matmul(weights, v)
+    return transpose(out, 1, 2), weights
 
 
 class MLP(Module):
@@ -179,7 +179,7 @@ class Block(GradientCheckpointingLayer):
             self.ln_cross_attn = LayerNorm(c.hidden_size)
         self.mlp = mlp
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         x = self.ln_1(run, x)
         attention, _weights = self.attn(run, x, shared)
@@ -211,7 +211,7 @@ class Transformer(Module):
         positions = run.positions()
         places = self.wpe(run, positions)
         x = add(tokens, places)
-        shared = Shared(positions if self.gives_positions else None, run.mask())
+        shared = LayerInputs(positions if self.gives_positions else None, run.mask())
         x = self.drop(run, x)
         for block in self.h.children.values():
             x = block(run, x, shared)

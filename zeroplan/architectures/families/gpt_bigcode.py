@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from zeroplan.architectures.attention import attended
+from zeroplan.architectures.attention import attention_forward
 from zeroplan.architectures.families.gpt2 import MLP, Block, CausalLM, GPTConfig, Transformer
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Buffer,
     Dropout,
     Linear,
     Module,
 )
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import contiguous, reshape, split, transpose, unsqueeze, view
 from zeroplan.errors import SpecError
@@ -62,7 +62,7 @@ class Attention(Module):
         self.head_width, self.multi_query = c.head_width, c.multi_query
         self.dropout = c.attention_dropout
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         if self.multi_query:
             q, k, v = split(unsqueeze(self.c_attn(run, x), 1), (self.queries, self.keys, self.keys), 3)
             q = transpose(view(q, (*x.shape[:-1], -1, self.head_width)), 1, 2)
@@ -70,10 +70,10 @@ class Attention(Module):
             fused = view(self.c_attn(run, x), (*x.shape[:2], -1, 3 * self.head_width))
             q, k, v = split(transpose(fused, 1, 2), (self.head_width,) * 3, 3)
             del fused
-        made, weights = attended(run, q, k, v, shared.mask, dropout=self.dropout)
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        made = self.c_proj(run, made)
-        return self.resid_dropout(run, made), weights
+        out, weights = attention_forward(run, q, k, v, shared.mask, dropout=self.dropout)
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        out = self.c_proj(run, out)
+        return self.resid_dropout(run, out), weights
 
 
 class MaskedTransformer(Transformer):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, split_heads, turned_in_turn
+from zeroplan.architectures.attention import apply_partial_rotary_jointly, attention_forward, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.families.llama import Head
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Dropout,
@@ -19,7 +20,6 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import chunk, contiguous, reshape
@@ -73,14 +73,14 @@ class Attention(Module):
         self.dense = Linear(c.hidden_size, c.hidden_size, bias=c.attention_bias)
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         fused = split_heads(self.query_key_value(run, x), 3 * self.head_width)
         q, k, v = chunk(fused, 3, -1)
-        q, k = turned_in_turn(q, k, shared.rope)
-        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        return self.dense(run, made), weights
+        q, k = apply_partial_rotary_jointly(q, k, shared.rope)
+        out, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        return self.dense(run, out), weights
 
 
 class MLP(Module):
@@ -118,7 +118,7 @@ class Layer(GradientCheckpointingLayer):
         self.mlp = MLP(c)
         self.parallel = c.use_parallel_residual
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         attention, _weights = self.attention(run, self.input_layernorm(run, x), shared)
         attention = self.post_attention_dropout(run, attention)
         if self.parallel:
@@ -149,7 +149,7 @@ class Decoder(Module):
         positions = run.positions()
         mask = run.mask()
         x = self.emb_dropout(run, embedded)
-        shared = Shared(positions, mask, self.rotary_emb(run, x, positions))
+        shared = LayerInputs(positions, mask, self.rotary_emb(run, x, positions))
         for layer in self.layers.children.values():
             x = layer(run, x, shared)
         return self.final_layer_norm(run, x)

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-from zeroplan.architectures.attention import Rope, interfaced, positioned, repeated
+from zeroplan.architectures.attention import Rope, apply_positions, attention_interface, repeat_kv
 from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
+from zeroplan.architectures.forward_run import FLOAT, ForwardRun, LayerInputs
 from zeroplan.architectures.module import Module, Parameter
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
 from zeroplan.architectures.norms import LateCastNorm
 from zeroplan.architectures.rope import RotaryEmbedding
-from zeroplan.architectures.running import FLOAT, ForwardRun, Shared
 from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.elementwise import add, add_scalar, clamp, mul, mul_scalar, sub, to, unary_saving_result
 from zeroplan.autograd.grouped import grouped_mm
@@ -103,21 +103,21 @@ class SinkAttention(Attention):
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
         self.sinks = Parameter(c.num_attention_heads)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
-        q, k = positioned(run, q, k, shared.rope, turned_in_halves)
+        q, k = apply_positions(run, q, k, shared.rope, turned_in_halves)
         attend = partial(attended_with_sinks, run, run.parameter(self.sinks), self.dropout)
-        made, weights = interfaced(run, attend, q, k, v, shared.mask, shared.positions)
-        made = reshape(made, (*x.shape[:-1], -1))
-        return self.o_proj(run, made), weights
+        out, weights = attention_interface(run, attend, q, k, v, shared.mask, shared.positions)
+        out = reshape(out, (*x.shape[:-1], -1))
+        return self.o_proj(run, out), weights
 
 
 def turned_in_halves(q: Tensor, k: Tensor, rope: Rope) -> tuple[Tensor, Tensor]:
     """Each half of a head with half as many cosines."""
     cosines, sines = unsqueeze(rope[0], 1), unsqueeze(rope[1], 1)
-    made = in_halves(q, cosines, sines)
-    return made, in_halves(k, cosines, sines)
+    out = in_halves(q, cosines, sines)
+    return out, in_halves(k, cosines, sines)
 
 
 def in_halves(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
@@ -132,7 +132,7 @@ def attended_with_sinks(
 ) -> tuple[Tensor, Tensor]:
     """Eager attention whose softmax runs over one column more, in the model's dtype, less the largest of each row."""
     times = q.shape[1] // k.shape[1]
-    keys, values = repeated(k, times), repeated(v, times)
+    keys, values = repeat_kv(k, times), repeat_kv(v, times)
     weights = mul_scalar(batched_matmul(q, transpose(keys, 2, 3)))
     if mask is not None:
         weights = add(weights, mask)
@@ -142,8 +142,8 @@ def attended_with_sinks(
     probabilities = softmax(logits, logits.width)
     scores = narrow(probabilities, -1, weights.shape[-1])
     weights = to(apply_dropout(scores, dropout, on_cpu=run.on_cpu), values.width)
-    made = batched_matmul(weights, values)
-    return contiguous(transpose(made, 1, 2)), weights
+    out = batched_matmul(weights, values)
+    return contiguous(transpose(out, 1, 2)), weights
 
 
 class HalfRotary(RotaryEmbedding):
@@ -188,9 +188,9 @@ class BiasedExperts(Experts):
         self.down_proj_bias = Parameter(experts, hidden)
 
     def up(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
-        made = grouped_mm(x, run.parameter(self.gate_up_proj), offsets)
+        out = grouped_mm(x, run.parameter(self.gate_up_proj), offsets)
         assert bias is not None
-        return add_(made, bias)
+        return add_(out, bias)
 
     def gated(self, _run: ForwardRun, x: Tensor) -> Tensor:
         gate, up = every_second(x, 0), every_second(x, 1)
@@ -200,9 +200,9 @@ class BiasedExperts(Experts):
         return mul(add_scalar(up), swish)
 
     def down(self, run: ForwardRun, x: Tensor, _experts: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
-        made = grouped_mm(x, run.parameter(self.down_proj), offsets)
+        out = grouped_mm(x, run.parameter(self.down_proj), offsets)
         assert bias is not None
-        return add_(made, bias)
+        return add_(out, bias)
 
     def bias(self, run: ForwardRun, name: str, experts: Tensor) -> Tensor:
         return index_rows(run.parameter(self.parameters[f"{name}_bias"]), experts)

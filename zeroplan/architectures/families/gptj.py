@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import by_flash, split_rotary
+from zeroplan.architectures.attention import _flash_attention_forward, split_rotary
 from zeroplan.architectures.families.gpt2 import CausalLM, GPTConfig
+from zeroplan.architectures.forward_run import FLOAT, LONG, MULTIPROCESSORS, ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Buffer,
@@ -18,9 +19,8 @@ from zeroplan.architectures.module import (
     ModuleList,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, LONG, MULTIPROCESSORS, ForwardRun, Shared
 from zeroplan.autograd.elementwise import add, mul, mul_scalar, neg, to
-from zeroplan.autograd.flash import Flash
+from zeroplan.autograd.flash import FlashPackage
 from zeroplan.autograd.products import batched_matmul
 from zeroplan.autograd.reductions import cat, softmax
 from zeroplan.autograd.tensor import Tensor, empty
@@ -74,7 +74,7 @@ class Attention(Module):
     def heads(self, x: Tensor) -> Tensor:
         return view(x, (*x.shape[:-1], -1, self.head_width))
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         q = self.q_proj(run, x)
         k = self.k_proj(run, x)
         v = self.v_proj(run, x)
@@ -96,16 +96,18 @@ class Attention(Module):
         q = transpose(q, 1, 2)
         if run.flash:
             k, q, v = contiguous(transpose(k, 1, 2)), contiguous(transpose(q, 1, 2)), contiguous(transpose(v, 1, 2))
-            weights = by_flash(run, q, k, v, Flash(run.flash, MULTIPROCESSORS, self.dropout), positions=False)
-            made = reshape(weights, (*x.shape[:-1], -1))
+            weights = _flash_attention_forward(
+                run, q, k, v, FlashPackage(run.flash, MULTIPROCESSORS, self.dropout), positions=False
+            )
+            out = reshape(weights, (*x.shape[:-1], -1))
         else:
-            made, weights = self.attended(run, q, k, v, shared.mask)
-            made = contiguous(transpose(made, 1, 2))
-            made = view(made, (*x.shape[:-1], -1))
-        made = self.out_proj(run, made)
-        made = self.resid_dropout(run, made)
+            out, weights = self.attended(run, q, k, v, shared.mask)
+            out = contiguous(transpose(out, 1, 2))
+            out = view(out, (*x.shape[:-1], -1))
+        out = self.out_proj(run, out)
+        out = self.resid_dropout(run, out)
         del table
-        return made, weights
+        return out, weights
 
     def attended(self, run: ForwardRun, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Scores and softmax in fp32."""
@@ -133,7 +135,7 @@ def twice(x: Tensor) -> Tensor:
 
 
 def every_two_turned(x: Tensor) -> Tensor:
-    """Of each pair the second negated, then the first."""
+    """Each pair as its second element negated, then the first."""
     first = every_second(x, 0)
     second = every_second(x, 1)
     x = cat((unsqueeze(neg(second), 4), unsqueeze(first, 4)), -1)
@@ -171,7 +173,7 @@ class Block(GradientCheckpointingLayer):
         self.attn = Attention(c)
         self.mlp = MLP(c)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         residual = x
         x = self.ln_1(run, x)
         attention, weights = self.attn(run, x, shared)
@@ -196,7 +198,7 @@ class Transformer(Module):
     def forward(self, run: ForwardRun, ids: Tensor) -> Tensor:
         embedded = self.wte(run, ids)
         positions = run.positions()
-        shared = Shared(positions, run.mask())
+        shared = LayerInputs(positions, run.mask())
         x = embedded
         x = self.drop(run, x)
         for block in self.h.children.values():

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, positioned, split_heads, turned
+from zeroplan.architectures.attention import apply_positions, apply_rotary_pos_emb, attention_forward, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Embedding,
@@ -20,7 +21,6 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import RMSNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add, mul
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import contiguous, reshape
@@ -61,7 +61,7 @@ class Attention(Module):
     transformers_class = "Attention"
     eager_returns = 1
     takes_gradient = False
-    turns = staticmethod(turned)
+    turns = staticmethod(apply_rotary_pos_emb)
 
     def __init__(self, c: Config, *, qkv_bias: bool, o_bias: bool) -> None:
         super().__init__()
@@ -84,15 +84,15 @@ class Attention(Module):
         k = self.heads(self.k_proj(run, x))
         return q, k, self.heads(self.v_proj(run, x))
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q, k, v = self.projected(run, x)
-        q, k = positioned(run, q, k, shared.rope, self.turns)
-        made, weights = attended(
+        q, k = apply_positions(run, q, k, shared.rope, self.turns)
+        out, weights = attention_forward(
             run, q, k, v, shared.mask, shared.positions, dropout=self.dropout, softcap=self.softcap, local=shared.local
         )
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        return self.o_proj(run, made), weights
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        return self.o_proj(run, out), weights
 
 
 class GatedMLP(Module):
@@ -130,7 +130,7 @@ class Layer(GradientCheckpointingLayer):
         self.input_layernorm = norm(c.hidden_size)
         self.post_attention_layernorm = norm(c.hidden_size)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         x = self.input_layernorm(run, x)
         x, _weights = self.self_attn(run, x, shared)
@@ -174,7 +174,7 @@ class Decoder(Module):
         for kind, layer in zip(self.kinds, self.layers.children.values(), strict=True):
             window = self.windows[kind]
             local = window is not None and run.seq > window
-            shared = Shared(positions, masks[kind], ropes[kind if kind in ropes else ""], local)
+            shared = LayerInputs(positions, masks[kind], ropes[kind if kind in ropes else ""], local)
             x = layer(run, x, shared)
         return self.norm(run, x)
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Layer
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshape, view
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import turned_and_cast
+from zeroplan.architectures.attention import apply_rotary_pos_emb_and_cast
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, WideRotary
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.elementwise import to
 from zeroplan.autograd.inplace import clamp_
 from zeroplan.autograd.norms import FLOAT, layer_norm
@@ -55,7 +55,7 @@ class PlainNorm(LayerNorm):
 class ClippedAttention(Attention):
     """Queries, keys and values are clipped where clip_qkv says so; the rope is in fp32."""
 
-    turns = staticmethod(turned_and_cast)
+    turns = staticmethod(apply_rotary_pos_emb_and_cast)
 
     def __init__(self, c: OlmoConfig) -> None:
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import turned_and_cast
+from zeroplan.architectures.attention import apply_rotary_pos_emb_and_cast
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.norms import LateCastNorm
 from zeroplan.architectures.rope import RotaryConfig, WideRotary
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.tensor import Tensor
 
@@ -41,7 +41,7 @@ class SeparateNorm(LateCastNorm):
 
 
 class UnpatchedNorm(LateCastNorm):
-    """Of a model that is there already Liger passes these over."""
+    """Norms that Liger passes over in a model that is there already."""
 
     liger_patches = False
 
@@ -50,7 +50,7 @@ class WideNormedAttention(Attention):
     """The norms are as wide as all queries and all keys."""
 
     forward_order = ("q_proj", "q_norm", "k_proj", "k_norm", "v_proj", "o_proj")
-    turns = staticmethod(turned_and_cast)
+    turns = staticmethod(apply_rotary_pos_emb_and_cast)
 
     def __init__(self, c: Olmo2Config) -> None:
         super().__init__(c, qkv_bias=c.attention_bias, o_bias=c.attention_bias)
@@ -76,7 +76,7 @@ class Layer(GradientCheckpointingLayer):
         self.post_attention_layernorm = SeparateNorm(c.hidden_size)
         self.post_feedforward_layernorm = SeparateNorm(c.hidden_size)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         x, _weights = self.self_attn(run, x, shared)
         x = self.post_attention_layernorm(run, x)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, split_heads
+from zeroplan.architectures.attention import attention_forward, split_heads
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Head
+from zeroplan.architectures.forward_run import FLOAT, LONG, ForwardRun, LayerInputs
 from zeroplan.architectures.module import Activation, Embedding, GradientCheckpointingLayer, Linear, Module, ModuleList
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.architectures.running import FLOAT, LONG, ForwardRun, Shared
 from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.elementwise import add, add_scalar, mul_scalar
 from zeroplan.autograd.tensor import Tensor, empty
@@ -79,16 +79,16 @@ class Attention(Module):
         self.out_proj = Linear(c.hidden_size, c.hidden_size, bias=c.enable_bias)
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         q = mul_scalar(self.q_proj(run, x))
         q = split_heads(q, self.head_width)
         k = self.k_proj(run, x)
         v = self.v_proj(run, x)
         k = split_heads(k, self.head_width)
         v = split_heads(v, self.head_width)
-        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        return self.out_proj(run, made), weights
+        out, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        return self.out_proj(run, out), weights
 
 
 class Layer(GradientCheckpointingLayer):
@@ -113,7 +113,7 @@ class Layer(GradientCheckpointingLayer):
             self.forward_order = norms_last
         self.norms_first, self.dropout = c.do_layer_norm_before, c.residual_dropout
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         if self.norms_first:
             x = self.self_attn_layer_norm(run, x)
@@ -165,7 +165,7 @@ class Decoder(Module):
         if "project_in" in self.children:
             embedded = self.project_in(run, embedded)
         x = add(embedded, places)
-        shared = Shared(positions, mask)
+        shared = LayerInputs(positions, mask)
         for layer in self.layers.children.values():
             x = layer(run, x, shared)
         if "final_layer_norm" in self.children:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, split_heads, split_rotary, turned
+from zeroplan.architectures.attention import apply_rotary_pos_emb, attention_forward, split_heads, split_rotary
 from zeroplan.architectures.causal import next_token_loss
 from zeroplan.architectures.families.llama import Head
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import (
     Activation,
     Dropout,
@@ -19,7 +20,6 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add
 from zeroplan.autograd.reductions import cat
 from zeroplan.autograd.tensor import Tensor
@@ -76,7 +76,7 @@ class Attention(Module):
             self.k_layernorm = LayerNorm(c.hidden_size // c.num_attention_heads)
         self.head_width, self.dropout = c.head_width, c.attention_dropout or 0.0
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         q = split_heads(self.q_proj(run, x), self.head_width)
         k = split_heads(self.k_proj(run, x), self.head_width)
@@ -86,12 +86,12 @@ class Attention(Module):
             k = self.k_layernorm(run, k)
         q_turned, q_passed = split_rotary(q, shared.rope[0].shape[-1])
         k_turned, k_passed = split_rotary(k, shared.rope[0].shape[-1])
-        q_turned, k_turned = turned(q_turned, k_turned, shared.rope)
+        q_turned, k_turned = apply_rotary_pos_emb(q_turned, k_turned, shared.rope)
         q = cat((q_turned, q_passed), -1)
         k = cat((k_turned, k_passed), -1)
-        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        return self.dense(run, made), weights
+        out, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        return self.dense(run, out), weights
 
 
 class MLP(Module):
@@ -123,7 +123,7 @@ class Layer(GradientCheckpointingLayer):
         self.input_layernorm = LayerNorm(c.hidden_size)
         self.resid_dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         x = self.input_layernorm(run, x)
         attention, _weights = self.self_attn(run, x, shared)
@@ -150,7 +150,7 @@ class Decoder(Module):
         positions = run.positions()
         mask = run.mask()
         embedded = self.embed_dropout(run, embedded)
-        shared = Shared(positions, mask, self.rotary_emb(run, embedded, positions))
+        shared = LayerInputs(positions, mask, self.rotary_emb(run, embedded, positions))
         x = embedded
         for layer in self.layers.children.values():
             x = layer(run, x, shared)

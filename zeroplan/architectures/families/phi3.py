@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from zeroplan.architectures.attention import attended, positioned, split_heads, turned_in_part
+from zeroplan.architectures.attention import apply_partial_rotary, apply_positions, attention_forward, split_heads
 from zeroplan.architectures.families.llama import CausalLM, Decoder, Layer
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import Activation, Dropout, Linear, Module
 from zeroplan.architectures.rope import RotaryConfig, Settings
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.elementwise import add, mul
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import chunk, contiguous, narrow, reshape
@@ -84,7 +84,7 @@ class Attention(Module):
         self.queries, self.keys, self.head_width = queries, keys, c.head_width
         self.dropout = c.attention_dropout
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
         assert shared.rope is not None
         fused = self.qkv_proj(run, x)
         q = narrow(fused, -1, self.queries)
@@ -92,10 +92,10 @@ class Attention(Module):
         v = narrow(fused, -1, self.keys, start=self.queries + self.keys)
         width = self.head_width
         q, k, v = split_heads(q, width), split_heads(k, width), split_heads(v, width)
-        q, k = positioned(run, q, k, shared.rope, turned_in_part)
-        made, weights = attended(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
-        made = contiguous(reshape(made, (*x.shape[:-1], -1)))
-        return self.o_proj(run, made), weights
+        q, k = apply_positions(run, q, k, shared.rope, apply_partial_rotary)
+        out, weights = attention_forward(run, q, k, v, shared.mask, shared.positions, dropout=self.dropout)
+        out = contiguous(reshape(out, (*x.shape[:-1], -1)))
+        return self.o_proj(run, out), weights
 
 
 class FusedMLP(Module):
@@ -135,7 +135,7 @@ class DroppedLayer(Layer):
         self.resid_attn_dropout = Dropout(c.residual_dropout)
         self.resid_mlp_dropout = Dropout(c.residual_dropout)
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> Tensor:
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> Tensor:
         residual = x
         x = self.input_layernorm(run, x)
         x, _weights = self.self_attn(run, x, shared)

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, GatedMLP, Layer
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Linear, Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder, sparse_layer
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.elementwise import add, mul, unary_saving_result
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshape, view
@@ -83,10 +83,10 @@ class SparseBlock(Module):
         rows = view(x, (-1, x.shape[-1]))
         shared = self.shared_expert(run, rows)
         _logits, scores, chosen = self.gate(run, rows)
-        made = self.experts(run, rows, chosen, scores)
+        out = self.experts(run, rows, chosen, scores)
         shared = mul(unary_saving_result("SigmoidBackward", self.shared_expert_gate(run, rows)), shared)
-        made = add(made, shared)
-        return reshape(made, x.shape)
+        out = add(out, shared)
+        return reshape(out, x.shape)
 
 
 def mlp(c: Qwen2MoeConfig, index: int) -> Module:

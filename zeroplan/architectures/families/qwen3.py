@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, GatedMLP, Layer
 from zeroplan.architectures.families.qwen2 import WindowedConfig
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.norms import RMSNorm
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import transpose, view
 

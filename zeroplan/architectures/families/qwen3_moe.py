@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from zeroplan.architectures.families.llama import CausalLM, GatedMLP, Layer
 from zeroplan.architectures.families.qwen3 import NormedAttention
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder, sparse_layer
-from zeroplan.architectures.running import ForwardRun
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.autograd.views import reshape, view
 
@@ -68,8 +68,8 @@ class SparseBlock(Module):
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
         rows = view(x, (-1, x.shape[-1]))
         _logits, scores, chosen = self.gate(run, rows)
-        made = self.experts(run, rows, chosen, scores)
-        return reshape(made, x.shape)
+        out = self.experts(run, rows, chosen, scores)
+        return reshape(out, x.shape)
 
 
 def mlp(c: Qwen3MoeConfig, index: int) -> Module:

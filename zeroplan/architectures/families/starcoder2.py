@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from zeroplan.architectures.families.llama import Attention, CausalLM, Decoder, Layer
+from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import Activation, Linear, Module
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.architectures.running import ForwardRun, Shared
 from zeroplan.autograd.dropout import apply_dropout
 from zeroplan.autograd.tensor import Tensor
 
@@ -64,9 +64,9 @@ class DroppedAttention(Attention):
         super().__init__(c, qkv_bias=c.use_bias, o_bias=c.use_bias)
         self.residual_dropout = c.residual_dropout
 
-    def forward(self, run: ForwardRun, x: Tensor, shared: Shared) -> tuple[Tensor, Tensor | None]:
-        made, weights = super().forward(run, x, shared)
-        return apply_dropout(made, self.residual_dropout, on_cpu=run.on_cpu), weights
+    def forward(self, run: ForwardRun, x: Tensor, shared: LayerInputs) -> tuple[Tensor, Tensor | None]:
+        out, weights = super().forward(run, x, shared)
+        return apply_dropout(out, self.residual_dropout, on_cpu=run.on_cpu), weights
 
 
 def build(c: Starcoder2Config) -> Module:

@@ -24,7 +24,7 @@ LEDGER = "the ledger of zeroplan estimate --config"
 NO_SINGLE_CHANGE = "no single change is enough; zeroplan recommend finds several"
 UNSAID = "; no checkpointing was assumed (--checkpointing, --trainer-args)"
 LINES = 4
-"""Of a peak, named in a message."""
+"""How many lines of a peak a message names."""
 
 RULES: tuple[Rule, ...] = (
     Rule(

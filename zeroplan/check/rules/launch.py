@@ -28,12 +28,12 @@ TOP = (
     "megatron_lm_config", "mpirun_config", "downcast_bf16", "tpu_name", "tpu_zone", "tpu_use_cluster", "tpu_use_sudo",
     "command_file", "commands", "tpu_vm", "tpu_env", "dynamo_config", "fp16", "dynamo_backend",
 )  # fmt: skip
-"""Of commands/config/config_args.py:ClusterConfig, and two older names that it converts."""
+"""Fields of commands/config/config_args.py:ClusterConfig, and two older names that it converts."""
 KINDS = (
     "NO", "MULTI_CPU", "MULTI_HPU", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU", "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU",
     "MULTI_NEURON", DEEPSPEED, "FSDP", "XLA", "MEGATRON_LM",
 )  # fmt: skip
-"""Of utils/dataclasses.py:DistributedType."""
+"""Values of utils/dataclasses.py:DistributedType."""
 PRECISIONS = ("no", "fp16", "bf16", "fp8")
 NVME_PATHS = ("offload_optimizer_nvme_path", "offload_param_nvme_path")
 Z2, Z3 = "zero_stage: 2", "zero_stage: 3, zero3_save_16bit_model: true"

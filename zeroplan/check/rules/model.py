@@ -149,7 +149,7 @@ def small_buffers(subject: Subject) -> Iterator[Hit]:
     planned = subject.setting.planned
     if planned is None or planned.job is None or planned.job.strategy.stage != 3:
         return
-    from zeroplan.costs.deepspeed.swapping import check_buffers
+    from zeroplan.costs.deepspeed.nvme_swap import check_buffers
 
     try:
         check_buffers(planned.job)
@@ -165,7 +165,7 @@ def uneven_codes(subject: Subject) -> Iterator[Hit]:
     job = planned.job if planned else None
     if job is None or job.strategy.stage != 3 or not job.strategy.quantized_weights:
         return
-    from zeroplan.costs.deepspeed.quantizing import check_partitions
+    from zeroplan.costs.deepspeed.quantized_collectives import check_partitions
 
     try:
         check_partitions(job)

@@ -95,7 +95,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def texts_for_numbers(arguments: Arguments) -> Iterator[Hit]:
-    """Of YAML alone: in JSON a text is in quotes."""
+    """Texts in place of numbers, in YAML alone: in JSON a text is in quotes."""
     if not arguments.document.name.endswith((".yaml", ".yml")):
         return
     for path, member in arguments.document.walk():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zeroplan.costs.deepspeed.layer_intervals import Passes
-from zeroplan.costs.deepspeed.reuse import Distances
+from zeroplan.costs.deepspeed.reuse_distance import Distances
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import ModuleHook
 
@@ -17,10 +17,10 @@ class AccessOrder(NamedTuple):
     trace: list[tuple[int, int]]
     """Each use: the tensor, and how many modules were entered before."""
     own: Distances
-    whole: Distances
+    full: Distances
     """What the release of a leaf module looks at."""
     last_user: dict[int, int]
-    """Of each tensor, in forward."""
+    """The last module in forward that uses each tensor."""
     never_left: list[ModuleHook]
     """Modules that backward enters and whose exit never fires."""
 

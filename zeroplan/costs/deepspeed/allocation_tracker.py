@@ -1,4 +1,4 @@
-"""What a replay finds alive: bytes by kind as events make and free them, and the largest moment so far."""
+"""What a replay has allocated: bytes by kind as events allocate and free them, and the largest moment so far."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Allocation = tuple[Rule, str, int]
 
 
 START, END = sys.maxsize, sys.maxsize - 1
-"""Keys of the first and the last entry of a pass; the others are numbers of hooks, or ~tensor where one is ready."""
+"""Keys of the first and the last snapshot of a pass; the others are numbers of hooks, or ~tensor where one is ready."""
 
 
 class MemorySnapshot(NamedTuple):
-    """What a replay had alive up to an event of a pass: at most since the one before, and after it.
+    """What a replay had allocated up to an event of a pass: at most since the one before, and after it.
 
     The elements are in the order of `AllocationTracker.elements`' kinds.
     """
@@ -48,11 +48,11 @@ class MemorySnapshot(NamedTuple):
 
 
 SNAPSHOT = partial(tuple.__new__, MemorySnapshot)
-"""Of all its fields, without the work that a call by name does."""
+"""Make a snapshot of all its fields, without the work that a call by name does."""
 
 
 class AllocationTracker:
-    """Elements alive by kind; `peak` is what was alive when most bytes were."""
+    """Elements allocated by kind; `peak` is what was allocated when most bytes were."""
 
     def __init__(self) -> None:
         self.elements: dict[Kind, int] = {}
@@ -60,9 +60,9 @@ class AllocationTracker:
         self.most = 0
         self.peak: dict[Kind, int] = {}
         self.snapshots = EventLog[MemorySnapshot]()
-        """Of one pass after the other, each from a part of its own on."""
+        """Snapshots of one pass after the other, each from a block of its own on."""
         self.since = 0
-        """The most bytes since the last entry, and what they were."""
+        """The most bytes since the last snapshot, and what they were."""
         self.at_most: tuple[int, ...] = ()
 
     def allocate(self, rule: Rule, dtype: str, elements: int) -> None:
@@ -73,7 +73,7 @@ class AllocationTracker:
             self._see()
 
     def _see(self) -> None:
-        """More is alive than since the last entry."""
+        """More is allocated than since the last snapshot."""
         self.since, self.at_most = self.bytes, tuple(self.elements.values())
         if self.bytes > self.most:
             self.most, self.peak = self.bytes, self.elements.copy()
@@ -87,7 +87,7 @@ class AllocationTracker:
         self.since, self.at_most = self.bytes, now
 
     def kinds(self, elements: tuple[int, ...]) -> dict[Kind, int]:
-        """An entry's elements by kind."""
+        """A snapshot's elements by kind."""
         return dict(zip(self.elements, elements, strict=False))
 
     def free(self, rule: Rule, dtype: str, elements: int) -> None:
@@ -97,7 +97,7 @@ class AllocationTracker:
 
     @contextmanager
     def transient(self, *made: Allocation) -> Iterator[None]:
-        """Temporaries: made in this order, freed together."""
+        """Transient allocations: made in this order, freed together."""
         for rule, dtype, elements in made:
             self.allocate(rule, dtype, elements)
         yield
@@ -105,7 +105,7 @@ class AllocationTracker:
             self.free(rule, dtype, elements)
 
     def transient_peak(self, *made: Allocation) -> None:
-        """Temporaries that are freed before anything else happens."""
+        """Transient allocations that are freed before anything else happens."""
         before, known = self.bytes, self.elements
         most = before
         for _rule, dtype, count in made:
@@ -121,9 +121,9 @@ class AllocationTracker:
         self.bytes = before
 
     def repeat(self, since: int, times: int, by: LayerOffset) -> None:
-        """The entries from that one on come so many times more, each time with `by.more`."""
+        """Repeat the snapshots from that one on so many times, each time with `by.more`."""
         if by.more:
-            fullest = max(self.snapshots.open[since:], key=lambda entry: entry.most)
+            fullest = max(self.snapshots.open[since:], key=lambda snapshot: snapshot.most)
         self.snapshots.repeat(since, times, by)
         if by.more:
             self._grow(fullest, by.times(times))
@@ -142,7 +142,7 @@ class AllocationTracker:
         self.since, self.at_most = self.bytes, tuple(self.elements.values())
 
     def lines(self) -> tuple[Line, ...]:
-        """What is alive now."""
+        """What is allocated now."""
         return as_lines(self.elements)
 
     def peak_lines(self) -> tuple[Line, ...]:
@@ -150,7 +150,7 @@ class AllocationTracker:
 
 
 class PassProfile:
-    """The entries of a pass, and the kinds they count; `beside` is there throughout."""
+    """The snapshots of a pass, and the kinds they count; `concurrent` is there throughout."""
 
     def __init__(self, tracker: AllocationTracker, beside: Iterable[Line] = ()) -> None:
         self.snapshots, self.tracker, self.concurrent = tracker.snapshots.blocks(), tracker, tuple(beside)
@@ -161,26 +161,26 @@ class Variables:
 
     def __init__(self, tracker: AllocationTracker) -> None:
         self.tracker = tracker
-        self.held: dict[str, tuple[Allocation, ...]] = {}
+        self.allocations: dict[str, tuple[Allocation, ...]] = {}
 
     def put(self, name: str, *made: Allocation) -> None:
         for copy in made:
             self.tracker.allocate(*copy)
         self._free(name)
-        self.held[name] = made
+        self.allocations[name] = made
 
     def rename(self, name: str, other: str) -> None:
         """What `name` stands for is called `other`, and what that stood for goes."""
         self._free(other)
-        self.held[other] = self.held.pop(name)
+        self.allocations[other] = self.allocations.pop(name)
 
     def leave(self) -> None:
         """The function returns."""
-        for name in list(self.held):
+        for name in list(self.allocations):
             self._free(name)
 
     def _free(self, name: str) -> None:
-        for copy in self.held.pop(name, ()):
+        for copy in self.allocations.pop(name, ()):
             self.tracker.free(*copy)
 
 

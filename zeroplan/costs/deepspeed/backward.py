@@ -8,14 +8,14 @@ from itertools import zip_longest
 from zeroplan.costs.deepspeed.allocation_tracker import END
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, RepeatedBlock, all_events
-from zeroplan.costs.deepspeed.events import Flush, Held, MicroStep
+from zeroplan.costs.deepspeed.events import Flush, GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import hook_order_key, pass_hooks
-from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
-from zeroplan.costs.deepspeed.quantizing import CollectiveCall, quantizes_gradients, reduced
+from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
+from zeroplan.costs.deepspeed.stage_3_backward import Stage3Backward
 from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
@@ -35,7 +35,7 @@ class Arrival(NamedTuple):
 
 
 class Reductions(NamedTuple):
-    """Of one backward."""
+    """What one backward reduces."""
 
     sent: tuple[CollectiveCall, ...]
     flushes: tuple[Flush, ...]
@@ -44,7 +44,7 @@ class Reductions(NamedTuple):
 def _arrivals_key(strategy: Strategy) -> Hashable:
     """Gradients come in one order, however far parameters are gathered ahead, wherever they go."""
     return (
-        hook_order_key(strategy), strategy.memory_efficient_linear, groups_key(strategy), strategy.low,
+        hook_order_key(strategy), strategy.memory_efficient_linear, groups_key(strategy), strategy.autocast_dtype,
     )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def reductions_key(strategy: Strategy) -> Hashable:
     )  # fmt: skip
 
 
-class ArrivalRecorder(Partitioning):
+class ArrivalRecorder(Stage3Backward):
     """Nothing is reduced."""
 
     def __init__(self, job: Job) -> None:
@@ -78,9 +78,9 @@ class ArrivalRecorder(Partitioning):
 @cached(_arrivals_key)
 def arrivals(job: Job) -> tuple[Arrival, ...]:
     """Gradients in the order in which they reach their bucket, each when its module's backward is done."""
-    found = ArrivalRecorder(job)
-    found.run(nothing_gathered(job))
-    return tuple(all_events(found.arrived.blocks()))
+    result = ArrivalRecorder(job)
+    result.run(nothing_gathered(job))
+    return tuple(all_events(result.arrived.blocks()))
 
 
 class ReadyRecorder(ArrivalRecorder):
@@ -100,22 +100,22 @@ class Gradients(NamedTuple):
     ready: dict[int, list[int]]
     """Tensors, by the hook that comes next."""
     in_leaves: set[int]
-    """Of them those whose gradients wait until their module's backward is over."""
+    """Tensors whose gradients wait until their module's backward is over."""
 
 
 @cached(_arrivals_key)
 def gradients(job: Job) -> Gradients:
     """When gradients are there, whole."""
-    found, ready = ReadyRecorder(job), dict[int, list[int]]()
-    found.run(nothing_gathered(job))
-    for index, at in all_events(found.arrived.blocks()):
+    result, ready = ReadyRecorder(job), dict[int, list[int]]()
+    result.run(nothing_gathered(job))
+    for index, at in all_events(result.arrived.blocks()):
         ready.setdefault(at, []).append(index)
-    return Gradients(ready, found.in_leaves)
+    return Gradients(ready, result.in_leaves)
 
 
 def nothing_gathered(job: Job) -> MicroStep:
     """Backward's hooks that use tensors."""
-    nothing = Held(0, 0, 0, 0, job.execution.forward[-1], 0)
+    nothing = GatheredMemory(0, 0, 0, 0, job.execution.forward[-1], 0)
     return MicroStep((), (RepeatedBlock((nothing,)),), pass_hooks(job, 1, using=True), ())
 
 
@@ -141,11 +141,11 @@ def reductions(job: Job) -> Reductions:
 @cached(reductions_key)
 def to_host(job: Job) -> dict[int, int]:
     """Elements of each reduced partition that goes to the host: an all-reduce leaves it padded."""
-    own, found = own_shares(job), dict[int, int]()
+    own, result = own_shares(job), dict[int, int]()
     for _dtype, bucket, _at in _full(job):
         shares = own.padded if all_reduced(job.strategy, bucket.elements) else own.cut
-        found.update({index: shares[index] for index in bucket.tensors})
-    return found
+        result.update({index: shares[index] for index in bucket.tensors})
+    return result
 
 
 def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
@@ -159,15 +159,15 @@ def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
 
 
 @cached(strategy_key)
-def backward_of(job: Job) -> Partitioning:
+def backward_of(job: Job) -> Stage3Backward:
     """The third step's backward passes, already run: their peak."""
-    return partitioned(job, *micro_steps(job).largest)
+    return replay_backward(job, *micro_steps(job).largest)
 
 
-def partitioned(job: Job, *run: MicroStep, ends: bool = True) -> Partitioning:
+def replay_backward(job: Job, *run: MicroStep, ends: bool = True) -> Stage3Backward:
     """One backward after the other; `ends`: the last is the optimizer step's last."""
-    found = Partitioning(job)
+    result = Stage3Backward(job)
     for number, micro_step in enumerate(run, 1):
-        found.boundary = ends and number == len(run)
-        found.run(micro_step)
-    return found
+        result.boundary = ends and number == len(run)
+        result.run(micro_step)
+    return result

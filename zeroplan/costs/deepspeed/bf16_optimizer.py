@@ -7,12 +7,12 @@ freed as it is born (accumulate_hp_grads_and_remove_lp, line 707).
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed import exchanging
+from zeroplan.costs.deepspeed import muon_exchange
 from zeroplan.costs.deepspeed.allocation_tracker import END, START, AllocationTracker, PassProfile
 from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.resident import temporaries
-from zeroplan.costs.deepspeed.stage_0 import born, reduce_by_engine
+from zeroplan.costs.deepspeed.stage_0 import make_gradients, reduce_by_engine
 from zeroplan.formulas import moments
 from zeroplan.ledger import Line
 from zeroplan.specs.job import Job
@@ -24,13 +24,13 @@ def phase_memory(job: Job) -> PhaseMemory:
     if job.strategy.immediate_grad_update:
         gradients = _added_at_once(job, tracker)
     else:
-        gradients = born(job, tracker, "bfloat16")
+        gradients = make_gradients(job, tracker, "bfloat16")
         tracker.transient_peak((moments.gradient_in_fp32, "float32", job.model.largest.elements))
     reduce_by_engine(job, tracker, [layout.flat for layout in groups], "float32")
     tracker.mark(END)
     backward, together = tracker.peak_lines(), PassProfile(tracker)
     tracker.reset_peak()
-    exchanging.prepare(job, tracker)
+    muon_exchange.prepare(job, tracker)
     share = max((layout.partition for layout in groups if not layout.muon), default=0)
     tracker.transient_peak((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
     accumulated = gradients if job.strategy.grad_accum > 1 else ()

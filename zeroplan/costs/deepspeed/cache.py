@@ -71,12 +71,12 @@ def cached(
         @wraps(count)
         def looked_up(job: Job) -> T:
             key = (job.model, job.ranks, job.cluster.nodes, job.rank, key_of(job.strategy), order(job))
-            found: T = known.get(key, MISSING)  # one look: a strategy's sixty fields are hashed in each
-            if found is MISSING:
+            result: T = known.get(key, MISSING)  # one look: a strategy's sixty fields are hashed in each
+            if result is MISSING:
                 if len(known) >= max_size:
                     known.clear()
-                found = known[key] = count(job)
-            return found
+                result = known[key] = count(job)
+            return result
 
         return looked_up
 

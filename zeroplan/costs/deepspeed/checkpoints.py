@@ -1,14 +1,15 @@
 """Inputs of checkpointed layers on the host, as a config's activation_checkpointing says (DeepSpeed 0.19.8).
 
-Zeroplan's jobs have one tensor-parallel rank. What the GPU keeps of them is the timeline's (autograd/emptied.py).
+Zeroplan's jobs have one tensor-parallel rank. What the GPU keeps of them is the timeline's
+(autograd/offloaded_inputs.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zeroplan.costs.deepspeed.swapping import TORCH, HostAllocation
-from zeroplan.costs.passes import asked
+from zeroplan.costs.deepspeed.nvme_swap import TORCH, HostAllocation
+from zeroplan.costs.passes import timeline_request
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import hosted
 from zeroplan.ledger import Line, line
@@ -25,7 +26,7 @@ def _how(job: Job) -> ActivationCheckpointing:
 def sizes(job: Job) -> tuple[int, ...]:
     """Bytes of each layer's input. Raises `ContradictionError` for a family whose forward is not written out."""
     try:
-        return job.model.timeline.offloaded_inputs(asked(job)) if _how(job).empties else ()
+        return job.model.timeline.offloaded_inputs(timeline_request(job)) if _how(job).empties else ()
     except NotImplementedError:
         raise ContradictionError(
             f"activation_checkpointing: found for {job.model.family}, whose activations are a closed form that has "
@@ -39,7 +40,7 @@ def pooled(job: Job) -> Iterator[HostAllocation]:
         yield HostAllocation("activation checkpoints", job.strategy.dtype, sizes(job)[:-1], TORCH)
 
 
-def waiting(job: Job) -> list[Line]:
+def inputs_on_host(job: Job) -> list[Line]:
     """From forward to backward, on a node."""
     how, each, ranks = _how(job), sizes(job), job.cluster.gpus_per_node
     if not how.partitions or not each:
@@ -53,7 +54,7 @@ def waiting(job: Job) -> list[Line]:
     return [line(name, hosted.checkpoints_on_node, dtype, size=size, tp=TENSOR_PARALLEL, ranks=ranks), shapes]
 
 
-def crossing(job: Job) -> tuple[int, int]:
+def input_copies(job: Job) -> tuple[int, int]:
     """Bytes to the host and back, of one rank in one micro-step."""
     how, each = _how(job), sizes(job)
     if not how.on_host:

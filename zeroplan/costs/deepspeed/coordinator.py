@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from zeroplan.costs.deepspeed.access_order import AccessOrder
 from zeroplan.costs.deepspeed.decisions import Decisions
 from zeroplan.costs.deepspeed.event_log import EventLog
-from zeroplan.costs.deepspeed.events import Held, MicroStep
-from zeroplan.costs.deepspeed.repeating import Repeats
-from zeroplan.costs.deepspeed.reuse import Distances
+from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.gathered_storages import NOTHING, GatheredStorages
+from zeroplan.costs.deepspeed.layer_skipping import LayerSkipper
+from zeroplan.costs.deepspeed.reuse_distance import Distances
 from zeroplan.costs.deepspeed.settings import Settings
-from zeroplan.costs.deepspeed.storages import NOTHING, GatheredStorages
-from zeroplan.costs.deepspeed.thresholds import Holds, Span, Threshold
+from zeroplan.costs.deepspeed.thresholds import ReplayThresholds, Threshold, ThresholdRange
 from zeroplan.specs.execution import ModuleHook
 
 NEVER = -10_000_000_000
@@ -29,14 +29,14 @@ class Coordinator(GatheredStorages):
 
     def __init__(self, sizes: Sequence[int], settings: Settings, access: AccessOrder) -> None:
         super().__init__(sizes, settings)
-        self.hooks, self.trace, self.own, self.whole = access.passes.hooks, access.trace, access.own, access.whole
+        self.hooks, self.trace, self.own, self.full = access.passes.hooks, access.trace, access.own, access.full
         self.last_user, self.never_left = access.last_user, access.never_left
         self.decisions = Decisions()
         self.bucket = Threshold(settings.prefetch_bucket_size)
         self.live = Threshold(settings.max_live_parameters)
         self.reach = Threshold(settings.max_reuse_distance)
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
-        self.repeats = Repeats(self, access.passes.intervals if not settings.swapped else ())
+        self.repeats = LayerSkipper(self, access.passes.intervals if not settings.swapped else ())
         self._start()
 
     def _start(self) -> None:
@@ -52,7 +52,7 @@ class Coordinator(GatheredStorages):
         """After the optimizer's step: everything partitioned, then each persistent tensor gathered by itself."""
         for index in self.available:
             self.swapper.release(index)
-        self.available, self.storage, self.buffers, self.held = set(self.persistent), {}, [], 0
+        self.available, self.storage, self.buffers, self.gathered = set(self.persistent), {}, [], 0
         self.views, self.secondary, self.copied, self.most, self.waiting = set(), set(), 0, 0, NOTHING
         self.swapper.fetch(sorted(self.persistent))
 
@@ -61,8 +61,8 @@ class Coordinator(GatheredStorages):
         self.records = records
         self._start()
         self.repeats.begin()
-        held = EventLog[Held](), EventLog[Held]()
-        for pass_index, (hooks, log) in enumerate(zip(self.hooks, held, strict=True)):
+        logs = EventLog[GatheredMemory](), EventLog[GatheredMemory]()
+        for pass_index, (hooks, log) in enumerate(zip(self.hooks, logs, strict=True)):
             at = 0
             for number, interval in enumerate(self.repeats.intervals):
                 if interval.pass_index == pass_index and interval.end > at:
@@ -70,13 +70,13 @@ class Coordinator(GatheredStorages):
                     at = self.repeats.intervals[number + self.repeats.skip(number, log)].end
             self._replay(pass_index, at, hooks[at:], log)
         self._finish()
-        return MicroStep(self.gathers.blocks(), held[0].blocks(), held[1].blocks(), tuple(self.swapper.read))
+        return MicroStep(self.gathers.blocks(), logs[0].blocks(), logs[1].blocks(), tuple(self.swapper.read))
 
-    def _replay(self, pass_index: int, start: int, hooks: Sequence[ModuleHook], log: EventLog[Held]) -> None:
+    def _replay(self, pass_index: int, start: int, hooks: Sequence[ModuleHook], log: EventLog[GatheredMemory]) -> None:
         """Hooks one by one, from that number of the pass on."""
         before = -1
         for at, hook in enumerate(hooks, start):
-            ready, tensors = self.held, hook.tensors
+            ready, tensors = self.gathered, hook.tensors
             if self.records and not tensors:
                 continue
             if hook.enters:
@@ -90,13 +90,13 @@ class Coordinator(GatheredStorages):
                 if hook.backward and self.kept:
                     ready = self.let_go(hook)
                 self._exit(hook, bool(pass_index))
-            now = self.held + self.copied
+            now = self.gathered + self.copied
             besides = self.most if self.most > now else now
             waiting, fewest = self.waiting
             most = waiting if waiting > besides else besides
             if tensors or most != before:
                 less = most - (fewest if fewest > besides else besides) if most > besides else 0
-                log.open.append(Held(self.held, self.copied, most, ready, hook, at, less))
+                log.open.append(GatheredMemory(self.gathered, self.copied, most, ready, hook, at, less))
                 before = now
             self.most, self.waiting = 0, NOTHING
 
@@ -126,7 +126,7 @@ class Coordinator(GatheredStorages):
             inside[index].discard(hook.module)
         for index in self._to_release(hook):
             if index in available and not inside.get(index):
-                self.count -= self.sizes[index]
+                self.live_parameters -= self.sizes[index]
                 if not hook.backward and self._is_kept(index, hook.module, recomputes=backward):
                     self.keep(index)
                 self.drop(index)
@@ -135,7 +135,7 @@ class Coordinator(GatheredStorages):
         """Prefetch what comes next."""
         if not self.bucket.exceeds(0):
             return
-        if self.live.exceeds(self.count) and (ahead := self._ahead()):
+        if self.live.exceeds(self.live_parameters) and (ahead := self._ahead()):
             self.gather(ahead)
         if self.swaps:
             flying = sum(self.sizes[index] for index in self.flying)
@@ -146,7 +146,7 @@ class Coordinator(GatheredStorages):
 
         It stops at a tensor whose partition is on NVMe.
         """
-        queue, recent, swaps, count = self.queue, self.recent, self.swaps, self.count
+        queue, recent, swaps, count = self.queue, self.recent, self.swaps, self.live_parameters
         room = min(self.live.value - count, self.bucket.value)
         chosen: set[int] = set()
         elements = under = 0
@@ -188,17 +188,17 @@ class Coordinator(GatheredStorages):
         return distance is not None and self.reach.exceeds(distance)
 
     @property
-    def holds(self) -> Holds:
+    def holds(self) -> ReplayThresholds:
         """The thresholds under which all would have gone as it did; partitions on NVMe are looked at by themselves."""
         settings = self.settings
         if self.swaps:
             here = (settings.prefetch_bucket_size, settings.max_live_parameters, settings.max_reuse_distance)
-            return Holds(*(Span(number - 1, number) for number in here))
-        return Holds(self.bucket.span, self.live.span, self.reach.span)
+            return ReplayThresholds(*(ThresholdRange(number - 1, number) for number in here))
+        return ReplayThresholds(self.bucket.span, self.live.span, self.reach.span)
 
     def distances(self, hook: ModuleHook) -> Distances:
         """What a release looks at."""
-        return self.whole if hook.module in self.settings.leaves else self.own
+        return self.full if hook.module in self.settings.leaves else self.own
 
     def _is_kept(self, index: int, module: int, *, recomputes: bool) -> bool:
         """Whether autograd still holds a tensor's storage when forward releases it.
@@ -220,6 +220,6 @@ class Coordinator(GatheredStorages):
                 self.drop(index)
         for index in self.flying:
             self.drop(index)
-        self.held -= sum(self.kept.values()) + sum(elements for _members, elements in self.buffers)
+        self.gathered -= sum(self.kept.values()) + sum(elements for _members, elements in self.buffers)
         self.kept, self.buffers = {}, [(m, elements) for m, elements in self.buffers if m & self.available]
-        self.held += sum(elements for _members, elements in self.buffers)
+        self.gathered += sum(elements for _members, elements in self.buffers)

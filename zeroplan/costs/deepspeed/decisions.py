@@ -13,7 +13,7 @@ Released = frozenset[int]
 
 
 class ReleaseOffset(NamedTuple):
-    """From a layer to the next that does the same."""
+    """The offset from a layer to the next that does the same."""
 
     modules: int
     steps: int
@@ -29,7 +29,7 @@ class ReleaseOffset(NamedTuple):
 
 
 class RepeatedDecisions(NamedTuple):
-    """A layer's decisions, which so many layers after it take alike."""
+    """A layer's decisions, which so many layers after it repeat."""
 
     first: int
     """Number of its first module; each layer's are numbered by themselves."""
@@ -60,15 +60,15 @@ class Decisions:
         self.taken[mark] = released
         self.reached = max(self.reached, mark[1])
 
-    def take_alike(self, run: RepeatedDecisions) -> None:
+    def take_repeated(self, run: RepeatedDecisions) -> None:
         """Those of layers that are not replayed."""
         self.runs.append(run)
         self.reached = max([self.reached, *(run.offset.place(mark, run.layers)[1] for mark in run.decided)])
 
     def get(self, mark: Mark) -> Released | None:
         """None: none was taken there."""
-        if (found := self.taken.get(mark)) is not None:
-            return found
+        if (result := self.taken.get(mark)) is not None:
+            return result
         for run in self.runs:
             if 0 < run.layers_on(mark) <= run.layers and (base := run.base(mark)) is not None:
                 return run.offset.offset_by(base, run.layers_on(mark))
@@ -76,11 +76,11 @@ class Decisions:
 
     def __getitem__(self, mark: Mark) -> Released:
         """Raises `KeyError` where none was taken."""
-        if (found := self.get(mark)) is None:
+        if (result := self.get(mark)) is None:
             raise KeyError(mark)
-        return found
+        return result
 
-    def are_alike(self, mark: Mark, offset: ReleaseOffset, count: int) -> bool:
+    def are_repeated(self, mark: Mark, offset: ReleaseOffset, count: int) -> bool:
         """Whether none of so many layers after this one, which has decided, has decided otherwise than it."""
         if offset.place(mark, 1)[1] > self.reached:
             return True

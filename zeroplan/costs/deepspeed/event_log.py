@@ -1,4 +1,4 @@
-"""What a replay tells, in order: of layers that did the same, one after the other, what one of them did."""
+"""The event log of a replay, in order: of identical layers that did the same the events of one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, Protocol, Self, TypeVar
 
 
 class LayerOffset(NamedTuple):
-    """From a layer to the next that does the same: in hooks of the pass, numbers of tensors and of modules."""
+    """Offset from a layer to the next that does the same: in hooks of the pass, numbers of tensors and of modules."""
 
     hooks: int = 0
     tensors: int = 0
@@ -24,15 +24,15 @@ NO_OFFSET = LayerOffset()
 
 
 def offset_key(key: int, by: LayerOffset) -> int:
-    """Of an event in another layer: the number of its hook, or ~tensor where it is a tensor's."""
+    """The key of the same event in another layer: the number of its hook, or ~tensor where it is a tensor's."""
     return key + by.hooks if key >= 0 else key - by.tensors
 
 
 class Repeatable(Protocol):
-    """Something that a replay tells."""
+    """An event of a replay's log."""
 
     def offset_by(self, by: LayerOffset) -> Self:
-        """What it tells where a layer that lies so far away does the same."""
+        """The same event of a layer that lies so far away."""
 
 
 T = TypeVar("T", bound=Repeatable)
@@ -51,46 +51,46 @@ class RepeatedBlock(NamedTuple, Generic[T]):
         return [event.offset_by(by) for event in self.events] if number else self.events
 
 
-def all_events(parts: Sequence[RepeatedBlock[T]]) -> Iterator[T]:
+def all_events(blocks: Sequence[RepeatedBlock[T]]) -> Iterator[T]:
     """All events, written out."""
-    for part in parts:
-        for number in range(part.times):
-            yield from part.copy(number)
+    for block in blocks:
+        for number in range(block.times):
+            yield from block.copy(number)
 
 
-def counted_events(parts: Iterable[RepeatedBlock[T]]) -> Iterator[tuple[T, int]]:
+def counted_events(blocks: Iterable[RepeatedBlock[T]]) -> Iterator[tuple[T, int]]:
     """Those that come again are here once, with how often they come."""
-    for part in parts:
-        for event in part.events:
-            yield event, part.times
+    for block in blocks:
+        for event in block.events:
+            yield event, block.times
 
 
-def distinct_events(parts: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
+def distinct_events(blocks: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
     """Those that come again are here once: for what does not depend on the layer."""
-    for event, _times in counted_events(parts):
+    for event, _times in counted_events(blocks):
         yield event
 
 
-def last_event(parts: Sequence[RepeatedBlock[T]]) -> T:
+def last_event(blocks: Sequence[RepeatedBlock[T]]) -> T:
     """The last event."""
-    return parts[-1].copy(parts[-1].times - 1)[-1]
+    return blocks[-1].copy(blocks[-1].times - 1)[-1]
 
 
-def extreme_events(parts: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
+def extreme_events(blocks: Iterable[RepeatedBlock[T]]) -> Iterator[T]:
     """Those among which a largest is: as they come the first time, and the last where more is there each time."""
-    for part in parts:
-        yield from part.events
-        if part.offset.more:
-            yield from part.copy(part.times - 1)
+    for block in blocks:
+        yield from block.events
+        if block.offset.more:
+            yield from block.copy(block.times - 1)
 
 
 class EventLog(Generic[T]):
-    """Parts as a replay adds to them."""
+    """Repeated blocks, as a replay adds to them."""
 
     def __init__(self) -> None:
         self.done: list[RepeatedBlock[T]] = []
         self.open: list[T] = []
-        """Events since the last part."""
+        """Events since the last block."""
 
     def close(self) -> None:
         if self.open:

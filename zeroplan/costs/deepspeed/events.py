@@ -13,7 +13,7 @@ class Gather(NamedTuple):
     tensors: tuple[int, ...]
     elements: int
     ranks: int
-    low: bool
+    low_precision: bool
     """In fewer bytes than the weights have: linear layers under autocast, or quantized ones."""
     joined: bool
     """An all-reduce (stage3_use_all_reduce_for_fetch_params): of several tensors, from their own partitions."""
@@ -23,18 +23,18 @@ class Gather(NamedTuple):
 
     def offset_by(self, by: LayerOffset) -> Gather:
         """As `Repeatable`."""
-        tensors, elements, ranks, low, joined, pass_index, at = self
+        tensors, elements, ranks, low_precision, joined, pass_index, at = self
         later = tuple([index + by.tensors for index in tensors])
-        return Gather(later, elements, ranks, low, joined, pass_index, at + by.hooks)
+        return Gather(later, elements, ranks, low_precision, joined, pass_index, at + by.hooks)
 
 
-class Held(NamedTuple):
+class GatheredMemory(NamedTuple):
     """Elements alive right after a hook: gathered, and in secondary partitions (hpZ)."""
 
     elements: int
     secondary: int
     most: int
-    """Of both together, since the hook before."""
+    """Most elements of both together, since the hook before."""
     ready: int
     """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
     hook: ModuleHook
@@ -43,12 +43,12 @@ class Held(NamedTuple):
     less: int = 0
     """By how many `most` may be fewer, where DeepSpeed waits for gathers in another order."""
 
-    def offset_by(self, by: LayerOffset) -> Held:
+    def offset_by(self, by: LayerOffset) -> GatheredMemory:
         """As `Repeatable`."""
         elements, secondary, most, ready, (enters, module, tensors, backward), at, less = self
         hook = ModuleHook(enters, module + by.modules, tuple([index + by.tensors for index in tensors]), backward)
         more = sum(by.more)  # persistent parameters that came with their layer, or what autograd keeps of it
-        return Held(elements + more, secondary, most + more, ready + more, hook, at + by.hooks, less)
+        return GatheredMemory(elements + more, secondary, most + more, ready + more, hook, at + by.hooks, less)
 
 
 class Flush(NamedTuple):
@@ -60,11 +60,11 @@ class Flush(NamedTuple):
 
 
 class MicroStep(NamedTuple):
-    """What one forward and backward did, each part in order."""
+    """What one forward and backward did, each block in order."""
 
     gathers: tuple[RepeatedBlock[Gather], ...]
-    forward: tuple[RepeatedBlock[Held], ...]
+    forward: tuple[RepeatedBlock[GatheredMemory], ...]
     """After each hook that uses tensors or changes what is held."""
-    backward: tuple[RepeatedBlock[Held], ...]
+    backward: tuple[RepeatedBlock[GatheredMemory], ...]
     read: tuple[int, ...]
     """Partitions read from NVMe."""

@@ -15,11 +15,11 @@ from zeroplan.costs.deepspeed.event_log import distinct_events, extreme_events
 from zeroplan.costs.deepspeed.events import MicroStep
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import cached_per_execution, hook_order_key, pass_hooks, passes_of
+from zeroplan.costs.deepspeed.nvme_swap import parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.partitions import padded_sizes, secondary_ranks, secondary_sizes, small_tensors
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
-from zeroplan.costs.deepspeed.swapping import parameter_buffers, swapped_parameters
-from zeroplan.costs.deepspeed.thresholds import Holds
+from zeroplan.costs.deepspeed.thresholds import ReplayThresholds
 from zeroplan.errors import ContradictionError
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
@@ -41,13 +41,13 @@ def _beside_thresholds(strategy: Strategy) -> Hashable:
         _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential,
         on_nvme and strategy.sub_group_size,
-        groups_key(strategy), strategy.hpz_partition_size, strategy.low,
+        groups_key(strategy), strategy.hpz_partition_size, strategy.autocast_dtype,
         strategy.quantized_weights and strategy.dtype, strategy.memory_efficient_linear,
     )  # fmt: skip
 
 
 def _micro_steps_that_differ(strategy: Strategy) -> int:
-    """All after the first are alike, but for the run's third: persistent tensors may keep a joined buffer alive."""
+    """All after the first are identical, but for the run's third: persistent tensors may keep a joined buffer alive."""
     return min(strategy.grad_accum, 3 if strategy.all_reduce_for_fetch else 2)
 
 
@@ -55,12 +55,12 @@ class MicroSteps(NamedTuple):
     """Micro-steps of one run."""
 
     before: tuple[MicroStep, ...]
-    """Of the first optimizer step, where it was replayed on the way."""
+    """Micro-steps of the first optimizer step, where it was replayed on the way."""
     steady: MicroStep
     """The first of the third optimizer step, and of all after it; or of one that is the same."""
     later: MicroStep
     """The next in that step; with secondary partitions they differ (hpZ)."""
-    holds: Holds = Holds()
+    holds: ReplayThresholds = ReplayThresholds()
     """The thresholds under which they are the same."""
 
     @property
@@ -84,19 +84,19 @@ def micro_steps(job: Job) -> MicroSteps:
     Releasing them may still make secondary ones.
     Raises `ContradictionError` where DeepSpeed runs out of buffers for partitions on NVMe.
     """
-    found = _micro_steps(job)
-    if found is None:
+    result = _micro_steps(job)
+    if result is None:
         raise TooFewBuffersError(job)
-    return found
+    return result
 
 
 @cached(gathers_key)
 def _micro_steps(job: Job) -> MicroSteps | None:
     """None where buffers run out."""
     known = _known(job)
-    for found in known:
-        if found.holds.has(job.strategy):
-            return found
+    for result in known:
+        if result.holds.has(job.strategy):
+            return result
     if len(known) >= MOST_REPLAYS:
         known.clear()
     if _gathers(job):
@@ -137,7 +137,7 @@ def _settings(job: Job) -> Settings:
         strategy.all_reduce_for_fetch, strategy.allgather_sequential, order.leaves, order.subtrees,
         frozenset(index for index, tensor in enumerate(job.model.tensors) if _is_viewed(tensor, strategy)),
         _checkpointed(job), strategy.recomputing.reentrant, frozenset(swapped_parameters(job)), parameter_buffers(job),
-        _low(job), strategy.element_bytes if strategy.quantized_weights else 2,
+        _low_precision(job), strategy.element_bytes if strategy.quantized_weights else 2,
         strategy.dtype if strategy.quantized_weights else "", secondary_sizes(job), secondary_ranks(job),
     )  # fmt: skip
 
@@ -154,15 +154,15 @@ def _is_viewed(tensor: ParameterSpec, strategy: Strategy) -> bool:
     So do Liger's experts. Under autocast torch's saves the 16-bit copy.
     """
     viewed = tensor.viewed and strategy.kernels != "liger"
-    by_torch = not strategy.memory_efficient_linear and not strategy.low
+    by_torch = not strategy.memory_efficient_linear and not strategy.autocast_dtype
     return viewed or (tensor.linear and len(tensor.shape) > 1 and by_torch)
 
 
-def _low(job: Job) -> frozenset[int]:
+def _low_precision(job: Job) -> frozenset[int]:
     if job.strategy.quantized_weights:
         return frozenset(range(len(job.model.tensors)))
     linear = (index for index, tensor in enumerate(job.model.tensors) if tensor.linear)
-    return frozenset(linear if job.strategy.low else ())
+    return frozenset(linear if job.strategy.autocast_dtype else ())
 
 
 class PrefetchSettings(NamedTuple):
@@ -197,13 +197,13 @@ class TooFewBuffersError(ContradictionError):
         self.job = job
 
     def __str__(self) -> str:
-        found, advice = parameter_buffers(self.job), ""
+        result, advice = parameter_buffers(self.job), ""
         if enough := sufficient_buffers(self.job):
-            written = [f'"buffer_count": {enough.buffer_count}'] * (enough.buffer_count != found)
+            written = [f'"buffer_count": {enough.buffer_count}'] * (enough.buffer_count != result)
             written += ['"stage3_prefetch_bucket_size": 0'] * (enough.prefetch_bucket_size == 0)
             advice = f", write {' and '.join(written)}"
         return (
-            f"offload_param: found buffer_count {found}, expected one for each partition that is read from NVMe and "
+            f"offload_param: found buffer_count {result}, expected one for each partition that is read from NVMe and "
             f"not released yet; DeepSpeed stops in training (Not enough buffers){advice}"
         )
 
@@ -220,7 +220,7 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
     before = [coordinator.micro_step(records=True)]
     before += [coordinator.micro_step() for _micro in range(settings.grad_accum - 1)]
     coordinator.gather_persistent()
-    if settings.swapped or settings.all_reduce or settings.low:
+    if settings.swapped or settings.all_reduce or settings.low_precision:
         for _micro in range(settings.grad_accum):
             coordinator.micro_step()
         coordinator.gather_persistent()
@@ -230,14 +230,14 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
 
 
 @cached(gathers_key)
-def early_micro_steps(job: Job) -> tuple[MicroStep, ...]:
-    """Of the first optimizer step, where it may need more: the one that records the trace, and those after it.
+def first_step_micro_steps(job: Job) -> tuple[MicroStep, ...]:
+    """Micro-steps of the first optimizer step, where it may need more: the one that records the trace, and later ones.
 
     Raises `ContradictionError` as `micro_steps`.
     """
-    found, settings = micro_steps(job), _settings(job)
-    if found.before or not _gathers(job) or _needs_less_while_it_records(job, settings, found.steady):
-        return found.before
+    result, settings = micro_steps(job), _settings(job)
+    if result.before or not _gathers(job) or _needs_less_while_it_records(job, settings, result.steady):
+        return result.before
     try:
         return (_coordinator(job, settings).micro_step(records=True),)
     except OutOfBuffersError as error:
@@ -261,16 +261,16 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     Nothing is prefetched or kept for reuse: what is gathered belongs to the modules at work, and to autograd's views.
     """
     padded, most, now = padded_sizes(job), 0, 0
-    low = bool(settings.low)
+    low_precision = bool(settings.low_precision)
     passes = (0, 1) if settings.checkpointed else (0,)  # else backward enters the same modules as forward
-    for event in distinct_events([part for pass_index in passes for part in pass_hooks(job, pass_index, using=True)]):
+    for event in distinct_events([block for pass_index in passes for block in pass_hooks(job, pass_index, using=True)]):
         enters, _module, tensors, _late = event.hook
         own = sum([padded[index] for index in tensors])
         if not enters:
             now -= own
             continue
         now += own
-        inside = now + own * ((len(tensors) > 1 or low) + settings.from_host)
+        inside = now + own * ((len(tensors) > 1 or low_precision) + settings.from_host)
         most = inside if inside > most else most
     most += sum(padded[index] for index in settings.viewed - settings.checkpointed)
     phases = (max(event.most for event in extreme_events(phase)) for phase in (steady.forward, steady.backward))

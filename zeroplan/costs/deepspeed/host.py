@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from zeroplan.costs.deepspeed import casting, checkpoints, cpu, zenflow
-from zeroplan.costs.deepspeed.flattening import flattened_on_host
+from zeroplan.costs.deepspeed import checkpoints, cpu, model_cast, zenflow
 from zeroplan.costs.deepspeed.layout import (
     PartitionSlice,
     flat_groups,
@@ -19,15 +18,7 @@ from zeroplan.costs.deepspeed.layout import (
     own_pieces,
     tensor_sizes,
 )
-from zeroplan.costs.deepspeed.partitions import (
-    below_ratio,
-    secondary_sizes,
-    shard_elements,
-    shard_sizes,
-)
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, counts_on_gpu, host_state_dtype, state_bytes
-from zeroplan.costs.deepspeed.step_counters import updated_tensors
-from zeroplan.costs.deepspeed.swapping import (
+from zeroplan.costs.deepspeed.nvme_swap import (
     EXACT,
     PAGEABLE,
     TORCH,
@@ -39,6 +30,15 @@ from zeroplan.costs.deepspeed.swapping import (
     parameter_files,
     swap_buffers,
 )
+from zeroplan.costs.deepspeed.partitions import (
+    below_ratio,
+    secondary_sizes,
+    shard_elements,
+    shard_sizes,
+)
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, counts_on_gpu, host_state_dtype, state_bytes
+from zeroplan.costs.deepspeed.stages_0_2_initialize import flattened_on_host
+from zeroplan.costs.deepspeed.step_counters import updated_tensors
 from zeroplan.formulas import hosted
 from zeroplan.ledger import PHASES, Line, Moment, Tier, line
 from zeroplan.specs.job import Job
@@ -46,7 +46,7 @@ from zeroplan.specs.job import Job
 
 def lines(job: Job, blocks: Iterable[HostAllocation]) -> list[Line]:
     """The blocks of all ranks of a node."""
-    ranks, found = job.cluster.gpus_per_node, []
+    ranks, result = job.cluster.gpus_per_node, []
     pins = job.strategy.backend != "cpu" or cpu.pins()
     for block in blocks:
         size = sum(block.sizes)
@@ -57,33 +57,33 @@ def lines(job: Job, blocks: Iterable[HostAllocation]) -> list[Line]:
             pinned = line(
                 block.name, hosted.rounded_on_node, block.dtype, size=size, rounded=rounded, ranks=ranks
             )  # fmt: skip
-            found.append(pinned)
+            result.append(pinned)
         else:
             rule = hosted.locked_on_node if block.pinned and pins else hosted.pageable_on_node
-            found.append(line(block.name, rule, block.dtype, size=size, ranks=ranks))
-    return found
+            result.append(line(block.name, rule, block.dtype, size=size, ranks=ranks))
+    return result
 
 
 def tier(job: Job) -> Tier:
     """One node's memory; before `initialize` each of its processes builds the model, unless zero.Init does."""
     strategy, ranks, w = job.strategy, job.cluster.gpus_per_node, job.strategy.element_bytes
     blocks = (stage_0, stages_1_2, stages_1_2, stage_3)[strategy.stage](job)
-    held = tuple(lines(job, chain(blocks, checkpoints.pooled(job))))
-    moments = [Moment(phase, "", held) for phase in PHASES]
-    if waiting := checkpoints.waiting(job):
-        moments += [Moment(phase, "all layers' inputs", (*held, *waiting)) for phase in ("forward", "backward")]
+    resident = tuple(lines(job, chain(blocks, checkpoints.pooled(job))))
+    moments = [Moment(phase, "", resident) for phase in PHASES]
+    if waiting := checkpoints.inputs_on_host(job):
+        moments += [Moment(phase, "all layers' inputs", (*resident, *waiting)) for phase in ("forward", "backward")]
     if secondary := lines(job, _secondary(job)):
-        moments.append(Moment("step", "secondary partitions", (*held, *secondary)))
-    if built := casting.on_host(job):
+        moments.append(Moment("step", "secondary partitions", (*resident, *secondary)))
+    if built := model_cast.on_host(job):
         moments.append(Moment("init", "each process builds the model", tuple(built)))
     if strategy.stage in (1, 2) and (flat := flattened_on_host(job)):
-        beside = line("flattened on the host", hosted.flattened, strategy.dtype, flat=flat, w=w, ranks=ranks)
-        moments.append(Moment("init", "the card has no room for flat copies", (beside,)))
+        concurrent = line("flattened on the host", hosted.flattened, strategy.dtype, flat=flat, w=w, ranks=ranks)
+        moments.append(Moment("init", "the card has no room for flat copies", (concurrent,)))
     if strategy.stage == 3 and not strategy.offload_param:
         shards = shard_elements(job)
         passing = line("partitions", hosted.defragmented, strategy.dtype, shards=shards, w=w, ranks=ranks)
         moments.append(Moment("init", "partitions are laid side by side", (passing,)))
-    return Tier(held, tuple(moments))
+    return Tier(resident, tuple(moments))
 
 
 def nvme(job: Job) -> Tier:
@@ -94,10 +94,10 @@ def nvme(job: Job) -> Tier:
         ("gradient files", job.strategy.master, gradient_files(job)),
         ("parameter files", job.strategy.dtype, parameter_files(job)),
     )
-    held = tuple(
+    resident = tuple(
         line(name, hosted.files_on_node, dtype, size=sum(sizes), ranks=ranks) for name, dtype, sizes in files if sizes
     )
-    return Tier(held, tuple(Moment(phase, "", held) for phase in ("forward", "backward", "step")))
+    return Tier(resident, tuple(Moment(phase, "", resident) for phase in ("forward", "backward", "step")))
 
 
 def stages_1_2(job: Job) -> Iterator[HostAllocation]:
@@ -111,9 +111,9 @@ def stages_1_2(job: Job) -> Iterator[HostAllocation]:
     shares = [layout.partition for layout in flat_groups(job)]
     dtype, master, states = strategy.dtype, strategy.master, host_state_dtype(job)
     if strategy.overlaps_update:
-        from zeroplan.costs.deepspeed import overlapping
+        from zeroplan.costs.deepspeed import zenflow_overlap
 
-        yield from overlapping.shared(job)
+        yield from zenflow_overlap.shared(job)
     else:
         yield HostAllocation("master weights", master, _bytes(shares, master), pin)
         yield HostAllocation("gradients for the optimizer", master, _bytes(shares, master), pin)

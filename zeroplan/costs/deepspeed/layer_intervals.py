@@ -1,4 +1,4 @@
-"""Forward and backward as hooks, and the layers in them that come again, each like the one before."""
+"""Forward and backward as module hooks, and the runs of identical layers in them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from zeroplan.architectures.identical_layers import cycles
 from zeroplan.costs.deepspeed.event_log import LayerOffset
 from zeroplan.record import NamedTuple
-from zeroplan.specs.execution import LayerPlace, ModuleHook
+from zeroplan.specs.execution import LayerPosition, ModuleHook
 
 
 class LayerInterval(NamedTuple):
@@ -18,22 +18,22 @@ class LayerInterval(NamedTuple):
     """Which pass: 0 forward, 1 backward."""
     end: int
     """Number of the pass's hooks up to its last one."""
-    layer: LayerPlace
+    layer: LayerPosition
     step: int
-    """Of the coordinator, after it."""
+    """The coordinator's step after it."""
 
 
 class Passes(NamedTuple):
-    """Of a micro-step."""
+    """The two passes of a micro-step."""
 
     hooks: tuple[Sequence[ModuleHook], Sequence[ModuleHook]]
-    """Of forward, and of backward."""
+    """Hooks of forward, and of backward."""
     intervals: Sequence[LayerInterval]
     """Layers, in both."""
 
 
 class RepeatedLayers(NamedTuple):
-    """Layers of one make that lie one after the other in a pass, each as far from the one before."""
+    """Identical layers that lie one after the other in a pass, each as far from the one before."""
 
     start: int
     """Number of the first one's first hook, in its pass."""
@@ -42,13 +42,13 @@ class RepeatedLayers(NamedTuple):
 
 
 def layer_offset(one: LayerInterval, other: LayerInterval) -> LayerOffset:
-    """From one layer of a pass to another that is like it."""
+    """The offset from one layer of a pass to an identical one."""
     here, there = one.layer, other.layer
     return LayerOffset(other.end - one.end, there.tensor - here.tensor, there.module - here.module)
 
 
 def repeated_layers(found: Passes, pass_index: int) -> list[RepeatedLayers]:
-    """In forward (0) or backward (1); the layer that comes first in a pass only tells where the second begins."""
+    """Runs of identical layers in forward (0) or backward (1); the first layer only tells where the second begins."""
     runs: list[RepeatedLayers] = []
     for first, last in pairwise([each for each in found.intervals if each.pass_index == pass_index]):
         by, other = layer_offset(first, last), last.layer
@@ -61,22 +61,22 @@ def repeated_layers(found: Passes, pass_index: int) -> list[RepeatedLayers]:
     return [run for run in runs if run.layers > 1]
 
 
-def is_all_its_own(hooks: Sequence[ModuleHook], layer: LayerPlace, by: LayerOffset) -> bool:
+def is_all_its_own(hooks: Sequence[ModuleHook], layer: LayerPosition, by: LayerOffset) -> bool:
     """Whether all hooks of a layer are of modules and tensors that its number tells from the layer's before."""
     modules = range(layer.module, layer.module + abs(by.modules))
     tensors = range(layer.tensor, layer.tensor + layer.tensors)
     return all(hook.module in modules and all(index in tensors for index in hook.tensors) for hook in hooks)
 
 
-def layer_intervals(passes: Sequence[Sequence[ModuleHook]], layers: Sequence[LayerPlace]) -> Iterator[LayerInterval]:
-    """One for each layer, or, where makes take turns, for as many as there are turns."""
+def layer_intervals(passes: Sequence[Sequence[ModuleHook]], layers: Sequence[LayerPosition]) -> Iterator[LayerInterval]:
+    """One interval for each layer, or, where kinds of layers take turns, for each turn."""
     places, step = {layer.module: layer for layer in layers}, 0
     for pass_index, hooks in enumerate(passes):
         found: list[LayerInterval] = []
-        for end, (enters, module, _tensors, late) in enumerate(hooks, 1):
+        for end, (enters, module, _tensors, in_backward) in enumerate(hooks, 1):
             if enters:
                 step += 1
-            elif module in places and late == pass_index:
+            elif module in places and in_backward == pass_index:
                 found.append(LayerInterval(pass_index, end, places[module], step))
         for start, period, times in cycles([each.layer.like for each in found]):
             for first in range(start, start + times * period, period):
@@ -84,6 +84,6 @@ def layer_intervals(passes: Sequence[Sequence[ModuleHook]], layers: Sequence[Lay
 
 
 def joined(turns: Sequence[LayerInterval], like: int) -> LayerInterval:
-    """Layers that lie one after the other as one, numbered as its make."""
+    """Layers that lie one after the other as one, numbered as its kind."""
     modules, tensors, counts, _likes = zip(*[each.layer for each in turns], strict=True)
-    return turns[-1]._replace(layer=LayerPlace(min(modules), min(tensors), sum(counts), like))
+    return turns[-1]._replace(layer=LayerPosition(min(modules), min(tensors), sum(counts), like))

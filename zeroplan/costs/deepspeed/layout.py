@@ -107,11 +107,11 @@ def flat_groups(job: Job) -> list[Group]:
     ]
 
 
-@cached(lambda strategy: (strategy.low, strategy.communication))
+@cached(lambda strategy: (strategy.autocast_dtype, strategy.communication))
 def communication_dtypes(job: Job) -> list[str]:
     """The dtype in which each tensor's gradient travels."""
-    low, other = job.strategy.low, job.strategy.communication
-    return [low if low and tensor.linear else other for tensor in job.model.tensors]
+    autocast_dtype, other = job.strategy.autocast_dtype, job.strategy.communication
+    return [autocast_dtype if autocast_dtype and tensor.linear else other for tensor in job.model.tensors]
 
 
 def bucket_dtypes(job: Job) -> list[str]:
@@ -153,7 +153,7 @@ def rank_of(job: Job) -> int:
 class PartitionSlice(NamedTuple):
     group: int
     elements: int
-    """Of the tensor, those in this rank's partition."""
+    """Elements of the tensor in this rank's partition."""
 
 
 @cached(layout_key)

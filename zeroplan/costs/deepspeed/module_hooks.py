@@ -1,4 +1,4 @@
-"""The hooks of a job: in which order its passes enter and leave modules."""
+"""The module hooks of a job: in which order its passes enter and leave modules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 from zeroplan.costs.deepspeed.cache import IdentityKey, cached
 from zeroplan.costs.deepspeed.event_log import NO_OFFSET, LayerOffset, RepeatedBlock
-from zeroplan.costs.deepspeed.events import Held
+from zeroplan.costs.deepspeed.events import GatheredMemory
 from zeroplan.costs.deepspeed.layer_intervals import Passes, layer_intervals, repeated_layers
 from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
@@ -39,20 +39,22 @@ def passes_of(job: Job) -> Passes:
     return Passes(hooks, tuple(layer_intervals(hooks, job.execution.layers)) if job.execution.layers else ())
 
 
-def pass_hooks(job: Job, pass_index: int, *, using: bool = False) -> tuple[RepeatedBlock[Held], ...]:
+def pass_hooks(job: Job, pass_index: int, *, using: bool = False) -> tuple[RepeatedBlock[GatheredMemory], ...]:
     """The hooks of forward (0) or backward (1) where nothing is gathered, or those of them that use tensors."""
     passes, start = passes_of(job), 0
     hooks = passes.hooks[pass_index]
-    found: list[RepeatedBlock[Held]] = []
+    result: list[RepeatedBlock[GatheredMemory]] = []
 
     def add(first: int, end: int, times: int = 1, by: LayerOffset = NO_OFFSET) -> None:
-        events = [Held(0, 0, 0, 0, hooks[at], at) for at in range(first, end) if hooks[at].tensors or not using]
+        events = [
+            GatheredMemory(0, 0, 0, 0, hooks[at], at) for at in range(first, end) if hooks[at].tensors or not using
+        ]
         if events:
-            found.append(RepeatedBlock(events, times, by))
+            result.append(RepeatedBlock(events, times, by))
 
     for run in repeated_layers(passes, pass_index):
         add(start, run.start)
         add(run.start, run.start + run.offset.hooks, run.layers, run.offset)
         start = run.start + run.layers * run.offset.hooks
     add(start, len(hooks))
-    return tuple(found)
+    return tuple(result)

@@ -38,7 +38,7 @@ def halves(job: Job, members: Sequence[int]) -> list[list[int]]:
     return [half for half in (own, [index for index in members if index not in muons]) if half]
 
 
-def by_adam(job: Job) -> int:
+def adam_elements(job: Job) -> int:
     """Elements of the tensors that Adam updates, all but Muon's matrices."""
     muons = matrices(job)
     return sum(tensor.elements for index, tensor in enumerate(job.model.tensors) if index not in muons)

@@ -12,10 +12,10 @@ from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker, Variables
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
-from zeroplan.costs.deepspeed.gathering import shards
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.orthogonalizing import newton_schulz_temporary
+from zeroplan.costs.deepspeed.muon_gather import shards
+from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import sub_group_members
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import gathered, muon
@@ -38,19 +38,19 @@ class Batch(NamedTuple):
 @cached(strategy_key)
 def batches(job: Job) -> list[Batch]:
     """Stages 1 and 2: up to 64 MiB of matrices at once, or a single larger one."""
-    sizes, limit, found = tensor_sizes(job), LARGEST // (2 * DTYPE_BYTES[job.strategy.master]), []
+    sizes, limit, result = tensor_sizes(job), LARGEST // (2 * DTYPE_BYTES[job.strategy.master]), []
     for number, layout in enumerate(flat_groups(job)):
         batch: list[int] = []
         filled = 0
         for index in layout.pieces if layout.muon else ():
             if batch and filled + sizes[index] > limit:
-                found.append(_batch(job, number, batch))
+                result.append(_batch(job, number, batch))
                 batch, filled = [], 0
             batch.append(index)
             filled += sizes[index]
         if batch:
-            found.append(_batch(job, number, batch))
-    return found
+            result.append(_batch(job, number, batch))
+    return result
 
 
 def _batch(job: Job, group: int, tensors: list[int]) -> Batch:
@@ -69,19 +69,19 @@ def _at_once(job: Job, batch: Batch, kinds: int) -> int:
 
 
 def sub_groups_of_muon(job: Job) -> list[list[int]]:
-    found = matrices(job)
-    return [members for members in sub_group_members(job) if members[0] in found] if found else []
+    result = matrices(job)
+    return [members for members in sub_group_members(job) if members[0] in result] if result else []
 
 
 def sent(job: Job) -> tuple[str, list[int]]:
     """Dtype and elements of each all-gather: momentum beside the gradients."""
     if job.strategy.stage == 3:
         return job.strategy.accumulation, [2 * job.ranks * shards(job, members) for members in sub_groups_of_muon(job)]
-    found = []
+    result = []
     for batch in batches(job):
         chunk = _at_once(job, batch, 2)
-        found += ceil_div(batch.most, chunk) * [2 * chunk * job.ranks]
-    return job.strategy.master, found
+        result += ceil_div(batch.most, chunk) * [2 * chunk * job.ranks]
+    return job.strategy.master, result
 
 
 def own_elements(job: Job) -> int:
@@ -161,7 +161,7 @@ def _apply_sub_groups(job: Job, tracker: AllocationTracker, buffers: GatherBuffe
         whole_ones = [kind for kind in parts if ranks > 1 or kind != dtype]  # one rank takes them as they are
         made: Allocation = (muon.gathered_gradients, dtype, ranks * own * len(whole_ones))
         buffers.gather(ranks, 2 * own, made)
-        variables.held["gathered"] = (made,)
+        variables.allocations["gathered"] = (made,)
         variables.rename("gathered", "both")  # now the loop's own variables let go of those before
         for index in members:
             share = ceil_div(sizes[index], ranks)

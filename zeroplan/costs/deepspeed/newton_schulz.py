@@ -18,10 +18,10 @@ COMPUTED = {"gram": "float16", "standard": "bfloat16"}
 
 
 STEPS = 5
-"""Of the iteration; nothing sets another number."""
+"""Steps of the iteration; nothing sets another number."""
 
 
-class Multiplied(NamedTuple):
+class ProductFlops(NamedTuple):
     """Matrix products of one update."""
 
     flops: int
@@ -30,8 +30,8 @@ class Multiplied(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def products(shape: tuple[int, ...], method: str) -> Multiplied:
-    """Of a matrix of n rows and m columns, n the less of both, or of a stack of them.
+def products(shape: tuple[int, ...], method: str) -> ProductFlops:
+    """Products for a matrix of n rows and m columns, n the less of both, or for a stack of them.
 
     Five steps of the standard iteration are two products of n·n·m and one of n·n·n each. The gram iteration has four of
     the former in all (X·Xᵀ and Q·X, both once more where it begins again) and 14 of the latter (Z, Q, RZ and R in the
@@ -42,7 +42,7 @@ def products(shape: tuple[int, ...], method: str) -> Multiplied:
     long, short = (4, 14) if method == "gram" and n < m else (2 * STEPS, STEPS)
     flops = 2 * n * n * (long * m + short * n)
     touched = 2 * (long * (2 * n * m + n * n) + short * 3 * n * n)
-    return Multiplied(count * flops, count * touched)
+    return ProductFlops(count * flops, count * touched)
 
 
 def workspace(shape: tuple[int, ...], dtype: str, method: str) -> int:

@@ -88,12 +88,12 @@ def shard_elements(job: Job) -> int:
 def small_tensors(job: Job) -> list[int]:
     """Those that stage 3 never releases, in order, while their sum stays under the model's threshold."""
     chosen: list[int] = []
-    held = 0
+    persistent = 0
     for index, size in enumerate(tensor_sizes(job)):
         small = size <= job.strategy.param_persistence_threshold
-        if small and held + size <= job.strategy.model_persistence_threshold:
+        if small and persistent + size <= job.strategy.model_persistence_threshold:
             chosen.append(index)
-            held += size
+            persistent += size
     return chosen
 
 
@@ -113,10 +113,10 @@ def persistent_tensors(job: Job) -> list[int]:
     return chosen if copies else []
 
 
-@cached(lambda strategy: (persistence_key(strategy), strategy.low, strategy.element_bytes))
+@cached(lambda strategy: (persistence_key(strategy), strategy.autocast_dtype, strategy.element_bytes))
 def own_bytes(job: Job) -> dict[int, int]:
-    """Of each tensor that stage 3 gathers for its module alone."""
-    width = 2 if job.strategy.low else job.strategy.element_bytes
+    """Bytes of each tensor that stage 3 gathers for its module alone."""
+    width = 2 if job.strategy.autocast_dtype else job.strategy.element_bytes
     stay = set(persistent_tensors(job))
     return {index: width * size for index, size in enumerate(tensor_sizes(job)) if index not in stay}
 
@@ -124,7 +124,7 @@ def own_bytes(job: Job) -> dict[int, int]:
 @cached(lambda strategy: (groups_key(strategy), strategy.sub_group_size))
 def sub_group_members(job: Job) -> list[list[int]]:
     """A group's tensors are collected until their partitions reach sub_group_size."""
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     shards, most = shard_sizes(job), job.strategy.sub_group_size
     for members in group_members(job):
         gathered: list[int] = []
@@ -133,11 +133,11 @@ def sub_group_members(job: Job) -> list[list[int]]:
             gathered.append(index)
             filled += shards[index]
             if filled >= most:
-                found.append(gathered)
+                result.append(gathered)
                 gathered, filled = [], 0
         if gathered:
-            found.append(gathered)
-    return found
+            result.append(gathered)
+    return result
 
 
 @cached(lambda strategy: (groups_key(strategy), strategy.sub_group_size))
@@ -154,5 +154,5 @@ def below_ratio(job: Job) -> int:
 
 
 def persistent_elements(job: Job) -> int:
-    """Of parameters that stay gathered, padded to all ranks."""
+    """Elements of parameters that stay gathered, padded to all ranks."""
     return job.ranks * sum(map(shard_sizes(job).__getitem__, persistent_tensors(job)))

@@ -1,10 +1,10 @@
-"""What a phase holds beside the residents, and the timeline of a step that it makes together with activations."""
+"""What a phase holds beside what is resident, and the timeline of a step that both make together with activations."""
 
 from __future__ import annotations
 
 from zeroplan.costs.activations import ClosedFormActivations
 from zeroplan.costs.deepspeed.allocation_tracker import PassProfile, as_lines
-from zeroplan.costs.passes import at_work, timeline_of, together
+from zeroplan.costs.passes import at_work, pass_peak, timeline_of
 from zeroplan.formulas import moments
 from zeroplan.ledger import Detail, Line, Moment, Tier, line
 from zeroplan.record import NamedTuple
@@ -28,7 +28,7 @@ class PhaseMemory(NamedTuple):
     gathering: tuple[Line, ...] = ()
     """As they come back after it."""
     first_forward: tuple[Line, ...] = ()
-    """Of the first optimizer step, where it needs more than the later ones; likewise `first_backward`."""
+    """Lines of the first optimizer step, where it needs more than the later ones; likewise `first_backward`."""
     first_backward: tuple[Line, ...] = ()
     forward_pass: PassProfile | None = None
     """What DeepSpeed has alive event by event, where that changes in forward; likewise `backward_pass`."""
@@ -43,31 +43,35 @@ NOTHING = PhaseMemory((), (), (), ())
 
 
 def _passes(
-    job: Job, held: tuple[Line, ...], phase_memory: PhaseMemory, alive: ClosedFormActivations, *, detail: Detail
+    job: Job, resident: tuple[Line, ...], phase_memory: PhaseMemory, alive: ClosedFormActivations, *, detail: Detail
 ) -> list[Moment]:
     """Where forward and backward have most alive: all together, and of DeepSpeed's own."""
-    found = timeline_of(job)
-    if found is None:
+    result = timeline_of(job)
+    if result is None:
         return [
-            Moment("forward", "loss", (*held, *phase_memory.forward, *alive.forward)),
-            Moment("backward", "loss", (*held, *phase_memory.loss, *alive.loss_backward)),
-            Moment("backward", "gradients", (*held, *phase_memory.backward, *alive.layer_backward)),
+            Moment("forward", "loss", (*resident, *phase_memory.forward, *alive.forward)),
+            Moment("backward", "loss", (*resident, *phase_memory.loss, *alive.loss_backward)),
+            Moment("backward", "gradients", (*resident, *phase_memory.backward, *alive.layer_backward)),
         ]
     return [
-        Moment("forward", "parameters", (*held, *phase_memory.forward)),
-        _moment(job, "forward", found.forward, held, phase_memory.forward, phase_memory.forward_pass, detail=detail),
-        Moment("backward", "gradients", (*held, *phase_memory.backward)),
-        _moment(job, "backward", found.backward, held, phase_memory.loss, phase_memory.backward_pass, detail=detail),
+        Moment("forward", "parameters", (*resident, *phase_memory.forward)),
+        _moment(
+            job, "forward", result.forward, resident, phase_memory.forward, phase_memory.forward_pass, detail=detail
+        ),
+        Moment("backward", "gradients", (*resident, *phase_memory.backward)),
+        _moment(
+            job, "backward", result.backward, resident, phase_memory.loss, phase_memory.backward_pass, detail=detail
+        ),
     ]
 
 
 def _first(
-    job: Job, held: tuple[Line, ...], phase_memory: PhaseMemory, alive: ClosedFormActivations, *, detail: Detail
+    job: Job, resident: tuple[Line, ...], phase_memory: PhaseMemory, alive: ClosedFormActivations, *, detail: Detail
 ) -> list[Moment]:
     """Passes of the run's first step, where it needs more."""
     found, moments_ = timeline_of(job), []
     model = (found.forward, found.backward) if found else (None, None)
-    for phase, lines, there, passed, of_model in (
+    for phase, lines, there, profile, of_model in (
         ("first_forward", phase_memory.first_forward, alive.forward, phase_memory.first_forward_pass, model[0]),
         (
             "first_backward",
@@ -80,38 +84,38 @@ def _first(
         if not lines:
             continue
         if of_model is None:
-            moments_.append(Moment(phase, "first step", (*held, *lines, *there)))
+            moments_.append(Moment(phase, "first step", (*resident, *lines, *there)))
         else:
-            moments_.append(Moment(phase, "first step, parameters", (*held, *lines)))
-            moments_.append(_moment(job, phase, of_model, held, lines, passed, detail=detail))
+            moments_.append(Moment(phase, "first step, parameters", (*resident, *lines)))
+            moments_.append(_moment(job, phase, of_model, resident, lines, profile, detail=detail))
     return moments_
 
 
 def _moment(
-    job: Job, phase: str, model: PassTimeline, held: tuple[Line, ...], still: tuple[Line, ...],
-    passed: PassProfile | None, *, detail: Detail,
+    job: Job, phase: str, model: PassTimeline, resident: tuple[Line, ...], still: tuple[Line, ...],
+    profile: PassProfile | None, *, detail: Detail,
 ) -> Moment:  # fmt: skip
     """`still` is what DeepSpeed has alive throughout, where no events of its own are known."""
-    found = together(passed.snapshots if passed else (), model)
-    of_deepspeed = (*passed.concurrent, *as_lines(passed.tracker.kinds(found.elements))) if passed else still
+    found = pass_peak(profile.snapshots if profile else (), model)
+    of_deepspeed = (*profile.concurrent, *as_lines(profile.tracker.kinds(found.elements))) if profile else still
     place, of_model = at_work(job, found, backward=phase.endswith("backward"), detail=detail)
-    return Moment(phase, place, (*held, *of_deepspeed, *of_model))
+    return Moment(phase, place, (*resident, *of_deepspeed, *of_model))
 
 
 def timeline(
-    job: Job, held: list[Line], phase_memory: PhaseMemory, alive: ClosedFormActivations, init: tuple[Line, ...] = (), *,
-    detail: Detail = Detail.WHOLE,
+    job: Job, resident: list[Line], phase_memory: PhaseMemory, alive: ClosedFormActivations,
+    init: tuple[Line, ...] = (), *, detail: Detail = Detail.WHOLE,
 ) -> Tier:  # fmt: skip
     """Residents and moments of one GPU; by `detail`, activations are told apart by what keeps them.
 
     `init`: all that is alive where `initialize` has most.
     """
-    trained = (*held, line("token ids", moments.token_ids, "int64", t=job.tokens), *_labels(job))
+    trained = (*resident, line("token ids", moments.token_ids, "int64", t=job.tokens), *_labels(job))
     updated = tuple(entry for entry in trained if entry.name not in phase_memory.partitioned)
     unborn = (*phase_memory.partitioned, *MADE_BY_THE_STEP)
     started = tuple(entry for entry in trained if entry.name not in unborn)
     return Tier(
-        tuple(held),
+        tuple(resident),
         (
             *_first(job, started, phase_memory, alive, detail=detail),
             Moment("init", "inside initialize", init),

@@ -37,20 +37,20 @@ class ReduceCall(NamedTuple):
 
 def buckets(order: Iterable[int], sizes: list[int], limit: int) -> Iterator[Bucket]:
     """Close a bucket when the next tensor would overflow it; a tensor over the limit goes alone."""
-    held: list[int] = []
+    members: list[int] = []
     elements = 0
     for index in order:
-        if elements + sizes[index] > limit and held:
-            yield Bucket(tuple(held), elements, elements > limit)
-            held, elements = [], 0
-        held.append(index)
+        if elements + sizes[index] > limit and members:
+            yield Bucket(tuple(members), elements, elements > limit)
+            members, elements = [], 0
+        members.append(index)
         elements += sizes[index]
-    if held:
-        yield Bucket(tuple(held), elements, elements > limit)
+    if members:
+        yield Bucket(tuple(members), elements, elements > limit)
 
 
 def last_elements(order: Iterable[int], sizes: list[int], limit: int) -> int:
-    """Of the last of `buckets`, which are not made for it."""
+    """Elements of the last of `buckets`, which are not made for it."""
     elements = 0
     for index in order:
         size = sizes[index]
@@ -140,10 +140,10 @@ class Reduction:
         partition. Of Muon's matrices neighbours join only if the same ranks keep them.
         """
         apart = frozenset[int]() if self.strategy.selective else self.fp32  # ZenFlow joins them all the same
-        found: list[Slice] = []
+        result: list[Slice] = []
         last: Slice | None = None
         filled = 0
-        """Of the last one, the elements that have joined it."""
+        """Elements that have joined the last one."""
         for index in bucket:
             number = self.group_of[index]
             group = self.groups[number]
@@ -155,9 +155,9 @@ class Reduction:
                     filled += elements
                     continue
                 if last:
-                    found.append(last._replace(elements=filled))
+                    result.append(last._replace(elements=filled))
                 last, filled = Slice(owner, elements, added, shared), elements
-        return [*found, last._replace(elements=filled)] if last else found
+        return [*result, last._replace(elements=filled)] if last else result
 
 
 @cached(order_free_key, order=gradients)

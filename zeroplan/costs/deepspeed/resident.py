@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed import one_by_one
+from zeroplan.costs.deepspeed import single_tensor
 from zeroplan.formulas import states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
@@ -54,17 +54,17 @@ def model_buffers(job: Job) -> list[Line]:
 
 def numbers(job: Job, dtypes: dict[str, int]) -> list[Line]:
     """Single numbers kept on the GPU: the gradient norm and flags of a stage, and the fused optimizer's flag."""
-    found = [
+    result = [
         line("norm and flags", states.scalars, dtype, tensors=count, w=DTYPE_BYTES[dtype])
         for dtype, count in dtypes.items()
         if count
     ]
     if job.strategy.autocast == "fp16":
         scaler = [line("norm and flags", states.scalars, dtype, tensors=1, w=4) for dtype in ("float32", "int32")]
-        found += scaler  # torch.amp.GradScaler's scale, and how long it has grown
+        result += scaler  # torch.amp.GradScaler's scale, and how long it has grown
     if runs_fused(job) and job.strategy.optimizer != "lamb":
-        found.append(line("fused optimizer's flag", states.scalars, "int32", tensors=1, w=4))
-    return found
+        result.append(line("fused optimizer's flag", states.scalars, "int32", tensors=1, w=4))
+    return result
 
 
 def built_states(job: Job) -> list[Line]:
@@ -132,7 +132,7 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
     update = "foreach" if adam and backup else strategy.update
     if adafactor or update == "single-tensor" or (strategy.backend == "cpu" and update == "foreach"):
         adds = sgd or (decays and (adagrad or (adam and not strategy.decoupled_decay)))
-        return one_by_one.temporaries(tensors, made=2 if adam or adafactor else int(adagrad), adds_decay=adds)
+        return single_tensor.temporaries(tensors, made=2 if adam or adafactor else int(adagrad), adds_decay=adds)
     if update == "fused":
         return 0
     return sum(tensors) * (2 if adagrad else 1) if adam or sgd or adagrad else 0

@@ -59,7 +59,7 @@ def _first_reads(job: Job) -> FirstReads:
 
 @cached_per_execution
 def _distances(job: Job) -> dict[int, int]:
-    """Of each tensor that is used again, how far that is from where forward releases it."""
+    """How far the next use of each tensor is from where forward releases it."""
     access, leaves = access_order_of(job), job.execution.leaves
     last: dict[int, tuple[int, bool]] = {}
     step = 0
@@ -68,10 +68,10 @@ def _distances(job: Job) -> dict[int, int]:
             step += 1
         else:  # released as of the step that comes
             last.update(dict.fromkeys(hook.tensors, (step, hook.module in leaves)))
-    found = (
-        (index, (access.whole if whole else access.own).to_next_use(index, at)) for index, (at, whole) in last.items()
+    result = (
+        (index, (access.full if full else access.own).to_next_use(index, at)) for index, (at, full) in last.items()
     )
-    return {index: distance for index, distance in found if distance is not None}
+    return {index: distance for index, distance in result if distance is not None}
 
 
 def _ahead_key(strategy: Strategy) -> Hashable:

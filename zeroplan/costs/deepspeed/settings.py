@@ -8,7 +8,7 @@ from zeroplan.record import NamedTuple
 
 
 class Settings(NamedTuple):
-    """Of one run."""
+    """Settings of the coordinator in one run."""
 
     persistent: frozenset[int]
     ranks: int
@@ -35,7 +35,7 @@ class Settings(NamedTuple):
     swapped: frozenset[int]
     """Tensors whose partitions live on NVMe, and the buffers between NVMe and the GPU."""
     swap_buffers: int
-    low: frozenset[int]
+    low_precision: frozenset[int]
     """Tensors that travel in fewer bytes (autocast, quantized weights), and how many times fewer."""
     smaller: int
     dequantized: str

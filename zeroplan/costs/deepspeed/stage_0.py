@@ -9,10 +9,9 @@ from __future__ import annotations
 from zeroplan.costs.deepspeed import step_counters
 from zeroplan.costs.deepspeed.allocation_tracker import END, START, AllocationTracker, PassProfile
 from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key
-from zeroplan.costs.deepspeed.flattening import flattens, group_elements, group_tensors
 from zeroplan.costs.deepspeed.layout import tensor_sizes
-from zeroplan.costs.deepspeed.muon import by_adam
-from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
+from zeroplan.costs.deepspeed.muon import adam_elements
+from zeroplan.costs.deepspeed.muon_update import last_update, update_whole
 from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.reduction import engine_runs
 from zeroplan.costs.deepspeed.resident import (
@@ -23,6 +22,7 @@ from zeroplan.costs.deepspeed.resident import (
     state_dtype,
     temporaries,
 )
+from zeroplan.costs.deepspeed.stages_0_2_initialize import flattens, group_elements, group_tensors
 from zeroplan.formulas import moments, muon, states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
@@ -40,7 +40,7 @@ def _optimizer(job: Job) -> list[Line]:
     psi, lines = job.model.parameters, []
     if job.strategy.element_bytes == 2:
         lines.append(line("fp32 master copy", states.whole_master, "float32", psi=psi))
-    of_adam = by_adam(job)
+    of_adam = adam_elements(job)
     if size := state_bytes(job):
         lines.append(line("optimizer states", states.whole_states, state_dtype(job), psi=of_adam, m=size))
     if psi > of_adam:
@@ -51,7 +51,7 @@ def _optimizer(job: Job) -> list[Line]:
 @cached(order_free_key, order=gradients)
 def phase_memory(job: Job) -> PhaseMemory:
     strategy, tracker = job.strategy, AllocationTracker()
-    gradients = born(job, tracker, strategy.dtype)
+    gradients = make_gradients(job, tracker, strategy.dtype)
     reduce_by_engine(job, tracker, tensor_sizes(job), strategy.dtype)
     tracker.mark(END)
     backward, together = tracker.peak_lines(), PassProfile(tracker)
@@ -61,7 +61,7 @@ def phase_memory(job: Job) -> PhaseMemory:
     return PhaseMemory(accumulated, accumulated, backward, tracker.peak_lines(), backward_pass=together)
 
 
-def born(job: Job, tracker: AllocationTracker, dtype: str) -> tuple[Line, ...]:
+def make_gradients(job: Job, tracker: AllocationTracker, dtype: str) -> tuple[Line, ...]:
     """Gradients one after the other as backward makes them, or all there from earlier micro-steps."""
     sizes, order = tensor_sizes(job), job.execution.gradients
     accumulates = job.strategy.grad_accum > 1

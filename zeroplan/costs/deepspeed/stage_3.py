@@ -7,7 +7,7 @@ from itertools import accumulate, chain
 from types import ModuleType
 from typing import Any
 
-from zeroplan.costs.deepspeed import gather_buffers, gathering, muon_offload, step_counters
+from zeroplan.costs.deepspeed import gather_buffers, muon_gather, muon_offload, step_counters
 from zeroplan.costs.deepspeed.allocation_tracker import (
     END,
     START,
@@ -16,13 +16,14 @@ from zeroplan.costs.deepspeed.allocation_tracker import (
     MemorySnapshot,
     PassProfile,
 )
-from zeroplan.costs.deepspeed.backward import backward_of, gradients, partitioned
+from zeroplan.costs.deepspeed.backward import backward_of, gradients, replay_backward
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events, extreme_events, last_event
-from zeroplan.costs.deepspeed.events import Held, MicroStep
-from zeroplan.costs.deepspeed.fetch import early_micro_steps, micro_steps
+from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.fetch import first_step_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.first_step import may_need_more, surely_needs_more
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
+from zeroplan.costs.deepspeed.nvme_swap import on_gpu
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     persistent_elements,
@@ -45,7 +46,6 @@ from zeroplan.costs.deepspeed.resident import (
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.costs.passes import timeline_of, with_gathered, with_gradients
 from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import Line, line, total
@@ -85,7 +85,7 @@ def _emptied_leaves(job: Job) -> int:
 
 
 def _optimizer(job: Job) -> list[Line]:
-    """Of the sub-groups that the GPU updates."""
+    """Optimizer states of the sub-groups that the GPU updates."""
     strategy, groups = job.strategy, on_gpu(job)
     here = sum(group.elements for group in groups)
     if not here:
@@ -126,15 +126,15 @@ def phase_memory(job: Job) -> PhaseMemory:
     )  # fmt: skip
 
 
-def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[Held]]) -> PassProfile:
+def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[GatheredMemory]]) -> PassProfile:
     """What is gathered, hook by hook, in one pass after the other."""
     tracker, w = AllocationTracker(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         tracker.allocate(rule, job.strategy.dtype, 0)
     log, nothing = tracker.snapshots.done, (0, 0)
-    for parts in forwards:
+    for blocks in forwards:
         log.append(RepeatedBlock([MemorySnapshot(START, 0, nothing, 0, nothing)]))
-        for events, times, by in map(_as_large, parts):
+        for events, times, by in map(_as_large, blocks):
             entries = [
                 MemorySnapshot(
                     at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary)
@@ -146,9 +146,9 @@ def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[Held]]) -> PassPro
     return PassProfile(tracker)
 
 
-def _as_large(part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
-    """Of a part in which more is gathered each time, each time by itself."""
-    return RepeatedBlock(list(all_events([part]))) if part.offset.more else part
+def _as_large(block: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[GatheredMemory]:
+    """A block in which more is gathered each time, written out each time by itself."""
+    return RepeatedBlock(list(all_events([block]))) if block.offset.more else block
 
 
 def less_in_forward(job: Job) -> int:
@@ -165,13 +165,13 @@ def less_in_forward(job: Job) -> int:
 
 def gathering_at_least(job: Job) -> int:
     """Bytes at most beside what is held: what is gathered, the model's own, and gradients that have just been made."""
-    found, later, w = timeline_of(job), micro_steps(job).later, job.strategy.element_bytes
-    if found is None:
+    result, later, w = timeline_of(job), micro_steps(job).later, job.strategy.element_bytes
+    if result is None:
         return 0
-    passes = ((later.forward, found.forward), (later.backward, found.backward))
+    passes = ((later.forward, result.forward), (later.backward, result.backward))
     return max(
-        *(with_gathered(parts, w, one) for parts, one in passes),
-        with_gradients(later.backward, gradients(job), *_made(job), w, found.backward),
+        *(with_gathered(blocks, w, one) for blocks, one in passes),
+        with_gradients(later.backward, gradients(job), *_made(job), w, result.backward),
     )
 
 
@@ -188,18 +188,18 @@ def _made(job: Job) -> tuple[list[int], list[int]]:
 
 def first_backward_at_least(job: Job) -> int:
     """Bytes at most, or fewer, in the run's first backwards, where it is known which of them needs more; else 0."""
-    found, number = timeline_of(job), None if secondary_sizes(job) else surely_needs_more(job)
-    if found is None or number is None:
+    result, number = timeline_of(job), None if secondary_sizes(job) else surely_needs_more(job)
+    if result is None or number is None:
         return 0
     unborn = (*AWAY_IN_THE_STEP, *MADE_BY_THE_STEP)
     there = total([entry for entry in resident(job) if entry.name not in unborn])
-    early = early_micro_steps(job)[number].backward
-    return there + with_gathered(early, job.strategy.element_bytes, found.backward)
+    first_step = first_step_micro_steps(job)[number].backward
+    return there + with_gathered(first_step, job.strategy.element_bytes, result.backward)
 
 
 def _of_muon(job: Job) -> ModuleType:
     """The replay of Muon's updates."""
-    return muon_offload if job.strategy.offload_optimizer else gathering
+    return muon_offload if job.strategy.offload_optimizer else muon_gather
 
 
 def _first_step(job: Job) -> dict[str, Any]:
@@ -214,23 +214,27 @@ def _first_step(job: Job) -> dict[str, Any]:
 
     first: dict[str, Any] = {}
 
-    def offer(phase: str, lines: tuple[Line, ...], passed: PassProfile) -> None:
+    def offer(phase: str, lines: tuple[Line, ...], profile: PassProfile) -> None:
         if total(lines) > total(first.get(phase, ())):
-            first.update({phase: lines, f"{phase}_pass": passed})
+            first.update({phase: lines, f"{phase}_pass": profile})
 
-    early_ones = early_micro_steps(job)
-    for number, early in enumerate(early_ones, 1):
-        if most(early) > most(*found.largest) + resident:
-            offer("first_forward", _at_most(job, extreme_events(early.forward)), _forward_pass(job, early.forward))
+    first_steps = first_step_micro_steps(job)
+    for number, first_step in enumerate(first_steps, 1):
+        if most(first_step) > most(*found.largest) + resident:
+            offer(
+                "first_forward",
+                _at_most(job, extreme_events(first_step.forward)),
+                _forward_pass(job, first_step.forward),
+            )
         copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
         if copied or may_need_more(job, number - 1, backward_of(job).tracker):
-            tracker = partitioned(job, early, ends=number == len(early_ones)).tracker
+            tracker = replay_backward(job, first_step, ends=number == len(first_steps)).tracker
             offer("first_backward", tracker.peak_lines(), PassProfile(tracker))
     return first
 
 
 def _secondary(job: Job) -> tuple[Line, ...]:
-    """Of all tensors, once the step has partitioned them; beside offloaded parameters they are on the host."""
+    """Secondary partitions of all tensors, once the step has made them; beside offloaded parameters on the host."""
     return _gathered(job, 0, 0 if job.strategy.offload_param else sum(secondary_sizes(job)))
 
 
@@ -255,7 +259,7 @@ def _norms(job: Job) -> tuple[Line, ...]:
     return tracker.lines()
 
 
-def _at_most(job: Job, events: Iterable[Held]) -> tuple[Line, ...]:
+def _at_most(job: Job, events: Iterable[GatheredMemory]) -> tuple[Line, ...]:
     event = max(events, key=lambda event: event.most)
     return _gathered(job, event.most - event.secondary, event.secondary)
 

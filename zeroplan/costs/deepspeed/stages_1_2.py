@@ -6,9 +6,8 @@ from zeroplan.costs.deepspeed import gather_buffers, muon_offload, step_counters
 from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
 from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed.layout import flat_groups
-from zeroplan.costs.deepspeed.orthogonalizing import gradient_dtype, own_elements
+from zeroplan.costs.deepspeed.muon_update import gradient_dtype, own_elements
 from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
-from zeroplan.costs.deepspeed.reducing import Reducing
 from zeroplan.costs.deepspeed.resident import (
     DTYPE_BYTES,
     built_states,
@@ -18,7 +17,8 @@ from zeroplan.costs.deepspeed.resident import (
     state_bytes,
     state_dtype,
 )
-from zeroplan.costs.deepspeed.updating import update
+from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
+from zeroplan.costs.deepspeed.stages_1_2_step import update
 from zeroplan.formulas import buffers, muon, states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
@@ -50,10 +50,10 @@ def phase_memory(job: Job) -> PhaseMemory:
 
         return bf16_optimizer.phase_memory(job)
     if job.strategy.selective:
-        from zeroplan.costs.deepspeed import selecting
+        from zeroplan.costs.deepspeed import zenflow_backward
 
-        return selecting.phase_memory(job, job.strategy.selective)
-    reducing = Reducing(job)
+        return zenflow_backward.phase_memory(job, job.strategy.selective)
+    reducing = Stages12Backward(job)
     tracker, accumulated = reducing.tracker, reducing.tracker.lines()
     for _micro in range(min(job.strategy.grad_accum, 3) - 1):
         reducing.micro_step(boundary=False)
@@ -90,5 +90,5 @@ def _momentum(job: Job, flat: int) -> list[Line]:
         return [line("Muon's momentum", states.flat_states, "float32", flat=flat, m=4, n_d=job.ranks)]
     own, dtype = own_elements(job), gradient_dtype(job)
     symbols = {"own": own, "g": DTYPE_BYTES[dtype]}
-    held = line("Muon's momentum", muon.momentum, dtype, **symbols)
-    return [held, line("staged momentum", muon.staged_momentum, dtype, **symbols)] if own else []
+    momentum = line("Muon's momentum", muon.momentum, dtype, **symbols)
+    return [momentum, line("staged momentum", muon.staged_momentum, dtype, **symbols)] if own else []

@@ -13,7 +13,7 @@ from zeroplan.record import NamedTuple
 from zeroplan.specs.strategy import Strategy
 
 
-class Span(NamedTuple):
+class ThresholdRange(NamedTuple):
     """Thresholds above the one count, and no greater than the other."""
 
     above: float = -inf
@@ -23,15 +23,15 @@ class Span(NamedTuple):
         return self.above < threshold <= self.upto
 
 
-class Holds(NamedTuple):
+class ReplayThresholds(NamedTuple):
     """The thresholds of one replay and of all that would be like it."""
 
-    bucket: Span = Span()
-    live: Span = Span()
-    reach: Span = Span()
+    bucket: ThresholdRange = ThresholdRange()
+    live: ThresholdRange = ThresholdRange()
+    reach: ThresholdRange = ThresholdRange()
 
     def has(self, strategy: Strategy) -> bool:
-        """Whether the replay is this strategy's too, in all else alike."""
+        """Whether the replay is this strategy's too, which is the same in all else."""
         return (
             self.bucket.has(strategy.prefetch_bucket_size) and self.live.has(strategy.max_live_parameters)
             and self.reach.has(strategy.max_reuse_distance)
@@ -63,5 +63,5 @@ class Threshold:
         return times
 
     @property
-    def span(self) -> Span:
-        return Span(self.above, self.upto)
+    def span(self) -> ThresholdRange:
+        return ThresholdRange(self.above, self.upto)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-from zeroplan.costs.deepspeed import gathering, muon_offload, quantizing, zenflow
+from zeroplan.costs.deepspeed import muon_gather, muon_offload, quantized_collectives, zenflow
 from zeroplan.costs.deepspeed.backward import reductions, reductions_key
 from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, counted_events
@@ -12,7 +12,7 @@ from zeroplan.costs.deepspeed.events import Gather, MicroStep
 from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
-from zeroplan.costs.deepspeed.quantizing import CollectiveCall
+from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, last_elements, reduction
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import volume
@@ -98,12 +98,12 @@ def _bf16_optimizer(job: Job, groups: list[Group]) -> list[Transfer]:
 
     Of an all-to-all a rank's own part is counted: what it sends to all others.
     """
-    from zeroplan.costs.deepspeed import exchanging
+    from zeroplan.costs.deepspeed import muon_exchange
 
     calls = _engine_runs([layout.flat for layout in groups])
     return [
         *_moved(job, STEP, "all_reduce", job.strategy.communication, calls),
-        *_moved(job, STEP, "all_to_all", "float32", [exchange.sent for exchange in exchanging.exchanges(job)]),
+        *_moved(job, STEP, "all_to_all", "float32", [exchange.sent for exchange in muon_exchange.exchanges(job)]),
         *_moved(job, STEP, "all_gather", job.strategy.dtype, [layout.flat for layout in groups]),
     ]
 
@@ -112,7 +112,7 @@ def _of_muon(job: Job) -> list[Transfer]:
     """What Muon gathers to make whole matrices of, where it runs in the step."""
     if job.strategy.offload_optimizer:
         return _moved(job, STEP, "all_gather", *muon_offload.sent(job))
-    return _moved(job, STEP, "all_gather", job.strategy.communication, gathering.sent(job))
+    return _moved(job, STEP, "all_gather", job.strategy.communication, muon_gather.sent(job))
 
 
 @cached(order_free_key, order=gradients)
@@ -141,19 +141,19 @@ def gradient_order(job: Job) -> Sequence[int]:
 
 
 def gathers(job: Job) -> tuple[str, tuple[RepeatedBlock[Gather], ...]]:
-    """When, and what: every micro-step gathers alike, but for secondary partitions, which the first makes (hpZ)."""
-    found = micro_steps(job)
-    if found.later is found.steady:
-        return MICRO_STEP, found.steady.gathers
-    return STEP, found.steady.gathers + (job.strategy.grad_accum - 1) * found.later.gathers
+    """When, and what: every micro-step gathers the same, but for secondary partitions, which the first makes (hpZ)."""
+    result = micro_steps(job)
+    if result.later is result.steady:
+        return MICRO_STEP, result.steady.gathers
+    return STEP, result.steady.gathers + (job.strategy.grad_accum - 1) * result.later.gathers
 
 
 def _gathered(job: Job, gather: Gather) -> list[CollectiveCall]:
     """Quantized ones carry codes and scales."""
     strategy = job.strategy
     if strategy.quantized_weights:
-        return list(quantizing.gathered(gather))
-    dtype = strategy.low if gather.low and strategy.low else strategy.dtype
+        return list(quantized_collectives.gathered(gather))
+    dtype = strategy.autocast_dtype if gather.low_precision and strategy.autocast_dtype else strategy.dtype
     return [CollectiveCall("all_reduce" if gather.joined else "all_gather", gather.elements, dtype, gather.ranks)]
 
 
@@ -223,7 +223,7 @@ def _stage_3(job: Job) -> list[Transfer]:
     strategy = job.strategy
     norm = "float32" if strategy.offload_optimizer else "float64"
     if strategy.quantized_weights:
-        quantizing.check_partitions(job)
+        quantized_collectives.check_partitions(job)
     return [
         *gathered_for_modules(job),
         *_gradients(job),

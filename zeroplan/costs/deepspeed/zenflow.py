@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.layout import flat_groups, layout_key
-from zeroplan.costs.deepspeed.quantizing import CollectiveCall
+from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states, zenflow
 from zeroplan.ledger import Line, Rule, line
@@ -21,13 +21,13 @@ from zeroplan.specs.model import ParameterSpec
 
 
 class SelectedColumns(NamedTuple):
-    """Of one rank's piece of a tensor."""
+    """The columns selected in one rank's slice of a tensor."""
 
     owner: int
     columns: int
     """Whole columns in the piece; 0 for vectors."""
     picked: int
-    """Of them."""
+    """Columns picked among them."""
     elements: int
     """Picked, in all rows."""
 
@@ -40,14 +40,14 @@ def rows(tensor: ParameterSpec) -> int:
 @cached(lambda strategy: (layout_key(strategy), strategy.selective))
 def chosen(job: Job) -> dict[int, tuple[SelectedColumns, ...]]:
     """Tensor -> its pieces, from its start to its end. Raises `ContradictionError` where DeepSpeed stops."""
-    flow, found = job.strategy.selective, {}
+    flow, result = job.strategy.selective, {}
     ratio = flow.topk_ratio if flow else 0.0
     for layout in flat_groups(job):
         for index, pieces in layout.pieces.items():
             tensor = job.model.tensors[index]
             _check_shape(tensor)
-            found[index] = tuple(_pieces(tensor, pieces, ratio))
-    return found
+            result[index] = tuple(_pieces(tensor, pieces, ratio))
+    return result
 
 
 def _check_shape(tensor: ParameterSpec) -> None:
@@ -92,11 +92,11 @@ def resident(job: Job) -> list[Line]:
     flow, dtype, w = job.strategy.selective, job.strategy.dtype, job.strategy.element_bytes
     if flow is None:
         return []
-    found = [line("optimizer states", states.scalars, "float32", tensors=len(chosen(job)), w=4)]
+    result = [line("optimizer states", states.scalars, "float32", tensors=len(chosen(job)), w=4)]
     if not flow.offload:
-        found.append(line("optimizer states", zenflow.moments, dtype, chosen=elements(job), w=w))
+        result.append(line("optimizer states", zenflow.moments, dtype, chosen=elements(job), w=w))
     kept = sum(indices(pieces) for pieces in chosen(job).values())
-    return [*found, line("chosen columns", zenflow.columns, "int32", indices=kept)]
+    return [*result, line("chosen columns", zenflow.columns, "int32", indices=kept)]
 
 
 def on_host(job: Job) -> list[int]:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from zeroplan.clock import COMPUTE, Term, term
-from zeroplan.costs.passes import asked
+from zeroplan.costs.passes import timeline_request
 from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.work import ForwardWork, work
 from zeroplan.formulas import roofline
 from zeroplan.record import NamedTuple
 from zeroplan.specs.account import RecomputedShare
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import LEAST_ALIKE
+from zeroplan.specs.model import MIN_IDENTICAL_BATCH
 from zeroplan.specs.software import Software
 
 BACKWARD_PRODUCTS = 2.0
-"""Of forward's: one for the gradient of each operand."""
+"""Times forward's products: one for the gradient of each operand."""
 BACKWARD_ATTENTION = 2.5
 """Five products of fused attention against two: the scores are computed again."""
 BACKWARD_SCORES = 2.0
 BACKWARD_ELEMENTS = 1.5
 PRODUCTS, LOGITS, ATTENTION, SCORES = "matrix products", "logits", "attention", "attention's scores"
 LOSS_FORWARD = 1 / 3
-"""Of the loss's bytes, those of forward."""
+"""Share of the loss's bytes that forward moves."""
 
 
 class ComputePass(NamedTuple):
@@ -41,7 +41,7 @@ class Computing(NamedTuple):
 
 
 def computing(job: Job, software: Software, *, traced: bool = True) -> Computing:
-    """Of one micro-batch; not `traced`: of what runs again only that which no trace is needed for."""
+    """Time the operators of one micro-batch; not `traced`: of what is recomputed only what needs no trace."""
     found, at = work(job), rates(job)
     layers = _layers(found, at, software)
     forward = _pass("forward", found, at, software, layers)
@@ -56,13 +56,15 @@ def recomputed_shares(job: Job) -> RecomputedShare:
     The shares are the same for any micro-batch. Stage 3's own linear function keeps its operands once it has run, so at
     least as much runs again with it as with torch's.
     """
-    whole = layers_again(job)
+    recomputed_layers = layers_again(job)
     if job.strategy.recomputing.attention:
         return RecomputedShare(0.0, 1.0)
-    found = (
-        job.model.timeline.recomputed_share(asked(job)._replace(batch=LEAST_ALIKE)) if whole else None
-    ) or RecomputedShare(whole, whole)
-    return found._replace(attention=0.0) if job.strategy.recomputing.keeps_products else found
+    result = (
+        job.model.timeline.recomputed_share(timeline_request(job)._replace(batch=MIN_IDENTICAL_BATCH))
+        if recomputed_layers
+        else None
+    ) or RecomputedShare(recomputed_layers, recomputed_layers)
+    return result._replace(attention=0.0) if job.strategy.recomputing.keeps_products else result
 
 
 def layers_again(job: Job) -> float:
@@ -72,7 +74,7 @@ def layers_again(job: Job) -> float:
 
 
 def _again(job: Job, layers: tuple[Term, ...], found: RecomputedShare) -> list[Term]:
-    """Of the layers' terms in forward what runs again in backward."""
+    """The share of the layers' forward terms that runs again in backward."""
     scores = layers_again(job) or found.attention
     shares = {PRODUCTS: found.products, ATTENTION: found.attention, SCORES: scores}
     return [

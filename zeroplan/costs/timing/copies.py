@@ -33,7 +33,7 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 PAGEABLE = 0.5
-"""Of the rate from pinned memory, by judgement."""
+"""Share of the rate from pinned memory, by judgement."""
 LEAST = 1_000_000
 """Bytes of copies that take time worth a line: norms and flags are fewer."""
 WAYS = {("gpu", "host"): "copies to the host", ("host", "gpu"): "copies from the host"}
@@ -41,7 +41,7 @@ PARTITIONS, FOR_THE_OPTIMIZER = "gradient partitions", "gradients for the optimi
 OF_PARAMETERS = ("parameter partitions", "secondary partitions", "persistent parameters")
 
 
-class Kind(NamedTuple):
+class CopyKind(NamedTuple):
     """What copies have in common."""
 
     name: str
@@ -56,18 +56,18 @@ class Kind(NamedTuple):
 
 def pcie_terms(job: Job, ledger: Ledger, room: float) -> list[Term]:
     """Copies between GPU and host; `room`: seconds of backward in a step beside which no collective runs."""
-    sizes: Counter[Kind] = Counter()
+    sizes: Counter[CopyKind] = Counter()
     every = 0
     for entry in ledger.copies:
         if (entry.source, entry.target) in WAYS:
             kind = _kind(job, entry)
             sizes[kind] += entry.line.bytes
             every += entry.line.bytes if kind.overlaps and entry.line.name == PARTITIONS else 0
-    found = {kind: _copy(job, kind, size) for kind, size in sizes.items() if kind.overlaps or size >= LEAST}
-    hidden = sum(entry.seconds for kind, entry in found.items() if kind.overlaps)
+    result = {kind: _copy(job, kind, size) for kind, size in sizes.items() if kind.overlaps or size >= LEAST}
+    hidden = sum(entry.seconds for kind, entry in result.items() if kind.overlaps)
     shows = _beside_backward(job, hidden, every / host_link(job.cluster).value, room)
     return [
-        showing(entry, shows / hidden * entry.seconds) if kind.overlaps else entry for kind, entry in found.items()
+        showing(entry, shows / hidden * entry.seconds) if kind.overlaps else entry for kind, entry in result.items()
     ]  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def _beside_backward(job: Job, hidden: float, partitions: float, room: float) ->
     return (micro_steps - 1) * overlap.piecewise(each, room, buckets) + overlap.piecewise(last, room, buckets)
 
 
-def _kind(job: Job, entry: Copied) -> Kind:
+def _kind(job: Job, entry: Copied) -> CopyKind:
     """Buffers of NVMe's swappers are locked, but CUDA does not know of it: to it they are pageable."""
     strategy, name = job.strategy, entry.line.name
     part = strategy.offload_param if name in OF_PARAMETERS else strategy.offload_optimizer
@@ -88,7 +88,7 @@ def _kind(job: Job, entry: Copied) -> Kind:
     through_swapper = swapped and name in (*OF_PARAMETERS, FOR_THE_OPTIMIZER)
     pinned = not through_swapper and (part is None or part.pin_memory)
     of_gradients = strategy.stage == 3 and name in (PARTITIONS, FOR_THE_OPTIMIZER)
-    return Kind(WAYS[entry.source, entry.target], pinned, of_gradients and hides_gradients(strategy))
+    return CopyKind(WAYS[entry.source, entry.target], pinned, of_gradients and hides_gradients(strategy))
 
 
 def hides_gradients(strategy: Strategy) -> bool:
@@ -97,7 +97,7 @@ def hides_gradients(strategy: Strategy) -> bool:
     return offload is not None and offload.pin_memory and offload.device != "nvme" and strategy.overlaps
 
 
-def _copy(job: Job, kind: Kind, size: int) -> Term:
+def _copy(job: Job, kind: CopyKind, size: int) -> Term:
     """Pageable memory is copied through a pinned buffer first."""
     speed = host_link(job.cluster)
     if not kind.pinned:

@@ -11,7 +11,7 @@ from zeroplan.costs.deepspeed.module_hooks import passes_of
 from zeroplan.costs.timing.computing import ComputePass, Computing
 from zeroplan.formulas import roofline
 from zeroplan.record import NamedTuple
-from zeroplan.specs.cluster import Figure
+from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import Software
 
@@ -44,8 +44,10 @@ def waited(job: Job, software: Software, found: Computing, forward: float = 0.0,
     )
 
 
-def _waited(way: str, found: ComputePass, hook: Figure | None, host: float, shown: float) -> ComputePass:
-    seconds = host - found.seconds - shown
+def _waited(
+    way: str, found: ComputePass, hook: SourcedValue | None, host: float, exposed_communication: float
+) -> ComputePass:
+    seconds = host - found.seconds - exposed_communication
     if hook is None or seconds <= 0:
         return found
     one = term(

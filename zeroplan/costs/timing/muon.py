@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from zeroplan.clock import OPTIMIZER, Term, term
-from zeroplan.costs.deepspeed import gathering
+from zeroplan.costs.deepspeed import muon_gather
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.newton_schulz import COMPUTED, Multiplied, products
+from zeroplan.costs.deepspeed.newton_schulz import COMPUTED, ProductFlops, products
 from zeroplan.costs.timing.rates import products_in, rates
 from zeroplan.formulas import roofline
 from zeroplan.specs.job import Job
@@ -24,20 +24,20 @@ PRECISIONS = {"float16": "fp16", "bfloat16": "bf16"}
 
 def muon_terms(job: Job) -> list[Term]:
     """Where there are matrices."""
-    found = _slowest(job)
+    result = _slowest(job)
     rate, memory = products_in(job, PRECISIONS[COMPUTED[job.strategy.ns_method]]), rates(job).memory
     return [
-        term(OPTIMIZER, "Newton-Schulz products", roofline.products, rate, memory, flops=found.flops, rate=rate.value,
-             touched=found.touched, bandwidth=memory.value)
+        term(OPTIMIZER, "Newton-Schulz products", roofline.products, rate, memory, flops=result.flops, rate=rate.value,
+             touched=result.touched, bandwidth=memory.value)
     ]  # fmt: skip
 
 
-def _slowest(job: Job) -> Multiplied:
+def _slowest(job: Job) -> ProductFlops:
     strategy = job.strategy
     if strategy.stage == 0 or strategy.offload_optimizer:
         return _together(job, matrices(job))
     if strategy.stage == 3:
-        rounds = (tensors for chunk in gathering.chunks(job) for tensors in gathering.rounds(job, chunk))
+        rounds = (tensors for chunk in muon_gather.chunks(job) for tensors in muon_gather.rounds(job, chunk))
         return _sum(max(_of(job, index) for index in tensors) for tensors in rounds)
     shares: dict[int, set[int]] = {}
     for layout in flat_groups(job):
@@ -47,14 +47,14 @@ def _slowest(job: Job) -> Multiplied:
     return max(_together(job, share) for share in shares.values())
 
 
-def _of(job: Job, index: int) -> Multiplied:
+def _of(job: Job, index: int) -> ProductFlops:
     return products(job.model.tensors[index].shape, job.strategy.ns_method)
 
 
-def _together(job: Job, tensors: Iterable[int]) -> Multiplied:
+def _together(job: Job, tensors: Iterable[int]) -> ProductFlops:
     return _sum(_of(job, index) for index in tensors)
 
 
-def _sum(found: Iterable[Multiplied]) -> Multiplied:
+def _sum(found: Iterable[ProductFlops]) -> ProductFlops:
     every = list(found)
-    return Multiplied(sum(one.flops for one in every), sum(one.touched for one in every))
+    return ProductFlops(sum(one.flops for one in every), sum(one.touched for one in every))

@@ -6,17 +6,17 @@ from zeroplan.costs.timing.rates import link
 from zeroplan.formulas import network
 from zeroplan.ledger import Transfer
 from zeroplan.record import NamedTuple
-from zeroplan.specs.cluster import Cluster, Figure
+from zeroplan.specs.cluster import Cluster, SourcedValue
 
-HOP = Figure(
+HOP = SourcedValue(
     3.4e-6, "48 us over the 14 hops of an all-reduce of 8 A100, 33 us of 8 H200, as fitted to their sweeps",
     "2026-11-22", "published",
 )  # fmt: skip
-CROSSING = Figure(
+CROSSING = SourcedValue(
     6e-6, "370 us over the 62 steps of an all-reduce of 32 B200 in 4 nodes, as fitted to their sweep", "2026-11-22",
     "published",
 )  # fmt: skip
-LEVEL = Figure(
+LEVEL = SourcedValue(
     80e-6, "the same 370 us, had they been a tree's: two levels up and down, 8 GPUs in a chain", "2026-11-22", "assumed"
 )
 
@@ -25,7 +25,7 @@ class CallTime(NamedTuple):
     """One call of a collective, all calls of its kind taken as equal in size."""
 
     seconds: float
-    figures: tuple[Figure, ...]
+    figures: tuple[SourcedValue, ...]
     """The link's rate, and what a hop takes."""
     symbols: dict[str, float]
 
@@ -34,12 +34,12 @@ def call(cluster: Cluster, transfer: Transfer) -> CallTime:
     """Seconds of one call; NCCL takes the ring, or for an all-reduce the tree where that is sooner there."""
     kind, ranks, inside = transfer.collective, transfer.ranks, min(transfer.ranks, cluster.gpus_per_node)
     speed, wire = link(cluster, ranks, kind), transfer.wire_bytes / transfer.calls
-    waits, filling = latency(cluster, kind, ranks), latency(cluster, kind, inside)
+    latency_of_ring, filling = latency(cluster, kind, ranks), latency(cluster, kind, inside)
     crosses = between_nodes(cluster, transfer)
     hop = (cluster.crossing or CROSSING) if crosses else (cluster.hop or HOP)
     if kind == "all_to_all" and crosses:
-        speed, waits = shared(cluster), network.ring_latency(ranks - 1, hop.value)
-    symbols = {"wire": wire, "link": speed.value, "latency": waits, "filling": filling}
+        speed, latency_of_ring = shared(cluster), network.ring_latency(ranks - 1, hop.value)
+    symbols = {"wire": wire, "link": speed.value, "latency": latency_of_ring, "filling": filling}
     return CallTime(network.piped(**symbols), (speed, hop), symbols)
 
 
@@ -49,10 +49,10 @@ def between_nodes(cluster: Cluster, transfer: Transfer) -> bool:
     return transfer.ranks > cluster.gpus_per_node or one_of_each
 
 
-def shared(cluster: Cluster) -> Figure:
+def shared(cluster: Cluster) -> SourcedValue:
     """What one GPU has of its node's network, when all send what is their own; a ring crosses once for all of them."""
-    whole = cluster.network
-    return whole._replace(value=whole.value / cluster.gpus_per_node)
+    network = cluster.network
+    return network._replace(value=network.value / cluster.gpus_per_node)
 
 
 def latency(cluster: Cluster, collective: str, ranks: int) -> float:

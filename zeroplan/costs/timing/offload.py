@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from zeroplan.clock import OFFLOAD, Term, term
-from zeroplan.costs.deepspeed.swapping import on_gpu
+from zeroplan.costs.deepspeed.nvme_swap import on_gpu
 from zeroplan.costs.deepspeed.traffic import BACKWARD
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.copies import pcie_terms

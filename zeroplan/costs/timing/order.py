@@ -17,7 +17,7 @@ from operator import attrgetter, itemgetter
 from zeroplan.costs.deepspeed.backward import reductions, reductions_key
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events
-from zeroplan.costs.deepspeed.events import Gather, Held
+from zeroplan.costs.deepspeed.events import Gather, GatheredMemory
 from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution, pass_hooks
 from zeroplan.costs.deepspeed.traffic import reduced
@@ -30,25 +30,25 @@ GATHER, REDUCE = "gather", "reduce"
 FOR_GATHER, FOR_REDUCTION = "wait for a gather", "wait for a reduction"
 
 
-class Event(NamedTuple):
+class StreamEvent(NamedTuple):
     kind: str
     done: float
     """Share of the pass's work that was issued before."""
     size: float
-    """Of all that the pass gathers, or reduces."""
+    """Share of all that the pass gathers, or reduces."""
     number: int
-    """Of its kind, counted from 0; of a wait the one that is waited for."""
+    """Its number among its kind, from 0; of a wait the one that is waited for."""
 
 
-EVENT = partial(tuple.__new__, Event)
-"""Of all its fields, without the work that a call by name does."""
+EVENT = partial(tuple.__new__, StreamEvent)
+"""Make an event of all its fields, without the work that a call by name does."""
 
 
-class Order(NamedTuple):
-    """Of one micro-step."""
+class EventOrder(NamedTuple):
+    """Events of one micro-step."""
 
-    forward: tuple[Event, ...] = ()
-    backward: tuple[Event, ...] = ()
+    forward: tuple[StreamEvent, ...] = ()
+    backward: tuple[StreamEvent, ...] = ()
 
 
 def _order_key(strategy: Strategy) -> Hashable:
@@ -57,8 +57,8 @@ def _order_key(strategy: Strategy) -> Hashable:
     return strategy_key(strategy)
 
 
-def order(job: Job, *, first: bool = False) -> Order:
-    """Of a job that overlaps; the engine's own reductions, at stage 0, come when backward is over.
+def order(job: Job, *, first: bool = False) -> EventOrder:
+    """The order of events in a job that overlaps; the engine's own reductions, at stage 0, come when backward is over.
 
     `first`: of the step's first micro-step, which makes secondary partitions (hpZ); else of any other.
     """
@@ -66,13 +66,13 @@ def order(job: Job, *, first: bool = False) -> Order:
 
 
 @cached(_order_key)
-def _orders(job: Job) -> list[Order]:
-    """Of the step's first micro-step, and of the others where they differ."""
+def _orders(job: Job) -> list[EventOrder]:
+    """Orders of the step's first micro-step, and of the others where they differ."""
     if job.strategy.stage < 3:
-        return [Order((), tuple(_reductions(job)))]
+        return [EventOrder((), tuple(_reductions(job)))]
     flushes = _flushes(job)
     return [
-        Order(forward, tuple([event for _place, event in sorted([*placed, *flushes], key=itemgetter(0))]))
+        EventOrder(forward, tuple([event for _place, event in sorted([*placed, *flushes], key=itemgetter(0))]))
         for forward, placed in _gathers(job)
     ]
 
@@ -88,16 +88,16 @@ def done_in_backward(job: Job) -> list[float]:
     return progress(job, pass_hooks(job, 1))
 
 
-def progress(job: Job, hooks: Sequence[RepeatedBlock[Held]]) -> list[float]:
+def progress(job: Job, hooks: Sequence[RepeatedBlock[GatheredMemory]]) -> list[float]:
     """Share of the pass's work before each hook, and 1 at the end.
 
     A module's work is what tokens are multiplied with there, twice in backward; of a tied table, the head's, which no
     layer has.
     """
     elements, heads = multiplied_with(job.model)
-    found: list[float] = []
+    result: list[float] = []
     using: dict[int, list[tuple[int, bool]]] = {}
-    """Of each head the hooks that read it, and whether they are backward's."""
+    """The hooks that read each head, and whether they are backward's."""
     for events, times, _by in hooks:
         here: list[float] = []
         for _elements, _secondary, _most, _ready, (enters, _module, tensors, backward), at, _less in events:
@@ -105,33 +105,33 @@ def progress(job: Job, hooks: Sequence[RepeatedBlock[Held]]) -> list[float]:
             here.append((1 + backward) * sum([elements[index] for index in reads if index not in heads]))
             for index in heads.intersection(reads):
                 using.setdefault(index, []).append((at, backward))
-        found += times * here
-    late = hooks[0].events[0].hook.backward
+        result += times * here
+    in_backward = hooks[0].events[0].hook.backward
     for index, places in using.items():
-        at, backward = places[0 if late else -1]
-        found[at] += (1 + backward) * elements[index]
-    total = sum(found)
-    return [each / total for each in accumulate(found, initial=0.0)] if total else [1.0] * (len(found) + 1)
+        at, backward = places[0 if in_backward else -1]
+        result[at] += (1 + backward) * elements[index]
+    total = sum(result)
+    return [each / total for each in accumulate(result, initial=0.0)] if total else [1.0] * (len(result) + 1)
 
 
-Placed = tuple[tuple[int, int], Event]
+Placed = tuple[tuple[int, int], StreamEvent]
 """An event before a hook: the hook's number, then reductions before gathers before waits."""
 
 
 @cached(gathers_key)
-def _gathers(job: Job) -> list[tuple[tuple[Event, ...], list[Placed]]]:
+def _gathers(job: Job) -> list[tuple[tuple[StreamEvent, ...], list[Placed]]]:
     """What each hook and the look ahead gather, and what it waits for, in forward and in backward: of each micro-step
     that differs.
     """
-    found = []
+    result = []
     for step in distinct(micro_steps(job)):
         gathers = list(all_events(step.gathers))
         forward, backward = (
             list(_gathered(reads, done, [gather for gather in gathers if gather.pass_index == pass_index]))
             for pass_index, (reads, done) in enumerate(zip(read_at(job), done_before(job), strict=True))
         )
-        found.append((tuple([event for _place, event in forward]), backward))
-    return found
+        result.append((tuple([event for _place, event in forward]), backward))
+    return result
 
 
 @cached_per_execution
@@ -146,14 +146,14 @@ def read_at(job: Job) -> list[dict[int, tuple[int, ...]]]:
 def _gathered(
     reads: Mapping[int, tuple[int, ...]], done: Sequence[float], gathers: Sequence[Gather]
 ) -> Iterator[Placed]:
-    whole, number = sum([each.elements for each in gathers]), 0
+    total, number = sum([each.elements for each in gathers]), 0
     flying: dict[int, int] = {}
-    """Of each tensor the gather that brings it."""
+    """The gather that brings each tensor."""
     issued = {at: list(found) for at, found in groupby(gathers, attrgetter("at"))}
     for at in sorted({*reads, *issued}):
         if at in issued:
             for gather in issued[at]:
-                yield (at, 1), EVENT((GATHER, done[at], gather.elements / whole, number))
+                yield (at, 1), EVENT((GATHER, done[at], gather.elements / total, number))
                 for index in gather.tensors:
                     flying[index] = number
                 number += 1
@@ -173,14 +173,14 @@ def _reading(job: Job) -> list[int]:
 def _flushes(job: Job) -> list[Placed]:
     """Buckets that are full before a hook."""
     flushes, reading, done = reductions(job).flushes, _reading(job), done_in_backward(job)
-    whole = sum(each.elements for each in flushes)
+    total = sum(each.elements for each in flushes)
     full: dict[int, int] = {}
     for flush in flushes:
         following = bisect_left(reading, flush.at)
         at = reading[following] if following < len(reading) else len(done) - 1
         full[at] = full.get(at, 0) + flush.elements
     return [
-        ((at, 0), Event(REDUCE, done[at], elements / whole, number))
+        ((at, 0), StreamEvent(REDUCE, done[at], elements / total, number))
         for number, (at, elements) in enumerate(sorted(full.items()))
     ]
 
@@ -190,12 +190,12 @@ def _ready(job: Job) -> dict[int, float]:
     """How far backward's work has come when a tensor's gradient is there; of a tied one the last."""
     done = done_in_backward(job)
     return {
-        index: done[at] for at, (enters, _module, tensors, late) in enumerate(backward_hooks(job), 1)
-        if enters and late for index in tensors
+        index: done[at] for at, (enters, _module, tensors, in_backward) in enumerate(backward_hooks(job), 1)
+        if enters and in_backward for index in tensors
     }  # fmt: skip
 
 
-def _reductions(job: Job) -> Iterator[Event]:
+def _reductions(job: Job) -> Iterator[StreamEvent]:
     """A bucket is full when the next gradient does not fit; the last one is reduced when backward is over."""
     found, ready = reduced(job), _ready(job)
     filled, arrived = sum(bucket.elements for _dtype, bucket in found), 0.0

@@ -20,7 +20,7 @@ UPDATE = "after the step"
 EVERY, FIRST, LATER, LAST = "every micro-step", "the first", "each later one", "the last"
 
 
-class Sent(NamedTuple):
+class PhaseTransfer(NamedTuple):
     """All calls of one kind in one phase: of every micro-step, or of some alone."""
 
     phase: str
@@ -30,7 +30,7 @@ class Sent(NamedTuple):
     """For modules, at stage 3."""
 
 
-def phases(job: Job, traffic: Sequence[Transfer]) -> Iterator[Sent]:
+def phases(job: Job, traffic: Sequence[Transfer]) -> Iterator[PhaseTransfer]:
     """Gathers of stage 3 run in the pass that issues them, reductions in backward, the rest after the step.
 
     Those of stage 1 come in the last micro-step's backward. What says its pass, as another engine's may, runs there.
@@ -38,20 +38,20 @@ def phases(job: Job, traffic: Sequence[Transfer]) -> Iterator[Sent]:
     gathers = gathered_for_modules(job) if job.strategy.stage == 3 and job.ranks > 1 else []
     for entry in traffic:
         if entry.when in (FORWARD, BACKWARD):
-            yield Sent(entry.when, entry)
+            yield PhaseTransfer(entry.when, entry)
         elif entry in gathers:
             if entry == gathers[0]:
                 yield from _gathered(job)
         elif entry.when == MICRO_STEP:
-            yield Sent(BACKWARD, entry)
+            yield PhaseTransfer(BACKWARD, entry)
         elif _in_last_backward(job, entry):
-            yield Sent(BACKWARD, entry, LAST)
+            yield PhaseTransfer(BACKWARD, entry, LAST)
         else:
-            yield Sent(UPDATE, entry)
+            yield PhaseTransfer(UPDATE, entry)
 
 
-def alike(job: Job, sent: Sequence[Sent]) -> Iterator[tuple[str, list[Sent], int]]:
-    """Of what one phase sends: the micro-steps that send alike, what that is, and how many they are."""
+def grouped_micro_steps(job: Job, sent: Sequence[PhaseTransfer]) -> Iterator[tuple[str, list[PhaseTransfer], int]]:
+    """Group what one phase sends: micro-steps that send the same, what that is, and how many they are."""
     left, every = job.strategy.micro_steps, [entry for entry in sent if entry.micro_steps == EVERY]
     for name, times in ((FIRST, 1), (LATER, left - 1), (LAST, 1)):
         if alone := [entry for entry in sent if entry.micro_steps == name]:
@@ -61,11 +61,11 @@ def alike(job: Job, sent: Sequence[Sent]) -> Iterator[tuple[str, list[Sent], int
         yield EVERY, every, left
 
 
-def _gathered(job: Job) -> Iterator[Sent]:
+def _gathered(job: Job) -> Iterator[PhaseTransfer]:
     found = gathered_in_passes(job)
     for name, transfers in zip((FIRST, LATER) if len(found) > 1 else (EVERY,), found, strict=True):
         for transfer in transfers:
-            yield Sent(transfer.when, transfer, name, gathers=True)
+            yield PhaseTransfer(transfer.when, transfer, name, gathers=True)
 
 
 def _in_last_backward(job: Job, entry: Transfer) -> bool:

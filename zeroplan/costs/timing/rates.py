@@ -6,43 +6,43 @@ from functools import lru_cache
 
 from zeroplan.costs.deepspeed.cache import CACHE_SIZE, IdentityKey
 from zeroplan.record import NamedTuple
-from zeroplan.specs.cluster import Cluster, Figure, Gpu
+from zeroplan.specs.cluster import Cluster, Gpu, SourcedValue
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import judged
 
 MEMORY_REACHED = 0.8
-"""Of the datasheet's bandwidth: what ai-dynamo/aiconfigurator corrects by, for thirteen cards alike."""
+"""Share of the datasheet's bandwidth: what ai-dynamo/aiconfigurator corrects by, for thirteen cards alike."""
 ATTENTION_SHARE = 0.5
-"""Of the sustained matmul rate that flash attention reaches, forward and backward together; 0.74 on A100 and 0.48 on
+"""Share of the sustained matmul rate that flash attention reaches, both passes together; 0.74 on A100 and 0.48 on
 H100 as fitted."""
 EMULATED = 0.8
-"""Of the peak in fp32 that matrix products sustain: torch does not use TF32 unless it is told to."""
+"""Share of the peak in fp32 that matrix products sustain: torch does not use TF32 unless it is told to."""
 FP8_GAIN = 1.6
 """fp8 products over those in bf16, their casts included."""
 NO_CARD = judged(100e12, "no card was named: a rate between those of a V100 and an A100")
 NO_MEMORY = judged(1e12, "no card was named")
 START = judged(5e-6, "from one kernel's start to the next one's in PyTorch, run eagerly")
-HOST_ADAM = Figure(
+HOST_ADAM = SourcedValue(
     1.5e9, "the middle of seven published hosts, from 0.4 to 10 billion parameters/s; --cluster or a measurement tells",
     "2026-11-22", "assumed",
 )  # fmt: skip
 LINK_SHARE = 0.8
-"""Of a link's nominal rate that large messages reach."""
-USUAL_LINK, USUAL_HOST_LINK = judged(12e9, "a card on PCIe 3 x16"), judged(12e9, "PCIe 3 x16")
+"""Share of a link's nominal rate that large messages reach."""
+DEFAULT_LINK, DEFAULT_HOST_LINK = judged(12e9, "a card on PCIe 3 x16"), judged(12e9, "PCIe 3 x16")
 NVME = judged(3e9, "one NVMe drive")
 
 
 class Rates(NamedTuple):
-    """Of one GPU: FLOP/s, FLOP/s, bytes/s, and seconds from one kernel to the next."""
+    """Rates of one GPU: FLOP/s, FLOP/s, bytes/s, and seconds from one kernel to the next."""
 
-    products: Figure
-    attention: Figure
-    memory: Figure
-    start: Figure
+    products: SourcedValue
+    attention: SourcedValue
+    memory: SourcedValue
+    start: SourcedValue
 
 
 def rates(job: Job) -> Rates:
-    """Of the job's card in the precision that products run in, with the attention that runs."""
+    """Rates of the job's card in the precision that products run in, with the attention that runs."""
     return _rates(IdentityKey(job.cluster.gpu), multiplied_in(job), job.strategy.attention)
 
 
@@ -61,7 +61,7 @@ def _rates(card: IdentityKey[Gpu | None], precision: str, kernel: str) -> Rates:
     return Rates(products, attention, memory, START)
 
 
-def products_in(job: Job, precision: str) -> Figure:
+def products_in(job: Job, precision: str) -> SourcedValue:
     """FLOP/s of the card's matrix products in another precision than the job's."""
     gpu = job.cluster.gpu
     return _products(gpu, precision) if gpu else NO_CARD
@@ -77,17 +77,17 @@ def is_timed(job: Job) -> bool:
     return job.cluster.gpu is not None and job.strategy.backend != "cpu"
 
 
-def _less(figure: Figure, share: float, what: str, evidence: str = "assumed") -> Figure:
+def _less(figure: SourcedValue, share: float, what: str, evidence: str = "assumed") -> SourcedValue:
     """A share of a figure: no better founded than what says so."""
     return figure._replace(value=share * figure.value, source=f"{share:g} {what}: {figure.source}", evidence=evidence)
 
 
-def _reached(figure: Figure, share: float, what: str, evidence: str = "assumed") -> Figure:
+def _reached(figure: SourcedValue, share: float, what: str, evidence: str = "assumed") -> SourcedValue:
     """What a nominal rate leaves; one that was measured is what was reached."""
     return figure if figure.evidence == "measured" else _less(figure, share, what, evidence)
 
 
-def _products(gpu: Gpu, precision: str) -> Figure:
+def _products(gpu: Gpu, precision: str) -> SourcedValue:
     sustained = gpu.sustained_matmul
     if precision == "bf16" and "bf16" not in gpu.peak and "fp32" in gpu.peak:
         return _less(gpu.peak["fp32"], EMULATED, "of the fp32 peak, for the card has no cores for bf16")
@@ -103,16 +103,16 @@ def _products(gpu: Gpu, precision: str) -> Figure:
     return sustained
 
 
-def _attention(gpu: Gpu, kernel: str, products: Figure) -> Figure:
-    """Of the kernel; sdpa runs flash attention 2."""
+def _attention(gpu: Gpu, kernel: str, products: SourcedValue) -> SourcedValue:
+    """The rate of the attention kernel; sdpa runs flash attention 2."""
     known = gpu.attention.get("flash_attention_2" if kernel == "sdpa" else kernel)
     return known or _less(products, ATTENTION_SHARE, "of the matmul rate")
 
 
-def link(cluster: Cluster, ranks: int, collective: str = "") -> Figure:
+def link(cluster: Cluster, ranks: int, collective: str = "") -> SourcedValue:
     """Bytes/s that one rank of a ring of `ranks` sends; all-reduce is faster where the switch adds up."""
     gpu = cluster.gpu
-    stated = _less(gpu.link, LINK_SHARE, "of the link") if gpu and gpu.link else USUAL_LINK
+    stated = _less(gpu.link, LINK_SHARE, "of the link") if gpu and gpu.link else DEFAULT_LINK
     inside = cluster.intra_node or stated
     if ranks <= cluster.gpus_per_node:
         whole_node = ranks == (cluster.node_width or cluster.gpus_per_node) and collective == "all_reduce"
@@ -121,10 +121,10 @@ def link(cluster: Cluster, ranks: int, collective: str = "") -> Figure:
     return inside if inside.value <= network.value else network
 
 
-def host_link(cluster: Cluster) -> Figure:
+def host_link(cluster: Cluster) -> SourcedValue:
     gpu = cluster.gpu
-    return _reached(gpu.host_link, LINK_SHARE, "of the host link") if gpu and gpu.host_link else USUAL_HOST_LINK
+    return _reached(gpu.host_link, LINK_SHARE, "of the host link") if gpu and gpu.host_link else DEFAULT_HOST_LINK
 
 
-def host_adam(cluster: Cluster) -> Figure:
+def host_adam(cluster: Cluster) -> SourcedValue:
     return cluster.host_adam or HOST_ADAM

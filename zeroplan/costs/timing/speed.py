@@ -18,12 +18,12 @@ HARDWARE = "hardware FLOPs: products and causal attention as they run, with what
 
 
 def speed(job: Job, ledger: Ledger) -> Speed:
-    """Of one optimizer step."""
+    """The speed of one optimizer step."""
     return speed_of(job, step_time(job, ledger))
 
 
 def speed_of(job: Job, step: StepTime) -> Speed:
-    """Of a step that was timed already."""
+    """The speed of a step that was timed already."""
     tokens = job.tokens * job.strategy.micro_steps * job.ranks
     return Speed(step, interval(step), tokens, job.ranks, utilisation(job, step))
 
@@ -46,11 +46,11 @@ def utilisation(job: Job, step: StepTime) -> tuple[Utilisation, ...]:
 
 def _as_run(job: Job) -> float:
     """FLOP of forward, of backward's two products for each, and of what runs again in layers, not in their kernels."""
-    found, recomputed = work(job), recomputed_shares(job)
+    result, recomputed = work(job), recomputed_shares(job)
     passes = 1 + BACKWARD_PRODUCTS
     return (
-        passes * (found.layers.flops + found.head.flops + found.attention)
-        + recomputed.products * found.layers.flops + recomputed.attention * found.attention
+        passes * (result.layers.flops + result.head.flops + result.attention)
+        + recomputed.products * result.layers.flops + recomputed.attention * result.attention
     )  # fmt: skip
 
 

@@ -21,14 +21,14 @@ def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> Ste
     software = software or software_of(job)
     alone = computing(job, software)
     forward, backward, after = communication(job, ledger, alone, software)
-    shown = (sum(entry.seconds for entry in beside) for beside in (forward, backward))
-    found, times = waited(job, software, alone, *shown), job.strategy.micro_steps
+    exposed_communication = (sum(entry.seconds for entry in concurrent) for concurrent in (forward, backward))
+    result, times = waited(job, software, alone, *exposed_communication), job.strategy.micro_steps
     work = (
         entry._replace(seconds=times * entry.seconds, times=times * entry.times)
-        for entry in (*found.forward.terms, *found.backward.terms)
+        for entry in (*result.forward.terms, *result.backward.terms)
     )
     traffic = (*forward, *backward, *after)
-    return StepTime((*work, *traffic, *host_terms(job, ledger, found), *_of_muon(job), *update(job)))
+    return StepTime((*work, *traffic, *host_terms(job, ledger, result), *_of_muon(job), *update(job)))
 
 
 def _of_muon(job: Job) -> list[Term]:

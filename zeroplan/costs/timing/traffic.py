@@ -8,14 +8,14 @@ from zeroplan.clock import COMMUNICATION, Term, term
 from zeroplan.costs.deepspeed.traffic import BACKWARD, FORWARD
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.network import call
-from zeroplan.costs.timing.order import Event, Order, order
-from zeroplan.costs.timing.phases import FIRST, UPDATE, Sent, alike, phases
+from zeroplan.costs.timing.order import EventOrder, StreamEvent, order
+from zeroplan.costs.timing.phases import FIRST, UPDATE, PhaseTransfer, grouped_micro_steps, phases
 from zeroplan.costs.timing.rates import rates
-from zeroplan.costs.timing.replay import waiting
+from zeroplan.costs.timing.stalls import stall_seconds
 from zeroplan.formulas import network, overlap, roofline
 from zeroplan.ledger import Ledger
 from zeroplan.record import NamedTuple
-from zeroplan.specs.cluster import Figure
+from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import Software
 
@@ -32,47 +32,48 @@ class Communication(NamedTuple):
 
 
 class ConcurrentTraffic(NamedTuple):
-    """What micro-steps that are alike send in one pass, beside so much work of each."""
+    """What identical micro-steps send in one pass, concurrent with so much work of each."""
 
     phase: str
-    sent: list[Sent]
+    sent: list[PhaseTransfer]
     times: int
     """How many of a step's micro-steps they are."""
     work: float
-    events: Sequence[Event]
-    """The order in which all is issued; none where that is not told."""
+    events: Sequence[StreamEvent]
+    """The order in which all is issued; none where that is not known."""
 
 
-def besides(
-    job: Job, sent: Sequence[Sent], found: Computing, software: Software, ordered: Callable[..., Order] = order
+def concurrent_traffic(
+    job: Job, sent: Sequence[PhaseTransfer], found: Computing, software: Software,
+    ordered: Callable[..., EventOrder] = order,
 ) -> Iterator[ConcurrentTraffic]:  # fmt: skip
     """Forwards, then backwards; `ordered` tells in which order they issue what."""
     in_order = job.strategy.stage and job.strategy.overlaps and sent and software.in_order
     for phase, work in ((FORWARD, found.forward.seconds), (BACKWARD, found.backward.seconds)):
-        for name, here, times in alike(job, [entry for entry in sent if entry.phase == phase]):
-            events = ordered(job, first=name == FIRST) if in_order else Order()
+        for name, here, times in grouped_micro_steps(job, [entry for entry in sent if entry.phase == phase]):
+            events = ordered(job, first=name == FIRST) if in_order else EventOrder()
             yield ConcurrentTraffic(phase, here, times, work, events.forward if phase == FORWARD else events.backward)
 
 
-def hidden(job: Job, software: Software) -> Figure | None:
-    """Of what could hide beside work, the share that shows; None where nothing is overlapped."""
+def exposed_share_of(job: Job, software: Software) -> SourcedValue | None:
+    """The share of overlapped communication that is exposed; None where nothing is overlapped."""
     if not (job.strategy.overlaps and job.strategy.stage):
         return None
-    return software.shown_at_stage_3 if job.strategy.stage == 3 else software.shown
+    return software.exposed_share_at_stage_3 if job.strategy.stage == 3 else software.exposed_share
 
 
 def communication(job: Job, ledger: Ledger, found: Computing, software: Software) -> Communication:
     """Beside a step's forwards, beside its backwards, and after both."""
-    sent, shown = list(phases(job, ledger.traffic)), hidden(job, software)
+    sent, exposed_share = list(phases(job, ledger.traffic)), exposed_share_of(job, software)
     terms: dict[str, list[Term]] = {FORWARD: [], BACKWARD: []}
-    for phase, here, times, work, events in besides(job, sent, found, software):
-        terms[phase] += exposed(job, here, work, shown, times, events)
+    for phase, here, times, work, events in concurrent_traffic(job, sent, found, software):
+        terms[phase] += exposed(job, here, work, exposed_share, times, events)
     after = exposed(job, [entry for entry in sent if entry.phase == UPDATE], 0.0, None, 1)
     return Communication(_joined(terms[FORWARD]), _joined(terms[BACKWARD]), _joined(after))
 
 
-class Sending(NamedTuple):
-    """Gathers of one backward; so many of a step's are alike."""
+class GatherTime(NamedTuple):
+    """Gathers of one backward; so many of a step's are identical."""
 
     times: int
     seconds: float
@@ -87,22 +88,24 @@ class Gathers(NamedTuple):
     forward: float
     """That they add to a step's forwards, where nothing else runs; to its backwards, at least."""
     backward: float
-    sent: tuple[Sending, ...]
+    sent: tuple[GatherTime, ...]
 
 
 def of_gathers(job: Job, ledger: Ledger, found: Computing, software: Software) -> Gathers:
     """As `communication` has them, without reductions."""
-    from zeroplan.costs.timing.alone import alone
+    from zeroplan.costs.timing.gather_stalls import alone
 
     sent = [entry for entry in phases(job, ledger.traffic) if entry.gathers]
     seconds, sending = {FORWARD: 0.0, BACKWARD: 0.0}, []
-    for phase, here, times, work, events in besides(job, sent, found, software, alone):
-        seconds[phase] += sum(entry.seconds for entry in exposed(job, here, work, hidden(job, software), times, events))
+    for phase, here, times, work, events in concurrent_traffic(job, sent, found, software, alone):
+        seconds[phase] += sum(
+            entry.seconds for entry in exposed(job, here, work, exposed_share_of(job, software), times, events)
+        )
         if phase == BACKWARD:
             calls = [(entry.transfer.calls, call(job.cluster, entry.transfer)) for entry in here]
             wire = sum(count * one.symbols["wire"] for count, one in calls)
             slowed = roofline.streamed(MEMORY_PER_BYTE * wire, rates(job).memory.value)
-            sending.append(Sending(times, sum(count * one.seconds for count, one in calls), slowed))
+            sending.append(GatherTime(times, sum(count * one.seconds for count, one in calls), slowed))
     return Gathers(seconds[FORWARD], seconds[BACKWARD], tuple(sending))
 
 
@@ -111,15 +114,16 @@ def busy(job: Job, ledger: Ledger, phase: str) -> float:
     here = [entry for entry in phases(job, ledger.traffic) if entry.phase == phase]
     return sum(
         times * entry.transfer.calls * call(job.cluster, entry.transfer).seconds
-        for _name, alike_ones, times in alike(job, here)
+        for _name, alike_ones, times in grouped_micro_steps(job, here)
         for entry in alike_ones
     )
 
 
 def exposed(
-    job: Job, sent: list[Sent], work: float, shown: Figure | None, times: int, events: Sequence[Event] = (),
+    job: Job, sent: list[PhaseTransfer], work: float, exposed_share: SourcedValue | None, times: int,
+    events: Sequence[StreamEvent] = (),
 ) -> list[Term]:  # fmt: skip
-    """Of all collectives beside this much work what shows, shared out by their seconds; None: nothing is hidden.
+    """The exposed time of all collectives beside this much work, shared out by their seconds; None: nothing is hidden.
 
     `events`: the order in which they are issued; without one they are spread evenly, but for one call of each alone.
     """
@@ -128,22 +132,23 @@ def exposed(
     if not traffic or not times:
         return []
     visible = traffic
-    if shown:
+    if exposed_share:
         memory = rates(job).memory
         wire = sum(entry.transfer.calls * one.symbols["wire"] for entry, one in calls)
         slowed = roofline.streamed(MEMORY_PER_BYTE * wire, memory.value)
         if events:
             gathers = sum(entry.transfer.calls * one.seconds for entry, one in calls if entry.gathers)
-            waits = waiting(events, work + slowed, gathers, traffic - gathers)
+            stall = stall_seconds(events, work + slowed, gathers, traffic - gathers)
         else:
             alone = sum(min(1.0, entry.transfer.calls) * one.seconds for entry, one in calls)
-            waits = overlap.evenly(work + slowed, traffic, alone)
-        beside = overlap.added(waits, work + slowed, traffic, shown.value) + slowed
-        visible = min(traffic, beside)  # never more than one after the other
+            stall = overlap.evenly(work + slowed, traffic, alone)
+        concurrent = overlap.added(stall, work + slowed, traffic, exposed_share.value) + slowed
+        visible = min(traffic, concurrent)  # never more than one after the other
     return [
         term(
             COMMUNICATION, f"{entry.transfer.collective}, {entry.phase}", network.piped, *one.figures,
-            *([shown] if shown else []), times=times * entry.transfer.calls * visible / traffic, **one.symbols,
+            *([exposed_share] if exposed_share else []),
+            times=times * entry.transfer.calls * visible / traffic, **one.symbols,
         )
         for entry, one in calls
     ]  # fmt: skip
@@ -151,9 +156,9 @@ def exposed(
 
 def _joined(terms: list[Term]) -> list[Term]:
     """Terms of one name and size of call as one."""
-    found: dict[tuple[str, float], Term] = {}
+    result: dict[tuple[str, float], Term] = {}
     for entry in terms:
         key = (entry.name, entry.symbols["wire"])
-        before = found.get(key, entry._replace(seconds=0.0, times=0.0))
-        found[key] = before._replace(seconds=before.seconds + entry.seconds, times=before.times + entry.times)
-    return list(found.values())
+        before = result.get(key, entry._replace(seconds=0.0, times=0.0))
+        result[key] = before._replace(seconds=before.seconds + entry.seconds, times=before.times + entry.times)
+    return list(result.values())

@@ -15,7 +15,7 @@ width, and of that once more where it is gated."""
 SCORE_BYTES = 16
 """Read and written per score by eager attention: the product, its mask, softmax in fp32, dropout."""
 KERNELS = 14
-"""Of a layer's forward beside those of its products and attention."""
+"""Kernels of a layer's forward beside those of its products and attention."""
 
 
 class WeightMatrix(NamedTuple):
@@ -37,7 +37,7 @@ class Products(NamedTuple):
 
 
 class ForwardWork(NamedTuple):
-    """Of a forward pass over one micro-batch on one GPU."""
+    """The work of a forward pass over one micro-batch on one GPU."""
 
     layers: Products
     head: Products
@@ -71,7 +71,7 @@ def matrices(model: Model) -> Matrices:
 
 @lru_cache(maxsize=64)
 def multiplied_with(model: Model) -> tuple[list[float], frozenset[int]]:
-    """Of each tensor the elements that a token is multiplied with, on average; and which tensors are the head's."""
+    """Elements of each tensor that a token is multiplied with, on average; and which tensors are the head's."""
     shape = model.shape
     routed = shape.experts_per_token / shape.experts if shape.experts else 1.0
     elements = [
@@ -108,17 +108,17 @@ def multiplied(found: tuple[tuple[WeightMatrix, int], ...], tokens: int, top: in
 
 
 def work(job: Job) -> ForwardWork:
-    """Of the job's micro-batch: products from its tensors, the rest from the widths of its layers."""
+    """The work of the job's micro-batch: products from its tensors, the rest from the widths of its layers."""
     shape, tokens, width = job.model.shape, job.tokens, job.strategy.element_bytes
     multiplied_width = 2 if job.strategy.autocast else width
-    found, top = matrices(job.model), max(1, shape.experts_per_token)
-    layers = multiplied(found.layers, tokens, top, multiplied_width)
+    result, top = matrices(job.model), max(1, shape.experts_per_token)
+    layers = multiplied(result.layers, tokens, top, multiplied_width)
     seen = pairs(job)
     ffn = shape.ffn * top + shape.shared_ffn if shape.experts else shape.ffn
     element = NORM_BYTES * shape.hidden + (MLP_BYTES + GATE_BYTES * shape.gated) * ffn
     return ForwardWork(
         layers=layers,
-        head=multiplied(found.head, tokens, top, multiplied_width),
+        head=multiplied(result.head, tokens, top, multiplied_width),
         attention=2.0 * seen * shape.heads * (shape.head_width + shape.value_width),
         scores=float(SCORE_BYTES * seen * shape.heads) if job.strategy.attention == "eager" else 0.0,
         elements=tokens * shape.layers * element * width / 2,

@@ -47,7 +47,7 @@ class Key:
     """Whether it changes bytes held or bytes moved."""
 
     survives: str = ""
-    """Of a key that no model validates: the kinds that do not stop DeepSpeed, where it does not take just any. "number"
+    """Kinds that do not stop DeepSpeed, for a key that no model validates and that does not take just any. "number"
     and "integer" take true and false as well; "empty" is what Python counts as false, "full" the rest, "bit" 0, 1, true
     and false, "numeric" a text that is a number. A section survives as object.
     """

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 from collections import Counter
 
-from zeroplan.architectures.trace import Trace, kept
+from zeroplan.architectures.trace import Trace, kept_by_layer
 from zeroplan.autograd.log import EVENT, FREED, KEPT, MADE, Log
 from zeroplan.autograd.memory import AllocationEvent
 from zeroplan.record import NamedTuple
-from zeroplan.specs.model import LEAST_ALIKE, TimelineRequest
+from zeroplan.specs.model import MIN_IDENTICAL_BATCH, TimelineRequest
 
 MANY = 1 << 60
 """More sequences than bytes that do not depend on them."""
 
 
-def is_even(asked: TimelineRequest) -> bool:
+def is_even(request: TimelineRequest) -> bool:
     """Whether bytes grow in proportion: flash-attention's and Liger's kernels cut their work by its size."""
-    plain = asked.kernels == "transformers" and not asked.flash
-    return plain and not asked.recomputing.inputs.empties and asked.batch >= LEAST_ALIKE
+    plain = request.kernels == "transformers" and not request.flash
+    return plain and not request.recomputing.inputs.empties and request.batch >= MIN_IDENTICAL_BATCH
 
 
-class Sized(NamedTuple):
+class BatchScaledTrace(NamedTuple):
     """A run with `MANY` sequences."""
 
     trace: Trace
@@ -41,46 +41,46 @@ class Sized(NamedTuple):
             tuple([AllocationEvent(kind, of, layer, *next(levels)) for kind, of, layer, _most, _now in events])
             for events in (found.forward, found.backward)
         )
-        flops = Counter({key: sized(count, batch) for key, count in found.flops.items()})
-        drops = {layer: sized(size, batch) for layer, size in found.drops.items()}
-        keeps = kept(forward, self.ran)
+        flops = Counter({key: scaled_to(count, batch) for key, count in found.flops.items()})
+        drops = {layer: scaled_to(size, batch) for layer, size in found.drops.items()}
+        keeps = kept_by_layer(forward, self.ran)
         return Trace(forward, backward, keeps, drops, lambda: self._log(batch), forward[-1].allocated, flops, {})
 
     def _log(self, batch: int) -> Log:
         """What was made, kept and freed, with its bytes."""
         places = {MADE: 2, EVENT: 1}
         return [
-            (*entry[:at], sized(entry[at], batch), *entry[at + 1 :]) if (at := places.get(entry[0])) else entry
+            (*entry[:at], scaled_to(entry[at], batch), *entry[at + 1 :]) if (at := places.get(entry[0])) else entry
             for entry in self.trace.log()
         ]
 
 
-def sized(bytes_of_many: int, batch: int) -> int:
+def scaled_to(bytes_of_many: int, batch: int) -> int:
     """With so many sequences, what has so many bytes with `MANY`."""
     each, own = divmod(bytes_of_many, MANY)
     return own + each * batch
 
 
-def sized_of(trace: Trace) -> Sized:
+def batch_scaled(trace: Trace) -> BatchScaledTrace:
     """For any number of sequences, a trace with `MANY`."""
-    made: dict[int, tuple[int, int]] = {}
+    storages: dict[int, tuple[int, int]] = {}
     events: list[tuple[int, int, int]] = []
     for entry in trace.log():
         what = entry[0]
         if what == KEPT:
             continue
         if what == MADE:
-            each, own = made[entry[1]] = divmod(entry[2], MANY)
+            each, own = storages[entry[1]] = divmod(entry[2], MANY)
         else:
-            each, own = made.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
+            each, own = storages.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
         events.append((what, own, each))
     ran = {event.layer for event in trace.forward if event.layer}
-    return Sized(trace, ran, tuple(events))
+    return BatchScaledTrace(trace, ran, tuple(events))
 
 
 def _levels(events: tuple[tuple[int, int, int], ...], batch: int) -> list[tuple[int, int]]:
-    """Of each interval what is live at most and at its end, as `Memory` counts them."""
-    found: list[tuple[int, int]] = []
+    """Bytes allocated at most in each interval and at its end, as `Memory` counts them."""
+    result: list[tuple[int, int]] = []
     live = most = 0
     for what, own, each in events:
         size = own + each * batch
@@ -92,6 +92,6 @@ def _levels(events: tuple[tuple[int, int, int], ...], batch: int) -> list[tuple[
             live -= size
         else:
             now = live - size
-            found.append((most, now))
+            result.append((most, now))
             most = now
-    return found
+    return result

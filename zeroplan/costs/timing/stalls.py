@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.timing.order import FOR_GATHER, FOR_REDUCTION, GATHER, Event
+from zeroplan.costs.timing.order import FOR_GATHER, FOR_REDUCTION, GATHER, StreamEvent
 
 
-def waiting(events: Sequence[Event], work: float, gathers: float, reductions: float) -> float:
+def stall_seconds(events: Sequence[StreamEvent], work: float, gathers: float, reductions: float) -> float:
     """Seconds that a pass of this much work waits for its traffic, as if neither slowed the other down.
 
     `gathers`, `reductions`: seconds of all of the pass's, each call's by its size.
@@ -20,11 +20,11 @@ def waiting(events: Sequence[Event], work: float, gathers: float, reductions: fl
             network += size * gathers
             gathered.append(network)
         elif kind == FOR_GATHER:
-            if (late := gathered[number] - done * work - waited) > 0:
-                waited += late
+            if (stall := gathered[number] - done * work - waited) > 0:
+                waited += stall
         elif kind == FOR_REDUCTION:
-            if (late := reduced[number] - done * work - waited) > 0:
-                waited += late
+            if (stall := reduced[number] - done * work - waited) > 0:
+                waited += stall
         else:
             if (now := done * work + waited) > network:
                 network = now

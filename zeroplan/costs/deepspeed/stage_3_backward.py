@@ -13,15 +13,15 @@ from typing import Any
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.allocation_tracker import END, START, Allocation, AllocationTracker, Variables
+from zeroplan.costs.deepspeed.block_replay import BlockReplay
 from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, last_event
-from zeroplan.costs.deepspeed.events import Held, MicroStep
+from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import backward_hooks
+from zeroplan.costs.deepspeed.nvme_swap import kept_on_gpu, swapped_tensors
 from zeroplan.costs.deepspeed.partitions import own_shares
-from zeroplan.costs.deepspeed.quantizing import quantizes_gradients, reduced, send_codes
+from zeroplan.costs.deepspeed.quantized_collectives import quantizes_gradients, reduced, send_codes
 from zeroplan.costs.deepspeed.reduction import all_reduced
-from zeroplan.costs.deepspeed.repeated import Repeated
-from zeroplan.costs.deepspeed.swapping import kept_on_gpu, swapped_tensors
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered
 from zeroplan.specs.execution import ModuleHook
@@ -31,15 +31,15 @@ NORM_CHUNK = 250_000_000
 """Elements of which the norm is taken at once (runtime/zero/stage3.py:_constant_buffered_norm2)."""
 
 
-class Partitioning:
-    """One rank's backward; `alive` counts what is there beside the residents."""
+class Stage3Backward:
+    """One rank's backward; `tracker` counts what is there beside what is resident."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
         self.dtype = job.strategy.dtype
         self.tracker = AllocationTracker()
         self.log: EventLog[Any] = self.tracker.snapshots
-        """What a run tells, in order."""
+        """The event log of a run, in order."""
         self.dtypes = communication_dtypes(job)
         self.buckets: dict[str, list[int]] = {dtype: [] for dtype in bucket_dtypes(job)}
         """One for each dtype that gradients travel in."""
@@ -83,7 +83,7 @@ class Partitioning:
         tracker.mark(START)
         to_come = 0 if gradients is None else len(self.queue) - gradients
         for part in micro_step.backward:
-            layers = Repeated(self, part, follows=gradients is None)
+            layers = BlockReplay(self, part, follows=gradients is None)
             while layers.left:
                 for event in layers.next():
                     self._meet(event)
@@ -99,10 +99,10 @@ class Partitioning:
         self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
 
     def repeat(self, since: int, times: int, by: LayerOffset) -> None:
-        """What was told from that number on comes so many times more."""
+        """Repeat the events from that number on so many times."""
         self.tracker.repeat(since, times, by)
 
-    def _meet(self, event: Held) -> None:
+    def _meet(self, event: GatheredMemory) -> None:
         """What gradients are ready by then, and what the hook gathers and releases."""
         tracker, hook, self.hook = self.tracker, event.hook, event.at
         if event.ready != self.gathered:
@@ -130,7 +130,7 @@ class Partitioning:
                 "gradients; write a smaller stage3_module_granularity_threshold, or another leaf_module"
             )
 
-    def _gather(self, event: Held) -> None:
+    def _gather(self, event: GatheredMemory) -> None:
         """Parameters gathered after an event, and at most inside it."""
         before = self.gathered + self.secondary
         if event.elements == self.gathered and event.secondary == self.secondary and event.most <= before:

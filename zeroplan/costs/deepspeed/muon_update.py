@@ -23,12 +23,12 @@ def gradient_dtype(job: Job) -> str:
 
 @cached(strategy_key)
 def own_matrices(job: Job) -> dict[int, tuple[int, ...]]:
-    """Of each group that Muon updates, the tensors that touch this rank's partition, in the group's order."""
-    found: dict[int, tuple[int, ...]] = {}
+    """Tensors that touch this rank's partition in each group that Muon updates, in the group's order."""
+    result: dict[int, tuple[int, ...]] = {}
     for index, piece in own_pieces(job).items():
         if index in matrices(job):
-            found[piece.group] = (*found.get(piece.group, ()), index)
-    return found
+            result[piece.group] = (*result.get(piece.group, ()), index)
+    return result
 
 
 def own_elements(job: Job) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.fetch import sufficient_buffers
-from zeroplan.costs.deepspeed.swapping import parameter_buffers
+from zeroplan.costs.deepspeed.nvme_swap import parameter_buffers
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Offload
 

@@ -7,10 +7,10 @@ the flat copy of stages 1 and 2, DeepSpeed makes it on the host.
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed import casting
+from zeroplan.costs.deepspeed import model_cast
 from zeroplan.costs.deepspeed.allocation_tracker import AllocationTracker
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, tensor_sizes
-from zeroplan.costs.deepspeed.orthogonalizing import last_update, update_whole
+from zeroplan.costs.deepspeed.muon_update import last_update, update_whole
 from zeroplan.costs.deepspeed.resident import (
     built_states,
     counts_on_gpu,
@@ -124,7 +124,7 @@ def group_elements(job: Job) -> list[int]:
 
 
 def _with_model(job: Job) -> AllocationTracker:
-    tracker = casting.with_model(job)
+    tracker = model_cast.with_model(job)
     for states in built_states(job):
         tracker.allocate(moments.first_states, states.dtype, job.model.parameters)
     return tracker
@@ -143,7 +143,7 @@ def _flatten(job: Job, tracker: AllocationTracker, order: tuple[int, ...], flat:
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
     elements = sum(map(sizes.__getitem__, order))
     transposed = sum(sizes[index] for index in order if transposes(job, index)) if job.strategy.selective else 0
-    beside = (zenflow.transposed_matrices, dtype, transposed), (moments.zeros_to_flatten, dtype, flat - elements)
-    with tracker.transient(*beside):
+    concurrent = (zenflow.transposed_matrices, dtype, transposed), (moments.zeros_to_flatten, dtype, flat - elements)
+    with tracker.transient(*concurrent):
         tracker.allocate(moments.flat_parameters, dtype, flat)
     tracker.free(moments.model_as_built, dtype, elements)

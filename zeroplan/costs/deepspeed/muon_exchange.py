@@ -10,14 +10,14 @@ from collections.abc import Iterator
 
 from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker, Variables
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.orthogonalizing import newton_schulz_temporary, own_matrices
+from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary, own_matrices
 from zeroplan.formulas import muon
 from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 
 class Exchange(NamedTuple):
-    """Of one group, elements of momentum that this rank sends and receives."""
+    """Elements of one group's momentum that this rank sends and receives."""
 
     sent: int
     received: int

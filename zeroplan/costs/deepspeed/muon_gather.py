@@ -13,7 +13,7 @@ from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
 from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.orthogonalizing import newton_schulz_temporary
+from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import shard_sizes, sub_group_members
 from zeroplan.formulas import gathered, muon
 from zeroplan.specs.job import Job
@@ -47,13 +47,13 @@ def rounds(job: Job, chunk: Sequence[int]) -> Iterator[Sequence[int]]:
 
 def sent(job: Job) -> list[int]:
     """Elements of each all-gather: gradients and momentum of a chunk, then both of a round, as long as its longest."""
-    sizes, found = tensor_sizes(job), []
+    sizes, result = tensor_sizes(job), []
     for chunk in chunks(job):
-        found += 2 * [job.ranks * shards(job, chunk)]
-        found += [
+        result += 2 * [job.ranks * shards(job, chunk)]
+        result += [
             job.ranks * max(sizes[index] for index in tensors) for tensors in rounds(job, chunk) for _ in range(2)
         ]
-    return found
+    return result
 
 
 @cached(strategy_key)
@@ -76,7 +76,7 @@ def apply(job: Job, tracker: AllocationTracker) -> None:
         made = ranks * own if ranks > 1 or strategy.accumulation != dtype else 0  # else the partitions themselves
         gradients: Allocation = (muon.gathered_gradients, dtype, made)
         buffers.gather(ranks, own, gradients)
-        variables.held["gathered"] = (gradients,)
+        variables.allocations["gathered"] = (gradients,)
         momentum: list[Allocation] = [(muon.gathered_momentum, dtype, own)]
         tracker.allocate(*momentum[0])
         if ranks > 1:
@@ -101,16 +101,16 @@ def _update(job: Job, tracker: AllocationTracker, chunk: Sequence[int]) -> None:
         if rank < len(tensors):
             tracker.transient_peak(newton_schulz_temporary(job, tensors[rank], dtype))
             variables.put("update", (muon.updates, dtype, sizes[tensors[rank]]))
-        alike = len({job.model.tensors[index].shape for index in tensors}) == 1 and len(tensors) == job.ranks
+        same_shape = len({job.model.tensors[index].shape for index in tensors}) == 1 and len(tensors) == job.ranks
         for name in ("gradient", "momentum"):
-            variables.put(f"local {name}", *([] if alike else [padded(1)]))
+            variables.put(f"local {name}", *([] if same_shape else [padded(1)]))
         for name in ("gradient", "momentum"):
-            if alike:
+            if same_shape:
                 variables.put(f"{name}s")
                 continue
             variables.put(f"next {name}", padded(1))
             variables.put(f"{name}s", padded(job.ranks - 1))
-        for name in ("gradient", "momentum") if not alike else ():
+        for name in ("gradient", "momentum") if not same_shape else ():
             variables.rename(f"next {name}", f"last {name}")  # the loop's own variable, which outlives its list
     short = [share for index in chunk if (share := shards(job, [index])) * (rank + 1) > sizes[index]]
     for share in short:  # momentum that reaches beyond its matrix is copied to be written back

@@ -7,22 +7,22 @@ initialize_optimizer_states, _setup_for_real_optimizer, create_reduce_and_remove
 from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed import casting
+from zeroplan.costs.deepspeed import model_cast
 from zeroplan.costs.deepspeed.allocation_tracker import AllocationTracker
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
+from zeroplan.costs.deepspeed.nvme_swap import on_gpu
 from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_elements
 from zeroplan.costs.deepspeed.resident import built_states, model_buffers, state_bytes
-from zeroplan.costs.deepspeed.swapping import on_gpu
 from zeroplan.formulas import gathered, moments
 from zeroplan.ledger import Line
 from zeroplan.specs.job import Job
 
 
-def init(job: Job) -> tuple[Line, ...]:
+def initialize(job: Job) -> tuple[Line, ...]:
     """Everything alive where most of it is."""
     strategy, tracker = (
         job.strategy,
-        AllocationTracker() if job.strategy.builds_partitioned else casting.with_model(job),
+        AllocationTracker() if job.strategy.builds_partitioned else model_cast.with_model(job),
     )
     for states in built_states(job):
         tracker.allocate(moments.first_states, states.dtype, job.model.parameters)

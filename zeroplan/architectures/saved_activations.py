@@ -12,14 +12,14 @@ from copy import copy
 from typing import Any
 
 from zeroplan.architectures.config import Config
-from zeroplan.architectures.identical_layers import layers_of, representatives
+from zeroplan.architectures.forward_run import ForwardRun, forward, run_of
+from zeroplan.architectures.identical_layers import checkpointing_layers, representatives
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
-from zeroplan.architectures.running import ForwardRun, forward, run_of
-from zeroplan.autograd.log import Stored, stored
+from zeroplan.autograd.log import StorageRecord, storages_alive
 from zeroplan.autograd.polynomial import named, terms
 from zeroplan.autograd.tensor import Tensor
-from zeroplan.specs.account import Kept, KeptByLayer, Saved
+from zeroplan.specs.account import SavedActivations, SavedByLayer, SavedByOperator
 from zeroplan.specs.model import TimelineRequest
 
 LETTERS = {
@@ -46,52 +46,56 @@ def with_names(config: Config, build: Callable[[Config], Module]) -> tuple[Modul
     return build(config), sizes
 
 
-def with_named_batch(asked: TimelineRequest) -> TimelineRequest:
+def with_named_batch(request: TimelineRequest) -> TimelineRequest:
     """The same, its sizes named."""
-    return asked._replace(batch=named("b", asked.batch), seq=named("s", asked.seq), width=named("w", asked.width))
+    return request._replace(
+        batch=named("b", request.batch), seq=named("s", request.seq), width=named("w", request.width)
+    )
 
 
-def saved(root: Module, sizes: dict[str, int], asked: TimelineRequest) -> Saved:
+def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> SavedActivations:
     """What is alive when forward has returned, by the module and operator that keep it."""
-    sizes = {"b": asked.batch, "s": asked.seq, "w": asked.width, **sizes}
-    run = run_of(with_named_batch(asked))
-    representative = representatives(root, asked.recomputing)
-    run.passed_over = frozenset(id(layer) for layer in layers_of(root)) - {ran for _layer, ran in representative}
+    sizes = {"b": request.batch, "s": request.seq, "w": request.width, **sizes}
+    run = run_of(with_named_batch(request))
+    representative = representatives(root, request.recomputing)
+    run.passed_over = frozenset(id(layer) for layer in checkpointing_layers(root)) - {
+        ran for _layer, ran in representative
+    }
     run.checkpoints(root)
     inputs = _inputs(root) if run.checkpointed else {}
     loss = forward(root, run)
-    inside: dict[int, list[Stored]] = {}
-    for storage in sorted(stored(run.log), key=lambda each: (each.kept_at, -each.bytes)):
-        own = asked.recomputing.keeps_products or storage.layer not in run.checkpointed  # else others keep it
+    inside: dict[int, list[StorageRecord]] = {}
+    for storage in sorted(storages_alive(run.log), key=lambda each: (each.kept_at, -each.bytes)):
+        own = request.recomputing.keeps_products or storage.layer not in run.checkpointed  # else others keep it
         made_in = inputs.get(storage.number, storage.layer if own else 0)
         inside.setdefault(made_in, []).append(storage)
     paths = _Paths(root)
     rest = tuple(each._replace(part="") for each in paths.kept(inside.get(0, ()), checkpointed=False))
     del loss
-    makes: dict[frozenset[tuple[str, int]], KeptByLayer] = {}
+    makes: dict[frozenset[tuple[str, int]], SavedByLayer] = {}
     for ran, layers in Counter(ran for _layer, ran in representative).items():
         kept = paths.kept(inside.get(ran, ()), checkpointed=ran in run.checkpointed)
-        make = KeptByLayer(paths.of[ran], layers, kept)
+        make = SavedByLayer(paths.of[ran], layers, kept)
         like = makes.get(key := frozenset(make.parts.items()))
         makes[key] = like._replace(layers=like.layers + layers) if like else make
-    return Saved(tuple(makes.values()), rest, sizes)
+    return SavedActivations(tuple(makes.values()), rest, sizes)
 
 
 def _inputs(root: Module) -> dict[int, int]:
-    """Of each storage, by number, the layer that it is the input of, by identity: filled as forward runs."""
-    found: dict[int, int] = {}
+    """The layer that each storage, by number, is the input of, by identity: filled as forward runs."""
+    result: dict[int, int] = {}
 
     def noting(layer: Module, forward: Callable[..., Any]) -> Callable[..., Any]:
         def noted(run: ForwardRun, x: Tensor, *rest: Any) -> Any:
             assert x.storage is not None
-            found[x.storage.number] = id(layer)
+            result[x.storage.number] = id(layer)
             return forward(run, x, *rest)
 
         return noted
 
-    for layer in layers_of(root):
+    for layer in checkpointing_layers(root):
         layer.forward = noting(layer, layer.forward)  # type: ignore[method-assign]
-    return found
+    return result
 
 
 class _Paths:
@@ -100,11 +104,11 @@ class _Paths:
     def __init__(self, root: Module) -> None:
         modules = list(root.named_modules())
         self.of = {id(module): path for path, module in modules}
-        self.layers = [f"{self.of[id(layer)]}." for layer in layers_of(root)]
+        self.layers = [f"{self.of[id(layer)]}." for layer in checkpointing_layers(root)]
         by_path = dict(modules)
         self.parts = {id(module): _part(path, by_path) for path, module in modules}
 
-    def kept(self, storages: Iterable[Stored], *, checkpointed: bool) -> tuple[Kept, ...]:
+    def kept(self, storages: Iterable[StorageRecord], *, checkpointed: bool) -> tuple[SavedByOperator, ...]:
         """By part, module and operator, in the order in which they were first kept."""
         sums: dict[tuple[str, str, str], int] = {}
         for storage in storages:
@@ -114,9 +118,9 @@ class _Paths:
             else:
                 key = self._part(storage, operator), self._short(storage.kept_in), operator
             sums[key] = sums.get(key, 0) + storage.bytes
-        return tuple(Kept(*key, size) for key, size in sums.items())
+        return tuple(SavedByOperator(*key, size) for key, size in sums.items())
 
-    def _part(self, storage: Stored, operator: str) -> str:
+    def _part(self, storage: StorageRecord, operator: str) -> str:
         part = self.parts.get(storage.kept_in, "")
         if part in (ATTENTION, DROPOUT) and _of_scores(storage.bytes):
             return SCORES
@@ -144,5 +148,5 @@ def _part(path: str, modules: dict[str, Module]) -> str:
 
 def _of_scores(size: int) -> bool:
     """Something for every pair of tokens, or for every token without a width."""
-    found = [dict(powers) for powers in terms(size)]
-    return all(powers.get("s", 0) > 1 or COUNTS.issuperset(powers) for powers in found)
+    result = [dict(powers) for powers in terms(size)]
+    return all(powers.get("s", 0) > 1 or COUNTS.issuperset(powers) for powers in result)

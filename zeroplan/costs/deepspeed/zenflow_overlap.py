@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from zeroplan.costs.deepspeed.layout import flat_groups
+from zeroplan.costs.deepspeed.nvme_swap import HostAllocation
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
-from zeroplan.costs.deepspeed.swapping import HostAllocation
 from zeroplan.specs.job import Job
 
 CONTROL = 21_592

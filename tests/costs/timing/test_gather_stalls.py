@@ -8,9 +8,9 @@ import pytest
 
 from tests.jobs import job
 from zeroplan.costs.deepspeed.fetch import distinct, micro_steps
-from zeroplan.costs.timing.alone import alone
+from zeroplan.costs.timing.gather_stalls import alone
 from zeroplan.costs.timing.order import FOR_GATHER, GATHER, order
-from zeroplan.costs.timing.replay import waiting
+from zeroplan.costs.timing.stalls import stall_seconds
 
 MODELS = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "opt-1.3b", "gemma-2-2b", "falcon-7b", "bert-base")
 M, G = 10**6, 10**9
@@ -38,7 +38,9 @@ def test_as_long_as_all_of_them(seed):
         for few, every in zip(alone(one, first=first), order(one, first=first), strict=True):
             gathers = [event for event in every if event.kind in (GATHER, FOR_GATHER)]
             for work, seconds in WORK_AND_GATHERS:
-                assert waiting(few, work, seconds, 0.0) == pytest.approx(waiting(gathers, work, seconds, 0.0))
+                assert stall_seconds(few, work, seconds, 0.0) == pytest.approx(
+                    stall_seconds(gathers, work, seconds, 0.0)
+                )
 
 
 def test_a_few_of_many():

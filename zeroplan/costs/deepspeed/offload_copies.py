@@ -12,15 +12,15 @@ from zeroplan.costs.deepspeed.event_log import counted_events
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.host import accumulated
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes, sub_groups
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
-from zeroplan.costs.deepspeed.swapping import (
+from zeroplan.costs.deepspeed.nvme_swap import (
     gradient_files,
     on_gpu,
     optimizer_files,
     parameter_bytes,
     swapped_parameters,
 )
+from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes, sub_groups
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
 from zeroplan.formulas import copied
 from zeroplan.ledger import Copied, Rule, line
@@ -33,10 +33,10 @@ def copies(job: Job) -> tuple[Copied, ...]:
     """Everything but what is empty."""
     strategy = job.strategy
     if not (strategy.offload_optimizer or strategy.offload_param):
-        found = _zeros(job) if strategy.stage in (1, 2) else iter(())
+        result = _zeros(job) if strategy.stage in (1, 2) else iter(())
     else:
-        found = _stage_3(job) if strategy.stage == 3 else _stages_1_2(job)
-    return tuple(entry for entry in chain(found, _checkpoints(job)) if entry.line.bytes)
+        result = _stage_3(job) if strategy.stage == 3 else _stages_1_2(job)
+    return tuple(entry for entry in chain(result, _checkpoints(job)) if entry.line.bytes)
 
 
 def _copied(source: str, target: str, name: str, rule: Rule, dtype: str, **symbols: int) -> Copied:
@@ -53,7 +53,7 @@ def _zeros(job: Job) -> Iterator[Copied]:
 
 def _checkpoints(job: Job) -> Iterator[Copied]:
     """Inputs of checkpointed layers (cpu_checkpointing)."""
-    for source, target, size in zip((GPU, HOST), (HOST, GPU), checkpoints.crossing(job), strict=True):
+    for source, target, size in zip((GPU, HOST), (HOST, GPU), checkpoints.input_copies(job), strict=True):
         yield _copied(source, target, "activation checkpoints", copied.checkpoints, job.strategy.dtype,
                       accum=job.strategy.micro_steps, size=size, tp=checkpoints.TENSOR_PARALLEL)  # fmt: skip
 
@@ -63,9 +63,9 @@ def _stages_1_2(job: Job) -> Iterator[Copied]:
     master, used = strategy.master, set(job.execution.gradients)
     moved = sum(piece.elements for index, piece in own_pieces(job).items() if index in used)
     if added := accumulated(job):
-        whole = master == "float32"
+        full = master == "float32"
         own = sum(
-            tensor_sizes(job)[index] if whole else piece.elements for index, piece in added.items() if index in used
+            tensor_sizes(job)[index] if full else piece.elements for index, piece in added.items() if index in used
         )
         symbols = {"accum": strategy.micro_steps, "own": own, "g": w}
         yield _copied(GPU, HOST, "accumulated gradients", copied.accumulated_to_host, strategy.dtype, **symbols)
@@ -132,11 +132,11 @@ def _parameters(job: Job) -> Iterator[Copied]:
         yield _copied(HOST, GPU, "updated parameters", updated, dtype, moved=sum(sub_groups(job)) - here, w=w)
         return
     yield _copied(GPU, HOST, "updated parameters", updated, dtype, moved=here, w=w)
-    when, parts = gathers(job)
+    when, blocks = gathers(job)
     sizes = tensor_sizes(job)
     times = strategy.grad_accum if when == MICRO_STEP else 1
     shares = {False: 0, True: 0}
-    for gather, often in counted_events(parts):  # what is quantized by itself is converted first
+    for gather, often in counted_events(blocks):  # what is quantized by itself is converted first
         shares[strategy.quantized_weights and len(gather.tensors) == 1] += often * (gather.elements // gather.ranks)
     yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
                   accum=times, moved=shares[False], w=w)  # fmt: skip

@@ -8,12 +8,12 @@ from zeroplan.costs.deepspeed.allocation_tracker import MemorySnapshot
 from zeroplan.costs.deepspeed.backward import arrivals, nothing_gathered
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock
-from zeroplan.costs.deepspeed.events import Held, MicroStep
+from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, tensor_sizes
-from zeroplan.costs.deepspeed.partitioning import Partitioning
 from zeroplan.costs.deepspeed.partitions import own_bytes
 from zeroplan.costs.deepspeed.reduction import buckets
+from zeroplan.costs.deepspeed.stage_3_backward import Stage3Backward
 from zeroplan.specs.job import Job
 
 FIRST = 2
@@ -21,7 +21,7 @@ FIRST = 2
 
 
 @cached(strategy_key, max_size=512)
-def begun(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
+def backward_beginning(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     """What DeepSpeed has alive in a step's last backward, event by event, until gradients of the first few layers are
     there.
     """
@@ -29,21 +29,21 @@ def begun(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
 
 
 @cached(strategy_key, max_size=512)
-def begun_bare(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
+def bare_backward_beginning(job: Job) -> Sequence[RepeatedBlock[MemorySnapshot]]:
     """The same with nothing gathered but what the module at work reads: any thresholds and prefetches gather more."""
     own = nothing_gathered(job)
     if job.ranks > 1 or job.strategy.offload_param:
-        own = own._replace(backward=tuple(_with_own(job, part) for part in own.backward))
+        own = own._replace(backward=tuple(_with_own(job, block) for block in own.backward))
     return _beginning(job, own)
 
 
-def _with_own(job: Job, part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
+def _with_own(job: Job, block: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[GatheredMemory]:
     """From where a module is entered to where it is left; of one that is not left nothing is known."""
     own, events = own_bytes(job), []
-    left = {event.hook.module for event in part.events if not event.hook.enters}
+    left = {event.hook.module for event in block.events if not event.hook.enters}
     inside: dict[int, tuple[int, ...]] = {}
     before = 0
-    for event in part.events:
+    for event in block.events:
         hook = event.hook
         if hook.enters and hook.module in left:
             inside[hook.module] = hook.tensors
@@ -53,13 +53,13 @@ def _with_own(job: Job, part: RepeatedBlock[Held]) -> RepeatedBlock[Held]:
         now = sum([own.get(index, 0) for index in reads]) // job.strategy.element_bytes
         events.append(event._replace(elements=now, most=max(before, now), ready=before))
         before = now
-    return part._replace(events=events)
+    return block._replace(events=events)
 
 
 def _beginning(job: Job, micro_step: MicroStep) -> Sequence[RepeatedBlock[MemorySnapshot]]:
-    found = Partitioning(job)
-    found.run(micro_step, gradients=FIRST * _largest_layer(job))
-    return found.tracker.snapshots.blocks()
+    result = Stage3Backward(job)
+    result.run(micro_step, gradients=FIRST * _largest_layer(job))
+    return result.tracker.snapshots.blocks()
 
 
 def _largest_layer(job: Job) -> int:
@@ -67,7 +67,7 @@ def _largest_layer(job: Job) -> int:
     return max((layer.tensors for layer in job.execution.layers), default=len(job.model.tensors))
 
 
-def begins_alike(job: Job) -> Job:
+def identical_beginning(job: Job) -> Job:
     """With the smallest bucket that is filled with the same of those gradients: just the fullest of them fills it."""
     limit, sizes, dtypes = job.strategy.reduce_bucket_size, tensor_sizes(job), communication_dtypes(job)
     first = [arrival.tensor for arrival in arrivals(job)[: (FIRST + 1) * _largest_layer(job)]]

@@ -20,24 +20,24 @@ if TYPE_CHECKING:
 
 BOOL, FLOAT, LONG = 1, 4, 8
 MULTIPROCESSORS = 132
-"""Of an H100 or H200. An A100 has 108: a norm's backward then makes 96·h bytes less for a moment."""
+"""Multiprocessors of an H100 or H200. An A100 has 108: a norm's backward then makes 96·h bytes less for a moment."""
 
 FLASH = {"flash_attention_2": 2, "flash_attention_3": 3}
 """Versions of the flash-attention package by the name that transformers has for them."""
 
 
 class ForwardRun(Memory):
-    """What a forward pass is told: sizes of the batch, the attention that runs, and which layers are checkpointed."""
+    """A forward pass: sizes of the batch, the attention that runs, and which layers are checkpointed."""
 
     __slots__ = (
         "attention",
+        "autocast_bytes",
         "batch",
         "checkpointed",
         "half",
         "input_offload",
         "kernel",
         "kernels",
-        "low",
         "opens",
         "passed_over",
         "recomputing",
@@ -47,28 +47,28 @@ class ForwardRun(Memory):
 
     def __init__(
         self, width: int, batch: int, seq: int, *, attention: str, kernel: str, recomputing: Recomputing = PLAIN,
-        half: bool = False, kernels: str = "transformers", low: int = 0,
+        half: bool = False, kernels: str = "transformers", autocast_bytes: int = 0,
     ) -> None:  # fmt: skip
         super().__init__(width)
         self.batch, self.seq, self.recomputing = batch, seq, recomputing
         self.checkpointed: frozenset[int] = frozenset()
         """Layers that are, by identity."""
         self.input_offload = input_offload_of(recomputing.inputs)
-        """What happens to their inputs."""
+        """What deepspeed.checkpointing does with their inputs."""
         self.opens = 0
         """The input embedding, by identity, where layers are: a frozen one's result asks for a gradient then."""
         self.attention = attention
         """eager, sdpa, flash_attention_2 or flash_attention_3."""
         self.kernel = kernel
-        """Of sdpa: cpu, flash, efficient, cudnn or math; all but the first are CUDA's."""
+        """The kernel of sdpa: cpu, flash, efficient, cudnn or math; all but the first are CUDA's."""
         self.half = half
         """Parameters are fp16: CUDA's softmax reads it without a copy in fp32."""
-        self.low = low
+        self.autocast_bytes = autocast_bytes
         """Bytes of an element of what forward computes in under torch.autocast; 0: without it."""
         self.kernels = kernels
         """transformers, liger or liger-loss."""
         self.passed_over: frozenset[int] = frozenset()
-        """Layers that return their input: others stand for them."""
+        """Layers that return their input: others represent them."""
         self.weights: Callable[[], Tensor | None] = lambda: None
         """What the last layer that ran returned beside its output."""
 
@@ -146,17 +146,18 @@ def input_offload_of(how: ActivationCheckpointing) -> InputOffload | None:
     return InputOffload(partitions=how.partitions, on_host=how.on_host, buffers=buffers)
 
 
-def run_of(asked: TimelineRequest) -> ForwardRun:
+def run_of(request: TimelineRequest) -> ForwardRun:
     """A run as a job asks for it."""
     run = ForwardRun(
-        asked.width, asked.batch, asked.seq, attention=asked.attention, kernel=asked.kernel,
-        recomputing=asked.recomputing, half=asked.half, kernels=asked.kernels, low=asked.low,
+        request.width, request.batch, request.seq, attention=request.attention, kernel=request.kernel,
+        recomputing=request.recomputing, half=request.half, kernels=request.kernels,
+        autocast_bytes=request.autocast_bytes,
     )  # fmt: skip
-    run.zero_linear = asked.zero_linear
+    run.zero_linear = request.zero_linear
     return run
 
 
-class Shared(NamedTuple):
+class LayerInputs(NamedTuple):
     """What a layer is given beside its input."""
 
     positions: Tensor | None
@@ -168,7 +169,7 @@ class Shared(NamedTuple):
 
 def forward(root: Module, run: ForwardRun) -> Tensor:
     """The loss; torch.autocast is left when it is there."""
-    with autocast(run, run.low):
+    with autocast(run, run.autocast_bytes):
         loss: Tensor = root(run, run.ids())
     return loss
 

@@ -12,7 +12,7 @@ from itertools import permutations
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.event_log import EventLog
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.quantizing import scales
+from zeroplan.costs.deepspeed.quantized_collectives import scales
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
 from zeroplan.record import NamedTuple
@@ -49,13 +49,13 @@ class GatheredStorages:
         """
         self.views: set[int] = set()
         """Tensors that lie in the buffer of their all-reduce."""
-        self.joined_low: set[int] = set()
+        self.joined_low_precision: set[int] = set()
         """Tensors in flight in another dtype, whose pieces are joined first."""
         self.kept: dict[int, int] = {}
         """Elements of released tensors whose storage autograd keeps until their module's backward."""
         self.swapper = Swapper(settings.swapped, settings.swap_buffers)
         self.swaps = bool(settings.swapped)
-        self.held = 0  # elements in `storage`, `buffers` and `kept`
+        self.gathered = 0  # elements in `storage`, `buffers` and `kept`
         self.secondary: set[int] = set()
         """Tensors with a secondary partition; `copied` of their elements are on the GPU."""
         self.copied = 0
@@ -70,7 +70,7 @@ class GatheredStorages:
         """A micro-step begins."""
         self.swapper.read = []
         self.gathers = EventLog[Gather]()
-        self.count = 0
+        self.live_parameters = 0
         self.flying: set[int] = set()
 
     def gather(self, tensors: set[int]) -> None:
@@ -101,49 +101,51 @@ class GatheredStorages:
         """One collective, or one for each dtype; they are waited for and kept together. One rank's partitions are the
         parameters, unless they are on the host.
         """
-        self.count += sum([self.sizes[index] for index in tensors])
+        self.live_parameters += sum([self.sizes[index] for index in tensors])
         self.flying |= tensors
         if self.ranks == 1 and not self.settings.from_host:
             return
         alone, elements, copied = len(tensors) == 1, 0, 0
         joined = joins and not alone and not self.settings.dequantized
-        low = set() if joined or self.ranks == 1 else tensors & self.settings.low
-        for members in (low, tensors - low) if low else (tensors,):
+        low_precision = set() if joined or self.ranks == 1 else tensors & self.settings.low_precision
+        for members in (low_precision, tensors - low_precision) if low_precision else (tensors,):
             if not members:
                 continue
-            full = held = sum([self.padded[index] for index in members])
-            self.gathers.open.append(Gather(tuple(sorted(members)), full, ranks, members is low, joined, *self.place))
-            if members is low:  # smaller until they are converted
-                held = ceil_div(full, self.settings.smaller)
+            full = gathered = sum([self.padded[index] for index in members])
+            self.gathers.open.append(
+                Gather(tuple(sorted(members)), full, ranks, members is low_precision, joined, *self.place)
+            )
+            if members is low_precision:  # smaller until they are converted
+                gathered = ceil_div(full, self.settings.smaller)
                 if self.settings.dequantized:
-                    held += ceil_div(4 * ranks * scales(full // ranks), self.settings.smaller)
-                copied += held // ranks
-            elements += held
+                    gathered += ceil_div(4 * ranks * scales(full // ranks), self.settings.smaller)
+                copied += gathered // ranks
+            elements += gathered
             if self.settings.from_host and self.ranks > 1 and not joined:
                 copied += full // ranks
-        if (alone and not low) or self.ranks == 1:
+        if (alone and not low_precision) or self.ranks == 1:
             for index in tensors:  # received in place
                 self.storage[index] = self.padded[index]
         else:
             self.buffers.append((set(tensors), elements))
-            self.joined_low |= low if not alone else set()
+            self.joined_low_precision |= low_precision if not alone else set()
             self.views |= tensors if joined else set()
-        self.held += elements
-        self.most = max(self.most, self.held + self.copied + copied)
+        self.gathered += elements
+        self.most = max(self.most, self.gathered + self.copied + copied)
 
     def consume(self, waited: set[int]) -> None:
         """Wait for a module's tensors: a coalesced gather is unpacked whole by the first member waited for."""
-        before, leave = self.held, waited - self.views if self.views else waited
+        before, leave = self.gathered, waited - self.views if self.views else waited
         reached: list[set[int]] = []
         ended: list[tuple[int, int]] = []
         for at, (members, elements) in enumerate(self.buffers):
             if not members.isdisjoint(waited):
-                held = self.held
+                gathered = self.gathered
                 self.buffers[at] = members, elements + self.unpack(members & self.flying)
-                ended.append((self.held - held, elements if members <= leave else 0))
+                ended.append((self.gathered - gathered, elements if members <= leave else 0))
                 reached.append(members)
-        most = fewest = self.held + self.copied
-        if len(ended) > 1 and not self.settings.low:
+        most = fewest = self.gathered + self.copied
+        if len(ended) > 1 and not self.settings.low_precision:
             fewest = before + self.copied + _fewest_at_once(ended)
         self.waiting = GatherWait(most, fewest)
         self.available |= waited
@@ -163,27 +165,31 @@ class GatheredStorages:
         if self.settings.sequential:
             self.convert(tensors)
             return 0
-        low = tensors & self.joined_low if self.joined_low else set()
-        flat = self.settings.flat(sum([self.padded[i] for i in tensors]), alone=not low) if self.settings.low else 0
-        self.held += flat
-        for index in (*sorted(low), *(tensors - low)):
+        low_precision = tensors & self.joined_low_precision if self.joined_low_precision else set()
+        flat = (
+            self.settings.flat(sum([self.padded[i] for i in tensors]), alone=not low_precision)
+            if self.settings.low_precision
+            else 0
+        )
+        self.gathered += flat
+        for index in (*sorted(low_precision), *(tensors - low_precision)):
             if index not in self.storage and index not in self.views:
                 self.storage[index] = self.sizes[index]
-                self.held += self.sizes[index]
-                if index in low:
-                    beside = self.settings.joined(self.sizes[index])
-                    self.most = max(self.most, self.held + self.copied + beside)
+                self.gathered += self.sizes[index]
+                if index in low_precision:
+                    concurrent = self.settings.joined(self.sizes[index])
+                    self.most = max(self.most, self.gathered + self.copied + concurrent)
         self.available |= tensors
-        self.joined_low -= low
+        self.joined_low_precision -= low_precision
         return flat
 
     def convert(self, tensors: set[int]) -> None:
         """What came by itself, tensor by tensor."""
         for index in sorted(tensors - set(self.storage)):
             self.storage[index] = self.sizes[index]
-            self.held += self.sizes[index]
-            beside = self.settings.flat(self.padded[index], alone=True)
-            self.most = max(self.most, self.held + self.copied + beside)
+            self.gathered += self.sizes[index]
+            concurrent = self.settings.flat(self.padded[index], alone=True)
+            self.most = max(self.most, self.gathered + self.copied + concurrent)
         self.available |= tensors
 
     def leave_buffers(self, tensors: set[int]) -> None:
@@ -194,7 +200,7 @@ class GatheredStorages:
 
     def free_empty_buffers(self) -> None:
         """Those that no tensor needs any more."""
-        self.held -= sum([elements for members, elements in self.buffers if not members])
+        self.gathered -= sum([elements for members, elements in self.buffers if not members])
         self.buffers = [(members, elements) for members, elements in self.buffers if members]
 
     def keep(self, index: int) -> None:
@@ -211,9 +217,9 @@ class GatheredStorages:
     def let_go(self, hook: ModuleHook) -> int:
         """The module's backward has run: what autograd kept for it goes. Gives what is held then."""
         for index in hook.tensors:
-            self.held -= self.kept.pop(index, 0)
+            self.gathered -= self.kept.pop(index, 0)
         self.leave_buffers({~index for index in hook.tensors})
-        return self.held
+        return self.gathered
 
     def drop(self, index: int) -> None:
         if self.settings.second and index not in self.secondary:
@@ -221,7 +227,7 @@ class GatheredStorages:
         self.available.discard(index)
         if self.swaps:
             self.swapper.release(index)
-        self.held -= self.storage.pop(index, 0)
+        self.gathered -= self.storage.pop(index, 0)
         if index in self.views:
             self.views.discard(index)
             self.leave_buffers({index})
@@ -231,7 +237,7 @@ class GatheredStorages:
         self.secondary.add(index)
         if not self.settings.from_host:
             self.copied += self.settings.second[index]
-            self.most = max(self.most, self.held + self.copied)
+            self.most = max(self.most, self.gathered + self.copied)
 
 
 MOST_ENDED = 4

@@ -71,7 +71,7 @@ class SubGroup(NamedTuple):
         return self.by_torch and not self.swapped
 
     def swapped_states(self, states: int) -> int:
-        """Of so many states, those on NVMe: torch's own stay on the host, the swapper does not know them."""
+        """How many of so many states are on NVMe: torch's own stay on the host, the swapper does not know them."""
         return 0 if self.by_torch else 1 if self.muon else states
 
 
@@ -228,10 +228,10 @@ def kept_on_gpu(job: Job) -> frozenset[int]:
     A gradient is cut where the alignment ends; the rest, and one that is too small, is a view of the tensor on the GPU
     until the optimizer reads it (optimizer_utils.py:_adjust_for_misaligned_lengths, unswapped_gradients).
     """
-    master, whole = DTYPE_BYTES[job.strategy.master], ALIGNMENT * job.strategy.aio_intra_op_parallelism
+    master, block = DTYPE_BYTES[job.strategy.master], ALIGNMENT * job.strategy.aio_intra_op_parallelism
     shards = shard_sizes(job)
     sizes = {index: master * shards[index] for index in swapped_tensors(job)}
-    return frozenset(index for index, size in sizes.items() if size % whole or not is_swappable(job, size))
+    return frozenset(index for index, size in sizes.items() if size % block or not is_swappable(job, size))
 
 
 def swapped_tensors(job: Job) -> list[int]:
@@ -242,9 +242,9 @@ def swapped_tensors(job: Job) -> list[int]:
 def gradient_files(job: Job) -> tuple[int, ...]:
     """Gradients of tensors in swapped sub-groups, as far as they are aligned; what remains stays in memory."""
     master = DTYPE_BYTES[job.strategy.master]
-    found = [master * shard for shard in _shards(job, swapped_tensors(job))]
-    whole = ALIGNMENT * job.strategy.aio_intra_op_parallelism
-    return tuple(size // whole * whole for size in found if is_swappable(job, size // whole * whole))
+    result = [master * shard for shard in _shards(job, swapped_tensors(job))]
+    block = ALIGNMENT * job.strategy.aio_intra_op_parallelism
+    return tuple(size // block * block for size in result if is_swappable(job, size // block * block))
 
 
 def parameter_files(job: Job) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from zeroplan.costs.deepspeed.layout import (
     own_pieces,
     tensor_sizes,
 )
-from zeroplan.costs.deepspeed.orthogonalizing import orthogonalize, own_matrices, users_of_the_buffer
+from zeroplan.costs.deepspeed.muon_update import orthogonalize, own_matrices, users_of_the_buffer
 from zeroplan.costs.deepspeed.reduction import reduction
 from zeroplan.formulas import moments
 from zeroplan.specs.job import Job
@@ -30,15 +30,15 @@ def gradient_dtype(strategy: Strategy) -> str:
 
 
 def bucket_elements(job: Job) -> int:
-    """Of the buffers that gradients are copied into: one for each dtype that they travel in, two where it overlaps."""
+    """Elements of the buffers for gradients: one for each dtype that they travel in, two where it overlaps."""
     strategy = job.strategy
     if not strategy.contiguous:
         return 0
     return (2 if strategy.overlaps else 1) * strategy.reduce_bucket_size * len(bucket_dtypes(job))
 
 
-class Reducing:
-    """Gradients of one rank; `alive` counts them, `micro_step` runs a backward."""
+class Stages12Backward:
+    """Gradients of one rank; `tracker` counts them, `micro_step` runs a backward."""
 
     def __init__(self, job: Job) -> None:
         self.job, self.strategy = job, job.strategy
@@ -207,8 +207,8 @@ class Reducing:
 
     def _to_host(self, index: int, piece: int) -> None:
         self.tracker.transient_peak((moments.gradient_for_the_norm, "float64", piece))
-        held = "float32" if self.strategy.keeps_fp32_partition else self.gradient_dtype
-        if held != self.strategy.master:
+        gradient_dtype_kept = "float32" if self.strategy.keeps_fp32_partition else self.gradient_dtype
+        if gradient_dtype_kept != self.strategy.master:
             self.tracker.transient_peak((moments.gradient_for_the_host, self.strategy.master, piece))
         self.drop(index)
 

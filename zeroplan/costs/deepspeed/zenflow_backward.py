@@ -10,7 +10,7 @@ from __future__ import annotations
 from zeroplan.costs.deepspeed.allocation_tracker import Allocation, PassProfile
 from zeroplan.costs.deepspeed.layout import rank_of
 from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
-from zeroplan.costs.deepspeed.reducing import Reducing
+from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
 from zeroplan.costs.deepspeed.zenflow import SelectedColumns, chosen, indices, resident, rows, transposes
 from zeroplan.formulas import moments, zenflow
 from zeroplan.ledger import total
@@ -18,7 +18,7 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.zenflow import ZenFlow
 
 
-class Selecting(Reducing):
+class ZenFlowBackward(Stages12Backward):
     """`first`: the run's first step, in which nothing is there yet; it always begins with choosing."""
 
     def __init__(self, job: Job, flow: ZenFlow, *, first: bool = False) -> None:
@@ -80,36 +80,36 @@ class Selecting(Reducing):
 
     def _choose(self, matrices: list[int]) -> None:
         """The owner of each piece sums its gradient's columns; all keep what it finds."""
-        alive, dtype = self.tracker, self.strategy.dtype
+        tracker, dtype = self.tracker, self.strategy.dtype
         picked = [piece.picked for index in matrices for piece in self.chosen[index]]
         buffer: Allocation = (zenflow.chosen_columns, "int32", sum(picked))
-        with alive.transient(buffer):
+        with tracker.transient(buffer):
             for index in matrices:
                 for piece in self._own(index):
                     sums = piece.columns * rows(self.job.model.tensors[index]) + piece.columns
-                    alive.transient_peak((zenflow.columns_sums, dtype, sums))
+                    tracker.transient_peak((zenflow.columns_sums, dtype, sums))
             for index in matrices:
                 pieces = self.chosen[index]
                 largest = max(piece.picked for piece in pieces)
                 sorting: Allocation = (zenflow.chosen_columns, "int64", largest)
-                alive.transient_peak((zenflow.chosen_columns, "int32", 2 * largest), sorting)
+                tracker.transient_peak((zenflow.chosen_columns, "int32", 2 * largest), sorting)
                 if self.first:
-                    alive.allocate(zenflow.chosen_columns, "int32", indices(pieces))
+                    tracker.allocate(zenflow.chosen_columns, "int32", indices(pieces))
 
     def _own(self, index: int) -> list[SelectedColumns]:
         return [piece for piece in self.chosen[index] if piece.owner == self.rank]
 
     def _send(self, bucket: list[int]) -> None:
         """Each owner's pieces through one buffer, then copied out of it; updated at once, or kept for the step."""
-        alive, dtype = self.tracker, self.strategy.dtype
-        with alive.transient((zenflow.gradient_buffer, dtype, self._elements(bucket))):
+        tracker, dtype = self.tracker, self.strategy.dtype
+        with tracker.transient((zenflow.gradient_buffer, dtype, self._elements(bucket))):
             self._fill(bucket)
             left = self._take(bucket)
             if self.is_boundary:
                 self._set_aside(bucket)
             else:
                 self._update_now(bucket)
-            alive.free(zenflow.chosen_gradients, dtype, left)
+            tracker.free(zenflow.chosen_gradients, dtype, left)
 
     def _fill(self, bucket: list[int]) -> None:
         """Own pieces are picked out of the gradient one after the other; the last goes when all are sent."""
@@ -124,53 +124,53 @@ class Selecting(Reducing):
 
     def _take(self, bucket: list[int]) -> int:
         """Gradients out of the buffer, pieces joined; what a name still holds of the last piece is given back."""
-        alive, dtype, held = self.tracker, self.strategy.dtype, 0
+        tracker, dtype, selected = self.tracker, self.strategy.dtype, 0
         for index in bucket:
             joined = 0
             for number, piece in enumerate(self.chosen[index]):
-                alive.allocate(zenflow.chosen_gradients, dtype, piece.elements)
-                alive.free(zenflow.chosen_gradients, dtype, held)
-                held = 0
+                tracker.allocate(zenflow.chosen_gradients, dtype, piece.elements)
+                tracker.free(zenflow.chosen_gradients, dtype, selected)
+                selected = 0
                 if number:
-                    alive.allocate(zenflow.chosen_gradients, dtype, joined + piece.elements)
-                    alive.free(zenflow.chosen_gradients, dtype, joined)
-                    held = piece.elements
+                    tracker.allocate(zenflow.chosen_gradients, dtype, joined + piece.elements)
+                    tracker.free(zenflow.chosen_gradients, dtype, joined)
+                    selected = piece.elements
                 joined += piece.elements
-        return held
+        return selected
 
     def _set_aside(self, bucket: list[int]) -> None:
         """At the boundary the chosen weights are copied, before the host's update overwrites them: columns are picked
         out of their matrix, then copied. With the moments on the host, so are these.
         """
-        alive, before = self.tracker, 0
+        tracker, before = self.tracker, 0
         for index in bucket:
             aside: Allocation = (zenflow.chosen_weights, self.strategy.dtype, self._elements([index]))
-            with alive.transient(self._weights([index])):
-                alive.allocate(*aside)
+            with tracker.transient(self._weights([index])):
+                tracker.allocate(*aside)
             if self.flow.offload:
-                alive.free(*aside[:2], before)
+                tracker.free(*aside[:2], before)
                 before = aside[2]
             self.waits[index] = self._elements([index])
-        alive.free(zenflow.chosen_weights, self.strategy.dtype, before)
+        tracker.free(zenflow.chosen_weights, self.strategy.dtype, before)
 
     def _update_now(self, bucket: list[int]) -> None:
         """Group by group; the names of one group's copies hold them until the next's replace them."""
-        alive, before = self.tracker, list[Allocation]()
+        tracker, before = self.tracker, list[Allocation]()
         for number in dict.fromkeys(self.group_of[index] for index in bucket):
             members = [index for index in bucket if self.group_of[index] == number]
             fetched: list[Allocation] = [self._fetched(members)] if self.flow.offload else []
             for copy in fetched:
-                alive.allocate(*copy)
+                tracker.allocate(*copy)
             for copy in before:
-                alive.free(*copy)
+                tracker.free(*copy)
             self._make_moments(members)
             weights = self._weights(members)
-            alive.allocate(*weights)
-            alive.transient_peak(self._roots(members))
+            tracker.allocate(*weights)
+            tracker.transient_peak(self._roots(members))
             gradients: Allocation = (zenflow.chosen_gradients, self.strategy.dtype, self._elements(members))
             before = [*fetched, weights, gradients]
         for copy in before:
-            alive.free(*copy)
+            tracker.free(*copy)
 
     # The update itself
 
@@ -222,16 +222,16 @@ def phase_memory(job: Job, flow: ZenFlow) -> PhaseMemory:
 
     Where columns are chosen again later, that step has the moments of the one before beside it.
     """
-    steady = Selecting(job, flow)
+    steady = ZenFlowBackward(job, flow)
     steady.step(choosing=flow.chooses_in_every_step)
     before, backward, together = steady.tracker.lines(), steady.tracker.peak_lines(), PassProfile(steady.tracker)
     steady.tracker.reset_peak()
     steady.update()
-    first = Selecting(job, flow, first=True)
+    first = ZenFlowBackward(job, flow, first=True)
     first.step(choosing=True)
     needed = [(first.tracker.peak_lines(), PassProfile(first.tracker))]
     if flow.select_interval and not flow.chooses_in_every_step:
-        chosen_again = Selecting(job, flow)
+        chosen_again = ZenFlowBackward(job, flow)
         chosen_again.step(choosing=True)
         needed.append(
             ((*chosen_again.tracker.peak_lines(), *resident(job)), PassProfile(chosen_again.tracker, resident(job)))

@@ -11,7 +11,7 @@ from zeroplan.architectures.identical_layers import cycles
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.costs.deepspeed import fetch
-from zeroplan.costs.deepspeed.backward import partitioned
+from zeroplan.costs.deepspeed.backward import replay_backward
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.event_log import all_events
 from zeroplan.costs.deepspeed.layout import tensor_sizes
@@ -45,12 +45,12 @@ def replayed(one, *, follows):
     for _step in range(2 if one.strategy.grad_accum > 1 else 1):
         coordinator.gather_persistent()
         steps += [coordinator.micro_step() for _micro in range(one.strategy.grad_accum)]
-    return [part for part in steps[-1].backward if part.times > 1], [told(one, step) for step in steps]
+    return [block for block in steps[-1].backward if block.times > 1], [told(one, step) for step in steps]
 
 
 def told(one, step):
     """Without events of modules that have no tensors."""
-    backward = partitioned(one, step)
+    backward = replay_backward(one, step)
     passes = [[event for event in all_events(phase) if event.hook.tensors] for phase in (step.forward, step.backward)]
     gradients = [entry for entry in all_events(backward.tracker.snapshots.blocks()) if entry.key < 0]
     return list(all_events(step.gathers)), passes, backward.tracker.peak, backward.tracker.lines(), gradients
@@ -95,7 +95,7 @@ def test_what_comes_with_its_layer_and_stays_is_told_of_all():
     """Before the first step nothing persists yet: a layer of Llama-3.1-405B brings two norms of 16384 elements."""
     one = job("llama-3.1-405b", gpus=512, stage=3, checkpointing="full", micro_batch=1, grad_accum=2)
     second = fetch.micro_steps(one).before[1]
-    (repeat,) = [part for part in second.forward if part.times > 1]
+    (repeat,) = [block for block in second.forward if block.times > 1]
     assert repeat.times > 100
     assert repeat.offset.more == (2 * 16384,)
     last, first = max(repeat.copy(repeat.times - 1)), max(repeat.events)
@@ -108,8 +108,8 @@ def test_norms_of_offloaded_gradients_are_told_of_all_layers(checkpointing):
     one = job(
         "llama-3.1-405b", gpus=512, stage=3, checkpointing=checkpointing, offload_optimizer=Offload("cpu"),
     )  # fmt: skip
-    found = partitioned(one, fetch.micro_steps(one).steady)
-    (repeat,) = [part for part in found.tracker.snapshots.blocks() if part.times > 1]
+    found = replay_backward(one, fetch.micro_steps(one).steady)
+    (repeat,) = [block for block in found.tracker.snapshots.blocks() if block.times > 1]
     assert repeat.times > 100
     assert repeat.offset.more[0] == 8 * 9
     norms = [line for line in found.tracker.lines() if line.name == "norms"]
@@ -133,7 +133,7 @@ def test_cycles_are_those_that_reach_farthest():
 def test_weights_of_which_autograd_keeps_views_are_told_of_all_layers():
     """Mixtral-8x7B's experts, 8 × (2 × 14336 + 14336) × 4096 elements a layer, stay from forward until backward."""
     steady = fetch.micro_steps(job("mixtral-8x7b", gpus=64, stage=3, checkpointing="none", max_reuse_distance=0)).steady
-    forward, backward = ([part for part in each if part.times > 1] for each in (steady.forward, steady.backward))
+    forward, backward = ([block for block in each if block.times > 1] for each in (steady.forward, steady.backward))
     experts = 8 * 3 * 14336 * 4096
-    assert [part.offset.more for part in (*forward, *backward)] == [(experts,), (-experts,)]
+    assert [block.offset.more for block in (*forward, *backward)] == [(experts,), (-experts,)]
     assert forward[0].times > 20
