@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from zeroplan.report.brief.recommend import OPTION
+
 
 def test_works_as_typed(zeroplan):
     ran = zeroplan("recommend", "--gpu-mem", "80", "-v")
@@ -245,3 +247,21 @@ class TestCode:
         ran = zeroplan("recommend", "--gpu-mem", "80", "--allow", typed)
         assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
         assert ran.err.endswith("expected code; write --allow code\n")
+
+
+def test_what_starts_a_written_plan_stands_below_it(zeroplan, tmp_path):
+    folder = tmp_path / "plan with care"
+    ran = zeroplan("recommend", "--model", "gpt2", "--gpus", "2", "--gpu", "t4", "--seq", "512", "--dir", str(folder))
+    script = re.search(r"next: bash '(.*)'", ran.out)[1]
+    assert script.startswith(f"{folder}/")
+    assert (folder / script.removeprefix(f"{folder}/")).is_file()
+
+
+@pytest.mark.parametrize(("way", "words"), [
+    ("fused attention (--attention sdpa, or flash_attention_2 where it is not there): ZeRO-1", ("--attention", "sdpa")),
+    ("a host of 265 GiB (--host-mem 265GiB): ZeRO-3", ("--host-mem", "265GiB")),
+    ("another stage than 3 (leave --stage out): ZeRO-1", None),
+])  # fmt: skip
+def test_the_option_of_a_way_out_is_one_that_can_be_pasted(way, words):
+    match = re.search(OPTION, way)
+    assert (match.groups() if match else None) == words

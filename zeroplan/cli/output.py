@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from zeroplan.cli.options import Options
 from zeroplan.cli.screen import exit_code
 from zeroplan.errors import ContradictionError, printable
 from zeroplan.record import NamedTuple
 from zeroplan.results.recommend import Recommendation
+
+if TYPE_CHECKING:
+    from zeroplan.emit.folder import Written
 
 
 class Output(NamedTuple):
@@ -26,20 +31,20 @@ class Output(NamedTuple):
         if self.target == "accelerate" and self.file == "-":
             raise ContradictionError("--for accelerate writes two files; write -o accelerate.yaml, or --dir plan")
 
-    def write(self, answer: Recommendation, options: Options) -> str | None:
-        """What was written, in words; None without a plan, or where nothing is to be written."""
+    def write(self, answer: Recommendation, options: Options) -> Written | None:
+        """What was written; None without a plan, or where nothing is to be written."""
         chosen = answer.found.chosen
         if chosen is None or exit_code(answer.verdict, options.accept) or (self.file is None and self.folder is None):
             return None
         from zeroplan.catalog.hostfile import read_hostfile
-        from zeroplan.emit.folder import write_alone, write_plan
+        from zeroplan.emit.folder import Written, write_alone, write_plan
 
         if self.file is not None:
             paths = write_alone(chosen.job, self.target, self.file, given=answer.given, force=self.force)
-            return printable(" and ".join(paths))
+            return Written(tuple(map(printable, paths)))
         assert self.folder is not None
         hosts = read_hostfile(options.hostfile) if options.hostfile else None
         names = write_plan(
             chosen, self.target, self.folder, given=answer.given, hosts=hosts, assumed=answer.assumed, force=self.force
         )
-        return printable(f"{self.folder} with {', '.join(names)}")
+        return Written(tuple(map(printable, names)), printable(self.folder))

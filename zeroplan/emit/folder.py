@@ -24,10 +24,22 @@ from zeroplan.emit.script import NAME as SCRIPT
 from zeroplan.emit.slurm import slurm_script
 from zeroplan.emit.trainer import arguments_file, training_arguments, words
 from zeroplan.errors import SpecError, printable, shown
+from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
 
 CONFIG = "ds_config.json"
+
+
+class Written(NamedTuple):
+    """Files of a plan as they are shown; of a folder their names in it."""
+
+    files: tuple[str, ...]
+    folder: str | None = None
+
+    def __str__(self) -> str:
+        """In words."""
+        return f"{self.folder} with {', '.join(self.files)}" if self.folder else " and ".join(self.files)
 
 
 def write_plan(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.clock import Speed
-from zeroplan.costs.timing.rates import is_timed
-from zeroplan.costs.timing.speed import speed_of
 from zeroplan.plan import label
 from zeroplan.record import NamedTuple
 from zeroplan.report import training
@@ -22,6 +21,9 @@ from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.job import Job
 from zeroplan.training import TrainingRun
 from zeroplan.units import gib, seconds
+
+if TYPE_CHECKING:
+    from zeroplan.emit.folder import Written
 
 
 class Row(NamedTuple):
@@ -40,9 +42,7 @@ class Row(NamedTuple):
     @property
     def speed(self) -> Speed | None:
         """None where nothing fits or no clock is known."""
-        if self.chosen is None or not is_timed(self.chosen.job):
-            return None
-        return speed_of(self.chosen.job, self.chosen.time)
+        return self.chosen.speed if self.chosen else None
 
     @property
     def tokens_per_gpu(self) -> float:
@@ -73,7 +73,7 @@ def _where(row: Row, option: str) -> str:
     return gpus(row.job) if option == "gpus" else f"{gpus(row.job)} of {row.name}"
 
 
-def details(option: str, rows: Sequence[Row], written: str | None) -> list[RenderableType]:
+def details(option: str, rows: Sequence[Row], written: Written | None) -> list[RenderableType]:
     """One row for each card, and why it takes as many."""
     run = next((row.run for row in rows if row.run), None)
     counts = [] if option == "gpus" else ["GPUs"]

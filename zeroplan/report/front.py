@@ -8,8 +8,6 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from zeroplan.costs.timing.rates import is_timed
-from zeroplan.costs.timing.speed import speed_of
 from zeroplan.plan import label
 from zeroplan.report.brief.marks import legend, marks, of_time
 from zeroplan.report.console import table
@@ -65,7 +63,7 @@ def details(found: Front, apart: float, *, brief: bool) -> list[RenderableType]:
         said = [f"{rows - len(some)} rows between these: -v has all."] * (rows > FEW)
         below = [Text(note, style="dim") for note in [*said, *notes[1:]]]
         return ["", _table(found, some), *below, legend(first.job, used)]
-    step = step_trust(first.job, speed_of(first.job, first.time)) if is_timed(first.job) else None
+    step = step_trust(first.job, first.speed) if first.speed else None
     below = [Text(note, style="dim") for note in notes]
     return ["", _table(found, range(len(found.rows))), *below, *trust(first.job), *([step] if step else [])]
 
@@ -86,8 +84,7 @@ def _headroom(row: Candidate, capacity: int) -> str:
 
 def _signs(row: Candidate) -> tuple[str, str]:
     """How far sizes and seconds hold."""
-    speed = speed_of(row.job, row.time) if is_timed(row.job) else None
-    return marks(row.job).needed, of_time(row.job, speed)
+    return marks(row.job).needed, of_time(row.job, row.speed)
 
 
 def _table(found: Front, places: Sequence[int]) -> Table:
@@ -100,7 +97,7 @@ def _table(found: Front, places: Sequence[int]) -> Table:
     for place in places:
         number, row, name = place + 1, found.rows[place], names[place]
         less, slower = first.fit.gpu.needed - row.fit.gpu.needed, row.time.total / first.time.total - 1
-        each = f"{speed_of(row.job, row.time).tokens_per_gpu:,.0f}" if is_timed(row.job) else "-"
+        each = f"{row.speed.tokens_per_gpu:,.0f}" if row.speed else "-"
         grid.add_row(
             f"{number}", name, gib(row.fit.gpu.needed), gib(less) if less else "-", seconds(row.time.total),
             _share(slower) if number > 1 else "-", each,

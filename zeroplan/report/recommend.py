@@ -28,6 +28,7 @@ from zeroplan.specs.strategy import Strategy
 from zeroplan.units import gb, gib, seconds
 
 if TYPE_CHECKING:
+    from zeroplan.emit.folder import Written
     from zeroplan.training import TrainingRun
 
 MOST_ROWS = 12
@@ -38,7 +39,7 @@ def details(
     assumed: tuple[str, ...],
     target: str,
     given: dict[str, Any] | None = None,
-    written: str | None = None,
+    written: Written | None = None,
     run: TrainingRun | None = None,
     outside: Sequence[Rejected] = (),
 ) -> list[RenderableType]:

@@ -60,7 +60,7 @@ def largest_details(rows: Mapping[str, Largest | None], notes: list[str]) -> lis
     """The plan of each row's largest model, and what the next larger one lacks."""
     plans = [found.candidate for found in rows.values() if found]
     sizes = least([marks(one.job).needed for one in plans] or [ASSUMED])
-    times = least([of_time(one.job, speed_of(one.job, one.time)) for one in plans] or [ASSUMED])
+    times = least([of_time(one.job, one.speed) for one in plans] or [ASSUMED])
     grid = table(["", "largest", "plan", f"{sizes}per GPU", "?per node", f"{times}tokens/s/GPU"])
     grid.columns[2].justify = "left"
     grid.columns[2].no_wrap = False

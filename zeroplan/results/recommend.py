@@ -9,9 +9,6 @@ from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.clock import Speed
-from zeroplan.costs.timing.rates import is_timed
-from zeroplan.costs.timing.speed import speed_of
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import DOES_NOT_FIT
 from zeroplan.ledger import Detail
@@ -30,6 +27,7 @@ from zeroplan.specs.target import known_target
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from zeroplan.emit.folder import Written
     from zeroplan.report.rendered import Screen
     from zeroplan.search.front import Front
     from zeroplan.sizing import Fewest, Lack
@@ -57,8 +55,8 @@ class Recommendation(Result):
 
     target = "hf"
     """Who reads the config, as --for has them."""
-    written: str | None = None
-    """The file that the config was written to."""
+    written: Written | None = None
+    """What was written, where anything was."""
 
     in_time: Fewest | None = None
     """Where the deadline is missed, the fewest GPUs that make it."""
@@ -263,17 +261,12 @@ def lack_object(lack: Lack | None) -> dict[str, Any] | None:
 
 def numbers(candidate: Candidate) -> Outcome:
     """A strategy of the search in plain numbers."""
-    return outcome(candidate.job, candidate.ledger, candidate.fit, _speed(candidate))
-
-
-def _speed(candidate: Candidate) -> Speed | None:
-    """None where no clock is known."""
-    return speed_of(candidate.job, candidate.time) if is_timed(candidate.job) else None
+    return outcome(candidate.job, candidate.ledger, candidate.fit, candidate.speed)
 
 
 def entry(candidate: Candidate) -> dict[str, Any]:
     """A strategy of the search as `--json` has it."""
     from zeroplan.report import machine
 
-    whole = machine.strategy_object(candidate.job, candidate.ledger, candidate.fit, _speed(candidate))
+    whole = machine.strategy_object(candidate.job, candidate.ledger, candidate.fit, candidate.speed)
     return {**whole, "name": label(candidate), "step_seconds": candidate.time.total}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from zeroplan.clock import StepTime
+from zeroplan.clock import Speed, StepTime
 from zeroplan.costs.deepspeed.offload_copies import copies
 from zeroplan.costs.deepspeed.sufficient_buffers import with_room
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import ledger
+from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.step import step_time
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger, Tier
@@ -36,6 +37,13 @@ class Candidate(NamedTuple):
     def throughput(self) -> float:
         """Sequences per second over all GPUs."""
         return self.sequences * self.job.ranks / self.time.total
+
+    @property
+    def speed(self) -> Speed | None:
+        """Of the step; None where no clock is known."""
+        from zeroplan.costs.timing.speed import speed_of  # for a screen, which a search has no need of
+
+        return speed_of(self.job, self.time) if is_timed(self.job) else None
 
 
 def evaluate(job: Job, reserve: float | None) -> Candidate:

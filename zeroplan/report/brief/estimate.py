@@ -34,7 +34,7 @@ def details(
     known = marks(first.job)
     used = {known.needed}
     if len(estimates) == 1:
-        used = {known.held, known.peak, known.activations, known.outside, known.host}
+        used = {*known.of_card, known.host}
     used |= {of_time(one.job, one.speed) for one in estimates if one.speed and one.fit.possible}
     tail = [*_next(estimates, typed), *assumed(said, estimates[-1].real), legend(first.job, used, more=True)]
     return ["", *body, *not_counted(first.job)], tail

@@ -31,6 +31,11 @@ class Marks(NamedTuple):
     host: str
 
     @property
+    def of_card(self) -> tuple[str, ...]:
+        """Of the parts that fill a card."""
+        return self.held, self.activations, self.peak, self.outside
+
+    @property
     def needed(self) -> str:
         """Of a sum that has both the peak and what is outside of it in it."""
         return least((self.peak, self.outside))

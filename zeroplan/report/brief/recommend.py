@@ -11,10 +11,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from zeroplan.clock import Speed
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.rates import is_timed
-from zeroplan.costs.timing.speed import speed, speed_of
+from zeroplan.costs.timing.speed import speed
 from zeroplan.emit.trainer import training_arguments
 from zeroplan.fit import PLACES, TIGHT
 from zeroplan.plan import OFFLOADS, Plan, Rejected, slower, slowest_part
@@ -34,12 +32,15 @@ from zeroplan.specs.strategy import STAGES, Strategy
 from zeroplan.units import between, count, gb, gib, seconds
 
 if TYPE_CHECKING:
+    from zeroplan.emit.folder import Written
     from zeroplan.sizing import Fewest
     from zeroplan.training import TrainingRun
 
 ALTERNATIVES, WAYS = 3, 3
 LONG = r"\d{1,3}(?:,\d{3}){2,}"
 """A number of millions or more, which stands as 500M."""
+OPTION = r"\((--[a-z-]+) ([^ ,()]+)[,)]"
+"""With its value, as a way out names it."""
 AS_FAST, WHOLE = 5e-4, 0.095
 """Shares of a step: below the first two are as fast, from the second on they are shown in whole per cent."""
 BATCH = "--global-batch"
@@ -49,7 +50,7 @@ MORE, GAIN = 4, 0.1
 
 def details(
     plan: Plan, said: Sequence[str], typed: Sequence[str], *, target: str, given: dict[str, Any] | None,
-    written: str | None, run: TrainingRun | None, outside: Sequence[Rejected], in_time: Fewest | None,
+    written: Written | None, run: TrainingRun | None, outside: Sequence[Rejected], in_time: Fewest | None,
 ) -> tuple[list[RenderableType], list[RenderableType]]:  # fmt: skip
     """What stands below the answer and the scope: the plan, and what goes on from it.
 
@@ -59,8 +60,7 @@ def details(
         return _nothing(plan, said, typed)
     chosen = plan.chosen
     known = marks(chosen.job)
-    used = {known.held, known.peak, known.activations, known.outside, of_time(chosen.job, _speed(chosen))}
-    used |= {known.host} if _shows_host(chosen) else set()
+    used = {*known.of_card, of_time(chosen.job, chosen.speed)} | ({known.host} if _shows_host(chosen) else set())
     body = [
         "", *card(chosen.job, chosen.ledger, chosen.fit), _settings(chosen, run), *not_counted(chosen.job), "",
         *_others(plan, outside, run, said),
@@ -87,7 +87,7 @@ def _settings(chosen: Candidate, run: TrainingRun | None) -> Table:
          f"{sequences} sequences of {job.workload.seq:,} tokens a step"),
         *([] if run else [("buckets", _buckets(strategy))]),
     ]  # fmt: skip
-    if timed := _speed(chosen):
+    if timed := chosen.speed:
         rows.append(("step", in_one_line(timed, of_time(job, timed))))
     places = {}
     if sent := chosen.ledger.sent(strategy.micro_steps):
@@ -106,11 +106,6 @@ def _settings(chosen: Candidate, run: TrainingRun | None) -> Table:
 def _shows_host(chosen: Candidate) -> bool:
     """Not where the answer has it."""
     return bool(chosen.fit.host.needed) and not on_host(chosen.job, chosen.fit)
-
-
-def _speed(chosen: Candidate) -> Speed | None:
-    """None where no clock is known."""
-    return speed_of(chosen.job, chosen.time) if is_timed(chosen.job) else None
 
 
 def _buckets(strategy: Strategy) -> str:
@@ -149,11 +144,11 @@ def _others(
 
 def _larger_batch(chosen: Candidate, said: Sequence[str]) -> tuple[str, str] | None:
     """What the plan would gain by more sequences a step, where nobody stated their number and it gains."""
-    job, strategy = chosen.job, chosen.strategy
-    if not any(BATCH in text for text in said) or not is_timed(job):
+    strategy, before = chosen.strategy, chosen.speed
+    if not any(BATCH in text for text in said) or before is None:
         return None
-    job = job.at(grad_accum=MORE * strategy.micro_steps)
-    faster = speed(job, ledger(job)).tokens_per_gpu / speed_of(chosen.job, chosen.time).tokens_per_gpu - 1
+    job = chosen.job.at(grad_accum=MORE * strategy.micro_steps)
+    faster = speed(job, ledger(job)).tokens_per_gpu / before.tokens_per_gpu - 1
     if faster < GAIN:
         return None
     size = MORE * strategy.micro_batch * strategy.micro_steps * job.ranks
@@ -194,27 +189,26 @@ def _proof(plan: Plan) -> str:
 
 
 def _arguments(
-    chosen: Candidate, target: str, given: dict[str, Any] | None, written: str | None
+    chosen: Candidate, target: str, given: dict[str, Any] | None, written: Written | None
 ) -> list[RenderableType]:
     """What must be said beside a config that was written alone: by TrainingArguments, or of checkpointing."""
-    if written is None or " with " in written:  # a folder, whose files say it
+    if written is None or written.folder:  # whose files say it
         return []
     if target != "hf":
         kind = chosen.strategy.checkpointing
         return [Text(who_turns_on(kind))] if kind != "none" else []
     named = ", ".join(f"{key}={value}" for key, value in training_arguments(chosen.job, given).items())
-    return [Text(f'TrainingArguments({named}, deepspeed="{written.partition(" and ")[0]}")')]
+    return [Text(f'TrainingArguments({named}, deepspeed="{written.files[0]}")')]
 
 
 def _next(
-    plan: Plan, typed: Sequence[str], written: str | None, run: TrainingRun | None, in_time: Fewest | None
+    plan: Plan, typed: Sequence[str], written: Written | None, run: TrainingRun | None, in_time: Fewest | None
 ) -> list[RenderableType]:
     """What was written and starts it, or the command that writes it."""
     tight = plan.chosen is not None and plan.chosen.fit.verdict == TIGHT and "--accept" not in typed
     if written:
-        folder, _, names = written.partition(" with ")
-        scripts = [name for name in names.split(", ") if name.endswith(".sh")]
-        after = line(f"bash {shlex.quote(f'{folder}/{scripts[0]}')}", "README.md has the others") if scripts else []
+        scripts = [f"{written.folder}/{name}" for name in written.files if name.endswith(".sh")]
+        after = line(f"bash {shlex.quote(scripts[0])}", "README.md has the others") if scripts else []
         return [Text(f"Written: {written}."), *after]
     if typed and in_time and in_time.gpus:
         return line(changed(typed, "recommend", "--gpus", str(in_time.gpus)), "ends in time")
@@ -245,8 +239,7 @@ def _nothing(
     filled = card(nearest.job, nearest.ledger, nearest.fit)
     others = [shown] if ways else []
     body = ["", *filled, Text(_proof(plan)), *others, *stopped, *([grid] if grid.rows else [])]
-    words = re.search(r"\((--[^()]+)\)", ways[0].change) if ways else None
-    after = line(changed(typed, "recommend", *shlex.split(words[1])), "the first") if typed and words else []
-    known = marks(nearest.job)
-    used = {known.held, known.peak, known.activations, known.outside}
-    return body, [*after, *assumed(said, nearest.ledger), legend(nearest.job, used, more=True)]
+    option = re.search(OPTION, ways[0].change) if ways else None
+    after = line(changed(typed, "recommend", *option.groups()), "the first") if typed and option else []
+    shown_signs = marks(nearest.job).of_card
+    return body, [*after, *assumed(said, nearest.ledger), legend(nearest.job, shown_signs, more=True)]
