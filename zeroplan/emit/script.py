@@ -176,6 +176,8 @@ MAIN = '''
 
 if __name__ == "__main__":
     main()
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()  # else its threads may abort a process that is done
 '''
 EARLY = "import torch._dynamo.polyfills.loader  # transformers would import it where stage 3 has replaced torch.empty"
 TEXTS = {"hf": HF, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE, "lightning": LIGHTNING}

@@ -116,7 +116,7 @@ if os.environ.get("PROBE") and "LOCAL_RANK" in os.environ:
             "attention": model.config._attn_implementation,
             "keeps_products": any(keeps_products(module) for module in model.modules()),
             "reduce_bucket_size": zero.reduce_bucket_size,
-            "ranks": torch.distributed.get_world_size(),
+            "ranks": engine.world_size,
         }
 
     def initialize(*args, **kwargs):
