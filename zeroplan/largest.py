@@ -10,13 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from zeroplan.plan import Plan, per_gpu, plan
-from zeroplan.record import NamedTuple
-from zeroplan.search import Candidate, nearest, space
-from zeroplan.search.work import Allowance
-from zeroplan.sizing import Lack, lack, leanest
+from zeroplan.plan import leanest, per_gpu, plan
+from zeroplan.search import Candidate, space
+from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job
 
 LARGEST = 10**13
@@ -36,8 +34,6 @@ class Largest(NamedTuple):
     """The next larger size, which does not fit; None at the end of the sizes."""
     lack: Lack | None
     """What it lacks."""
-    proven: bool = True
-    """Whether the search at the next size did not stop at its limit of work: else it may fit."""
 
 
 def sizes() -> list[int]:
@@ -48,49 +44,43 @@ def sizes() -> list[int]:
 
 
 def largest(
-    sized: Callable[[int], Job], settled: dict[str, Any], reserve: float | None, *, near: int = 0,
-    allowance: Allowance | None = None,
-) -> Largest | None:  # fmt: skip
+    sized: Callable[[int], Job], fixed: dict[str, Any], reserve: float | None, *, near: int = 0
+) -> Largest | None:
     """The largest size of which some strategy fits, by what each stage and offload needs least. None: none does.
 
-    `near`: parameters to begin with; 0: those whose states all the memory there is would hold. `allowance`: work of all
-    searches; None: as much as any command's.
+    `near`: parameters to begin with; 0: those whose states all the memory there is would hold.
     """
-    grid, allowance = sizes(), allowance or Allowance()
+    grid = sizes()
     job = cache(lambda index: sized(grid[index]))
-    best, short_of_host = -1, False
+    best = -1
     fitting: Candidate | None = None
     start = min(bisect_left(grid, near or _held(job(0))), len(grid) - 1)
-    for choice in _choices(job(len(grid) // 2), settled):
-        optimizer = choice["offload_optimizer"]
-        if optimizer and optimizer.ratio < 1 and not short_of_host:
-            continue  # a part of the optimizer on the GPU takes less of the host alone
-        lean = cache(partial(_lean, job, {**settled, **choice}, reserve))
+    for choice in _choices(job(len(grid) // 2), fixed):
+        lean = cache(partial(_lean, job, {**fixed, **choice}, reserve))
         last = _last(partial(_fits, lean), best + 1, max(best + 1, start), len(grid))
         best, fitting = last, lean(last) if last > best else fitting
-        start, nearest_one = 0, lean(best + 1) if best + 1 < len(grid) else None
-        short_of_host |= nearest_one is not None and nearest_one.fit.gpu_accepted
+        start = 0
     if best < 0:
         return None
-    found = _fastest(job(best), settled, reserve, allowance).chosen or fitting
+    found = _fastest(job(best), fixed, reserve) or fitting
     assert found is not None  # the leanest fits
     while best + 1 < len(grid):
-        larger = _fastest(job(best + 1), settled, reserve, allowance)
-        if larger.chosen is None:
-            short = lack(leanest(job(best + 1), settled, reserve))
-            return Largest(grid[best], found, grid[best + 1], short, larger.searched.proven)
-        best, found = best + 1, larger.chosen  # what looks leanest need not be
+        larger = _fastest(job(best + 1), fixed, reserve)
+        if larger is None:
+            short = lack(leanest(job(best + 1), fixed, reserve))
+            return Largest(grid[best], found, grid[best + 1], short)
+        best, found = best + 1, larger  # what looks leanest need not be
     return Largest(grid[best], found, None, None)
 
 
-def _fastest(job: Job, settled: dict[str, Any], reserve: float | None, allowance: Allowance) -> Plan:
-    return plan(job, settled, reserve=reserve, rescue=False, allowance=allowance)
+def _fastest(job: Job, fixed: dict[str, Any], reserve: float | None) -> Candidate | None:
+    return plan(job, fixed, reserve=reserve, rescue=False).chosen
 
 
-def _choices(job: Job, settled: dict[str, Any]) -> list[dict[str, Any]]:
+def _choices(job: Job, fixed: dict[str, Any]) -> list[dict[str, Any]]:
     """Stages and offload that are left open, those that leave most room first."""
-    branches = space(job, settled, per_gpu(job, settled), fine=False).branches
-    found = {tuple(branch.choice[name] for name in CHOICE) for branch in branches}
+    variants = space(job, fixed, per_gpu(job, fixed)).variants
+    found = {tuple(variant.choice[name] for name in CHOICE) for variant in variants}
     return [dict(zip(CHOICE, values, strict=True)) for values in sorted(found, key=_room)]
 
 
@@ -100,10 +90,9 @@ def _room(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(-part for part in (stage, *(number for pair in parts for number in pair)))
 
 
-def _lean(job: Callable[[int], Job], settled: dict[str, Any], reserve: float | None, index: int) -> Candidate | None:
+def _lean(job: Callable[[int], Job], fixed: dict[str, Any], reserve: float | None, index: int) -> Candidate | None:
     """What a choice needs least at a size; None where it cannot run."""
-    open_ones = space(job(index), settled, per_gpu(job(index), settled), fine=False)
-    return next(iter(nearest(open_ones, reserve)), None) if open_ones.branches else None
+    return next(iter(leanest(job(index), fixed, reserve)), None)
 
 
 def _fits(lean: Callable[[int], Candidate | None], index: int) -> bool:

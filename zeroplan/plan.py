@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
-from zeroplan.record import NamedTuple
-from zeroplan.search import Candidate, Found, Space, evaluate, fastest, nearest, neighbours, space
+from zeroplan.search import Candidate, Front, Space, Summary, best, evaluate, front, nearest, neighbours, space
 from zeroplan.search.neighbours import words
-from zeroplan.search.work import Allowance, Work
 from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 from zeroplan.specs.strategy import FLASH
 from zeroplan.specs.target import CODE
 from zeroplan.units import gib, seconds
-
-if TYPE_CHECKING:
-    from zeroplan.search.front import Front
 
 LEAST = 0.00005
 """Share of a step under which nothing is said to be slower or faster."""
@@ -29,10 +24,6 @@ RECOMPUTATION = "recomputation"
 WORTH_SAYING = 0.001
 """Shares of a plan's bytes or seconds from which on another package's gain is said."""
 OFFLOADS = ("offload_optimizer", "offload_param")
-WAYS_OUT, EACH_WAY = 5_000_000, 2_500_000
-"""Units of work for all ways out, and for a single search among them."""
-FRONT = 1.5
-"""Of a search's limit, that of a front."""
 USUAL_BATCH = 256
 """Sequences per step when no global batch is asked for."""
 
@@ -57,10 +48,8 @@ class Plan(NamedTuple):
     chosen: Candidate | None
     rejected: tuple[Rejected, ...]
     ways_out: tuple[WayOut, ...]
-    searched: Found = Found(None)
+    searched: Summary = Summary(None)
     objective: str = FASTEST
-    ways_out_complete: bool = True
-    """Whether each way out was looked at before the limit of work."""
 
 
 def label(candidate: Candidate) -> str:
@@ -81,32 +70,27 @@ def usual_batch(job: Job) -> int:
 
 
 def plan(
-    job: Job, settled: dict[str, Any], *, reserve: float | None, rescue: bool = True, objective: str = FASTEST,
-    fine: bool = True, cards: Callable[[], Sequence[Gpu]] = tuple, allowance: Allowance | None = None,
-    ways_out: bool = True,
+    job: Job, fixed: dict[str, Any], *, reserve: float | None, rescue: bool = True, objective: str = FASTEST,
+    cards: Callable[[], Sequence[Gpu]] = tuple, ways_out: bool = True,
 ) -> Plan:  # fmt: skip
-    """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Settled fields are kept.
-
-    Not `fine`: among fewer values of buckets and thresholds. `cards`: larger ones, to try where nothing fits.
-    `allowance`: work that this search shares with others; None: as much as any command's. Not `ways_out`: where nothing
-    fits only what is nearest to fitting.
+    """The fastest strategy that fits `job`'s cluster; of equally fast ones the simplest. Fixed fields are kept.
 
     `LEAST_MEMORY` as the objective: that which needs fewest bytes of a GPU; of equally lean ones the fastest.
+
+    Not `rescue`: the best alone, without its neighbours. `cards`: larger ones, to try where nothing fits. Not
+    `ways_out`: where nothing fits only what is nearest to fitting.
     """
-    lean, work = objective == LEAST_MEMORY, (allowance or Allowance()).work()
-    open_ones = _open(job, settled, fine=fine and not lean)
-    found = _leanest(open_ones, reserve, work) if lean else fastest(open_ones, reserve, work=work)
+    lean, free = objective == LEAST_MEMORY, free_space(job, fixed)
+    found = best(free, reserve, objective)
     if found.best is None:
-        failing = sorted(nearest(open_ones, reserve), key=_shortest_first) if rescue else []
+        failing = sorted(nearest(free, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
         of_host = any("host" in candidate.fit.lacking for candidate in failing)
-        if not (rescue and ways_out):
-            return Plan(None, rejected, (), found, objective)
-        ways, complete = _ways_out(job, settled, reserve, cards(), of_host=of_host)
-        return Plan(None, rejected, ways, found, objective, complete)
+        ways = _ways_out(job, fixed, reserve, cards(), of_host=of_host) if rescue and ways_out else ()
+        return Plan(None, rejected, ways, found, objective)
     if not rescue:
         return Plan(found.best, (), (), found, objective)
-    others, reason = neighbours(open_ones, found.best, reserve), _in_bytes if lean else _in_seconds
+    others, reason = neighbours(free, found.best, reserve), _in_bytes if lean else _in_seconds
     lost = [
         Rejected(other, other.fit.shortage if not other.fit.accepted else reason(other, found.best), change)
         for change, other in others
@@ -129,47 +113,46 @@ def with_flash(chosen: Candidate, reserve: float | None) -> Rejected | None:
     return Rejected(other, reason, FLASH) if gains else None
 
 
-def with_code(chosen: Candidate, settled: dict[str, Any], reserve: float | None) -> Rejected | None:
-    """The fastest plan with checkpointing that takes lines of the training script; None where it gains nothing.
-
-    Among fewer values of buckets and thresholds: with --allow code a search may find a little more.
-    """
+def with_code(chosen: Candidate, fixed: dict[str, Any], reserve: float | None) -> Rejected | None:
+    """The fastest plan with checkpointing that takes lines of the training script; None where it gains nothing."""
     job, script = chosen.job, chosen.job.workload.script
-    if script.code or "checkpointing" in settled:
+    if script.code or "checkpointing" in fixed:
         return None
-    free = job._replace(workload=job.workload._replace(script=script._replace(code=True)))
-    everything = _open(free, settled, fine=False)
-    branches = tuple(one for one in everything.branches if not script.runs(one.choice["checkpointing"]))
-    best = fastest(everything._replace(branches=branches), reserve).best if branches else None
-    if best is None or -slower(best, chosen) <= WHOLE * chosen.time.total:
+    free = free_space(job._replace(workload=job.workload._replace(script=script._replace(code=True))), fixed)
+    variants = tuple(one for one in free.variants if not script.runs(one.choice["checkpointing"]))
+    other = best(free._replace(variants=variants), reserve).best if variants else None
+    if other is None or -slower(other, chosen) <= WHOLE * chosen.time.total:
         return None
-    faster = best.throughput / chosen.throughput - 1
-    return Rejected(best, f"would be {faster:.0%} faster ({label(best)}): write --allow {CODE}", "lines of code")
+    faster = other.throughput / chosen.throughput - 1
+    return Rejected(other, f"would be {faster:.0%} faster ({label(other)}): write --allow {CODE}", "lines of code")
 
 
-def front_of(job: Job, settled: dict[str, Any], *, reserve: float | None, apart: float) -> Front:
-    """Plans of which none is both faster and leaner; see `front`. Settled fields are kept."""
-    from zeroplan.search.front import front
-
-    allowance = Allowance()
-    first = fastest(_open(job, settled, fine=True), reserve, work=allowance.work())
-    rows = front(_open(job, settled, fine=False), reserve, apart, first.best, work=allowance.work(FRONT))
-    return rows if first.proven else rows._replace(bound=first.bound)
+def front_of(job: Job, fixed: dict[str, Any], *, reserve: float | None, apart: float) -> Front:
+    """Plans of which none is both faster and leaner; see `front`. Fixed fields are kept."""
+    return front(free_space(job, fixed), reserve, apart)
 
 
-def _leanest(open_ones: Space, reserve: float | None, work: Work) -> Found:
-    from zeroplan.search.leanest_first import least_memory
-
-    return least_memory(open_ones, reserve, work=work)
-
-
-def _open(job: Job, settled: dict[str, Any], *, fine: bool) -> Space:
-    found = space(job, settled, per_gpu(job, settled), fine=fine)
-    if not found.branches:
+def free_space(job: Job, fixed: dict[str, Any]) -> Space:
+    """What the fixed fields leave free. Raises `ContradictionError` where that is nothing."""
+    found = space(job, fixed, per_gpu(job, fixed))
+    if not found.variants:
         raise ContradictionError(
             "nothing to choose from: no strategy has all that was asked for; leave out --stage or an --offload option"
         )
     return found
+
+
+def leanest(job: Job, fixed: dict[str, Any], reserve: float | None) -> list[Candidate]:
+    """Of each stage and offload that the fixed fields leave free, what needs least; empty when none runs."""
+    free = space(job, fixed, per_gpu(job, fixed))
+    return nearest(free, reserve) if free.variants else []
+
+
+def has_any(job: Job, fixed: dict[str, Any], reserve: float | None, leanest: Sequence[Candidate]) -> bool:
+    """Whether any strategy fits: one of the leanest, or else one that the search finds."""
+    if any(candidate.fit.accepted for candidate in leanest):
+        return True
+    return bool(leanest) and plan(job, fixed, reserve=reserve, rescue=False).chosen is not None
 
 
 def _by_loss(rejected: Rejected) -> tuple[bool, float]:
@@ -182,13 +165,13 @@ def _leanest_first(rejected: Rejected) -> tuple[bool, float]:
     return not candidate.fit.accepted, candidate.fit.gpu.needed
 
 
-def per_gpu(job: Job, settled: dict[str, Any]) -> int:
+def per_gpu(job: Job, fixed: dict[str, Any]) -> int:
     """Sequences one GPU sees per step: as asked, or as many micro-steps as come nearest to the usual batch."""
     total = job.workload.global_batch or usual_batch(job)
-    if "micro_batch" in settled:
-        micro = int(settled["micro_batch"])
-        return micro * int(settled.get("grad_accum", max(1, round(total / (micro * job.ranks)))))
-    return max(total // job.ranks, int(settled.get("grad_accum", 1)))
+    if "micro_batch" in fixed:
+        micro = int(fixed["micro_batch"])
+        return micro * int(fixed.get("grad_accum", max(1, round(total / (micro * job.ranks)))))
+    return max(total // job.ranks, int(fixed.get("grad_accum", 1)))
 
 
 def slower(candidate: Candidate, chosen: Candidate) -> float:
@@ -238,24 +221,22 @@ def _parts(candidate: Candidate) -> dict[str, float]:
 
 
 def _ways_out(
-    job: Job, settled: dict[str, Any], reserve: float | None, cards: Sequence[Gpu], *, of_host: bool
-) -> tuple[tuple[WayOut, ...], bool]:
-    """The one that trains most tokens a second on each GPU first; and whether no search for them stopped."""
+    job: Job, fixed: dict[str, Any], reserve: float | None, cards: Sequence[Gpu], *, of_host: bool
+) -> tuple[WayOut, ...]:
+    """The one that trains most tokens a second on each GPU first."""
     from zeroplan.ways_out import ways_out
 
-    allowance = Allowance(WAYS_OUT, EACH_WAY)
+    def fits(changed: Job, free: dict[str, Any]) -> bool:
+        return has_any(changed, free, reserve, leanest(changed, free, reserve))
 
-    def fitting(changed: Job, free: dict[str, Any]) -> Candidate | None:
-        if allowance.left <= 0:
-            return None
-        return plan(changed, free, reserve=reserve, rescue=False, fine=False, allowance=allowance).chosen
+    def fastest(changed: Job, free: dict[str, Any]) -> Candidate | None:
+        return plan(changed, free, reserve=reserve, rescue=False).chosen
 
-    found = sorted(ways_out(job, settled, fitting, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
-    ways = tuple(
+    found = sorted(ways_out(job, fixed, fits, fastest, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
+    return tuple(
         WayOut(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}, {_rate(one):,.0f} tokens/s per GPU", one)
         for said, one in found
     )
-    return ways, not allowance.stopped
 
 
 def _rate(candidate: Candidate) -> float:

@@ -1,7 +1,7 @@
 """Planning questions around a plan: how many GPUs are enough, and how large a model may be.
 
-Whether anything fits is asked of strategies that need little, one of each stage and offload, and where none of them
-fits, of the search.
+Whether anything fits is seen from strategies that need little, one of each stage and offload, and where none of them
+does, from the search.
 """
 
 from __future__ import annotations
@@ -9,16 +9,14 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
-from zeroplan.plan import per_gpu, plan
-from zeroplan.record import NamedTuple
-from zeroplan.search import Candidate, nearest, space
-from zeroplan.search.work import Allowance
+from zeroplan.plan import has_any, leanest
+from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
 
-Settled = dict[str, Any]
+Fixed = dict[str, Any]
 
 
 class Lack(NamedTuple):
@@ -42,14 +40,6 @@ class Fewest(NamedTuple):
     """What the next smaller number lacks."""
     late: float | None = None
     """Seconds by which the next smaller number misses a deadline, where it has room."""
-    proven: bool = True
-    """Whether no search for fewer stopped at its limit of work: else these may be enough."""
-
-
-def leanest(job: Job, settled: Settled, reserve: float | None) -> list[Candidate]:
-    """Of each stage and offload that the settled fields leave open, what needs least; empty when none runs."""
-    open_ones = space(job, settled, per_gpu(job, settled), fine=False)
-    return nearest(open_ones, reserve) if open_ones.branches else []
 
 
 def lack(found: Sequence[Candidate]) -> Lack | None:
@@ -62,51 +52,32 @@ def lack(found: Sequence[Candidate]) -> Lack | None:
     return Lack(candidate, tier, size)
 
 
-def fits(
-    job: Job, settled: Settled, reserve: float | None, found: Sequence[Candidate], allowance: Allowance
-) -> bool | None:  # fmt: skip
-    """Whether any strategy does: one of the leanest, or what the search finds; None: it stopped at its limit."""
-    if any(candidate.fit.accepted for candidate in found):
-        return True
-    if not found:
-        return False
-    if allowance.left <= 0:
-        return None
-    made = plan(job, settled, reserve=reserve, rescue=False, fine=False, allowance=allowance)
-    return True if made.chosen else False if made.searched.proven else None
-
-
 def fewest(
-    asked: Callable[[int], tuple[Job, Settled]], counts: Sequence[int], node: int, reserve: float | None,
-    late: Callable[[Job, Settled], float] = lambda _job, _settled: 0.0,
-    quick: Callable[[int], bool] = lambda _gpus: True, allowance: Allowance | None = None,
+    asked: Callable[[int], tuple[Job, Fixed]], counts: Sequence[int], node: int, reserve: float | None,
+    late: Callable[[Job, Fixed], float] = lambda _job, _fixed: 0.0,
+    quick: Callable[[int], bool] = lambda _gpus: True,
 ) -> Fewest:  # fmt: skip
     """The first of `counts`, in ascending order, on which something fits, and ends in time.
 
     `late`: seconds that the fastest plan of a job ends after its deadline; 0 or less: in time. `quick`: whether a count
-    may end in time at all, which costs less to say. `allowance`: work of all searches; None: as much as any command's.
+    may end in time at all, which costs less to say.
 
     Up to a whole node each is tried, for more GPUs also need more of its memory; beyond it what fits on some nodes is
     taken to fit on more. A count that the job cannot have (its batch is no multiple) counts as not fitting.
     """
-    allowance = allowance or Allowance()
     lacks: dict[int, Lack | None] = {}
     lates: dict[int, float] = {}
-    unknown: set[int] = set()
 
     @cache
     def has_room(gpus: int) -> bool:
         try:
-            job, settled = asked(gpus)
-            found = leanest(job, settled, reserve)
+            job, fixed = asked(gpus)
+            found = leanest(job, fixed, reserve)
             lacks[gpus] = lack(found)
-            known = fits(job, settled, reserve, found, allowance)
-            if known is None:
-                unknown.add(gpus)
-            if not known:
+            if not has_any(job, fixed, reserve, found):
                 return False
             lacks[gpus] = None
-            lates[gpus] = late(job, settled)
+            lates[gpus] = late(job, fixed)
             return True
         except ContradictionError:
             return False
@@ -121,7 +92,7 @@ def fewest(
     smaller = counts[-1 if at is None else at - 1]
     has_room(smaller)
     enough_ones = None if at is None else counts[at]
-    return Fewest(enough_ones, smaller, lacks.get(smaller), lates.get(smaller), not unknown)
+    return Fewest(enough_ones, smaller, lacks.get(smaller), lates.get(smaller))
 
 
 def _first(enough: Callable[[int], bool], counts: Sequence[int], start: int) -> int | None:

@@ -13,8 +13,10 @@ from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
 from zeroplan.units import GB, GiB
 
-Fitting = Callable[[Job, dict[str, Any]], Candidate | None]
-"""A plan of a job with these fields settled; None where nothing fits."""
+Fits = Callable[[Job, dict[str, Any]], bool]
+"""Whether any strategy of a job with these fixed fields fits."""
+Fastest = Callable[[Job, dict[str, Any]], Candidate | None]
+"""The fastest of those."""
 Way = tuple[str, Candidate]
 """What was changed, in words, and the plan that then fits."""
 SHORTEST = 256
@@ -26,56 +28,27 @@ MOST_HOST, MOST_NVME = 4 * 2**40, 16 * 10**12
 
 
 def ways_out(
-    job: Job, settled: dict[str, Any], fitting: Fitting, *, of_host: bool = False, cards: Sequence[Gpu] = ()
+    job: Job, fixed: dict[str, Any], fits: Fits, fastest: Fastest, *, of_host: bool = False, cards: Sequence[Gpu] = ()
 ) -> Iterator[Way]:
     """Those there are, each tried; `of_host`: it may lack memory. `cards`: larger ones, the smallest first."""
-    yield from _loosened(job, settled, fitting)
+    for said, one, free in _loosened(job, fixed):
+        if found := fastest(one, free):
+            yield said, found
     if of_host:
-        yield from _more_host(job, settled, fitting)
-    yield from _first([(f"a sequence of {one.workload.seq} (--seq {one.workload.seq})", one) for one in _shorter(job)],
-                      settled, fitting)  # fmt: skip
+        yield from _more_host(job, fixed, fits, fastest)
+    shorter = [(f"a sequence of {one.workload.seq} (--seq {one.workload.seq})", one) for one in _shorter(job)]
     larger = [(f"{card.title} (--gpu {card.name})", _with_card(job, card)) for card in cards]
-    yield from _first(larger, settled, fitting)
-    yield from _fewest(job, settled, fitting)
+    for tries in (shorter, larger, _more_gpus(job, fixed, fits)):
+        at = _first(tries, fixed, fits)
+        if at is not None and (found := fastest(tries[at][1], fixed)):
+            yield tries[at][0], found
 
 
-def _fewest(job: Job, settled: dict[str, Any], fitting: Fitting) -> Iterator[Way]:
-    """GPUs of this kind: more of one node, or nodes, doubled, and then counted out where no batch was asked for."""
-    within, beyond = _more_gpus(job)
-    for one in within:
-        if found := fitting(one, settled):
-            yield _named(one), found
-            return
-    if not beyond or (last := fitting(beyond[-1], settled)) is None:
-        return
-    at, found = _first_of(beyond, last, settled, fitting)
-    if job.workload.global_batch is None:
-        upper, lower = beyond[at].cluster, beyond[at - 1].cluster.nodes if at else job.cluster.nodes
-        beyond = [job._replace(cluster=upper._replace(nodes=nodes)) for nodes in range(lower + 1, upper.nodes + 1)]
-        at, found = _first_of(beyond, found, settled, fitting)
-    yield _named(beyond[at]), found
-
-
-def _first(tries: Sequence[tuple[str, Job]], settled: dict[str, Any], fitting: Fitting) -> Iterator[Way]:
-    jobs = [one for _said, one in tries]
-    if jobs and (last := fitting(jobs[-1], settled)):
-        at, found = _first_of(jobs, last, settled, fitting)
-        yield tries[at][0], found
-
-
-def _first_of(
-    tries: Sequence[Job], last: Candidate, settled: dict[str, Any], fitting: Fitting
-) -> tuple[int, Candidate]:
-    """The first that fits, of jobs of which each fits where the one before does; `last`: the plan of the last."""
-    found = {len(tries) - 1: last}
-
-    def fits(at: int) -> bool:
-        if plan := fitting(tries[at], settled):
-            found[at] = plan
-        return at in found
-
-    at = bisect_left(range(len(tries) - 1), True, key=fits)
-    return at, found[at]
+def _first(tries: Sequence[tuple[str, Job]], fixed: dict[str, Any], fits: Fits) -> int | None:
+    """The first that fits, where each fits that comes after one that does."""
+    if not tries or not fits(tries[-1][1], fixed):
+        return None
+    return bisect_left(range(len(tries) - 1), True, key=lambda at: fits(tries[at][1], fixed))
 
 
 def _with_card(job: Job, card: Gpu) -> Job:
@@ -94,30 +67,30 @@ LOOSENED: dict[str, Callable[[Any], str]] = {
 }
 
 
-def _loosened(job: Job, settled: dict[str, Any], fitting: Fitting) -> Iterator[Way]:
-    """A choice that was asked for, left open."""
+def _loosened(job: Job, fixed: dict[str, Any]) -> Iterator[tuple[str, Job, dict[str, Any]]]:
+    """A choice that was fixed, left free."""
     for name, text in LOOSENED.items():
-        if settled.get(name) not in (None, "full") or (name in settled and settled[name] is None):
-            free = {key: value for key, value in settled.items() if key != name}
+        if fixed.get(name) not in (None, "full") or (name in fixed and fixed[name] is None):
+            free = {key: value for key, value in fixed.items() if key != name}
             if name == "attention" and not job.model.has_sdpa and job.model.no_flash:
                 continue
             other = job.at(attention="sdpa" if job.model.has_sdpa else "flash_attention_2")
-            if found := fitting(other if name == "attention" else job, free):
-                yield text(settled[name]), found
+            yield text(fixed[name]), other if name == "attention" else job, free
 
 
-def _more_host(job: Job, settled: dict[str, Any], fitting: Fitting) -> Iterator[Way]:
+def _more_host(job: Job, fixed: dict[str, Any], fits: Fits, fastest: Fastest) -> Iterator[Way]:
     """Memory of a node, doubled until something fits, then as much as that needs; or disks, where there are none."""
     size = job.cluster.host_memory or MOST_HOST
     while size < MOST_HOST:
         size *= 2
-        if found := fitting(job._replace(cluster=job.cluster._replace(host_memory=size)), settled):
+        larger = job._replace(cluster=job.cluster._replace(host_memory=size))
+        if fits(larger, fixed) and (found := fastest(larger, fixed)):
             memory = f"{ceil_div(enough(found.fit, 'host'), GiB)}GiB"
             yield f"a host of {memory.replace('G', ' G')} (--host-mem {memory})", found
             break
     if not job.cluster.nvme:
         with_disks = job._replace(cluster=job.cluster._replace(nvme=MOST_NVME))
-        if found := fitting(with_disks, settled):
+        if fits(with_disks, fixed) and (found := fastest(with_disks, fixed)):
             disks = f"{ceil_div(enough(found.fit, 'nvme'), GB)}GB"
             yield f"NVMe of {disks.replace('G', ' G')} a node (--nvme {disks})", found
 
@@ -134,21 +107,30 @@ def _shorter(job: Job) -> list[Job]:
     return [job._replace(workload=job.workload._replace(seq=2**power)) for power in powers]
 
 
-def _more_gpus(job: Job) -> tuple[list[Job], list[Job]]:
-    """More of this kind: of one node, whose processes share a host, and whole nodes, doubled."""
+def _more_gpus(job: Job, fixed: dict[str, Any], fits: Fits) -> list[tuple[str, Job]]:
+    """More of this kind, up to the first number that fits: of one node, whose processes share a host; or whole nodes,
+    doubled, and then counted out where no batch was asked for.
+    """
     cluster = job.cluster
     per_node, nodes = cluster.gpus_per_node, cluster.nodes
-    within = [(1, size) for size in (2, 4, 8) if size > per_node and nodes == 1]
-    width, beyond = max(per_node, 8) if nodes == 1 else per_node, []
+    for size in (2, 4, 8):
+        if size > per_node and nodes == 1 and fits(one := _on(job, 1, size), fixed):
+            return [(_gpus(one), one)]
+    width = max(per_node, 8) if nodes == 1 else per_node
+    counts = []
     while nodes * 2 * width <= LARGEST_TRIED:
-        nodes *= 2
-        beyond.append((nodes, width))
-    first, then = (
-        [job._replace(cluster=cluster._replace(nodes=count, gpus_per_node=each)) for count, each in sizes]
-        for sizes in (within, beyond)
-    )
-    return first, then
+        counts.append(nodes := nodes * 2)
+    doubled = [(_gpus(one), one) for one in (_on(job, count, width) for count in counts)]
+    at = _first(doubled, fixed, fits)
+    if at is None or job.workload.global_batch is not None:
+        return doubled if at is None else [doubled[at]]
+    lower = counts[at - 1] if at else cluster.nodes
+    return [(_gpus(one), one) for one in (_on(job, count, width) for count in range(lower + 1, counts[at] + 1))]
 
 
-def _named(job: Job) -> str:
+def _on(job: Job, nodes: int, gpus: int) -> Job:
+    return job._replace(cluster=job.cluster._replace(nodes=nodes, gpus_per_node=gpus))
+
+
+def _gpus(job: Job) -> str:
     return f"{job.ranks} GPUs (--gpus {job.cluster.nodes}x{job.cluster.gpus_per_node})"

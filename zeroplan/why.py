@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import Ledger
 from zeroplan.plan import RECOMPUTATION, per_gpu
-from zeroplan.record import NamedTuple
-from zeroplan.search import Candidate, fastest, nearest, space
-from zeroplan.search.leanest_first import least_memory
-from zeroplan.search.work import Work
+from zeroplan.search import Candidate, best, nearest, space
 from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
@@ -76,8 +73,6 @@ class Why(NamedTuple):
     """Why nothing has it, where something stands against it."""
     more: int | None = None
     """Bytes of a GPU that it needs more, where the plan is the leanest; less than zero: fewer."""
-    proven: bool = True
-    """Whether the search for the best with it did not stop at its limit of work."""
 
     @property
     def reason(self) -> str:
@@ -113,50 +108,48 @@ def _in_seconds(found: Why, slower: float, needs: str) -> str:
 
 def why(
     job: Job, settled: dict[str, Any], wish: Wish, plan: Candidate | None, *, reserve: float | None,
-    objective: str = FASTEST, work: Work | None = None,
+    objective: str = FASTEST,
 ) -> Why:  # fmt: skip
     """The best strategy that has what is wished for, beside the plan; None as plan: nothing fits as it was asked.
 
     Other settled fields are kept, and so are the sequences of a step as far as a micro-batch divides them. Raises
-    `ContradictionError` for a micro-batch that does not divide a batch that was stated. `work`: what the search may do.
+    `ContradictionError` for a micro-batch that does not divide a batch that was stated.
     """
     if plan and wish.has(plan.strategy):
         return Why(wish.name, is_plan=True)
-    each, work = _sequences_per_gpu(job, settled, wish), work or Work()
+    each = _sequences_per_gpu(job, settled, wish)
     try:
-        found = _best(job, settled, wish, each, reserve, work, lean=objective == LEAST_MEMORY)
+        found = _best(job, settled, wish, each, reserve, objective)
     except ContradictionError as error:
         return Why(wish.name, cannot=str(error))
     if found is None:
-        return Why(wish.name, proven=not work.stopped)
+        return Why(wish.name)
     short = lack([found])
     of = short.tier if short else "gpu"
     if plan is None:
-        return Why(wish.name, candidate=found, lack=short, of=of, proven=not work.stopped)
+        return Why(wish.name, candidate=found, lack=short, of=of)
     share = plan.sequences / found.sequences
     times = _rows(_by_line(plan), {name: share * value for name, value in _by_line(found).items()})
     held = _rows(_held(plan, of), _held(found, of))
     more = found.fit.gpu.needed - plan.fit.gpu.needed if objective == LEAST_MEMORY and not short else None
     return Why(
         wish.name, False, found, short, share * found.time.total - plan.time.total, times, held, of, more=more,
-        proven=not work.stopped,
     )  # fmt: skip
 
 
 def _best(
-    job: Job, settled: dict[str, Any], wish: Wish, each: int, reserve: float | None, work: Work | None, *, lean: bool
-) -> Candidate | None:  # fmt: skip
-    """The fastest that fits, or the leanest, or what is nearest to fitting; None when nothing has it."""
+    job: Job, settled: dict[str, Any], wish: Wish, each: int, reserve: float | None, objective: str
+) -> Candidate | None:
+    """The best that fits, or what is nearest to fitting; None when nothing has it."""
     if attention := wish.settles.get("attention"):
         job = job.at(attention=attention)
-    open_ones = space(job, wish.settled(settled), each, fine=not lean)
-    open_ones = open_ones._replace(branches=tuple(one for one in open_ones.branches if wish.keeps(one.choice)))
-    if not open_ones.branches:
+    free = space(job, wish.settled(settled), each)
+    free = free._replace(variants=tuple(one for one in free.variants if wish.keeps(one.choice)))
+    if not free.variants:
         return None
-    found = (least_memory if lean else fastest)(open_ones, reserve, work=work).best
-    if found:
+    if found := best(free, reserve, objective).best:
         return found
-    failing = lack(nearest(open_ones, reserve))
+    failing = lack(nearest(free, reserve))
     return failing.candidate if failing else None
 
 

@@ -9,9 +9,9 @@ from zeroplan.cli.progress import part
 from zeroplan.cli.recommend import planned, read
 from zeroplan.cli.several import AUTO, with_values
 from zeroplan.errors import ContradictionError
+from zeroplan.plan import leanest
 from zeroplan.results.cards import Card, Cards
-from zeroplan.search.work import COMMAND, Allowance
-from zeroplan.sizing import Fewest, lack, leanest
+from zeroplan.sizing import Fewest, lack
 
 
 def asked(options: Options, several: dict[str, list[str]], goal: Goal = NOTHING) -> Cards:
@@ -24,7 +24,7 @@ def asked(options: Options, several: dict[str, list[str]], goal: Goal = NOTHING)
     rows: list[Card] = []
     for number, (name, one) in enumerate(each.items(), 1):
         part(name, number, len(each))
-        rows.append(_card(name, one, goal, Allowance(COMMAND / len(each))))
+        rows.append(_card(name, one, goal))
     return Cards(option, rows, cheapest=goal.cheapest)
 
 
@@ -41,19 +41,19 @@ def cheapest_number(options: Options, goal: Goal) -> Cards:
         part(f"{gpus:,} GPUs", number, len(counts))
         one = with_values(options, {"gpus": str(gpus)})
         try:
-            rows.append(_card(str(gpus), one, goal, Allowance(COMMAND / len(counts))))
+            rows.append(_card(str(gpus), one, goal))
         except ContradictionError:  # a batch that is no multiple
             if not rows:
                 raise
     return Cards("gpus", rows, cheapest=True)
 
 
-def _card(name: str, options: Options, goal: Goal, allowance: Allowance) -> Card:
+def _card(name: str, options: Options, goal: Goal) -> Card:
     fewest: Fewest | None = None
     if options.gpus == AUTO:
         fewest = fewest_gpus(options, goal)
         options = counted(options, fewest)
-    found = planned(options, lines=False, rescue=False, fewest=fewest, goal=goal, allowance=allowance)
+    found = planned(options, lines=False, rescue=False, fewest=fewest, goal=goal)
     if found.found.chosen:
         return Card(name, found, None)
     request = read(options)

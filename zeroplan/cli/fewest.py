@@ -14,7 +14,6 @@ from zeroplan.cli.request_cluster import USUAL_NODE
 from zeroplan.cli.several import AUTO, with_values
 from zeroplan.errors import ContradictionError
 from zeroplan.plan import plan
-from zeroplan.search.work import Allowance
 from zeroplan.sizing import Fewest, fewest
 from zeroplan.specs.job import Job
 from zeroplan.training import least_seconds, run_of
@@ -46,16 +45,15 @@ def fewest_gpus(options: Options, goal: Goal = NOTHING) -> Fewest:
         request = _sized(options, gpus)
         return request.job(), request.settled
 
-    allowance = Allowance()
     if wanted.tokens is None or wanted.deadline is None:
-        return fewest(asked, even, node(one), one.reserve, allowance=allowance)
+        return fewest(asked, even, node(one), one.reserve)
     least = least_seconds(one.job(), wanted.tokens) / wanted.deadline
 
     def late(job: Job, settled: dict[str, Any]) -> float:
-        found = plan(job, settled, reserve=one.reserve, rescue=False, allowance=allowance).chosen
+        found = plan(job, settled, reserve=one.reserve, rescue=False).chosen
         return (run_of(found, wanted).late or 0.0) if found else inf
 
-    return fewest(asked, even, node(one), one.reserve, late, lambda gpus: gpus >= least, allowance)
+    return fewest(asked, even, node(one), one.reserve, late, lambda gpus: gpus >= least)
 
 
 def larger(options: Options, gpus: int) -> list[int]:

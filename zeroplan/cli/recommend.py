@@ -21,7 +21,6 @@ from zeroplan.ledger import Detail
 from zeroplan.plan import Plan, Rejected, label, per_gpu, plan, with_code, with_flash
 from zeroplan.results.recommend import Recommendation
 from zeroplan.search import Candidate
-from zeroplan.search.work import Allowance
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, FEWEST_GPUS, LEAST_MEMORY, PARETO
 from zeroplan.specs.strategy import FLASH
@@ -133,29 +132,27 @@ def read(options: Options) -> Request:
 
 def planned(
     options: Options, *, lines: bool = True, rescue: bool = True, fewest: Fewest | None = None,
-    wishes: Sequence[Wish] = (), goal: Goal = NOTHING, allowance: Allowance | None = None,
+    wishes: Sequence[Wish] = (), goal: Goal = NOTHING,
 ) -> Recommendation:  # fmt: skip
     """One plan, counted line by line, with each line's equation unless `lines` is False.
 
     `rescue`: with its neighbours, or ways out when nothing fits. `wishes`: alternatives to set beside it.
-    `allowance`: work of all searches; None: as much as any command's.
     """
     request = read(options)
     job, wanted = request.job(), goal.at(card_named(options))
     check_timed(job, goal)
     tell(f"searching strategies for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
-    allowance = allowance or Allowance()
     found = plan(
         job, request.settled, reserve=request.reserve, rescue=rescue, objective=goal.objective,
-        cards=lambda: larger(job.cluster, job.strategy.precision), allowance=allowance,
+        cards=lambda: larger(job.cluster, job.strategy.precision),
     )  # fmt: skip
     if found.chosen is None and request.comfortable:
-        found = _tight(request, job, found, goal, allowance)
+        found = _tight(request, job, found, goal)
     run = _run(found.chosen, wanted) if found.chosen and goal.asked else None
     if fewest and fewest.lack and not found.chosen:
         nearest = fewest.lack.candidate
         found = found._replace(rejected=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
-    alternatives = tuple(_why(request, job, wish, found, allowance) for wish in wishes)
+    alternatives = tuple(_why(request, job, wish, found) for wish in wishes)
     if found.chosen:
         detail = Detail.EQUATIONS if lines else Detail.KINDS
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
@@ -168,15 +165,13 @@ def planned(
     )  # fmt: skip
 
 
-def _tight(request: Request, job: Job, failed: Plan, goal: Goal, allowance: Allowance) -> Plan:
+def _tight(request: Request, job: Job, failed: Plan, goal: Goal) -> Plan:
     """A plan for all of the card, where none fits with room to spare; what would fit is said beside it."""
     found = plan(
         job, request.settled, reserve=0.0, rescue=bool(failed.rejected), objective=goal.objective,
-        allowance=allowance, ways_out=False,
+        ways_out=False,
     )  # fmt: skip
-    if not found.chosen:
-        return failed
-    return found._replace(ways_out=failed.ways_out, ways_out_complete=failed.ways_out_complete)
+    return found._replace(ways_out=failed.ways_out) if found.chosen else failed
 
 
 def _run(chosen: Candidate, wanted: TrainingRequest) -> TrainingRun:
@@ -228,7 +223,7 @@ def _in_time(options: Options, goal: Goal) -> Fewest | None:
         return None
 
 
-def _why(request: Request, job: Job, wish: Wish, found: Plan, allowance: Allowance) -> Why:
+def _why(request: Request, job: Job, wish: Wish, found: Plan) -> Why:
     from zeroplan.why import Why, why
 
     tell(f"why not {wish.name}")
@@ -239,7 +234,4 @@ def _why(request: Request, job: Job, wish: Wish, found: Plan, allowance: Allowan
         check_operators(settled, request.model, request.cluster.gpu)
     except ContradictionError as error:
         return Why(wish.name, cannot=str(error))
-    return why(
-        job, request.settled, wish, found.chosen, reserve=request.reserve, objective=found.objective,
-        work=allowance.work(),
-    )  # fmt: skip
+    return why(job, request.settled, wish, found.chosen, reserve=request.reserve, objective=found.objective)

@@ -11,10 +11,10 @@ from rich.text import Text
 from zeroplan.plan import label
 from zeroplan.report.brief.marks import legend, marks, of_time
 from zeroplan.report.console import table
+from zeroplan.report.recommend import compared
 from zeroplan.report.speed import trust as step_trust
 from zeroplan.report.subject import gpus, title, trust
-from zeroplan.search import Candidate
-from zeroplan.search.front import Front
+from zeroplan.search import Candidate, Front
 from zeroplan.units import GiB, count, gib, seconds
 
 FEW = 5
@@ -44,12 +44,7 @@ def _ends(row: Candidate) -> str:
 def details(found: Front, apart: float, *, brief: bool) -> list[RenderableType]:
     """The table, how its rows were chosen, and how one of them becomes a config."""
     first = found.rows[0]
-    counted = f"{found.timed:,} timed and {found.counted:,} counted to the byte"
-    proven = "by proven bounds none is faster and leaner than a row"
-    if found.bound is not None:
-        fastest = seconds(found.bound)
-        proven = f"stopped after its limit of work: rows may be missing, none of them faster than {fastest}"
-    notes = [f"{_chosen(apart)} Of {found.stood_for:,} strategies {counted}; {proven}."]
+    notes = [f"{_chosen(apart)} Of {compared(found)} none is faster and leaner than a row."]
     if capacity := first.job.cluster.capacity:
         row = found.rows[len(found.rows) // 2]
         notes.append(

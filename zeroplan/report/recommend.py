@@ -20,7 +20,7 @@ from zeroplan.report import speed as step
 from zeroplan.report import training
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.subject import gpus, on_host, title, trust
-from zeroplan.search import Candidate
+from zeroplan.search import Candidate, Front, Summary
 from zeroplan.search.neighbours import words
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import LEAST_MEMORY
@@ -54,9 +54,7 @@ def details(
         parts += [searched(plan), *map(_outside, outside), ""]
     if plan.ways_out:
         parts += [heading("What would fit"), *(Text(f"  {way.change}") for way in plan.ways_out), _predicted()]
-    if not plan.ways_out_complete:
-        parts.append(Text(NOT_ALL, style="dim"))
-    parts += [""] if plan.ways_out or not plan.ways_out_complete else []
+    parts += [""] if plan.ways_out else []
     if plan.chosen and target == "hf":
         arguments = ", ".join(f"{key}={value}" for key, value in training_arguments(plan.chosen.job, given).items())
         parts += [Text(f'TrainingArguments({arguments}, deepspeed="ds_config.json")'), ""]
@@ -68,9 +66,6 @@ def details(
     return parts + assumptions(assumed)
 
 
-NOT_ALL = "Not all ways were looked at before the limit of work; others may fit."
-
-
 def _predicted() -> Text:
     """How far the speeds of ways out hold."""
     return Text("Speeds are predicted, another card's with this one's links; no step was measured.", style="dim")
@@ -80,8 +75,7 @@ def answer(job: Job, plan: Plan, run: TrainingRun | None = None) -> Text:
     what = f"{title(job.model)} on {gpus(job)}"
     if plan.chosen is None:
         nearest = plan.rejected[0]
-        nothing = "nothing fits" if plan.searched.proven else "nothing that fits was found"
-        return Text(f"{what}: {nothing}. Nearest: {label(nearest.candidate)} {nearest.reason}.", style="bold red")
+        return Text(f"{what}: nothing fits. Nearest: {label(nearest.candidate)} {nearest.reason}.", style="bold red")
     fit = plan.chosen.fit.gpu
     room = f" of {gib(fit.capacity)}" if fit.capacity is not None else ""
     if run and not run.in_time:
@@ -199,23 +193,17 @@ def _offload(chosen: Candidate) -> str:
 
 
 def searched(plan: Plan) -> Text:
-    found = plan.searched
-    counted = f"{found.timed:,} timed and {found.counted:,} counted to the byte"
-    least = "no other needs less" if plan.objective == LEAST_MEMORY else "no other is faster"
-    what = f"by proven bounds {least if plan.chosen else 'none fits'}" if found.proven else _stopped(plan)
-    return Text(f"Of {found.stood_for:,} strategies {counted}; {what}.", style="dim")
+    """What was compared, and that nothing of it is better."""
+    better = "fits" if plan.chosen is None else "needs less" if plan.objective == LEAST_MEMORY else "is faster"
+    return Text(f"Of {compared(plan.searched)} none {better}.", style="dim")
 
 
-def _stopped(plan: Plan) -> str:
-    """What is known of all that a search did not look at before its limit of work."""
-    bound, chosen = plan.searched.bound or 0.0, plan.chosen
-    if chosen is None:
-        return "stopped after its limit of work, before it was proven that none fits"
-    if plan.objective == LEAST_MEMORY:
-        text, share = f"need less than {gib(int(bound))}", 1 - bound / chosen.fit.gpu.needed
-    else:
-        text, share = f"be faster than {seconds(bound)}", 1 - bound / chosen.time.total
-    return f"stopped after its limit of work: no other can {text} ({max(0.0, share):.1%} less)"
+def compared(found: Summary | Front) -> str:
+    """How many configurations there are and what became of them."""
+    return (
+        f"{found.configurations:,} configurations (stage, offload, checkpointing, attention, micro-batch), of which "
+        f"{found.without_room:,} have no room and {found.evaluated:,} strategies were counted and timed,"
+    )
 
 
 def _outside(found: Rejected) -> Text:

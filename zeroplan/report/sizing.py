@@ -18,16 +18,9 @@ from zeroplan.sizing import Fewest, Lack
 from zeroplan.specs.cluster import Cluster
 from zeroplan.units import between, count, duration, gib
 
-UNPROVEN = "A search stopped at its limit of work:"
-"""Before what it did not look at."""
-
 
 def fewest(found: Fewest) -> str:
     """Why no fewer GPUs are enough."""
-    return _fewest(found) if found.proven else f"{_fewest(found)} {UNPROVEN} fewer may be enough."
-
-
-def _fewest(found: Fewest) -> str:
     if found.gpus is None and found.late:
         return f"Nor do fewer: {found.smaller:,} GPUs are the most that were tried."
     if found.gpus is None:
@@ -78,6 +71,4 @@ def largest_details(rows: Mapping[str, Largest | None], notes: list[str]) -> lis
         for name, found in rows.items() if found and found.next_size and found.lack
     ]  # fmt: skip
     said = [legend(plans[0].job, {sizes, times, ASSUMED})] if plans else []
-    stopped = [name for name, found in rows.items() if found and not found.proven]
-    missing += [f"{UNPROVEN} the next size may fit {', '.join(stopped)}."] * bool(stopped)
     return ["", grid, *(Text(line, style="dim") for line in [*missing, *notes]), *said]

@@ -24,8 +24,7 @@ OTHERS = "others"
 def answer(found: Why) -> Text:
     """The reason as a sentence."""
     strategy = f" Its best: {label(found.candidate)}." if found.candidate else ""
-    stopped = "" if found.proven else " The search for it stopped at its limit of work: there may be a better one."
-    return Text(f"Why not {found.wish}: {found.reason}.{strategy}{stopped}", style="bold")
+    return Text(f"Why not {found.wish}: {found.reason}.{strategy}", style="bold")
 
 
 def details(found: Why, plan: Candidate | None) -> list[RenderableType]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zeroplan.plan import Plan
 from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.recommend import Recommendation, entry, fewest_object, numbers, searched_object
-from zeroplan.search import Candidate, Found
-from zeroplan.search.front import Front
+from zeroplan.search import Candidate, Front, Summary
 from zeroplan.sizing import Fewest
 from zeroplan.specs.headroom import Headroom
 
@@ -82,4 +81,4 @@ class Plans(Recommendation):
 
 def _alone(rows: Front, chosen: Candidate) -> Plan:
     """One row as a plan."""
-    return Plan(chosen, (), (), Found(chosen, rows.stood_for, rows.timed, rows.counted, rows.bound))
+    return Plan(chosen, (), (), Summary(chosen, *rows[1:]))

@@ -26,7 +26,6 @@ class Size(NamedTuple):
     parameters: int
     plan: Outcome
     next_size: int | None
-    proven: bool
 
 
 class LargestModels(Result):
@@ -68,11 +67,11 @@ class LargestModels(Result):
 
 
 def _size(found: Largest) -> Size:
-    return Size(found.parameters, numbers(found.candidate), found.next_size, found.proven)
+    return Size(found.parameters, numbers(found.candidate), found.next_size)
 
 
 def _object(found: Largest) -> dict[str, Any]:
     return {
         "parameters": found.parameters, "plan": entry(found.candidate), "next_size": found.next_size,
-        "lack": lack_object(found.lack), "proven": found.proven,
+        "lack": lack_object(found.lack),
     }  # fmt: skip

@@ -17,10 +17,9 @@ from zeroplan.record import NamedTuple
 from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
-from zeroplan.search import Candidate, Found
+from zeroplan.search import Candidate, Front, Summary
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
-from zeroplan.specs.objective import LEAST_MEMORY
 from zeroplan.specs.scope import Scope, scope
 from zeroplan.specs.target import known_target
 
@@ -197,9 +196,8 @@ class Recommendation(Result):
             "scope": machine.scope_object(self.scope),
             "plan": entry(found.chosen) if found.chosen else None,
             "rejected": [rejected_object(rejected) for rejected in found.rejected],
-            "searched": searched_object(found.searched, bytes=found.objective == LEAST_MEMORY),
+            "searched": searched_object(found.searched),
             "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
-            **({} if found.chosen else {"ways_out_complete": found.ways_out_complete}),
             "assumed": list(self.assumed),
             **machine.kept_free(self.headroom, self.job.cluster.capacity),
             **({"flash_attention_2": rejected_object(self._flash)} if self._flash else {}),
@@ -211,10 +209,9 @@ class Recommendation(Result):
         }  # fmt: skip
 
 
-def searched_object(found: Found | Front, *, bytes: bool = False) -> dict[str, Any]:
-    """How much was looked at, whether the plan is proven the best, and else what no strategy is better than."""
-    counts = {name: getattr(found, name) for name in ("stood_for", "timed", "counted")}
-    return {**counts, "proven": found.bound is None, "bound_bytes" if bytes else "bound_seconds": found.bound}
+def searched_object(found: Summary | Front) -> dict[str, Any]:
+    """How much was looked at."""
+    return {name: getattr(found, name) for name in ("strategies", "configurations", "without_room", "evaluated")}
 
 
 def rejected_object(found: Rejected) -> dict[str, Any]:
@@ -242,7 +239,7 @@ def why_object(found: Why) -> dict[str, Any]:
 
     return {
         "what": found.wish, "is_plan": found.is_plan, "reason": found.reason, "lack": lack_object(found.lack),
-        "proven": found.proven, "seconds_slower": found.slower, "bytes_more": found.more,
+        "seconds_slower": found.slower, "bytes_more": found.more,
         "seconds": rows(found.seconds), "of": found.of, "bytes": rows(found.bytes),
         "alternative": entry(found.candidate) if found.candidate else None,
     }  # fmt: skip
@@ -251,7 +248,7 @@ def why_object(found: Why) -> dict[str, Any]:
 def fewest_object(fewest: Fewest) -> dict[str, Any]:
     """The fewest GPUs, and what the next smaller number lacks."""
     return {"gpus": fewest.gpus, "smaller": fewest.smaller, "lack": lack_object(fewest.lack),
-            "late_seconds": fewest.late if fewest.late != inf else None, "proven": fewest.proven}  # fmt: skip
+            "late_seconds": fewest.late if fewest.late != inf else None}  # fmt: skip
 
 
 def lack_object(lack: Lack | None) -> dict[str, Any] | None:

@@ -1,13 +1,11 @@
-"""The fastest strategy that fits, out of all that a request leaves open.
+"""The best strategy of all that a request leaves open: choices enumerated, numbers refined."""
 
-`leanest_first` has the leanest, `front` all between.
-"""
-
-from zeroplan.search.best_first import Found, fastest
 from zeroplan.search.candidate import Candidate, evaluate
+from zeroplan.search.front import Front, front
 from zeroplan.search.neighbours import nearest, neighbours
+from zeroplan.search.search import Summary, best
 from zeroplan.search.space import Space, space
 
 __all__ = [
-    "Candidate", "Found", "Space", "evaluate", "fastest", "nearest", "neighbours", "space",
+    "Candidate", "Front", "Space", "Summary", "best", "evaluate", "front", "nearest", "neighbours", "space",
 ]  # fmt: skip

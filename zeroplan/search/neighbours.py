@@ -7,7 +7,7 @@ from typing import Any
 
 from zeroplan.errors import ContradictionError
 from zeroplan.search.candidate import Candidate, evaluate
-from zeroplan.search.space import Branch, Space
+from zeroplan.search.space import Configuration, Space, Variant
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES, Strategy
 
@@ -32,17 +32,26 @@ def neighbours(space: Space, plan: Candidate, reserve: float | None) -> list[tup
 
 def nearest(space: Space, reserve: float | None) -> list[Candidate]:
     """What needs least of each stage and offload, counted, whether it fits or not."""
-    return [candidate for _branch, job in leanest_of_each(space) if (candidate := _evaluated(job, reserve))]
+    return [found for one in leanest_of_each(space) if (found := _leanest(one, reserve))]
 
 
-def leanest_of_each(space: Space) -> Iterator[tuple[Branch, Job]]:
-    """What needs least of each stage and offload: the smallest micro-batch, all checkpointed, the leanest numbers."""
-    first: dict[tuple[Any, ...], Branch] = {}
-    for branch in sorted(space.branches, key=lambda branch: branch.choice["checkpointing"] != "full"):
-        parts = branch.choice["offload_optimizer"], branch.choice["offload_param"]
-        first.setdefault((branch.choice["stage"], *(part and part.device for part in parts)), branch)
-    for branch in first.values():
-        yield branch, space.sized(branch, min(space.sizes)).at(**branch.leanest(branch.numbers))
+def leanest_of_each(space: Space) -> list[Configuration]:
+    """Of each stage and offload: the smallest micro-batch, all checkpointed."""
+    first: dict[tuple[Any, ...], Variant] = {}
+    for variant in sorted(space.variants, key=lambda variant: variant.choice["checkpointing"] != "full"):
+        parts = variant.choice["offload_optimizer"], variant.choice["offload_param"]
+        first.setdefault((variant.choice["stage"], *(part and part.device for part in parts)), variant)
+    return [Configuration(space, variant, min(space.sizes)) for variant in first.values()]
+
+
+def _leanest(configuration: Configuration, reserve: float | None) -> Candidate | None:
+    """With the numbers that need least on the GPU; where the host alone is short, with less there."""
+    found = [one for job in configuration.lean() if (one := _evaluated(job, reserve))]
+    if not found:
+        return None
+    first = min(found, key=lambda one: one.fit.gpu.needed)
+    lighter = configuration.with_less_on_host(first.job) if first.fit.gpu_accepted and not first.fit.accepted else ()
+    return next((one for job in lighter if (one := _evaluated(job, reserve)) and one.fit.accepted), first)
 
 
 def _changed(space: Space, plan: Job) -> Iterator[tuple[str, Job]]:
@@ -50,12 +59,12 @@ def _changed(space: Space, plan: Job) -> Iterator[tuple[str, Job]]:
     larger = [size for size in space.sizes if size > own.micro_batch]
     if larger:
         yield f"micro-batch {larger[-1]}", plan.at(micro_batch=larger[-1], grad_accum=space.per_gpu // larger[-1])
-    for branch in space.branches:
-        others = [name for name in CHOICES if getattr(own, name) != branch.choice.get(name, getattr(own, name))]
+    for variant in space.variants:
+        others = [name for name in CHOICES if getattr(own, name) != variant.choice.get(name, getattr(own, name))]
         if len(others) == 1:
-            yield words(others[0], branch.choice[others[0]]), with_choice(branch, plan)
+            yield words(others[0], variant.choice[others[0]]), with_choice(variant, plan)
         for what, names in USUAL.items() if not others else ():
-            usual = {name: branch.numbers[name][0] for name in names if name in branch.numbers}
+            usual = {name: variant.numbers[name][0] for name in names if name in variant.numbers}
             if any(getattr(own, name) != value for name, value in usual.items()):
                 sizes = " and ".join(f"{size:,}" for size in usual.values())
                 yield f"DeepSpeed's own {what} ({sizes})", plan.at(**usual)
@@ -77,14 +86,14 @@ def words(name: str, value: Any) -> str:
     return f"{what} on {value.device}" + (f", ratio {value.ratio:g}" if value.ratio < 1 else "")
 
 
-def with_choice(branch: Branch, plan: Job) -> Job:
-    """The branch with the plan's numbers where it has them among its own, else its first."""
+def with_choice(variant: Variant, plan: Job) -> Job:
+    """The variant with the plan's numbers where it has them among its own, else its first."""
     numbers = {
         name: getattr(plan.strategy, name) if getattr(plan.strategy, name) in values else values[0]
-        for name, values in branch.numbers.items()
+        for name, values in variant.numbers.items()
     }
-    alone = {} if branch.choice["stage"] == STAGES[-1] else {"hpz_partition_size": 1}
-    return plan.at(**{**alone, **branch.choice, **numbers})
+    alone = {} if variant.choice["stage"] == STAGES[-1] else {"hpz_partition_size": 1}
+    return plan.at(**{**alone, **variant.choice, **numbers})
 
 
 def _evaluated(job: Job, reserve: float | None) -> Candidate | None:

@@ -1,89 +1,39 @@
-"""All strategies that a request leaves open: choices of which each is its own job, and numbers within them."""
+"""All strategies that a request leaves free: variants, each with its micro-batches and its numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.costs import recomputing
 from zeroplan.costs.deepspeed import muon
-from zeroplan.costs.deepspeed.partitions import below_ratio, secondary_ranks
+from zeroplan.costs.deepspeed.partitions import secondary_ranks
 from zeroplan.errors import ContradictionError
-from zeroplan.record import NamedTuple
-from zeroplan.search.numbers import PERSISTENCE, SUB_GROUP, Numbers, numbers
+from zeroplan.search.numbers import OPTIMIZER, Numbers, defaults, minimum_memory, numbers
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OFFLOADABLE
-from zeroplan.specs.strategy import STAGES, Offload, Strategy
+from zeroplan.specs.strategy import STAGES, Offload
 
 WITHOUT_PACKAGE = ("sdpa", "eager")
 CHECKPOINTING = ("none", "selective", "full", "every-2", "every-3", "every-4", "every-8")
-AGAIN = ("none", "full", "selective")
-"""Checkpointing, the simplest first."""
-RATIOS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
+SIMPLEST_CHECKPOINTING = ("none", "full", "selective")
 MOST_SIZES = 1024
-ORDER = (
-    "overlap_comm", PERSISTENCE, "max_live_parameters", "prefetch_bucket_size", "max_reuse_distance",
-    "reduce_bucket_size", "contiguous_gradients",
-)  # fmt: skip
-"""Numbers, as a search settles them. DeepSpeed 0.19.8 gathers a group's whole partition after the step whatever
-allgather_bucket_size says: only the usual one is looked at. Smaller sub-groups come up where larger ones do not fit.
-"""
+BUCKETS, KEPT = ("reduce_bucket_size", "prefetch_bucket_size"), ("max_live_parameters", "max_reuse_distance")
+SOME_KEPT = 2_000_000_000
+"""Elements of parameters that stay gathered, between the default and all."""
+LEAN_BUCKETS = (1_000_000_000, 300_000_000, 100_000_000, 10_000_000, 1_000_000)
+FAST_BUCKETS = (300_000_000, 100_000_000, 30_000_000, 10_000_000, 1_000_000)
+STARTS = (2_000_000_000, 1_000_000_000, 500_000_000, 200_000_000, 100_000_000, 50_000_000, 10_000_000, 1_000_000)
+"""Elements of reduce buckets: those that may need least, that may be fastest, and that a refinement begins with."""
 
 
-def timeless(strategy: Strategy) -> frozenset[str]:
-    """Those that change no second: stage 3 scatters the same buckets, whether gradients lie together or not."""
-    return frozenset({"contiguous_gradients"} if strategy.stage == STAGES[-1] and strategy.scatters else ())
-
-
-BYTELESS: tuple[frozenset[str], ...] = (*[frozenset()] * 3, frozenset({"overlap_comm"}))
-"""By stage those that change no byte of a GPU: only stages 1 and 2 have a second buffer for what overlaps."""
-
-
-class Branch(NamedTuple):
-    """Choices that stand before numbers."""
+class Variant(NamedTuple):
+    """Choices that stand before numbers: stage, offload, checkpointing, attention, secondary partitions."""
 
     choice: dict[str, Any]
     numbers: Numbers
-
-    def combinations(self, *names: str) -> Iterator[dict[str, Any]]:
-        """Of these numbers' values, in the order of their usualness."""
-        known = [name for name in names if name in self.numbers]
-        for values in product(*(self.numbers[name] for name in known)):
-            yield dict(zip(known, values, strict=True))
-
-    @property
-    def open(self) -> tuple[str, ...]:
-        """Numbers, in the order in which they are settled."""
-        return tuple(name for name in ORDER if name in self.numbers)
-
-    def usual(self, names: Iterable[str]) -> dict[str, Any]:
-        """Of these numbers each one's usual value."""
-        return {name: self.numbers[name][0] for name in names}
-
-    def loosest(self, names: Iterable[str]) -> dict[str, Any]:
-        """Of these numbers, what moves least: nothing runs slower for a larger one, unless more parameters persist."""
-        return {name: max(self.numbers[name]) for name in names}
-
-    def loosest_ones(self, names: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """The same with each threshold of persistence that is open."""
-        found = self.loosest(names)
-        for threshold in self.numbers[PERSISTENCE] if PERSISTENCE in found else ():
-            yield {**found, PERSISTENCE: threshold}
-        if PERSISTENCE not in found:
-            yield found
-
-    def leanest(self, names: Iterable[str]) -> dict[str, Any]:
-        """Of these numbers, what holds least, with the smallest sub-groups."""
-        sub_group = (SUB_GROUP,) if SUB_GROUP in self.numbers else ()
-        return {name: min(self.numbers[name]) for name in (*names, *sub_group)}
-
-    def smaller_sub_group(self, job: Job) -> Job | None:
-        """The next of those that are open."""
-        sizes = self.numbers.get(SUB_GROUP, ())
-        following = sizes[sizes.index(job.strategy.sub_group_size) + 1 :] if sizes else ()
-        return job.at(**{SUB_GROUP: following[0]}) if following else None
 
     @property
     def size(self) -> int:
@@ -91,24 +41,93 @@ class Branch(NamedTuple):
         return prod(len(values) for values in self.numbers.values())
 
 
-def simplicity(job: Job, branch: Branch) -> tuple[Any, ...]:
-    """Smaller is simpler: no offload, the lowest stage, no checkpointing, fused attention, a larger micro-batch, and
-    the usual numbers.
-    """
-    strategy, kind = job.strategy, job.strategy.checkpointing
-    devices = [part for part in (strategy.offload_optimizer, strategy.offload_param) if part]
-    offload = sum({"cpu": 1, "nvme": 3}[part.device] + (part.ratio < 1) for part in devices)
-    again = AGAIN.index(kind) if kind in AGAIN else len(AGAIN)
-    places = [values.index(getattr(strategy, name)) for name, values in branch.numbers.items()]
-    return (
-        offload, strategy.stage, strategy.hpz_partition_size, again, kind, strategy.attention == "eager",
-        -strategy.micro_batch,
-        sum(place > 0 for place in places), *places,
-    )  # fmt: skip
+class Configuration(NamedTuple):
+    """A variant with a micro-batch; its numbers are free."""
+
+    space: Space
+    variant: Variant
+    micro_batch: int
+
+    def at(self, **values: Any) -> Job:
+        """With these numbers, the others at their defaults."""
+        space, variant = self.space, self.variant
+        sized = {"micro_batch": self.micro_batch, "grad_accum": space.per_gpu // self.micro_batch}
+        return space.job.at(**{**variant.choice, **sized, **defaults(variant.numbers), **values})
+
+    @property
+    def minimum_memory(self) -> Job:
+        """With the numbers that hold least between steps."""
+        return self.at(**minimum_memory(self.variant.numbers))
+
+    def lean(self) -> Iterator[Job]:
+        """With the numbers that need least: the smallest; below stage 3, where gradients are freed as they are copied
+        into a bucket that has room for them, buckets of other sizes may need less.
+        """
+        yield self.minimum_memory
+        numbers = self.variant.numbers
+        if self.variant.choice["stage"] < STAGES[-1] and numbers:
+            for together, size in product(numbers.get("contiguous_gradients", (True,)), LEAN_BUCKETS):
+                if size in numbers["reduce_bucket_size"]:
+                    yield self.at(contiguous_gradients=together, reduce_bucket_size=size)
+
+    def fast(self) -> Iterator[Job]:
+        """With the numbers that may be fastest, whether they fit or not: the largest, and the least on the host; smaller
+        buckets, of which the last is reduced sooner; and gradients that do not lie together, where all-reduce sends each
+        to its own rank alone.
+        """
+        numbers = self.variant.numbers
+        values = self._largest(BUCKETS + KEPT) | {name: numbers[name][-1] for name in (OPTIMIZER,) if name in numbers}
+        yield self.at(**values)
+        for size in FAST_BUCKETS:
+            if size in numbers.get("reduce_bucket_size", ()):
+                yield self.at(**{**values, "reduce_bucket_size": size})
+        if False in numbers.get("contiguous_gradients", ()) and not self.at().strategy.scatters:
+            yield self.at(**values, contiguous_gradients=False)
+
+    def starts(self) -> Iterator[list[Job]]:
+        """Where refining its numbers may begin: with smaller and smaller reduce buckets, by what stays gathered, or by
+        whether gradients lie together.
+        """
+        numbers = self.variant.numbers
+        if self.variant.choice["stage"] < STAGES[-1]:
+            for together in numbers.get("contiguous_gradients", (True,)):
+                yield self._with_buckets({"contiguous_gradients": together})
+            return
+        apart = {"contiguous_gradients": False} if False in numbers.get("contiguous_gradients", ()) else {}
+        some = {KEPT[0]: SOME_KEPT} if SOME_KEPT in numbers.get(KEPT[0], ()) else {}
+        for kept in (*map(self._largest, (KEPT, KEPT[:1])), some, {}) if KEPT[0] in numbers else ({},):
+            yield self._with_buckets(self._largest(BUCKETS[1:]) | kept | apart)
+
+    def _with_buckets(self, values: dict[str, Any]) -> list[Job]:
+        sizes = [size for size in STARTS if size in self.variant.numbers.get("reduce_bucket_size", ())]
+        return [self.at(**values, reduce_bucket_size=size) for size in sizes] or [self.at(**values)]
+
+    def _largest(self, names: Iterable[str]) -> dict[str, Any]:
+        numbers = self.variant.numbers
+        return {name: max(numbers[name]) for name in names if name in numbers}
+
+    def with_less_on_host(self, job: Job) -> Iterator[Job]:
+        """The job with less and less of the optimizer on the host (Twin-Flow)."""
+        for optimizer in self.variant.numbers.get(OPTIMIZER, ())[1:]:
+            yield job.at(offload_optimizer=optimizer)
+
+    def tie_break(self, job: Job) -> tuple[Any, ...]:
+        """Smaller is simpler: no offload, the lowest stage, no checkpointing, fused attention, a larger micro-batch,
+        default numbers.
+        """
+        strategy, kind = job.strategy, job.strategy.checkpointing
+        devices = [part for part in (strategy.offload_optimizer, strategy.offload_param) if part]
+        offload = sum({"cpu": 1, "nvme": 3}[part.device] + (part.ratio < 1) for part in devices)
+        again = [*SIMPLEST_CHECKPOINTING, kind].index(kind)
+        places = [_place(values, getattr(strategy, name)) for name, values in self.variant.numbers.items()]
+        return (
+            offload, strategy.stage, strategy.hpz_partition_size, again, kind, strategy.attention == "eager",
+            -strategy.micro_batch, sum(place > 0 for place in places), *places,
+        )  # fmt: skip
 
 
-Root = tuple[Branch, int]
-"""A branch, and its micro-batch."""
+def _place(values: tuple[Any, ...], value: Any) -> int:
+    return values.index(value) if value in values else len(values)
 
 
 class Space(NamedTuple):
@@ -117,46 +136,36 @@ class Space(NamedTuple):
     """Sequences that a GPU sees in a step."""
     sizes: tuple[int, ...]
     """Micro-batches, the largest first; each divides them."""
-    branches: tuple[Branch, ...]
+    variants: tuple[Variant, ...]
 
     @property
     def size(self) -> int:
         """How many strategies there are."""
-        return len(self.sizes) * sum(branch.size for branch in self.branches)
+        return len(self.sizes) * sum(variant.size for variant in self.variants)
 
-    def sized(self, branch: Branch, size: int) -> Job:
-        """Without its numbers."""
-        return self.job.at(**branch.choice, micro_batch=size, grad_accum=self.per_gpu // size)
-
-    def roots(self) -> Iterator[Root]:
-        """Each branch with each micro-batch."""
-        yield from product(self.branches, self.sizes)
-
-    def strategies(self) -> Iterator[Job]:
-        """One after the other."""
-        for branch, size in self.roots():
-            job = self.sized(branch, size)
-            for chosen in branch.combinations(*branch.numbers):
-                yield job.at(**chosen)
+    def configurations(self) -> Iterator[Configuration]:
+        """Each variant with each micro-batch."""
+        for variant, size in product(self.variants, self.sizes):
+            yield Configuration(self, variant, size)
 
 
-def space(job: Job, settled: dict[str, Any], per_gpu: int, *, fine: bool = True) -> Space:
-    """What the settled fields leave open; `fine`: with many values of buckets and thresholds."""
-    branches = tuple(Branch(choice, numbers(job, choice, settled, fine=fine)) for choice in choices(job, settled))
-    return Space(job, per_gpu, tuple(micro_batches(per_gpu, settled)), branches)
+def space(job: Job, fixed: dict[str, Any], per_gpu: int) -> Space:
+    """What the fixed fields leave free."""
+    variants = tuple(Variant(choice, numbers(job, choice, fixed)) for choice in choices(job, fixed))
+    return Space(job, per_gpu, tuple(micro_batches(per_gpu, fixed)), variants)
 
 
-def choices(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every combination of stage, offload and checkpointing that runs and that the settled fields leave open."""
-    stages = [settled["stage"]] if "stage" in settled else list(STAGES)
-    optimizers, parameters = (_offloads(job, settled, name) for name in ("offload_optimizer", "offload_param"))
+def choices(job: Job, fixed: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every combination of stage, offload and checkpointing that runs and that the fixed fields leave free."""
+    stages = [fixed["stage"]] if "stage" in fixed else list(STAGES)
+    optimizers, parameters = (_offloads(job, fixed, name) for name in ("offload_optimizer", "offload_param"))
     for stage, params in product(stages, parameters):
-        for optimizer in _that_differ(job.at(stage=stage), optimizers):
-            if not _runs(job, stage, optimizer, params, settled):
+        for optimizer in optimizers:
+            if not _runs(job, stage, optimizer, params, fixed):
                 continue
             with_offload = job.at(stage=stage, offload_optimizer=optimizer, offload_param=params)
-            at_stage = list(_at_stage_3(with_offload, settled))
-            for kind, attention in product(checkpointing(job, stage, settled), attentions(job, settled)):
+            at_stage = list(_at_stage_3(with_offload, fixed))
+            for kind, attention in product(checkpointing(job, stage, fixed), attentions(job, fixed)):
                 for more in at_stage:
                     yield {
                         "stage": stage, "checkpointing": kind, "attention": attention, "offload_optimizer": optimizer,
@@ -164,28 +173,19 @@ def choices(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
                     }  # fmt: skip
 
 
-def _that_differ(job: Job, optimizers: list[Offload | None]) -> list[Offload | None]:
-    """Of ratios that leave the same sub-groups to the GPU, at stage 3, the largest."""
-    found: dict[Any, Offload | None] = {}
-    for optimizer in optimizers:
-        left = below_ratio(job.at(offload_optimizer=optimizer)) if optimizer and job.strategy.stage == 3 else 0
-        found.setdefault((optimizer and (optimizer.device, left)), optimizer)
-    return list(found.values())
-
-
-def attentions(job: Job, settled: dict[str, Any]) -> list[str]:
+def attentions(job: Job, fixed: dict[str, Any]) -> list[str]:
     """Those that transformers runs without another package: torch's kernels, or its own operators (eager).
 
     A job with any other keeps it.
     """
-    is_open = "attention" not in settled and job.model.has_sdpa and job.strategy.attention in WITHOUT_PACKAGE
-    return list(WITHOUT_PACKAGE) if is_open else [job.strategy.attention]
+    is_free = "attention" not in fixed and job.model.has_sdpa and job.strategy.attention in WITHOUT_PACKAGE
+    return list(WITHOUT_PACKAGE) if is_free else [job.strategy.attention]
 
 
-def checkpointing(job: Job, stage: int, settled: dict[str, Any]) -> list[str]:
+def checkpointing(job: Job, stage: int, fixed: dict[str, Any]) -> list[str]:
     """Those that the model can run with, and that the training script can be told of."""
-    if "checkpointing" in settled:
-        return [settled["checkpointing"]]
+    if "checkpointing" in fixed:
+        return [fixed["checkpointing"]]
     layers = job.model.shape.layers
     known = filter(job.workload.script.runs, CHECKPOINTING)
     return [kind for kind in known if _runs_with(job.at(stage=stage, checkpointing=kind), kind, layers)]
@@ -202,37 +202,33 @@ def _runs_with(job: Job, kind: str, layers: int) -> bool:
     return True
 
 
-def _offloads(job: Job, settled: dict[str, Any], name: str) -> list[Offload | None]:
-    if name in settled:
-        return [settled[name]]
-    ratios = RATIOS if name == "offload_optimizer" else (1.0,)
+def _offloads(job: Job, fixed: dict[str, Any], name: str) -> list[Offload | None]:
+    if name in fixed:
+        return [fixed[name]]
     nvme = [Offload(device="nvme")] if job.cluster.nvme else []
-    return [None, *(Offload(device="cpu", ratio=ratio) for ratio in ratios), *nvme]
+    return [None, Offload(device="cpu"), *nvme]
 
 
-def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | None, settled: dict[str, Any]) -> bool:
+def _runs(job: Job, stage: int, optimizer: Offload | None, params: Offload | None, fixed: dict[str, Any]) -> bool:
     """Whether DeepSpeed does anything with that combination, and whether it is worth considering unasked."""
-    if (params and stage < 3) or ("stage" not in settled and muon.refusal(job.at(stage=stage))):
+    if (params and stage < 3) or ("stage" not in fixed and muon.refusal(job.at(stage=stage))):
         return False
     if optimizer is None:  # who says none for the optimizer means none at all
-        unasked = params is None or ("offload_optimizer" not in settled and params.device == "cpu")
-        return unasked or settled.get("offload_param") is not None
-    if job.strategy.optimizer not in OFFLOADABLE and not settled.get("offload_optimizer"):
+        unasked = params is None or ("offload_optimizer" not in fixed and params.device == "cpu")
+        return unasked or fixed.get("offload_param") is not None
+    if job.strategy.optimizer not in OFFLOADABLE and not fixed.get("offload_optimizer"):
         return False
-    stated = settled.get("offload_optimizer") is not None
-    if stage < 3:
-        return stage > 0 and optimizer.device == "cpu" and (stated or optimizer.ratio == 1)
-    return True
+    return stage == 3 or (stage > 0 and optimizer.device == "cpu")
 
 
-def _at_stage_3(job: Job, settled: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _at_stage_3(job: Job, fixed: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """As the Trainer fills its auto; secondary partitions within each node (hpZ) where there can be some, or none."""
     if job.strategy.stage < STAGES[-1]:
         yield {}
         return
-    scatters = settled.get("reduce_scatter", job.strategy.scatters)
-    if "hpz_partition_size" in settled:
-        yield {"reduce_scatter": scatters, "hpz_partition_size": settled["hpz_partition_size"]}
+    scatters = fixed.get("reduce_scatter", job.strategy.scatters)
+    if "hpz_partition_size" in fixed:
+        yield {"reduce_scatter": scatters, "hpz_partition_size": fixed["hpz_partition_size"]}
         return
     yield {"reduce_scatter": scatters, "hpz_partition_size": 1}
     offload = job.strategy.offload_optimizer or job.strategy.offload_param
@@ -248,11 +244,11 @@ def _may_have_secondary(job: Job) -> bool:
     return True
 
 
-def micro_batches(per_gpu: int, settled: dict[str, Any]) -> list[int]:
+def micro_batches(per_gpu: int, fixed: dict[str, Any]) -> list[int]:
     """Micro-batches that divide the sequences a GPU sees per step, largest first."""
-    if "micro_batch" in settled:
-        return [settled["micro_batch"]]
-    accum = settled.get("grad_accum")
+    if "micro_batch" in fixed:
+        return [fixed["micro_batch"]]
+    accum = fixed.get("grad_accum")
     if accum:
         return [per_gpu // accum]
     return [size for size in range(min(per_gpu, MOST_SIZES), 0, -1) if per_gpu % size == 0]

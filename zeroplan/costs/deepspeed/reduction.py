@@ -49,15 +49,6 @@ def buckets(order: Iterable[int], sizes: list[int], limit: int) -> Iterator[Buck
         yield Bucket(tuple(members), elements, elements > limit)
 
 
-def last_elements(order: Iterable[int], sizes: list[int], limit: int) -> int:
-    """Elements of the last of `buckets`, which are not made for it."""
-    elements = 0
-    for index in order:
-        size = sizes[index]
-        elements = elements + size if elements + size <= limit else size
-    return elements
-
-
 def all_reduced(strategy: Strategy, filled: int) -> bool:
     """Whether stage 3 all-reduces a bucket of so many elements whole, rather than to each partition's owner."""
     fits = strategy.contiguous_gradients and filled <= strategy.reduce_bucket_size

@@ -16,12 +16,11 @@ from zeroplan.costs.deepspeed.allocation_tracker import (
     MemorySnapshot,
     PassProfile,
 )
-from zeroplan.costs.deepspeed.backward import backward_of, gradients, replay_backward
+from zeroplan.costs.deepspeed.backward import backward_of, replay_backward
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events, extreme_events, last_event
 from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.fetch import first_step_micro_steps, micro_steps
-from zeroplan.costs.deepspeed.first_step import may_need_more, surely_needs_more
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
 from zeroplan.costs.deepspeed.partitions import (
@@ -35,7 +34,7 @@ from zeroplan.costs.deepspeed.partitions import (
     sub_group_members,
     sub_groups,
 )
-from zeroplan.costs.deepspeed.phase_memory import MADE_BY_THE_STEP, PhaseMemory
+from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.resident import (
     DTYPE_BYTES,
     built_states,
@@ -46,7 +45,6 @@ from zeroplan.costs.deepspeed.resident import (
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.passes import timeline_of, with_gathered, with_gradients
 from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import Line, line, total
 from zeroplan.specs.job import Job
@@ -163,18 +161,6 @@ def less_in_forward(job: Job) -> int:
     return job.strategy.element_bytes * (most - fewest)
 
 
-def gathering_at_least(job: Job) -> int:
-    """Bytes at most beside what is held: what is gathered, the model's own, and gradients that have just been made."""
-    result, later, w = timeline_of(job), micro_steps(job).later, job.strategy.element_bytes
-    if result is None:
-        return 0
-    passes = ((later.forward, result.forward), (later.backward, result.backward))
-    return max(
-        *(with_gathered(blocks, w, one) for blocks, one in passes),
-        with_gradients(later.backward, gradients(job), *_made(job), w, result.backward),
-    )
-
-
 def _made(job: Job) -> tuple[list[int], list[int]]:
     """Bytes of each tensor's gradient, and those that stay at least until the next one comes: it is in storage of its
     own or in its bucket's buffer, which no smaller buffers of other buckets hold.
@@ -184,17 +170,6 @@ def _made(job: Job) -> tuple[list[int], list[int]]:
     buffers = strategy.reduce_bucket_size * sum(widths) if strategy.contiguous_gradients else 0
     kept = min(strategy.element_bytes, *widths)
     return [strategy.element_bytes * size for size in sizes], [max(0, kept * size - buffers) for size in sizes]
-
-
-def first_backward_at_least(job: Job) -> int:
-    """Bytes at most, or fewer, in the run's first backwards, where it is known which of them needs more; else 0."""
-    result, number = timeline_of(job), None if secondary_sizes(job) else surely_needs_more(job)
-    if result is None or number is None:
-        return 0
-    unborn = (*AWAY_IN_THE_STEP, *MADE_BY_THE_STEP)
-    there = total([entry for entry in resident(job) if entry.name not in unborn])
-    first_step = first_step_micro_steps(job)[number].backward
-    return there + with_gathered(first_step, job.strategy.element_bytes, result.backward)
 
 
 def _of_muon(job: Job) -> ModuleType:
@@ -226,10 +201,8 @@ def _first_step(job: Job) -> dict[str, Any]:
                 _at_most(job, extreme_events(first_step.forward)),
                 _forward_pass(job, first_step.forward),
             )
-        copied = bool(secondary_sizes(job))  # all there from the start, which later steps make one by one
-        if copied or may_need_more(job, number - 1, backward_of(job).tracker):
-            tracker = replay_backward(job, first_step, ends=number == len(first_steps)).tracker
-            offer("first_backward", tracker.peak_lines(), PassProfile(tracker))
+        tracker = replay_backward(job, first_step, ends=number == len(first_steps)).tracker
+        offer("first_backward", tracker.peak_lines(), PassProfile(tracker))
     return first
 
 

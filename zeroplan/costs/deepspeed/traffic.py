@@ -13,7 +13,7 @@ from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
-from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, last_elements, reduction
+from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
@@ -124,13 +124,6 @@ def reduced(job: Job) -> list[tuple[str, Bucket]]:
         for dtype in bucket_dtypes(job)
         for bucket in buckets((index for index in gradient_order(job) if sent[index] == dtype), sizes, limit)
     ]
-
-
-def reduced_last(job: Job) -> int:
-    """Elements of the last of them."""
-    sent, dtype = communication_dtypes(job), bucket_dtypes(job)[-1]
-    order = [index for index in gradient_order(job) if sent[index] == dtype]
-    return last_elements(order, tensor_sizes(job), job.strategy.reduce_bucket_size)
 
 
 def gradient_order(job: Job) -> Sequence[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from zeroplan.clock import COMMUNICATION, Term, term
 from zeroplan.costs.deepspeed.traffic import BACKWARD, FORWARD
@@ -44,14 +44,13 @@ class ConcurrentTraffic(NamedTuple):
 
 
 def concurrent_traffic(
-    job: Job, sent: Sequence[PhaseTransfer], found: Computing, software: Software,
-    ordered: Callable[..., EventOrder] = order,
-) -> Iterator[ConcurrentTraffic]:  # fmt: skip
-    """Forwards, then backwards; `ordered` tells in which order they issue what."""
+    job: Job, sent: Sequence[PhaseTransfer], found: Computing, software: Software
+) -> Iterator[ConcurrentTraffic]:
+    """Forwards, then backwards."""
     in_order = job.strategy.stage and job.strategy.overlaps and sent and software.in_order
     for phase, work in ((FORWARD, found.forward.seconds), (BACKWARD, found.backward.seconds)):
         for name, here, times in grouped_micro_steps(job, [entry for entry in sent if entry.phase == phase]):
-            events = ordered(job, first=name == FIRST) if in_order else EventOrder()
+            events = order(job, first=name == FIRST) if in_order else EventOrder()
             yield ConcurrentTraffic(phase, here, times, work, events.forward if phase == FORWARD else events.backward)
 
 
@@ -70,43 +69,6 @@ def communication(job: Job, ledger: Ledger, found: Computing, software: Software
         terms[phase] += exposed(job, here, work, exposed_share, times, events)
     after = exposed(job, [entry for entry in sent if entry.phase == UPDATE], 0.0, None, 1)
     return Communication(_joined(terms[FORWARD]), _joined(terms[BACKWARD]), _joined(after))
-
-
-class GatherTime(NamedTuple):
-    """Gathers of one backward; so many of a step's are identical."""
-
-    times: int
-    seconds: float
-    """Whether they show or not."""
-    slowed: float
-    """Seconds of the card's memory."""
-
-
-class Gathers(NamedTuple):
-    """Seconds of stage 3's gathers."""
-
-    forward: float
-    """That they add to a step's forwards, where nothing else runs; to its backwards, at least."""
-    backward: float
-    sent: tuple[GatherTime, ...]
-
-
-def of_gathers(job: Job, ledger: Ledger, found: Computing, software: Software) -> Gathers:
-    """As `communication` has them, without reductions."""
-    from zeroplan.costs.timing.gather_stalls import alone
-
-    sent = [entry for entry in phases(job, ledger.traffic) if entry.gathers]
-    seconds, sending = {FORWARD: 0.0, BACKWARD: 0.0}, []
-    for phase, here, times, work, events in concurrent_traffic(job, sent, found, software, alone):
-        seconds[phase] += sum(
-            entry.seconds for entry in exposed(job, here, work, exposed_share_of(job, software), times, events)
-        )
-        if phase == BACKWARD:
-            calls = [(entry.transfer.calls, call(job.cluster, entry.transfer)) for entry in here]
-            wire = sum(count * one.symbols["wire"] for count, one in calls)
-            slowed = roofline.streamed(MEMORY_PER_BYTE * wire, rates(job).memory.value)
-            sending.append(GatherTime(times, sum(count * one.seconds for count, one in calls), slowed))
-    return Gathers(seconds[FORWARD], seconds[BACKWARD], tuple(sending))
 
 
 def busy(job: Job, ledger: Ledger, phase: str) -> float:

@@ -22,7 +22,7 @@ from zeroplan.report.brief.card import card
 from zeroplan.report.brief.marks import legend, marks, of_time
 from zeroplan.report.brief.next_command import changed, line
 from zeroplan.report.console import table
-from zeroplan.report.recommend import NOT_ALL, attention_of, who_turns_on
+from zeroplan.report.recommend import attention_of, who_turns_on
 from zeroplan.report.speed import in_one_line
 from zeroplan.report.subject import gpus, not_counted, on_host
 from zeroplan.search import Candidate
@@ -127,7 +127,7 @@ def _buckets(strategy: Strategy) -> str:
 def _others(
     plan: Plan, outside: Sequence[Rejected], run: TrainingRun | None, said: Sequence[str]
 ) -> list[RenderableType]:
-    """How far it is proven that nothing is better, what would be, and what came next with what it costs."""
+    """That nothing is better, what would be, and what came next with what it costs."""
     chosen, rows = plan.chosen, ALTERNATIVES - bool(run)
     assert chosen is not None
     grid = table(["", ""])
@@ -177,15 +177,8 @@ def _cost(candidate: Candidate, chosen: Candidate) -> str:
 
 def _proof(plan: Plan) -> str:
     """What is known of all that was not chosen."""
-    found, lean, chosen = plan.searched, plan.objective == LEAST_MEMORY, plan.chosen
-    which = f"Of {found.stood_for:,} strategies none"
-    if found.proven:
-        return f"{which} {'fits' if chosen is None else 'needs less' if lean else 'is faster'} (proven)."
-    if chosen is None:
-        return f"The search stopped at its limit: of {found.stood_for:,} strategies none was seen to fit."
-    bound, best = found.bound or 0.0, chosen.fit.gpu.needed if lean else chosen.time.total
-    under = "needs" if lean else "takes"
-    return f"{which} {under} over {max(0.0, 1 - bound / best):.0%} less (the search stopped at its limit)."
+    better = "fits" if plan.chosen is None else "needs less" if plan.objective == LEAST_MEMORY else "is faster"
+    return f"Of {plan.searched.configurations:,} configurations none {better}."
 
 
 def _arguments(
@@ -235,10 +228,9 @@ def _nothing(
     for way in ways:
         what, _, plan_of = way.change.partition("): ")
         shown.add_row(f"would fit: {what})", plan_of)
-    stopped = [] if plan.ways_out_complete else [Text(NOT_ALL, style="dim")]
     filled = card(nearest.job, nearest.ledger, nearest.fit)
     others = [shown] if ways else []
-    body = ["", *filled, Text(_proof(plan)), *others, *stopped, *([grid] if grid.rows else [])]
+    body = ["", *filled, Text(_proof(plan)), *others, *([grid] if grid.rows else [])]
     option = re.search(OPTION, ways[0].change) if ways else None
     after = line(changed(typed, "recommend", *option.groups()), "the first") if typed and option else []
     shown_signs = marks(nearest.job).of_card

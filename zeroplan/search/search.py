@@ -1,0 +1,248 @@
+"""The best strategy of a space: each configuration that may win is counted and timed, and the best ones are refined.
+
+Configurations come in the order of a lower bound of what is minimised: the seconds that computing alone takes, or the
+bytes of the GPU that it holds between steps and for activations. Those that have no room for so much are left out. Each
+of the others is evaluated exactly, with default numbers and, where those do not fit, with the numbers that hold least;
+once the bound of what is left is above the best, nothing else can win. Then each number of the best few is changed as
+long as that helps (coordinate descent on a coarse grid).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heappush
+from itertools import count, islice
+from typing import Any, NamedTuple
+
+from zeroplan.costs.outside import outside
+from zeroplan.costs.timing.computing import computing
+from zeroplan.costs.timing.step import software_of
+from zeroplan.errors import ContradictionError
+from zeroplan.ledger import total
+from zeroplan.search.candidate import Candidate, evaluate, timed
+from zeroplan.search.numbers import OPTIMIZER
+from zeroplan.search.room import has_room, lower_bound
+from zeroplan.search.space import BUCKETS, KEPT, Configuration, Space
+from zeroplan.specs.job import Job
+from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
+from zeroplan.specs.strategy import STAGES, Offload, Strategy
+
+EARLY, REFINED = 2, 3
+"""Configurations whose numbers are refined as they come up, and the nearest of the others."""
+NEAR = 1.05
+"""Of the best's seconds, up to which others are looked at closer: refined, they may overtake it."""
+TRIED = 8
+"""Changes of one number, the fastest first, that are counted."""
+MADE_SMALLER = 3
+"""Values that are tried of a number that makes room for another."""
+GAIN = 0.001
+"""Share of a step below which no change is made for its sake: the clock is not known that well."""
+
+
+class Summary(NamedTuple):
+    """What a search came to."""
+
+    best: Candidate | None
+    strategies: int = 0
+    """Of the space; its configurations, those without room for what they hold and their activations, and those counted
+    and timed."""
+    configurations: int = 0
+    without_room: int = 0
+    evaluated: int = 0
+
+
+class Entry(NamedTuple):
+    """A candidate and where it comes from."""
+
+    candidate: Candidate
+    configuration: Configuration
+
+    @property
+    def seconds(self) -> float:
+        return rounded(self.candidate.time.total)
+
+
+def rounded(seconds: float) -> float:
+    """To twelve digits: those behind say in which order terms were added."""
+    return float(f"{seconds:.12g}")
+
+
+class Search:
+    """Counts and times the strategies of one space, each once."""
+
+    def __init__(self, space: Space, reserve: float | None, objective: str) -> None:
+        self.space, self.reserve, self.objective = space, reserve, objective
+        self.seconds: dict[Strategy, float] = {}
+        self.candidates: dict[Strategy, Candidate | None] = {}
+        self.without_room = 0
+
+    def run(self) -> Entry | None:
+        """The best of all; None where nothing fits."""
+        entries: list[Entry] = []
+        refined: list[Entry] = []
+        for least, configuration in self._by_bound():
+            best = min([*refined, *entries], key=self.order, default=None)
+            if best and least > (1 - GAIN) * self.order(best)[0]:
+                break
+            if entry := self._first(configuration, best):
+                if len(refined) < EARLY:
+                    refined.append(self._refined(entry))
+                else:
+                    entries.append(entry)
+        refined += map(self._refined, sorted(entries, key=self.order)[:REFINED])
+        return self._simplest(min(refined, key=self.order)) if refined else None
+
+    def _by_bound(self) -> Iterator[tuple[float, Configuration]]:
+        """Configurations that have room, in the order of what is minimised, with the numbers that are best for it.
+
+        Seconds are worked out as they are needed: what computes longer than that comes later anyway.
+        """
+        turn = count()
+
+        def entry(bound: float, configuration: Configuration, *, exact: bool) -> tuple[Any, ...]:
+            return bound, configuration.tie_break(configuration.at()), next(turn), configuration, exact
+
+        waiting = [entry(bound, one, exact=False) for bound, one in self._bounded()]
+        heapify(waiting)
+        while waiting:
+            bound, _simplest, _turn, configuration, exact = heappop(waiting)
+            if exact or self.objective == LEAST_MEMORY:
+                yield bound, configuration
+            elif has_room(configuration, self.reserve):
+                least = max(bound, min(map(self.timed, configuration.fast())))
+                heappush(waiting, entry(least, configuration, exact=True))
+            else:
+                self.without_room += 1
+
+    def order(self, entry: Entry) -> tuple[Any, ...]:
+        """By what is minimised; of equals the other, and then the simplest, comes first."""
+        needed, seconds = entry.candidate.fit.gpu.needed, entry.seconds
+        minimised = (needed, seconds) if self.objective == LEAST_MEMORY else (seconds,)
+        return (*minimised, *entry.configuration.tie_break(entry.candidate.job))
+
+    def _bounded(self) -> Iterator[tuple[float, Configuration]]:
+        for configuration in self.space.configurations():
+            if self.objective == LEAST_MEMORY:
+                job = configuration.minimum_memory
+                yield lower_bound(job) + total(outside(job)), configuration
+            else:
+                yield computing_alone(configuration.at()), configuration
+
+    def _first(self, configuration: Configuration, best: Entry | None) -> Entry | None:
+        """Where its numbers may be refined from: the fastest that fits of a few that come near the best; else None."""
+        entry = self._leanest(configuration) if best is None or self.objective == LEAST_MEMORY else None
+        if self.objective == LEAST_MEMORY or (best is None and entry is None):
+            return entry
+        for jobs in [*configuration.starts(), list(configuration.with_less_on_host(configuration.at()))[::-1]]:
+            limit = NEAR * min(one.seconds for one in (best, entry) if one)
+            near = [job for job in jobs if self.timed(job) < limit]
+            if one := self._fastest_fitting(near, monotone=configuration.variant.choice["stage"] == STAGES[-1]):
+                entry = min(filter(None, (entry, Entry(one, configuration))), key=self.order)
+        return entry
+
+    def _leanest(self, configuration: Configuration) -> Entry | None:
+        """What needs least of those that fit; where the host alone is short, with less there."""
+        found = [one for job in configuration.lean() if (one := self.evaluate(job))]
+        fitting = [one for one in found if one.fit.accepted]
+        if not fitting and found and found[0].fit.gpu_accepted:
+            lighter = filter(None, map(self._fitting, configuration.with_less_on_host(found[0].job)))
+            fitting = [*islice(lighter, 1)]
+        entries = [Entry(one, configuration) for one in fitting]
+        return min(entries, key=lambda entry: entry.candidate.fit.gpu.needed, default=None)
+
+    def _fastest_fitting(self, jobs: list[Job], *, monotone: bool) -> Candidate | None:
+        """The fastest of these that fits; `monotone`: each needs no more than the one before, and is no faster."""
+        if not monotone:
+            return next(filter(None, map(self._fitting, sorted(jobs, key=self.timed))), None)
+        if not jobs or not self._fitting(jobs[-1]):
+            return None
+        return self._fitting(jobs[bisect_left(jobs, True, key=lambda job: self._fitting(job) is not None)])
+
+    def _refined(self, entry: Entry) -> Entry:
+        """With each number changed in turn while that helps and fits, and then two at once, to make room."""
+        before: Entry | None = None
+        while entry is not before:
+            before = entry
+            for name, values in entry.configuration.variant.numbers.items():
+                entry = self._first_better(entry, (entry.candidate.job.at(**{name: value}) for value in values))
+            if entry is before:
+                for name in (*BUCKETS, *KEPT, OPTIMIZER):
+                    entry = self._first_better(entry, self._with_room_made(entry, name))
+        return entry
+
+    def _first_better(self, entry: Entry, jobs: Iterable[Job]) -> Entry:
+        """The best of these jobs that fits, where it is better by more than the clock can tell."""
+        if self.objective == LEAST_MEMORY:
+            others = [Entry(found, entry.configuration) for job in jobs if (found := self._fitting(job))]
+            return min([entry, *others], key=self.order)
+        for seconds, job in sorted(((self.timed(job), job) for job in jobs), key=lambda pair: pair[0])[:TRIED]:
+            if seconds > (1 - GAIN) * entry.seconds:
+                break
+            if found := self._fitting(job):
+                return Entry(found, entry.configuration)
+        return entry
+
+    def _with_room_made(self, entry: Entry, name: str) -> Iterator[Job]:
+        """With a number one step larger, for which there is no room alone, and another smaller."""
+        numbers, strategy = entry.configuration.variant.numbers, entry.candidate.strategy
+        larger = _next(numbers.get(name, ()), getattr(strategy, name))
+        if larger is None or self.timed(raised := entry.candidate.job.at(**{name: larger})) >= entry.seconds:
+            return
+        for other in {"contiguous_gradients", *BUCKETS, *KEPT} & numbers.keys() - {name}:
+            smaller = sorted((one for one in numbers[other] if one < getattr(strategy, other)), reverse=True)
+            for less in smaller[:: -(-len(smaller) // MADE_SMALLER) or 1]:
+                yield raised.at(**{other: less})
+
+    def _simplest(self, entry: Entry) -> Entry:
+        """With each number at its default where that is as good."""
+        for name, (default, *_others) in entry.configuration.variant.numbers.items():
+            job = entry.candidate.job.at(**{name: default})
+            if self.timed(job) <= entry.seconds and (found := self._fitting(job)):
+                entry = min(entry, Entry(found, entry.configuration), key=self.order)
+        return entry
+
+    def _fitting(self, job: Job) -> Candidate | None:
+        found = self.evaluate(job)
+        return found if found and found.fit.accepted else None
+
+    def timed(self, job: Job) -> float:
+        """Seconds of a step; without end where DeepSpeed stops in training (too few buffers for NVMe)."""
+        key = job.strategy
+        if key not in self.seconds:
+            try:
+                self.seconds[key] = rounded(timed(job))
+            except ContradictionError:
+                self.seconds[key] = float("inf")
+        return self.seconds[key]
+
+    def evaluate(self, job: Job) -> Candidate | None:
+        """Counted and timed; None where DeepSpeed refuses it or stops."""
+        key = job.strategy
+        if key not in self.candidates:
+            try:
+                self.candidates[key] = evaluate(job, self.reserve)
+            except ContradictionError:
+                self.candidates[key] = None
+        return self.candidates[key]
+
+
+def _next(values: tuple[Any, ...], now: Any) -> Any:
+    """The next larger size, or the next smaller share of the optimizer on the host; None behind the last."""
+    if isinstance(now, Offload):
+        return next(iter(values[values.index(now) + 1 :]), None) if now in values else None
+    return min((one for one in values if one > now), default=None)
+
+
+def computing_alone(job: Job) -> float:
+    """Seconds of a step's forward and backward passes without traffic, offload and update."""
+    alone = computing(job, software_of(job))
+    return job.strategy.micro_steps * (alone.forward.seconds + alone.backward.seconds)
+
+
+def best(space: Space, reserve: float | None, objective: str = FASTEST) -> Summary:
+    """The fastest strategy of a space that fits, keeping `reserve` of each card free, or the one that needs least."""
+    search = Search(space, reserve, objective)
+    entry = search.run()
+    configurations, evaluated = len(space.variants) * len(space.sizes), len(search.candidates)
+    return Summary(entry.candidate if entry else None, space.size, configurations, search.without_room, evaluated)
