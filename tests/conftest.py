@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import sys
 from collections.abc import Callable
@@ -11,11 +10,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from zeroplan.__main__ import FEW_COLLECTIONS, main
+from zeroplan.__main__ import main
 
 REFERENCES = Path(__file__).parent / "references"
 ROOT = Path(__file__).parent.parent
-gc.set_threshold(FEW_COLLECTIONS)  # as the command line does, for all tests
 
 
 class Ran(NamedTuple):

@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import _signal as signal  # type: ignore[import-not-found]  # `signal` takes 3 ms, in which ctrl-C shows a traceback
-import atexit
-import gc
 import os
+import signal
 import sys
 
-
-def _stopped(*_signal: object) -> None:
-    """Ctrl-C while modules are loaded; `zeroplan.interrupt` takes over from it."""
-    os.write(2, b"zeroplan: interrupted\n")
-    os._exit(130)
-
-
-if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, _stopped)
-
-FEW_COLLECTIONS = 3_000_000
-"""Objects between garbage collections: a command ends before its garbage matters, and start-up makes few cycles."""
-
+INTERRUPTED = 130
 MOST_DIGITS = 4
 """Most digits of a width in columns."""
 
 
 def main() -> None:
     """Run the command line; whatever a user can mend becomes one line on standard error."""
-    gc.set_threshold(FEW_COLLECTIONS)
     _usable_environment()
     import click
 
@@ -41,7 +26,7 @@ def main() -> None:
     except ZeroplanError as error:
         code = _fail(str(error), BAD_INPUT)
     except click.exceptions.Abort:
-        code = _fail("interrupted", 130)
+        code = INTERRUPTED
     except click.ClickException as error:
         from zeroplan.cli.not_options import refusal
 
@@ -56,15 +41,9 @@ def main() -> None:
 
 
 def run() -> None:
-    """`main` in a process of its own, which ends with it: taking apart all that is alive is a fifteenth of a command.
-
-    Not where something is to be done at the end, or somebody watches (coverage, a profiler, a debugger).
-    """
-    from contextlib import suppress
-
-    from zeroplan import interrupt
-
-    interrupt.install(_stopped)
+    """`main` as a command: ctrl-C ends it with one line and exit code 130, behind all that cleans up."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # who started it may have it ignored
+        signal.signal(signal.SIGINT, lambda *_signal: sys.exit(INTERRUPTED))
     if sys.warnoptions:  # -W error and its like are about the user's own code, not about what this command imports
         import warnings
 
@@ -72,19 +51,9 @@ def run() -> None:
     try:
         main()
     except SystemExit as ended:
-        if atexit._ncallbacks() or _watched():
-            raise
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):
-                stream.flush()
-        os._exit(ended.code if isinstance(ended.code, int) else 1)
-
-
-def _watched() -> bool:
-    """By a debugger, a profiler or coverage, in any of the ways that Python has for them."""
-    tools = getattr(sys, "monitoring", None)  # since 3.12
-    monitored = tools is not None and any(tools.get_tool(number) for number in range(6))
-    return bool(monitored or sys.gettrace() or sys.getprofile() or sys.flags.interactive)
+        if ended.code == INTERRUPTED:
+            _fail("interrupted", INTERRUPTED)
+        raise
 
 
 def _usable_environment() -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from zeroplan.ledger import Provenance, provenance, worked_out
-from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import SourcedValue
 
 COMPUTE, COMMUNICATION, OFFLOAD, OPTIMIZER = GROUPS = ("compute", "communication", "offload", "optimizer")

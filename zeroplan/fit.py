@@ -7,11 +7,12 @@ benchmarks/verdicts.py sets out: runs that others published or reported, on eith
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.costs.outside import outside
 from zeroplan.formulas import hosted
 from zeroplan.formulas.outside import at_most
 from zeroplan.ledger import Ledger, Line, Tier, line, total
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import paper_state_bytes
 from zeroplan.units import GiB, gib

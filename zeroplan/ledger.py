@@ -11,9 +11,9 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
 from functools import cache
+from typing import NamedTuple
 
 from zeroplan.errors import ContradictionError
-from zeroplan.record import NamedTuple
 from zeroplan.sources import SOURCES
 from zeroplan.symbols import SYMBOLS
 

@@ -5,11 +5,12 @@ The first is counted. The others have no formula: factors read in published rows
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.costs.outside import outside
 from zeroplan.costs.passes import timeline_of
 from zeroplan.formulas.versions import left_by_flattening
 from zeroplan.ledger import Ledger, total
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.units import GiB, gib
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 from zeroplan.clock import HFU, MFU, MFU_CAUSAL, Speed, weakest
 from zeroplan.costs.timing.rates import is_timed, multiplied_in
@@ -11,7 +12,6 @@ from zeroplan.fit import DOES_NOT_FIT, FITS, TIGHT, fit, most_outside, reserved_
 from zeroplan.formulas.outside import at_most
 from zeroplan.ledger import Ledger, Provenance, is_activation, provenance, total, worked_out
 from zeroplan.levels import levels
-from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
 

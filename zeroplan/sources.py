@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.record import NamedTuple
+from typing import NamedTuple
 
 KINDS = ("paper", "code", "measured", "published", "datasheet", "assumed")
 """paper: a closed form as printed. code: read in the source of the version named. measured: compared with a run.

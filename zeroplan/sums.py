@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from zeroplan.clock import GROUPS, StepTime, weakest
 from zeroplan.fit import PLACES, beside_on_host
 from zeroplan.ledger import Ledger, Line, Tier, is_activation, total
 from zeroplan.levels import levels
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 SUM, HELD, BESIDE, SENT, STEP = "sum", "held between steps", "gradients and buffers", "sent per GPU", "step"

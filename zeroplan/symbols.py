@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.record import NamedTuple
+from typing import NamedTuple
 
 
 class Symbol(NamedTuple):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.arithmetic import ceil_div
 from zeroplan.clock import Speed
 from zeroplan.costs.timing.computing import BACKWARD_PRODUCTS
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.speed import speed_of
 from zeroplan.costs.timing.work import work
-from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
 from zeroplan.specs.training import TrainingRequest

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from tests.search.spaces import drawn
@@ -32,4 +34,4 @@ def test_it_goes_from_the_fastest_to_the_leanest(seed):
 def test_rows_are_apart(seed):
     """By the share that is asked for; the last, the leanest of all, may be nearer."""
     needed = [row.fit.gpu.needed for row in front(drawn(seed), 0.05, 0.2).rows]
-    assert all(after <= before * 0.8 for before, after in zip(needed, needed[1:-1], strict=False))
+    assert all(after <= before * 0.8 for before, after in pairwise(needed[:-1]))

@@ -8,11 +8,11 @@ order.
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from zeroplan.architectures.trace import Trace, kept_by_layer
 from zeroplan.autograd.log import EVENT, FREED, KEPT, MADE, Log
 from zeroplan.autograd.memory import AllocationEvent
-from zeroplan.record import NamedTuple
 from zeroplan.specs.model import MIN_IDENTICAL_BATCH, TimelineRequest
 
 MANY = 1 << 60

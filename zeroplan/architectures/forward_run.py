@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.architectures.identical_layers import checkpointed_layers, input_embedding
 from zeroplan.autograd.autocast import autocast
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory
 from zeroplan.autograd.tensor import Tensor, empty, given
-from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import PLAIN, ActivationCheckpointing, Recomputing
 from zeroplan.specs.model import TimelineRequest
 

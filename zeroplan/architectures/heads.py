@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.architectures.config import LARGEST_WIDTH, Config
 from zeroplan.architectures.forward_run import BOOL, LONG, ForwardRun
@@ -20,7 +20,6 @@ from zeroplan.autograd.losses import sequence_loss, token_loss
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import select
 from zeroplan.errors import SpecError, shown
-from zeroplan.record import NamedTuple
 from zeroplan.specs.model import IDS, OF_SEQUENCES, OF_TOKENS, VALUES
 from zeroplan.specs.unplanned import Unplanned
 

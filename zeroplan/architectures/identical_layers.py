@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from zeroplan.architectures.module import KEPT_TREES, Embedding, GradientCheckpointingLayer, Module, tree
-from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from zeroplan.architectures.structure import OUTSIDE, Structure
 from zeroplan.architectures.timeline import ExpandedTrace
 from zeroplan.autograd.memory import ENTER, READY, AllocationEvent
-from zeroplan.record import NamedTuple
 
 
 class IntervalSource(NamedTuple):

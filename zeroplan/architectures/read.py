@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.keys import unread
@@ -22,7 +22,6 @@ from zeroplan.architectures.registry import (
     language_models,
 )
 from zeroplan.errors import SpecError, shown
-from zeroplan.record import NamedTuple
 
 __all__ = [
     "ModelClass",

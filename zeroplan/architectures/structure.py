@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import cached_property, lru_cache
+from typing import NamedTuple
 
 from zeroplan.architectures.identical_layers import checkpointing_layers, first_parameter
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
-from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import Execution
 
 OUTSIDE = -1

@@ -10,12 +10,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby
+from typing import NamedTuple
 
 from zeroplan.architectures.identical_layers import cycles
 from zeroplan.architectures.structure import OUTSIDE, Structure
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, AllocationEvent
-from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import IdenticalLayers, ModuleHook, PassTimeline, Timeline
 
 EventsOfModule = dict[int, list[int]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.forward_run import forward as forward_of
@@ -17,7 +18,6 @@ from zeroplan.architectures.module import Module
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import FREED, MADE, Log
 from zeroplan.autograd.memory import ENTER, LEAVE, AllocationEvent
-from zeroplan.record import NamedTuple
 
 
 class Trace(NamedTuple):

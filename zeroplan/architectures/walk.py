@@ -6,11 +6,11 @@ Autograd runs operators in the reverse order of forward, so backward enters modu
 from __future__ import annotations
 
 from itertools import count
+from typing import NamedTuple
 
 from zeroplan.architectures.identical_layers import checkpointing_layers, signature_numbers
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.module_hooks import HookSequence, LayerHooks
-from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import ModuleHook
 

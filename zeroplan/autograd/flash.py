@@ -8,13 +8,14 @@ the same tensors inside; those are not counted there (autograd/attention.py).
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.arithmetic import round_up
 from zeroplan.autograd.copying import constant_pad
 from zeroplan.autograd.graph import Needs, operator, result, save_for_backward
 from zeroplan.autograd.log import KEPT
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
-from zeroplan.record import NamedTuple
 
 FLOAT, INT, LONG = 4, 4, 8
 WORKSPACE = "FlashAttnWorkspace"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
-
-from zeroplan.record import NamedTuple
+from typing import Any, NamedTuple
 
 FORWARD, BACKWARD, RECOMPUTING = "forward", "backward", "recomputing"
 MADE, KEPT, FREED, EVENT = range(4)

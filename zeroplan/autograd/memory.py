@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from zeroplan.autograd.log import EVENT, FORWARD, Log
-from zeroplan.record import NamedTuple
 
 if TYPE_CHECKING:
     from zeroplan.autograd.checkpoint import CheckpointFrame

@@ -9,8 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-
-from zeroplan.record import NamedTuple
+from typing import NamedTuple
 
 THREADS, BLOCK = 8, 8 << 20
 """Blocks in flight, and bytes of each; DeepSpeed's aio has 8 of 1 MiB by default (queue_depth, block_size)."""

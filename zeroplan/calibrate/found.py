@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from statistics import median
-
-from zeroplan.record import NamedTuple
+from typing import NamedTuple
 
 
 class Measurement(NamedTuple):

@@ -10,7 +10,6 @@ from datetime import timedelta
 from zeroplan.calibrate import disk, host
 from zeroplan.calibrate.found import Findings
 from zeroplan.errors import SpecError
-from zeroplan.interrupt import Unwound
 
 NEEDS_TORCH = "pip install torch (and deepspeed, for its own CPU Adam)"
 
@@ -47,8 +46,7 @@ def _disk(found: Findings, folder: str, *, quick: bool) -> None:
                 f"{2 * size >> 20:,} MiB",
                 "--disk FOLDER of another disk",
             )
-        with Unwound():
-            rates = disk.measure(folder, size)
+        rates = disk.measure(folder, size)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise SpecError(

@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.catalog.files import LARGEST_CONFIG, place_of, read_text
 from zeroplan.check.document import Document, ValueNode
@@ -16,7 +16,6 @@ from zeroplan.deepspeed.keys.removed import REMOVED_KEYS
 from zeroplan.deepspeed.names import COMMENTS
 from zeroplan.deepspeed.read import refuse_models
 from zeroplan.errors import SpecError, shortened, shown
-from zeroplan.record import NamedTuple
 
 EXPECTED = "a ds_config.json"
 YAML = (".yaml", ".yml")

@@ -6,9 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
-
-from zeroplan.record import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Position(NamedTuple):

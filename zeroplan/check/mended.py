@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from zeroplan.check.edit import applied, overlap
 from zeroplan.check.finding import ERROR, Edit, Finding
 from zeroplan.check.proposed import better, read
-from zeroplan.record import NamedTuple
 
 LETTERS = 500_000
 """That are read in all while one file is mended, in about a second; the longest file is tried once."""

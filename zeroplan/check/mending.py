@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.check.planned import Planned
 from zeroplan.check.setting import TRAINER, Setting
 from zeroplan.errors import ZeroplanError
-from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate
 from zeroplan.specs.optimizer import OFFLOADABLE
 from zeroplan.specs.strategy import Offload

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zeroplan.record import NamedTuple
+from typing import NamedTuple
 
 SITE = "https://www.deepspeed.ai/docs/config-json/"
 REMOVALS = "https://github.com/deepspeedai/DeepSpeed/issues/8489"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.check.document import Document
 from zeroplan.check.setting import Setting
@@ -15,7 +15,6 @@ from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.names import OLD_OFFLOADS, canonical
 from zeroplan.deepspeed.values import AUTO
 from zeroplan.errors import ZeroplanError
-from zeroplan.record import NamedTuple
 
 
 class AsRead(Facts):

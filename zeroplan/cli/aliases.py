@@ -7,11 +7,11 @@ Lightning and LLaMA-Factory; with _ for - too. What means two things is not here
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from zeroplan.cli.launchers import PLACES, Place, placed
 from zeroplan.cli.values import as_options_have_it
 from zeroplan.errors import ContradictionError, QuantityError, printable
-from zeroplan.record import NamedTuple
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "--params": ("model-size", "num-params", "n-params", "num-parameters", "parameters"),

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
@@ -23,7 +23,6 @@ from zeroplan.cli import check_fix
 from zeroplan.cli.check_setting import Known, read_known, setting_of
 from zeroplan.cli.options import Options
 from zeroplan.errors import ContradictionError, QuantityError, shown
-from zeroplan.record import NamedTuple
 
 if TYPE_CHECKING:
     from zeroplan.specs.scope import Scope

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import typer
 
 from zeroplan.check.finding import Finding
 from zeroplan.deepspeed.files import write_all
 from zeroplan.errors import printable
-from zeroplan.record import NamedTuple
 
 BLANKS = "\t\N{NO-BREAK SPACE}\N{ZERO WIDTH JOINER}\N{ZERO WIDTH NO-BREAK SPACE}"
 MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.document import Document
@@ -17,7 +17,6 @@ from zeroplan.cli.options import Options
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.parallelism import grouped_ranks
 from zeroplan.errors import QuantityError, SpecError, ZeroplanError, shown
-from zeroplan.record import NamedTuple
 from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMS
 
 if TYPE_CHECKING:  # what reads a model takes longer to import than a file to check

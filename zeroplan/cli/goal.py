@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from zeroplan.cli.options import Options
 from zeroplan.errors import ContradictionError, QuantityError, UnknownNameError, nearest, shown
-from zeroplan.record import NamedTuple
 from zeroplan.specs.objective import APART, CHEAPEST, FASTEST, LEAST_MEMORY, OBJECTIVES, PARETO
 from zeroplan.specs.training import Price, TrainingRequest
 from zeroplan.units import read_count, read_duration

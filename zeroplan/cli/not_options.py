@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import click
 
 from zeroplan.errors import shortened
-from zeroplan.record import NamedTuple
 
 
 class Foreign(NamedTuple):

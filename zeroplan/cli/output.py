@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.cli.options import Options
 from zeroplan.cli.screen import exit_code
 from zeroplan.errors import ContradictionError, printable
-from zeroplan.record import NamedTuple
 from zeroplan.results.recommend import Recommendation
 
 if TYPE_CHECKING:

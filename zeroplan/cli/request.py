@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.cli.headroom import kept_free, read_headroom
 from zeroplan.cli.options import Options, flag
@@ -15,7 +15,6 @@ from zeroplan.cli.request_optimizer import read_optim, settle_optimizer
 from zeroplan.costs.deepspeed.sufficient_buffers import with_room
 from zeroplan.errors import ContradictionError, QuantityError, UnplannedError, nearest, shown
 from zeroplan.fit import TIGHT
-from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import DEEPSPEED, KINDS, is_checkpointing
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.headroom import Headroom

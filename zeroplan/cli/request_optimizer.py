@@ -7,10 +7,9 @@ deepspeed_optim_sched; trainer.py, create_optimizer).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
-from zeroplan.record import NamedTuple
 from zeroplan.specs.optimizer import (
     ASSUMED_OPTIM,
     OFFLOADABLE,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import click
 import typer
 
 from zeroplan.cli.command import WORDS
 from zeroplan.fit import FITS
-from zeroplan.record import NamedTuple
 from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
 from zeroplan.results.result import Result
 

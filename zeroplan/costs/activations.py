@@ -6,9 +6,10 @@ is labelled by its weakest part until each operator is counted.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Line, line
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from typing import NamedTuple
 
 from zeroplan.autograd.polynomial import terms, value
 from zeroplan.costs.passes import alone, timeline_request
 from zeroplan.formulas import korthikanti, zero_infinity
 from zeroplan.ledger import Line, line
-from zeroplan.record import NamedTuple
 from zeroplan.specs.account import AllocatedActivations, SavedActivations, SavedByLayer, SavedByOperator
 from zeroplan.specs.checkpointing import PLAIN
 from zeroplan.specs.job import Job

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from zeroplan.costs import recomputing
@@ -25,20 +22,7 @@ STAGES: dict[int, Any] = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 
 def ledger(job: Job, accounting: str = "deepspeed", *, detail: Detail = Detail.KINDS) -> Ledger:
     """Everything held and moved by one strategy; by `detail`, activations are told apart by what keeps them."""
-    with uncollected():
-        return _counted(job, accounting, detail)
-
-
-@contextmanager
-def uncollected() -> Iterator[None]:
-    """A replay makes tens of thousands of small tuples, none of them garbage: looking for some takes half the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
+    return _counted(job, accounting, detail)
 
 
 def resident(job: Job) -> list[Line]:

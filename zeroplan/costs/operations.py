@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.costs.passes import timeline_request
-from zeroplan.record import NamedTuple
 from zeroplan.specs.account import Flops
 from zeroplan.specs.job import Job
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
 from zeroplan.costs.alignment import aligned_events
 from zeroplan.costs.deepspeed.allocation_tracker import START, MemorySnapshot
@@ -13,7 +14,6 @@ from zeroplan.costs.deepspeed.module_hooks import pass_hooks
 from zeroplan.costs.deepspeed.partitions import own_bytes
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
-from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import PassTimeline, Timeline
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import TimelineRequest

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from zeroplan.costs.alignment import interval_of
 from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
 from zeroplan.costs.deepspeed.event_log import all_events
-from zeroplan.costs.ledger import STAGES, ledger, uncollected
+from zeroplan.costs.ledger import STAGES, ledger
 from zeroplan.costs.passes import passes, timeline_of, timeline_request
 from zeroplan.formulas.moments import token_ids
 from zeroplan.ledger import Detail, Line, Moment, is_activation, total
-from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import PassTimeline
 from zeroplan.specs.job import Job
 
@@ -35,8 +35,7 @@ class Instant(NamedTuple):
 
 def step_timeline(job: Job) -> list[Instant]:
     """Initialize, the last micro-step of a later optimizer step, and its update, in order."""
-    with uncollected():  # thousands of small tuples
-        return [*_moments(job, ("init",)), *_passes(job), *_moments(job, ("step",))]
+    return [*_moments(job, ("init",)), *_passes(job), *_moments(job, ("step",))]
 
 
 def _moments(job: Job, phases: Sequence[str]) -> Iterator[Instant]:

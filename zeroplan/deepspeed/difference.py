@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.keys import KEYS
@@ -13,7 +13,6 @@ from zeroplan.deepspeed.keys.optimizer import DEEPSPEED_OPTIMIZERS
 from zeroplan.deepspeed.names import COMMENTS
 from zeroplan.deepspeed.values import DTYPES, checked
 from zeroplan.errors import SpecError
-from zeroplan.record import NamedTuple
 
 BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 OVERLAP = "zero_optimization.overlap_comm"

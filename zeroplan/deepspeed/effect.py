@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.clock import Speed
 from zeroplan.deepspeed.difference import BATCH, Difference
@@ -11,7 +11,6 @@ from zeroplan.deepspeed.idle import NOT_COUNTED, reason
 from zeroplan.errors import ZeroplanError
 from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, total
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 ROUNDED = {"step": 1e-9, "calls": 0}

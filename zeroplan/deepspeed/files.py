@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from zeroplan.errors import SpecError, shown
-from zeroplan.interrupt import Whole
 
 USUAL = "ds_config.json"
 
@@ -42,11 +41,6 @@ def write_all(texts: dict[str, str], *, force: bool, named: Callable[[str], str]
     """
     for path in texts:
         _check(path, named(path), force=force)
-    with Whole():
-        _write_all(texts, named, force=force)
-
-
-def _write_all(texts: dict[str, str], named: Callable[[str], str], *, force: bool) -> None:
     staged: list[Staged] = []
     try:
         for path, text in texts.items():
@@ -66,15 +60,14 @@ def write_folder(folder: str, texts: dict[str, str], *, force: bool) -> None:
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise SpecError(place, "a file", "a folder, or a new name", "--dir plan")
     made = [path for path in (Path(folder), *Path(folder).parents) if not os.path.lexists(path)]
-    with Whole():
-        try:
-            with _told(place):
-                Path(folder).mkdir(parents=True, exist_ok=True)
-            texts = {str(Path(folder) / name): text for name, text in texts.items()}
-            write_all(texts, force=force, named=lambda path: f"{place}: {Path(path).name}")
-        except BaseException:
-            _remove(made)
-            raise
+    try:
+        with _told(place):
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        texts = {str(Path(folder) / name): text for name, text in texts.items()}
+        write_all(texts, force=force, named=lambda path: f"{place}: {Path(path).name}")
+    except BaseException:
+        _remove(made)
+        raise
 
 
 class Staged:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.costs.deepspeed.sufficient_buffers import with_room
 from zeroplan.costs.ledger import ledger
@@ -10,7 +10,6 @@ from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.read import read_config
 from zeroplan.errors import ZeroplanError
 from zeroplan.ledger import PHASES, Ledger, less_activations, total
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 CPU = {"device": "cpu"}

@@ -9,10 +9,9 @@ included. A pipeline's ranks are counted by its PipelineModule, which is told ho
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
-from zeroplan.record import NamedTuple
 
 SEQUENCE, DATA = "sequence_parallel_size", "data_parallel_size"
 TENSOR, EXPERTS, STAGES = "tensor_parallel.autotp_size", "expert_parallel.autoep_size", "pipeline.stages"

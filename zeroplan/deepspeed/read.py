@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.deepspeed.activation_checkpointing import activation_checkpointing
 from zeroplan.deepspeed.facts import Facts
@@ -27,7 +27,6 @@ from zeroplan.deepspeed.values import ANY_CASE, AUTO, DTYPES, checked
 from zeroplan.deepspeed.zenflow import notes as zenflow_notes
 from zeroplan.deepspeed.zenflow import zenflow
 from zeroplan.errors import ContradictionError, SpecError, UnknownNameError, shown
-from zeroplan.record import NamedTuple
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 from zeroplan.specs.strategy import Offload
 from zeroplan.specs.unplanned import Unplanned

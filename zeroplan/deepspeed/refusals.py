@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.values import AUTO
 from zeroplan.errors import ContradictionError
-from zeroplan.record import NamedTuple
 
 OFFLOAD, PARAM = "zero_optimization.offload_optimizer", "zero_optimization.offload_param"
 

@@ -7,12 +7,11 @@ tests/deepspeed/test_roles.py, and a key of a file that DeepSpeed 0.19.8 does no
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.deepspeed import uncounted, unplanned, zenflow
 from zeroplan.deepspeed.keys import OPEN_SECTIONS, key
 from zeroplan.deepspeed.names import COMMENTS
-from zeroplan.record import NamedTuple
 
 COUNTED, NAMED, NOTHING = "counted", "named", "nothing"
 ZERO = "zero_optimization"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import NamedTuple
 
 from zeroplan.deepspeed import zenflow
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.parallelism import DATA, SEQUENCE, STAGES, TENSOR, makes_mesh
 from zeroplan.errors import ContradictionError, shown
-from zeroplan.record import NamedTuple
 from zeroplan.specs.unplanned import Unplanned
 
 ZERO = "zero_optimization"

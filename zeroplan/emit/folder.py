@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.deepspeed.files import write_all, write_folder, write_whole
 from zeroplan.deepspeed.write import ds_config, dumps
@@ -24,7 +24,6 @@ from zeroplan.emit.script import NAME as SCRIPT
 from zeroplan.emit.slurm import slurm_script
 from zeroplan.emit.trainer import arguments_file, training_arguments, words
 from zeroplan.errors import SpecError, printable, shown
-from zeroplan.record import NamedTuple
 from zeroplan.search import Candidate
 from zeroplan.specs.job import Job
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from typing import NamedTuple
 
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 PORT = 29500

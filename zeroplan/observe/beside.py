@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
+from typing import NamedTuple
 
 from zeroplan.clock import Speed
 from zeroplan.costs.operations import operations
@@ -11,7 +12,6 @@ from zeroplan.costs.timing.network import call
 from zeroplan.ledger import FIRST, Ledger, total
 from zeroplan.levels import shown_by
 from zeroplan.observe.log import CollectiveSummary, Log, Series, Summary
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 GPU, HOST, TIME = "memory of a GPU", "memory of a node", "time of an optimizer step"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO
-
-from zeroplan.record import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 LONGEST = 1 << 16
 """Bytes of a line that are looked at in one piece."""

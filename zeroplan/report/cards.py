@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.console import RenderableType
 from rich.text import Text
 
 from zeroplan.clock import Speed
 from zeroplan.plan import label
-from zeroplan.record import NamedTuple
 from zeroplan.report import training
 from zeroplan.report.brief.marks import least, legend, marks, of_time
 from zeroplan.report.console import table

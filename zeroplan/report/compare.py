@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -10,7 +11,6 @@ from rich.text import Text
 from zeroplan.clock import COMMUNICATION, OFFLOAD, Speed
 from zeroplan.errors import printable
 from zeroplan.fit import TIGHT, Fit
-from zeroplan.record import NamedTuple
 from zeroplan.report.brief.marks import least, legend, marks, of_time
 from zeroplan.report.console import console, heading, table
 from zeroplan.report.subject import gpus, title

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -13,7 +14,6 @@ from zeroplan.costs.passes import timeline_of
 from zeroplan.fit import FITS, TIGHT, Fit, need
 from zeroplan.ledger import Ledger, Line, is_activation, total
 from zeroplan.levels import RESERVED, USED, USED_ON_OTHERS, shown_by
-from zeroplan.record import NamedTuple
 from zeroplan.report import speed as step
 from zeroplan.report.console import assumptions, console, heading, table
 from zeroplan.report.subject import gpus, on_host, title, trust

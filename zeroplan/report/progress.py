@@ -5,7 +5,6 @@ from __future__ import annotations
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Column
 
-from zeroplan import interrupt
 from zeroplan.report.console import console
 
 PER_SECOND = 4
@@ -22,7 +21,6 @@ class Drawn:
             redirect_stdout=False, redirect_stderr=False,
         )  # fmt: skip
         self.task = self.line.add_task(text, total=None)
-        interrupt.drawing(True)
         self.line.start()
 
     def say(self, text: str) -> None:
@@ -30,4 +28,3 @@ class Drawn:
 
     def erase(self) -> None:
         self.line.stop()
-        interrupt.drawing(False)

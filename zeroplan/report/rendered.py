@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from io import StringIO
+from typing import NamedTuple
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from zeroplan.record import NamedTuple
 from zeroplan.report.console import Piped, assumptions, console, printed, trimmed
 from zeroplan.report.depth import BRIEF, QUIET
 

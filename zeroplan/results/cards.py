@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zeroplan.record import NamedTuple
 from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.recommend import Recommendation, entry, fewest_object, lack_object, run_object
 from zeroplan.sizing import Lack

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.fit import DOES_NOT_FIT, FITS
 from zeroplan.largest import Largest
-from zeroplan.record import NamedTuple
 from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.outcome import Outcome
 from zeroplan.results.recommend import entry, lack_object, numbers

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.fit import DOES_NOT_FIT
-from zeroplan.record import NamedTuple
 from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.outcome import Outcome
 from zeroplan.results.result import Result, best

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.clock import Speed
 from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, total
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 

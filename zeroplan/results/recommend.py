@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import DOES_NOT_FIT
 from zeroplan.ledger import Detail
 from zeroplan.plan import Plan, Rejected, label
-from zeroplan.record import NamedTuple
 from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
 from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.clock import Speed, StepTime
 from zeroplan.costs.deepspeed.offload_copies import copies
 from zeroplan.costs.deepspeed.sufficient_buffers import with_room
@@ -11,7 +13,6 @@ from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.step import step_time
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger, Tier
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 

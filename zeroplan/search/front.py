@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from zeroplan.search.candidate import Candidate
 from zeroplan.search.room import has_room, lower_bound
-from zeroplan.search.search import Search, computing_alone, rounded
+from zeroplan.search.search import Search, rounded
 from zeroplan.search.space import Configuration, Space
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 
@@ -45,9 +45,8 @@ def front(space: Space, reserve: float | None, apart: float) -> Front:
 def _evaluated(space: Space, search: Search, ends: Iterable[Candidate]) -> Iterator[Candidate]:
     """What fits of each configuration that may be faster or leaner than what was looked at before."""
     rows = list(ends)
-    bounded = ((computing_alone(one.at()), number, one) for number, one in enumerate(space.configurations()))
-    for seconds, _number, configuration in sorted(bounded) if rows else ():
-        if not has_room(configuration, search.reserve) or _beaten(seconds, configuration, rows):
+    for configuration in sorted(space.configurations(), key=search.passes) if rows else ():
+        if not has_room(configuration, search.reserve) or _beaten(search.passes(configuration), configuration, rows):
             continue
         for job in (configuration.at(), *configuration.lean()):
             if (found := search.evaluate(job)) and found.fit.accepted:

@@ -15,6 +15,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count, islice
 from typing import Any, NamedTuple
 
+from zeroplan.costs.ledger import resident
 from zeroplan.costs.outside import outside
 from zeroplan.costs.timing.computing import computing
 from zeroplan.costs.timing.step import software_of
@@ -75,6 +76,8 @@ class Search:
         self.space, self.reserve, self.objective = space, reserve, objective
         self.seconds: dict[Strategy, float] = {}
         self.candidates: dict[Strategy, Candidate | None] = {}
+        self.computing: dict[Any, float] = {}
+        """Seconds of the passes alone, by what decides them."""
         self.without_room = 0
 
     def run(self) -> Entry | None:
@@ -96,38 +99,61 @@ class Search:
     def _by_bound(self) -> Iterator[tuple[float, Configuration]]:
         """Configurations that have room, in the order of what is minimised, with the numbers that are best for it.
 
-        Seconds are worked out as they are needed: what computes longer than that comes later anyway.
+        What that is, is known more and more closely as a configuration comes up.
         """
+        closer = (self._held, self._leanest_bytes) if self.objective == LEAST_MEMORY else (
+            self.operators, self.passes, self._fastest_step)  # fmt: skip
         turn = count()
-
-        def entry(bound: float, configuration: Configuration, *, exact: bool) -> tuple[Any, ...]:
-            return bound, configuration.tie_break(configuration.at()), next(turn), configuration, exact
-
-        waiting = [entry(bound, one, exact=False) for bound, one in self._bounded()]
+        waiting = [(0.0, one.tie_break(one.at()), next(turn), one, 0) for one in self.space.configurations()]
         heapify(waiting)
         while waiting:
-            bound, _simplest, _turn, configuration, exact = heappop(waiting)
-            if exact or self.objective == LEAST_MEMORY:
+            bound, simplest, _turn, configuration, level = heappop(waiting)
+            if level == len(closer):
                 yield bound, configuration
-            elif has_room(configuration, self.reserve):
-                least = max(bound, min(map(self.timed, configuration.fast())))
-                heappush(waiting, entry(least, configuration, exact=True))
-            else:
-                self.without_room += 1
+            elif (closest := closer[level](configuration)) is not None:
+                heappush(waiting, (max(bound, closest), simplest, next(turn), configuration, level + 1))
+
+    def operators(self, configuration: Configuration) -> float:
+        """Seconds of forward's operators and backward's, without what checkpointing runs again."""
+        return self._computing(configuration, traced=False)
+
+    def passes(self, configuration: Configuration) -> float:
+        """Seconds of the passes, without traffic, offload and update."""
+        return self._computing(configuration, traced=True)
+
+    def _computing(self, configuration: Configuration, *, traced: bool) -> float:
+        key = (*configuration.computes, traced)
+        if key not in self.computing:
+            job = configuration.at()
+            alone = computing(job, software_of(job), traced=traced)
+            self.computing[key] = job.strategy.micro_steps * (alone.forward.seconds + alone.backward.seconds)
+        return self.computing[key]
+
+    def _fastest_step(self, configuration: Configuration) -> float | None:
+        """Seconds of a step with the fastest numbers; None where there is no room with the leanest."""
+        if not has_room(configuration, self.reserve):
+            self.without_room += 1
+            return None
+        return min(map(self.timed, configuration.fast()))
+
+    def _held(self, configuration: Configuration) -> float:
+        """Bytes that a GPU holds between steps, and what a process takes beside PyTorch's allocator."""
+        job = configuration.minimum_memory
+        return total(resident(job)) + total(outside(job))
+
+    def _leanest_bytes(self, configuration: Configuration) -> float | None:
+        """The same with the model's own activations; None where there is no room for them."""
+        if not has_room(configuration, self.reserve):
+            self.without_room += 1
+            return None
+        job = configuration.minimum_memory
+        return lower_bound(job) + total(outside(job))
 
     def order(self, entry: Entry) -> tuple[Any, ...]:
         """By what is minimised; of equals the other, and then the simplest, comes first."""
         needed, seconds = entry.candidate.fit.gpu.needed, entry.seconds
         minimised = (needed, seconds) if self.objective == LEAST_MEMORY else (seconds,)
         return (*minimised, *entry.configuration.tie_break(entry.candidate.job))
-
-    def _bounded(self) -> Iterator[tuple[float, Configuration]]:
-        for configuration in self.space.configurations():
-            if self.objective == LEAST_MEMORY:
-                job = configuration.minimum_memory
-                yield lower_bound(job) + total(outside(job)), configuration
-            else:
-                yield computing_alone(configuration.at()), configuration
 
     def _first(self, configuration: Configuration, best: Entry | None) -> Entry | None:
         """Where its numbers may be refined from: the fastest that fits of a few that come near the best; else None."""
@@ -232,12 +258,6 @@ def _next(values: tuple[Any, ...], now: Any) -> Any:
     if isinstance(now, Offload):
         return next(iter(values[values.index(now) + 1 :]), None) if now in values else None
     return min((one for one in values if one > now), default=None)
-
-
-def computing_alone(job: Job) -> float:
-    """Seconds of a step's forward and backward passes without traffic, offload and update."""
-    alone = computing(job, software_of(job))
-    return job.strategy.micro_steps * (alone.forward.seconds + alone.backward.seconds)
 
 
 def best(space: Space, reserve: float | None, objective: str = FASTEST) -> Summary:

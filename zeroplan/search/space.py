@@ -24,7 +24,7 @@ BUCKETS, KEPT = ("reduce_bucket_size", "prefetch_bucket_size"), ("max_live_param
 SOME_KEPT = 2_000_000_000
 """Elements of parameters that stay gathered, between the default and all."""
 LEAN_BUCKETS = (1_000_000_000, 300_000_000, 100_000_000, 10_000_000, 1_000_000)
-FAST_BUCKETS = (300_000_000, 100_000_000, 30_000_000, 10_000_000, 1_000_000)
+FAST_BUCKETS = (100_000_000, 20_000_000, 1_000_000)
 STARTS = (2_000_000_000, 1_000_000_000, 500_000_000, 200_000_000, 100_000_000, 50_000_000, 10_000_000, 1_000_000)
 """Elements of reduce buckets: those that may need least, that may be fastest, and that a refinement begins with."""
 
@@ -55,6 +55,12 @@ class Configuration(NamedTuple):
         return space.job.at(**{**variant.choice, **sized, **defaults(variant.numbers), **values})
 
     @property
+    def computes(self) -> tuple[Any, ...]:
+        """What decides the seconds of computing alone; stage 3 runs a linear function of its own."""
+        choice = self.variant.choice
+        return choice["stage"] == STAGES[-1], choice["checkpointing"], choice["attention"], self.micro_batch
+
+    @property
     def minimum_memory(self) -> Job:
         """With the numbers that hold least between steps."""
         return self.at(**minimum_memory(self.variant.numbers))
@@ -71,9 +77,9 @@ class Configuration(NamedTuple):
                     yield self.at(contiguous_gradients=together, reduce_bucket_size=size)
 
     def fast(self) -> Iterator[Job]:
-        """With the numbers that may be fastest, whether they fit or not: the largest, and the least on the host; smaller
-        buckets, of which the last is reduced sooner; and gradients that do not lie together, where all-reduce sends each
-        to its own rank alone.
+        """With the numbers that may be fastest, whether they fit or not: the largest, and the least on the host; with
+        smaller buckets, of which the last is reduced sooner; with gradients that do not lie together, where all-reduce
+        sends each to its own rank alone.
         """
         numbers = self.variant.numbers
         values = self._largest(BUCKETS + KEPT) | {name: numbers[name][-1] for name in (OPTIMIZER,) if name in numbers}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from re import fullmatch
-
-from zeroplan.record import NamedTuple
+from typing import NamedTuple
 
 KINDS = ("none", "selective", "full", "every-2", "full-reentrant", "deepspeed", "selective-products")
 """What `--checkpointing` takes; every-2 stands for every-K, and each of those may be reentrant."""

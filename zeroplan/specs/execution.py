@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Protocol
-
-from zeroplan.record import NamedTuple
+from typing import NamedTuple, Protocol
 
 
 class ModuleHook(NamedTuple):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from zeroplan.record import NamedTuple
+from typing import NamedTuple
+
 from zeroplan.units import gib
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
-from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.execution import Execution
 from zeroplan.specs.model import LeafModules, Model

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
-from zeroplan.record import NamedTuple
 from zeroplan.specs.model import Model
 from zeroplan.specs.unplanned import Unplanned
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from zeroplan.record import NamedTuple
+from typing import NamedTuple
+
 from zeroplan.specs.cluster import SourcedValue
 
 FITTED = "fit over published training throughput; benchmarks/published_throughput.py prints what it leaves over"

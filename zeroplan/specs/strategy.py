@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
+from typing import NamedTuple
 
-from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import DEEPSPEED, ActivationCheckpointing, Recomputing, recomputing
 from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
 from zeroplan.specs.optimizer import OPTIMIZERS

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.errors import QuantityError, shown
-from zeroplan.record import NamedTuple
 from zeroplan.specs.checkpointing import DEEPSPEED, recomputing
 
 HF = "hf"

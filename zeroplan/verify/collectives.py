@@ -10,12 +10,11 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
-from zeroplan.record import NamedTuple
 from zeroplan.verify.storages import SKIPPED
 
 TRANSPARENT = {

@@ -10,10 +10,9 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from zeroplan.deepspeed.facts import Facts
-from zeroplan.record import NamedTuple
 from zeroplan.verify import cases
 
 ZERO, PARAMS = "zero_optimization", "optimizer.params"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.layer_intervals import Passes
 from zeroplan.costs.deepspeed.reuse_distance import Distances
-from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import ModuleHook
 
 

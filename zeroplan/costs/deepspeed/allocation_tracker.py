@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from operator import add
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, offset_key
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.ledger import Line, Rule, line
-from zeroplan.record import NamedTuple
 
 Kind = tuple[Rule, str]
 """The formula that says what these elements are, and their dtype."""

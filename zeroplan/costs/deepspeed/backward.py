@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 from itertools import zip_longest
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.allocation_tracker import END
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
@@ -16,7 +17,6 @@ from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
 from zeroplan.costs.deepspeed.stage_3_backward import Stage3Backward
-from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy

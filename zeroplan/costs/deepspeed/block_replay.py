@@ -5,13 +5,12 @@ layer, those that follow leave it too, and are not replayed.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.costs.deepspeed.event_log import LayerOffset, RepeatedBlock
 from zeroplan.costs.deepspeed.events import GatheredMemory
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import gathered
-from zeroplan.record import NamedTuple
 
 if TYPE_CHECKING:
     from zeroplan.costs.deepspeed.stage_3_backward import Stage3Backward

@@ -5,7 +5,7 @@ Of layers that were not replayed it is what the last replayed one released, shif
 
 from __future__ import annotations
 
-from zeroplan.record import NamedTuple
+from typing import NamedTuple
 
 Mark = tuple[int, int]
 """A module, and the coordinator's step as it is left."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.costs.deepspeed.event_log import LayerOffset, RepeatedBlock
-from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import ModuleHook
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from itertools import product
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.access_order import AccessOrder, access_order
 from zeroplan.costs.deepspeed.cache import cached
@@ -21,7 +22,6 @@ from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
 from zeroplan.costs.deepspeed.thresholds import ReplayThresholds
 from zeroplan.errors import ContradictionError
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import ParameterSpec
 from zeroplan.specs.strategy import Strategy

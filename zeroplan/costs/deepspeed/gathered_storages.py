@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
+from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.event_log import EventLog
@@ -15,7 +16,6 @@ from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.quantized_collectives import scales
 from zeroplan.costs.deepspeed.settings import Settings
 from zeroplan.costs.deepspeed.swapper import Swapper
-from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import ModuleHook
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from zeroplan.architectures.identical_layers import cycles
 from zeroplan.costs.deepspeed.event_log import LayerOffset
-from zeroplan.record import NamedTuple
 from zeroplan.specs.execution import LayerPosition, ModuleHook
 
 

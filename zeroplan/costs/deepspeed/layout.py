@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from zeroplan.arithmetic import round_up
 from zeroplan.costs.deepspeed.cache import cached, no_key
 from zeroplan.costs.deepspeed.muon import halves, matrices
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 

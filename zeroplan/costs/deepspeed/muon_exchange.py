@@ -7,12 +7,12 @@ exchanged where a matrix lies on several ranks.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker, Variables
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary, own_matrices
 from zeroplan.formulas import muon
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 

@@ -7,6 +7,7 @@ orthogonalizes every matrix. Sizes are elements.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker, Variables
@@ -19,7 +20,6 @@ from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import sub_group_members
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import gathered, muon
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 LARGEST = 64 * 1024**2

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
-from zeroplan.record import NamedTuple
 
 COMPUTED = {"gram": "float16", "standard": "bfloat16"}
 """The dtype that each iteration runs in (ns_compute_dtype)."""

@@ -7,6 +7,7 @@ DeepSpeed 0.19.8 runtime/swap_tensor (optimizer_utils.py, partitioned_param_swap
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
+from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.cache import cached
@@ -15,7 +16,6 @@ from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.partitions import below_ratio, shard_sizes, sub_group_members, sub_groups
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, state_bytes
 from zeroplan.errors import ContradictionError
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 

@@ -7,12 +7,12 @@ partition_parameters.py. Sizes are elements.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.cache import cached, no_key
 from zeroplan.costs.deepspeed.layout import group_members, groups_key, rank_of, tensor_sizes
 from zeroplan.errors import ContradictionError
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 

@@ -8,6 +8,7 @@ kernels need beside for themselves is not counted.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.allocation_tracker import Variables
@@ -15,7 +16,6 @@ from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_sizes
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import gathered as forms
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 TARGET_GROUP = 8000

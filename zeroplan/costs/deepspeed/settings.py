@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-from zeroplan.record import NamedTuple
+from typing import NamedTuple
 
 
 class Settings(NamedTuple):

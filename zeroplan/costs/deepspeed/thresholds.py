@@ -8,8 +8,8 @@ runtime/zero/partitioned_param_coordinator.py). Numbers are elements.
 from __future__ import annotations
 
 from math import inf
+from typing import NamedTuple
 
-from zeroplan.record import NamedTuple
 from zeroplan.specs.strategy import Strategy
 
 

@@ -8,6 +8,7 @@ each rank chooses among the columns that lie whole in its piece. Vectors are cho
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.layout import flat_groups, layout_key
@@ -15,7 +16,6 @@ from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states, zenflow
 from zeroplan.ledger import Line, Rule, line
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import ParameterSpec
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.clock import COMPUTE, Term, term
 from zeroplan.costs.passes import timeline_request
 from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.work import ForwardWork, work
 from zeroplan.formulas import roofline
-from zeroplan.record import NamedTuple
 from zeroplan.specs.account import RecomputedShare
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import MIN_IDENTICAL_BATCH

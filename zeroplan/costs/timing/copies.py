@@ -21,6 +21,7 @@ What DeepSpeed 0.19.8 hides, and what it waits for:
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.clock import OFFLOAD, Term, term
@@ -28,7 +29,6 @@ from zeroplan.costs.timing.disk import showing
 from zeroplan.costs.timing.rates import host_link
 from zeroplan.formulas import beside, overlap
 from zeroplan.ledger import Copied, Ledger
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 

@@ -6,11 +6,12 @@ a collective. So a pass takes as long as its hooks, or as its work and the traff
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.clock import COMPUTE, term
 from zeroplan.costs.deepspeed.module_hooks import passes_of
 from zeroplan.costs.timing.computing import ComputePass, Computing
 from zeroplan.formulas import roofline
-from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import Software

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from zeroplan.costs.timing.rates import link
 from zeroplan.formulas import network
 from zeroplan.ledger import Transfer
-from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import Cluster, SourcedValue
 
 HOP = SourcedValue(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.traffic import (
     BACKWARD,
@@ -13,7 +14,6 @@ from zeroplan.costs.deepspeed.traffic import (
 )
 from zeroplan.formulas import volume
 from zeroplan.ledger import Transfer
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 
 UPDATE = "after the step"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from zeroplan.clock import COMMUNICATION, Term, term
 from zeroplan.costs.deepspeed.traffic import BACKWARD, FORWARD
@@ -14,7 +15,6 @@ from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.stalls import stall_seconds
 from zeroplan.formulas import network, overlap, roofline
 from zeroplan.ledger import Ledger
-from zeroplan.record import NamedTuple
 from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import Software

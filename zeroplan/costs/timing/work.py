@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import lru_cache
+from typing import NamedTuple
 
-from zeroplan.record import NamedTuple
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model, ParameterSpec
 

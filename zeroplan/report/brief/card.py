@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.console import RenderableType
@@ -10,7 +11,6 @@ from rich.text import Text
 
 from zeroplan.fit import Fit
 from zeroplan.ledger import Ledger, is_activation, total
-from zeroplan.record import NamedTuple
 from zeroplan.report.brief.marks import marks
 from zeroplan.report.console import console
 from zeroplan.specs.job import Job

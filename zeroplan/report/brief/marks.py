@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from rich.text import Text
 
 from zeroplan.clock import Speed
 from zeroplan.costs.passes import timeline_of
-from zeroplan.record import NamedTuple
 from zeroplan.sources import DEEPSPEED, FLASH_ATTN, LIGER
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
