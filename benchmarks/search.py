@@ -1,173 +1,103 @@
-"""How the search's cost grows with the space, beside other ways to search the same space in the same run.
+"""How long `recommend` takes, each request as a command of its own: the ten slowest, and the bounds.
 
-    python benchmarks/search.py [--sizes 4,5,6,7,8,9] [--trials 200]
+    python benchmarks/search.py [--every 1]   exits with 1 where a bound is missed. `--every` 5 takes a fifth.
 
-Each space is the default request's (7B on eight cards of 80 GB, and the same on cards of 40 GB, where stage 3 wins)
-with fewer or more values of its buckets and thresholds, as its size asks for. Beside it, on the first of them: a
-sample of brute force, and optuna's samplers (pip install optuna) with so many trials; what each found, in which time.
+Each model preset on 8 cards of 24, 40, 80 and 141 GB and on 64 nodes of 8 × 80 GB: half within 1 s, all within 5 s and
+300 MB. And the requests that took longest of those that people or tests have made: all but two within 5 s and 300 MB.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
-import importlib.util
-import random
+import json
+import os
 import resource
+import shlex
+import statistics
+import subprocess
 import sys
-from collections.abc import Iterator
-from itertools import count, islice
-from math import inf, log
+import tempfile
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-if __package__ in (None, ""):
-    sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from zeroplan.cli.options import Options
-from zeroplan.cli.recommend import read
-from zeroplan.errors import ContradictionError
-from zeroplan.plan import per_gpu
-from zeroplan.search import Found, evaluate, fastest, space
-from zeroplan.search.space import Branch, Space
-from zeroplan.specs.job import Job
-
-RESERVE = 0.05
-REQUESTS = {"stage 1 wins": {"gpu_mem": "80"}, "stage 3 wins": {"gpu": "a100-40gb"}}
-RANGES = {
-    "reduce_bucket_size": (10**6, 10**9), "prefetch_bucket_size": (10**6, 10**9),
-    "max_live_parameters": (10**8, 10**11), "max_reuse_distance": (10**8, 10**11),
+ROOT = Path(__file__).parents[1]
+CARDS = ("--gpus 8 --gpu-mem 24", "--gpus 8 --gpu-mem 40", "--gpus 8 --gpu-mem 80", "--gpus 8 --gpu-mem 141",
+         "--gpus 64x8 --gpu-mem 80")  # fmt: skip
+HARD = (
+    "--max-params --gpus 64x8 --gpu-mem 80 --host-mem 1TiB",
+    "--model deepseek-v3 --gpus 32x8 --gpu h100-80gb --objective least-memory",
+    "--model deepseek-v3 --gpus 128x8 --gpu h100-80gb --objective pareto",
+    "--model deepseek-v3 --gpus 8 --gpu h100-80gb",
+    "--model deepseek-v3 --gpus 2x8 --gpu b200 --nvme 4TB",
+    "--model llama-3.1-70b --gpus 8 --gpu t4 --optimizer muon",
+    "--model kimi-k2 --gpus 64x8 --gpu h100-80gb --nvme 30TB",
+    "--model llama-3.1-405b --gpus 64x8 --gpu h100-80gb",
+    "--model gemma-3-27b-text --gpus 64x8 --gpu a100-40gb",
+    "--model gemma-3-4b-text --gpus 4x8 --gpu rtx-3090",
+    "--params 7B --gpus 8 --gpu-mem 80 --stage 3 --objective pareto",
+    "--params 1.3B --gpus 8 --gpu-mem 80 --stage 3 --micro-batch 1 --grad-accum 1",
+    "--params 1.3B --gpus 8 --gpu-mem 80 --config {config}",
+    "--model {deep} --gpus 8 --gpu-mem 80",
+    "--model llama-3.1-8b --gpus auto --gpu rtx-4090",
+)
+CONFIG = {
+    "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1, "bf16": {"enabled": True},
+    "zero_optimization": {"stage": 3},
 }  # fmt: skip
-SAMPLE = 40
-"""Strategies that brute force is timed on."""
+DEEP = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "intermediate_size": 1408,
+    "num_attention_heads": 8, "num_key_value_heads": 8, "num_hidden_layers": 1000, "vocab_size": 32000,
+    "max_position_embeddings": 2048, "tie_word_embeddings": False,
+}  # fmt: skip
+MEDIAN, MOST, MOST_MB, OVER = 1.0, 5.0, 300, 2
+"""Seconds of half the presets, of each, megabytes of each, and hard requests that may take more."""
 
 
-class Measured(NamedTuple):
-    size: int
+class Ran(NamedTuple):
+    """One command that has ended."""
+
     seconds: float
-    found: Found
+    mb: int
+    """Peak resident memory."""
+    request: str
+
+    @property
+    def within(self) -> bool:
+        return self.seconds <= MOST and self.mb <= MOST_MB
 
 
-def asked(name: str) -> Space:
-    """As `recommend` opens it."""
-    request = read(Options(params="7B", gpus="8", **REQUESTS[name]))
-    job = request.job()
-    return space(job, request.settled, per_gpu(job, request.settled))
+def ran(request: str, folder: str) -> Ran:
+    """`recommend` in a process of its own, measured by the system."""
+    words = shlex.split(request.format(config=f"{folder}/ds_config.json", deep=f"{folder}/config.json"))
+    started = perf_counter()
+    command = [sys.executable, "-m", "zeroplan", "recommend", *words, "--json"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _pid, _status, used = os.wait4(process.pid, 0)
+    return Ran(perf_counter() - started, used.ru_maxrss // 1024, request)
 
 
-def spread(least: int, most: int, values: int) -> tuple[int, ...]:
-    return tuple(round(least * (most / least) ** (at / max(values - 1, 1))) for at in range(values))
-
-
-def widened(branch: Branch, values: int) -> Branch:
-    """More values of what is open in it; the usual ones stay."""
-    more = {
-        name: tuple(dict.fromkeys((*branch.numbers[name], *spread(*bounds, values))))
-        for name, bounds in RANGES.items()
-        if name in branch.numbers
-    }
-    return branch._replace(numbers={**branch.numbers, **more})
-
-
-def narrowed(branch: Branch, values: int) -> Branch:
-    """Fewer values of what is open in it; the usual ones stay."""
-    return branch._replace(numbers={name: found[:values] for name, found in branch.numbers.items()})
-
-
-def of_size(whole: Space, size: int) -> Space:
-    """The first that has as many strategies."""
-    if size <= whole.size:
-        ones = (whole._replace(branches=tuple(narrowed(one, values) for one in whole.branches)) for values in count(1))
-    else:
-        ones = (whole._replace(branches=tuple(widened(one, values) for one in whole.branches)) for values in growing())
-    return next(found for found in ones if found.size >= size)
-
-
-def growing() -> Iterator[int]:
-    values = 1
-    while True:
-        yield values
-        values = values + 1 if values < 8 else round(values * 1.2)
-
-
-def measured(found: Space) -> Measured:
-    gc.collect()
-    start = perf_counter()
-    best = fastest(found, RESERVE)
-    return Measured(found.size, perf_counter() - start, best)
-
-
-def step(found: Found) -> str:
-    return f"{found.best.time.total:.4g} s" if found.best else "nothing fits"
-
-
-def seconds_of(job: Job) -> float:
-    try:
-        one = evaluate(job, RESERVE)
-    except ContradictionError:
-        return inf
-    return one.time.total if one.fit.accepted else inf
-
-
-def by_force(found: Space) -> str:
-    chosen = random.Random(0).sample(found.branches, min(4, len(found.branches)))
-    some = list(islice(found._replace(branches=tuple(chosen)).strategies(), SAMPLE))
-    start = perf_counter()
-    best = min(map(seconds_of, some))
-    each = (perf_counter() - start) / len(some)
-    whole = f"{each * found.size:,.0f} s for all"
-    return f"brute force: {each * 1e3:.1f} ms a strategy, {whole} (best of {SAMPLE}: {best:.4g} s)"
-
-
-def by_optuna(found: Space, sampler: str, trials: int) -> str:
-    import optuna
-
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-
-    def objective(trial: optuna.Trial) -> float:
-        branch = found.branches[trial.suggest_int("branch", 0, len(found.branches) - 1)]
-        size = trial.suggest_categorical("micro_batch", found.sizes)
-        chosen = {
-            name: values[trial.suggest_int(f"{name} of {len(values)}", 0, len(values) - 1)]
-            for name, values in branch.numbers.items()
-        }
-        found_in = seconds_of(found.sized(branch, size).at(**chosen))
-        return min(found_in, 1e6)
-
-    study = optuna.create_study(sampler=getattr(optuna.samplers, sampler)(seed=0))
-    start = perf_counter()
-    study.optimize(objective, n_trials=trials)
-    spent, best = perf_counter() - start, study.best_value
-    return f"optuna {optuna.__version__} {sampler}, {trials} trials: {spent:.1f} s, best {best:.4g} s a step"
-
-
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", default="4,5,6,7,8,9", help="powers of ten")
-    parser.add_argument("--trials", type=int, default=200)
-    given = parser.parse_args()
-    gc.set_threshold(100_000)  # as the command line does
-    for name in REQUESTS:
-        whole = asked(name)
-        print(f"{name}: {whole.job.model.name} on {whole.job.ranks} GPUs")
-        print(f"{'strategies':>16} {'seconds':>9} {'timed':>7} {'counted':>8}  a step")
-        runs = [measured(of_size(whole, 10 ** int(power))) for power in given.sizes.split(",")]
-        for run in runs:
-            timed = f"{run.found.timed:>7,} {run.found.counted:>8,}"
-            print(f"{run.size:>16,} {run.seconds:>9.2f} {timed}  {step(run.found)}", flush=True)
-        if runs[-1].size > runs[0].size:
-            power = log(runs[-1].seconds / runs[0].seconds) / log(runs[-1].size / runs[0].size)
-            print(f"seconds grow as the space to the power of {power:.2f}")
-        first = of_size(whole, 10 ** int(given.sizes.split(",")[0]))
-        print(by_force(first))
-        if importlib.util.find_spec("optuna"):
-            for sampler in ("RandomSampler", "TPESampler"):
-                print(by_optuna(first, sampler, given.trials))
-        else:
-            print("optuna is not installed: pip install optuna")
-    print(f"memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB at most")
+    parser.add_argument("--every", type=int, default=1)
+    every = parser.parse_args().every
+    models = sorted(path.stem for path in (ROOT / "presets/models").iterdir())
+    presets = [f"--model {model} {cards}" for model in models for cards in CARDS][::every]
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "ds_config.json").write_text(json.dumps(CONFIG))
+        Path(folder, "config.json").write_text(json.dumps(DEEP))
+        usual, hard = ([ran(request, folder) for request in requests] for requests in (presets, HARD))
+    print("the ten slowest:")
+    for one in sorted([*usual, *hard], key=lambda one: -one.seconds)[:10]:
+        print(f"{one.seconds:>8.2f} s {one.mb:>5} MB  {one.request}")
+    median = statistics.median(one.seconds for one in usual)
+    over, hard_over = (sum(not one.within for one in several) for several in (usual, hard))
+    print(f"{len(usual)} presets: half within {median:.2f} s (at most {MEDIAN:g})")
+    print(f"over {MOST:g} s or {MOST_MB} MB: {over} of them (at most 0)")
+    print(f"{len(hard)} hard ones: {hard_over} over (at most {OVER})")
+    return 1 if median > MEDIAN or over or hard_over > OVER else 0
 
 
 if __name__ == "__main__":
-    main()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.exit(main())

@@ -20,8 +20,8 @@ from pathlib import Path
 import zeroplan
 
 BOUNDS = {
-    ("estimate", "--params", "7B", "--gpus", "8"): 14.0,
-    ("recommend", "--gpu-mem", "80"): 25.0,
+    ("estimate", "--params", "7B", "--gpus", "8"): 16.0,
+    ("recommend", "--gpu-mem", "80"): 50.0,
     ("estimate", "--model", "llama-3.1-8b", "--gpus", "8", "--gpu", "h100-80gb"): None,
 }
 

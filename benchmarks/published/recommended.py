@@ -114,9 +114,9 @@ def _settled(job: Job) -> dict[str, Any]:
 def _has(found: Space, job: Job) -> bool:
     own = job.strategy
     return own.micro_batch in found.sizes and any(
-        all(getattr(own, name) == value for name, value in branch.choice.items())
-        and all(getattr(own, name) in values for name, values in branch.numbers.items())
-        for branch in found.branches
+        all(getattr(own, name) == value for name, value in variant.choice.items())
+        and all(getattr(own, name) in values for name, values in variant.numbers.items())
+        for variant in found.variants
     )
 
 
