@@ -77,7 +77,7 @@ def main() -> int:
         if one.now and one.before:
             other = "" if label(one.now) == label(one.before) else f": {label(one.now)}, before {label(one.before)}"
             print(f"{one.slower:+8.3%}  {' '.join(f'--{key} {value}' for key, value in one.options.items())}{other}")
-    print(f"{len(inside)} requests, {len(found) - len(inside)} of another space; over {SLOWER:.0%} slower: {len(slower)}")
+    print(f"{len(inside)} requests, {len(found) - len(inside)} elsewhere; {len(slower)} over {SLOWER:.0%} slower")
     for name, seconds in (("now", [one.seconds for one in found]), ("before", [one.seconds_before for one in found])):
         ordered = sorted(seconds)
         print(f"search {name}: median {ordered[len(ordered) // 2]:.2f} s, slowest {ordered[-1]:.2f} s")
