@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +9,6 @@ from hypothesis import strategies as st
 from tests.jobs import job
 from zeroplan.plan import label, plan
 from zeroplan.search import evaluate, space
-from zeroplan.search.work import Allowance
 from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB
 
@@ -23,14 +20,14 @@ capacities = st.integers(8, 160).map(lambda size: size * GiB)
 @drawn
 @given(st.sampled_from(MODELS), capacities)
 def test_more_capacity_never_gives_a_slower_plan(name, capacity):
-    """Of proven plans: a search that stops after its limit of work promises its bound alone."""
+    """By more than the one per cent that a search may miss."""
     small, large = (
-        plan(job(name, capacity=size), {}, reserve=0.0, rescue=False, allowance=Allowance(inf, inf)).chosen
+        plan(job(name, capacity=size), {}, reserve=0.0, rescue=False).chosen
         for size in (capacity, capacity * 101 // 100)
     )
     if small:
         assert large
-        assert large.time.total <= small.time.total
+        assert large.time.total <= 1.01 * small.time.total
 
 
 def test_of_equally_fast_plans_the_simpler_is_taken():
@@ -80,6 +77,6 @@ def test_parameters_alone_go_to_the_host_unasked_unless_offload_is_none():
     """13B on 8 GPUs of 40 GB: a larger micro-batch is worth the copies."""
     one = job("llama-2-13b", gpus=8, seq=2048, stage=0, capacity=37 * GiB)
     free, none = (space(one, settled, 32) for settled in ({}, {"offload_optimizer": None}))
-    of_parameters = [branch.choice for branch in free.branches if branch.choice["offload_param"]]
+    of_parameters = [variant.choice for variant in free.variants if variant.choice["offload_param"]]
     assert {choice["offload_param"].device for choice in of_parameters if not choice["offload_optimizer"]} == {"cpu"}
-    assert not any(branch.choice["offload_param"] for branch in none.branches)
+    assert not any(variant.choice["offload_param"] for variant in none.variants)

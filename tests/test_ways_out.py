@@ -9,16 +9,17 @@ from zeroplan.catalog import hardware
 from zeroplan.ways_out import ways_out
 
 
-def asked(fits, **settled):
+def asked(fits, **fixed):
     """What is named, and the jobs that were tried; `fits` stands for a search."""
     tried = []
 
-    def fitting(one, free):
+    def has_any(one, free):
         tried.append((one, free))
-        return one if fits(one, free) else None
+        return fits(one, free)
 
     one = job("llama-3.1-8b", gpus=8, seq=5000, capacity=10**9)
-    return [said for said, _found in ways_out(one, settled, fitting)], tried
+    ways = ways_out(one, fixed, has_any, lambda one, free: one if fits(one, free) else None)
+    return [said for said, _found in ways], tried
 
 
 @pytest.mark.parametrize(("most", "said"), [(5000, 4096), (4096, 4096), (1000, 512), (256, 256)])
@@ -43,7 +44,7 @@ def test_the_smallest_card_that_does_it_is_named():
     cards = hardware.larger(job("llama-3.1-8b", capacity=24 * 10**9).cluster, "bf16")
     assert [card.memory_class for card in cards] == sorted(card.memory_class for card in cards)
     one = job("llama-3.1-8b", gpus=8, capacity=10**9)
-    ways = ways_out(one, {}, lambda one, _free: one if (one.cluster.capacity or 0) > 70 * 10**9 else None, cards=cards)
+    ways = ways_out(one, {}, lambda one, _free: (one.cluster.capacity or 0) > 70 * 10**9, lambda one, _free: one, cards=cards)
     assert [said.rpartition("(")[2] for said, _found in ways] == ["--gpu a100-80gb)"]
 
 

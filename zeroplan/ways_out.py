@@ -17,6 +17,8 @@ Fits = Callable[[Job, dict[str, Any]], bool]
 """Whether any strategy of a job with these fixed fields fits."""
 Fastest = Callable[[Job, dict[str, Any]], Candidate | None]
 """The fastest of those."""
+Try = tuple[str, Job]
+"""What is changed, in words, and the job."""
 Way = tuple[str, Candidate]
 """What was changed, in words, and the plan that then fits."""
 SHORTEST = 256
@@ -38,17 +40,19 @@ def ways_out(
         yield from _more_host(job, fixed, fits, fastest)
     shorter = [(f"a sequence of {one.workload.seq} (--seq {one.workload.seq})", one) for one in _shorter(job)]
     larger = [(f"{card.title} (--gpu {card.name})", _with_card(job, card)) for card in cards]
-    for tries in (shorter, larger, _more_gpus(job, fixed, fits)):
-        at = _first(tries, fixed, fits)
-        if at is not None and (found := fastest(tries[at][1], fixed)):
-            yield tries[at][0], found
+    for first in (_first(shorter, fixed, fits), _first(larger, fixed, fits), _more_gpus(job, fixed, fits)):
+        if first and (found := fastest(first[1], fixed)):
+            yield first[0], found
 
 
-def _first(tries: Sequence[tuple[str, Job]], fixed: dict[str, Any], fits: Fits) -> int | None:
+def _first(tries: Sequence[Try], fixed: dict[str, Any], fits: Fits) -> Try | None:
     """The first that fits, where each fits that comes after one that does."""
-    if not tries or not fits(tries[-1][1], fixed):
-        return None
-    return bisect_left(range(len(tries) - 1), True, key=lambda at: fits(tries[at][1], fixed))
+    return _first_of(tries, fixed, fits) if tries and fits(tries[-1][1], fixed) else None
+
+
+def _first_of(tries: Sequence[Try], fixed: dict[str, Any], fits: Fits) -> Try:
+    """The same, where the last is known to."""
+    return tries[bisect_left(range(len(tries) - 1), True, key=lambda at: fits(tries[at][1], fixed))]
 
 
 def _with_card(job: Job, card: Gpu) -> Job:
@@ -107,25 +111,25 @@ def _shorter(job: Job) -> list[Job]:
     return [job._replace(workload=job.workload._replace(seq=2**power)) for power in powers]
 
 
-def _more_gpus(job: Job, fixed: dict[str, Any], fits: Fits) -> list[tuple[str, Job]]:
-    """More of this kind, up to the first number that fits: of one node, whose processes share a host; or whole nodes,
-    doubled, and then counted out where no batch was asked for.
+def _more_gpus(job: Job, fixed: dict[str, Any], fits: Fits) -> Try | None:
+    """More of this kind, the first number that fits: of one node, whose processes share a host; or nodes, doubled,
+    and then counted out where no batch was asked for.
     """
     cluster = job.cluster
     per_node, nodes = cluster.gpus_per_node, cluster.nodes
     for size in (2, 4, 8):
         if size > per_node and nodes == 1 and fits(one := _on(job, 1, size), fixed):
-            return [(_gpus(one), one)]
+            return _gpus(one), one
     width = max(per_node, 8) if nodes == 1 else per_node
     counts = []
     while nodes * 2 * width <= LARGEST_TRIED:
         counts.append(nodes := nodes * 2)
-    doubled = [(_gpus(one), one) for one in (_on(job, count, width) for count in counts)]
-    at = _first(doubled, fixed, fits)
-    if at is None or job.workload.global_batch is not None:
-        return doubled if at is None else [doubled[at]]
-    lower = counts[at - 1] if at else cluster.nodes
-    return [(_gpus(one), one) for one in (_on(job, count, width) for count in range(lower + 1, counts[at] + 1))]
+    first = _first([(_gpus(one), one) for one in (_on(job, count, width) for count in counts)], fixed, fits)
+    if first is None or job.workload.global_batch is not None:
+        return first
+    least = max([cluster.nodes, *(count for count in counts if count < first[1].cluster.nodes)])
+    between = [_on(job, count, width) for count in range(least + 1, first[1].cluster.nodes + 1)]
+    return _first_of([(_gpus(one), one) for one in between], fixed, fits)
 
 
 def _on(job: Job, nodes: int, gpus: int) -> Job:
