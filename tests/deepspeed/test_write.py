@@ -19,8 +19,9 @@ from zeroplan.check.files import check_file
 from zeroplan.cli.check_setting import read_known, setting_of
 from zeroplan.cli.options import Options
 from zeroplan.cli.request import read_request
+from zeroplan.deepspeed.defaults import ZERO_FIELDS
 from zeroplan.deepspeed.keys import KEYS
-from zeroplan.deepspeed.read import ZERO_FIELDS, read_config
+from zeroplan.deepspeed.read import read_config
 from zeroplan.deepspeed.write import ds_config, dumps
 from zeroplan.emit.accelerate import accelerate_yaml
 from zeroplan.emit.trainer import arguments_file, training_arguments

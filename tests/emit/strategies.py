@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tests.jobs import job
+from zeroplan.deepspeed.defaults import ZERO_FIELDS
 from zeroplan.deepspeed.keys import KEYS
-from zeroplan.deepspeed.read import ZERO_FIELDS, autos, read_config, trainer_fills
+from zeroplan.deepspeed.read import autos, read_config, trainer_fills
 from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.model import DEFAULT_LEAVES
 from zeroplan.specs.optimizer import OPTIMIZERS

@@ -13,6 +13,7 @@ from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.cli.request_operators import check_operators, choose_attention
 from zeroplan.cli.request_optimizer import read_optim, settle_optimizer
 from zeroplan.costs.deepspeed.sufficient_buffers import with_room
+from zeroplan.deepspeed.defaults import strategy_defaults
 from zeroplan.errors import ContradictionError, QuantityError, UnplannedError, nearest, shown
 from zeroplan.fit import TIGHT
 from zeroplan.specs.checkpointing import DEEPSPEED, KINDS, is_checkpointing
@@ -103,7 +104,7 @@ class Request(NamedTuple):
 
     def job(self, **changes: Any) -> Job:
         """The job with the stated fields, defaults, and `changes`."""
-        strategy = Strategy(**{"stage": 0, **DEFAULTS, **self.settled, **changes})
+        strategy = Strategy(**{"stage": 0, **strategy_defaults(), **DEFAULTS, **self.settled, **changes})
         job = Job(self.model, self.cluster, self.workload, strategy, self.rank)
         return job if self.given else with_room(job)
 

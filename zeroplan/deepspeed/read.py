@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from zeroplan.deepspeed.activation_checkpointing import activation_checkpointing
+from zeroplan.deepspeed.defaults import AIO_NUMBERS, AIO_SWITCHES, BF16_FIELDS, TOP_FIELDS, ZERO_FIELDS
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.keys import KEYS, STRICT_SECTIONS, children, key
 from zeroplan.deepspeed.keys.key import Key
@@ -34,45 +35,12 @@ from zeroplan.specs.unplanned import Unplanned
 __all__ = ["AUTO", "Stated", "autos", "canonical", "read_config", "trainer_fills"]
 
 # ds_config key -> field of Strategy
-ZERO_FIELDS = {
-    "reduce_bucket_size": "reduce_bucket_size",
-    "allgather_bucket_size": "allgather_bucket_size",
-    "stage3_prefetch_bucket_size": "prefetch_bucket_size",
-    "stage3_param_persistence_threshold": "param_persistence_threshold",
-    "stage3_model_persistence_threshold": "model_persistence_threshold",
-    "stage3_max_live_parameters": "max_live_parameters",
-    "stage3_max_reuse_distance": "max_reuse_distance",
-    "sub_group_size": "sub_group_size",
-    "overlap_comm": "overlap_comm",
-    "contiguous_gradients": "contiguous_gradients",
-    "reduce_scatter": "reduce_scatter",
-    "round_robin_gradients": "round_robin_gradients",
-    "zero_hpz_partition_size": "hpz_partition_size",
-    "memory_efficient_linear": "memory_efficient_linear",
-    "zero_quantized_weights": "quantized_weights",
-    "zero_quantized_gradients": "quantized_gradients",
-    "parameter_alignment": "parameter_alignment",
-    "stage3_allgather_sequential": "allgather_sequential",
-    "use_multi_rank_bucket_allreduce": "use_multi_rank_bucket_allreduce",
-    "compute_grad_norm": "compute_grad_norm",
-    "stage3_use_all_reduce_for_fetch_params": "all_reduce_for_fetch",
-}
 BATCH_FIELDS = {
     "train_batch_size": "",
     "train_micro_batch_size_per_gpu": "micro_batch",
     "gradient_accumulation_steps": "grad_accum",
 }
 LARGEST_BATCH = 1_000_000_000
-TOP_FIELDS = {
-    "gradient_clipping": "gradient_clipping", "communication_data_type": "communication_dtype",
-    "prescale_gradients": "prescale_gradients", "gradient_predivide_factor": "gradient_predivide_factor",
-}  # fmt: skip
-AIO_NUMBERS = {
-    "block_size": "aio_block_size", "intra_op_parallelism": "aio_intra_op_parallelism",
-    "queue_depth": "aio_queue_depth",
-}  # fmt: skip
-AIO_SWITCHES = {"overlap_events": "aio_overlap_events", "single_submit": "aio_single_submit"}
-BF16_FIELDS = ("check_grad_overflow", "immediate_grad_update")
 OFFLOAD_FIELDS = ("pin_memory", "buffer_count", "buffer_size", "max_in_cpu", "ratio", "nvme_path", "pipeline_read",
                   "pipeline_write")  # fmt: skip
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from zeroplan.deepspeed.defaults import BF16_FIELDS, TOP_FIELDS, strategy_defaults
 from zeroplan.deepspeed.names import canonical
 from zeroplan.deepspeed.parallelism import data_parallel_size
-from zeroplan.deepspeed.read import AUTO, BF16_FIELDS, TOP_FIELDS, autos
+from zeroplan.deepspeed.read import AUTO, autos
 from zeroplan.deepspeed.write_zero import aio, zero_section
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.checkpointing import ActivationCheckpointing
@@ -85,10 +86,10 @@ def _planned(job: Job, target: str, sharing: int) -> dict[str, Any]:
         "gradient_accumulation_steps": filled(strategy.grad_accum),
         "gradient_clipping": filled(strategy.gradient_clipping),
     }
-    usual = Strategy._field_defaults
+    usual = strategy_defaults(job.deepspeed)
     changed = {key: field for key, field in TOP_FIELDS.items() if getattr(strategy, field) != usual[field]}
     config |= {key: getattr(strategy, field) for key, field in changed.items() if key not in config}
-    config |= _precision(strategy, target)
+    config |= _precision(strategy, target, usual)
     config |= _dtypes(strategy)
     config |= _optimizer(strategy, target)
     config["zero_optimization"] = zero_section(job, for_trainer=for_trainer)
@@ -101,7 +102,7 @@ def _planned(job: Job, target: str, sharing: int) -> dict[str, Any]:
     return config
 
 
-def _precision(strategy: Strategy, target: str) -> dict[str, Any]:
+def _precision(strategy: Strategy, target: str, usual: dict[str, Any]) -> dict[str, Any]:
     """The Trainer fills both switches; under autocast it finds them off, or nobody could tell that weights are fp32.
 
     For DeepSpeed alone bf16 is off in so many words: a config that says nothing may have meant 16 bit.
@@ -117,7 +118,6 @@ def _precision(strategy: Strategy, target: str) -> dict[str, Any]:
     if strategy.master_dtype == name:
         sections[name][f"{name}_master_weights_and_grads"] = True
     if name == "bf16":
-        usual = Strategy._field_defaults
         changed = [field for field in BF16_FIELDS if getattr(strategy, field) != usual[field]]
         sections[name] |= {field: getattr(strategy, field) for field in changed}
         if _states_by_switch(strategy):

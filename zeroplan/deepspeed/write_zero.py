@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from zeroplan.architectures.leaves import concerns
+from zeroplan.deepspeed.defaults import ZERO_FIELDS, offload_defaults, strategy_defaults
 from zeroplan.deepspeed.keys import KEYS
-from zeroplan.deepspeed.read import OFFLOAD_FIELDS, ZERO_FIELDS, trainer_fills
+from zeroplan.deepspeed.read import OFFLOAD_FIELDS, trainer_fills
 from zeroplan.deepspeed.values import AUTO
 from zeroplan.deepspeed.zenflow import section as zenflow_section
 from zeroplan.specs.job import Job
@@ -48,10 +49,10 @@ def zero_section(job: Job, *, for_trainer: bool) -> dict[str, Any]:
             "sub_group_size": strategy.sub_group_size,
             "stage3_gather_16bit_weights_on_model_save": True,
         }
-    zero |= {key: value for key, value in _changed(strategy).items() if key not in zero}
+    zero |= {key: value for key, value in _changed(job).items() if key not in zero}
     for name in BUFFERS:
         if section := getattr(strategy, name):
-            zero[name] = _offload(section, name)
+            zero[name] = _offload(section, name, job.deepspeed)
     if strategy.selective:
         zero["zenflow"] = zenflow_section(strategy.selective)
     return zero | (_leaves(job) if strategy.stage == 3 else {})
@@ -70,9 +71,9 @@ def aio(strategy: Strategy) -> dict[str, Any]:
     }
 
 
-def _changed(strategy: Strategy) -> dict[str, Any]:
+def _changed(job: Job) -> dict[str, Any]:
     """What is not as DeepSpeed has it, of the keys that the stage reads: zero_hpz_partition_size and the like."""
-    usual = Strategy._field_defaults
+    strategy, usual = job.strategy, strategy_defaults(job.deepspeed)
     return {
         key: getattr(strategy, field) for key, field in ZERO_FIELDS.items()
         if strategy.stage in KEYS[f"zero_optimization.{key}"].stages and getattr(strategy, field) != usual[field]
@@ -98,14 +99,14 @@ def with_defaults(offload: Offload, name: str) -> Offload:
     )
 
 
-def _offload(offload: Offload, name: str) -> dict[str, Any]:
+def _offload(offload: Offload, name: str, version: str) -> dict[str, Any]:
     section: dict[str, Any] = {"device": offload.device, "pin_memory": offload.pin_memory}
     if offload.device == "nvme":
         offload = with_defaults(offload, name)
         section |= {"nvme_path": offload.nvme_path, "buffer_count": offload.buffer_count}
         if name == "offload_param":
             section |= {"buffer_size": offload.buffer_size, "max_in_cpu": offload.max_in_cpu}
-    usual = Offload._field_defaults
+    usual = offload_defaults(name, version)
     changed = {field: getattr(offload, field) for field in OFFLOAD_FIELDS if getattr(offload, field) != usual[field]}
     known = {field: value for field, value in changed.items() if f"zero_optimization.{name}.{field}" in KEYS}
     return section | {field: value for field, value in known.items() if field not in section}

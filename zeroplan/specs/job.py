@@ -10,6 +10,8 @@ from zeroplan.specs.execution import Execution
 from zeroplan.specs.model import LeafModules, Model
 from zeroplan.specs.strategy import Strategy, Workload
 
+DEEPSPEED = "0.19.8"
+"""The version that everything is compared with."""
 NO_LEAVES = LeafModules(classes=())
 FIELDS = {name: place for place, name in enumerate(Strategy._fields)}
 
@@ -21,6 +23,8 @@ class Job(NamedTuple):
     strategy: Strategy
     rank: int | None = None
     """The rank that is looked at; None: the one that needs most."""
+    deepspeed: str = DEEPSPEED
+    """The version that runs it."""
 
     @property
     def ranks(self) -> int:
@@ -54,7 +58,8 @@ class Job(NamedTuple):
         fields = list(self.strategy)
         for name, value in changes.items():
             fields[FIELDS[name]] = value
-        return JOB((self.model, self.cluster, self.workload, tuple.__new__(Strategy, fields), self.rank))
+        strategy = tuple.__new__(Strategy, fields)
+        return JOB((self.model, self.cluster, self.workload, strategy, self.rank, self.deepspeed))
 
 
 JOB = partial(tuple.__new__, Job)

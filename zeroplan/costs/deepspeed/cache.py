@@ -60,7 +60,7 @@ class IdentityKey(Generic[T]):
 def cached(
     key_of: Callable[[Strategy], Hashable], max_size: int = CACHE_SIZE, *, order: Callable[[Job], Hashable] = no_key
 ) -> Callable[[Callable[[Job], T]], Callable[[Job], T]]:
-    """Remember a count of a job by model, ranks, nodes and what `key_of` picks of the strategy: all that it reads.
+    """Remember a count of a job by model, ranks, nodes, version, and what `key_of` picks of the strategy it reads.
 
     `order`: what of the model's order of execution it reads, where `key_of` does not settle that.
     """
@@ -70,7 +70,7 @@ def cached(
 
         @wraps(count)
         def looked_up(job: Job) -> T:
-            key = (job.model, job.ranks, job.cluster.nodes, job.rank, key_of(job.strategy), order(job))
+            key = (job.model, job.ranks, job.cluster.nodes, job.rank, job.deepspeed, key_of(job.strategy), order(job))
             result: T = known.get(key, MISSING)  # one look: a strategy's sixty fields are hashed in each
             if result is MISSING:
                 if len(known) >= max_size:
