@@ -7,11 +7,11 @@ from math import inf
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from zeroplan.search.work import Allowance
 
 from tests.jobs import job
 from zeroplan.plan import label, plan
 from zeroplan.search import evaluate, space
-from zeroplan.search.work import Allowance
 from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB
 
