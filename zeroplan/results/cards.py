@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.recommend import Recommendation
@@ -75,9 +75,9 @@ class Cards(Recommendation):
         from zeroplan.schema import recommend as schema
 
         found = card.found
+        named: dict[str, Any] = {self._option: card.name, "gpus": found.job.ranks}  # the option may be --gpus itself
         return schema.Card(
-            **{self._option: card.name},
-            gpus=found.job.ranks,
+            **named,
             plan=machine_plan.entry(found.found.chosen) if found.found.chosen else None,
             lack=machine_plan.lack(card.lack),
             fewest=machine_plan.fewest(found.fewest) if found.fewest else None,

@@ -220,7 +220,7 @@ class FrontDocument(RecommendDocument):
 
 @dataclass(frozen=True, kw_only=True)
 class Card(JsonObject):
-    """The plan for one of several cards."""
+    """The plan for one of several cards, nodes or numbers of GPUs."""
 
     gpu: str | None = None
     """The card as --gpu has it."""
@@ -246,10 +246,10 @@ class Card(JsonObject):
 
 @dataclass(frozen=True, kw_only=True)
 class CardsDocument(RecommendDocument):
-    """A plan for each of several cards."""
+    """A plan for each of several cards, nodes or numbers of GPUs."""
 
     cards: Sequence[Card]
-    """Each card, as they were written."""
+    """As they were written; the cheapest first with --objective cheapest."""
 
 
 @dataclass(frozen=True, kw_only=True)
