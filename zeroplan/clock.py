@@ -59,8 +59,11 @@ class Interval(NamedTuple):
     """Seconds within which nine in ten published steps lie, and what makes it that wide."""
 
     low: float
+    """Seconds at the lower end."""
     high: float
+    """Seconds at the upper end."""
     reason: str
+    """What makes it that wide."""
 
 
 MFU, MFU_CAUSAL, HFU = "MFU", "MFU, causal", "HFU"

@@ -179,10 +179,15 @@ class Checked(NamedTuple):
     """A predicted number beside a measured one."""
 
     group: str
+    """What is compared: held on the GPU, collectives of a step, ..."""
     name: str
+    """The line, collective or phase."""
     unit: str
+    """bytes or calls."""
     predicted: int
+    """In that unit."""
     measured: int
+    """In that unit."""
     within: float
     """The share of the measured that they may differ by; 0 where they must be equal."""
     less: int = 0
@@ -258,7 +263,9 @@ class Activations(NamedTuple):
     saved: int
     """Alive when forward has returned and only the loss is kept."""
     forward_peak: int
+    """Most bytes in forward."""
     backward_peak: int
+    """Most bytes in backward."""
 
 
 class Ledger(NamedTuple):

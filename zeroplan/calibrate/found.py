@@ -12,7 +12,9 @@ class Measurement(NamedTuple):
     """One figure of a node's file."""
 
     field: str
+    """Its key in the node's file."""
     value: float
+    """The number, in that unit."""
     unit: str
     """B, B/s, FLOP/s, /s or s."""
     how: str

@@ -40,8 +40,11 @@ class Edit:
     """A piece of the file's text and what replaces it: letters from the beginning, the last one behind the piece."""
 
     start: int
+    """Place of its first letter in the text, from 0."""
     end: int
+    """Place behind its last letter."""
     text: str
+    """What replaces it."""
 
 
 class Hit(NamedTuple):
@@ -67,13 +70,24 @@ class Finding:
     """A hit with its place: line and columns from 1, the last column behind the key."""
 
     rule: str
+    """Id of the rule."""
     severity: str
+    """error, warning or advice."""
     file: str
+    """The file that it is in."""
     line: int
+    """Line, from 1."""
     column: int
+    """Column of the key, from 1."""
     end_column: int
+    """Column behind the key."""
     path: str
+    """The key, as the file spells it, with dots; empty for the whole."""
     message: str
+    """What is there and what DeepSpeed does with it."""
     write: str
+    """The line that mends it, or what to do; empty where nothing is to be written."""
     link: str
+    """Where to read more."""
     edits: tuple[Edit, ...] = ()
+    """What `--fix` changes, where there is one right answer."""

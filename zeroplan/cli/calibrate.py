@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 
 from zeroplan.calibrate import node
-from zeroplan.calibrate.found import Findings
 from zeroplan.calibrate.host import machine
 from zeroplan.calibrate.measure import measure, rank
 from zeroplan.catalog.node_file import is_yaml
@@ -26,9 +25,14 @@ def run(*, output: str | None, disk: str, quick: bool, force: bool, json: bool) 
 
         write_whole(output, node.text(found), force=force)
     if json:
-        from zeroplan.report import machine
+        from zeroplan.report import machine as machine_form
+        from zeroplan.schema.measurements import Calibrate
 
-        typer.echo(machine.dumps(_object(found, output)))
+        document = Calibrate(
+            date=node.today(), machine=machine(), gpu=found.gpu, gpus_per_node=found.gpus_per_node,
+            figures=found.figures, observations=found.observations, left_out=found.left_out, written=output,
+        )  # fmt: skip
+        typer.echo(machine_form.dumps(document))
     else:
         from zeroplan.report import calibrate as report
         from zeroplan.report import console
@@ -45,11 +49,3 @@ def _check(output: str, *, force: bool) -> None:
         expected = "a YAML file, which --cluster will read"
         raise SpecError(f"-o {shown(output)}", "another ending", expected, f"-o {USUAL}")
     check_output(output, force=force, usual=USUAL)
-
-
-def _object(found: Findings, output: str | None) -> dict[str, object]:
-    return {
-        "command": "calibrate", "date": node.today(), "machine": machine(), "gpu": found.gpu,
-        "gpus_per_node": found.gpus_per_node, "figures": [figure._asdict() for figure in found.figures],
-        "observations": found.observations, "left_out": found.left_out, "written": output,
-    }  # fmt: skip

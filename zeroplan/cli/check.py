@@ -147,7 +147,7 @@ def _show(asked: Asked, chosen: RuleSelection, files: Sequence[check_fix.Changed
 def _for_programs(
     form: str, findings: list[Finding], files: list[str], chosen: RuleSelection, planned: Scope | None
 ) -> str:  # fmt: skip
-    from zeroplan.report import check, check_github, check_junit, check_markdown, check_sarif, machine
+    from zeroplan.report import check_github, check_junit, check_markdown, check_sarif, machine, machine_check
 
     if form == "github":
         return check_github.github(findings, files)
@@ -157,18 +157,19 @@ def _for_programs(
         return check_junit.junit(findings, files, chosen.fails)
     if form == "sarif":
         return check_sarif.sarif(findings)
-    scope = {"scope": machine.scope_object(planned)} if planned else {}
-    return machine.dumps({**check.machine_form(findings, files), **scope})
+    return machine.dumps(machine_check.check(findings, files, planned))
 
 
 def rules(*, json: bool) -> int:
     """All rules."""
-    from zeroplan.report import check as report
-    from zeroplan.report import machine
-
     if json:
-        typer.echo(machine.dumps({"command": "rules", "rules": [report.rule_object(rule) for rule in RULES.values()]}))
+        from zeroplan.report import machine, machine_check
+        from zeroplan.schema.check import Rules
+
+        typer.echo(machine.dumps(Rules(rules=[machine_check.rule(rule) for rule in RULES.values()])))
     else:
+        from zeroplan.report import check as report
+
         typer.echo(report.listed(RULES.values()))
     return 0
 
@@ -178,9 +179,13 @@ def explain(term: str, *, json: bool) -> int | None:
     rule = RULES.get(term.strip().upper())
     if rule is None:
         return None
-    from zeroplan.report import check as report
-    from zeroplan.report import machine
+    if json:
+        from zeroplan.report import machine, machine_check
+        from zeroplan.schema.explain import ExplainedRule
 
-    found = machine.dumps({"command": "explain", "rule": report.rule_object(rule)}) if json else report.told(rule)
-    typer.echo(found)
+        typer.echo(machine.dumps(ExplainedRule(rule=machine_check.rule(rule))))
+    else:
+        from zeroplan.report import check as report
+
+        typer.echo(report.told(rule))
     return 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import typer
 
@@ -61,12 +60,14 @@ def run(options: Options, *, view: View) -> int:
         raise ContradictionError(rows[0].reason if isinstance(rows[0], Failed) else "nothing to compare")
     planned = scope([row.job.model for row in found], found[0].job.workload.seq)
     if view.json:
-        from zeroplan.report import machine
+        from zeroplan.report import machine, machine_compare
+        from zeroplan.schema.comparisons import Compare
 
-        model = machine.model_object(found[0].job.model)
-        rows_of = [_machine(row) for row in rows]
-        said = machine.scope_object(planned)
-        typer.echo(machine.dumps({"command": "compare", "scope": said, "model": model, "rows": rows_of}))
+        document = Compare(
+            scope=machine.scope_object(planned), model=machine.model_object(found[0].job.model),
+            rows=[machine_compare.compare_row(row) for row in rows],
+        )  # fmt: skip
+        typer.echo(machine.dumps(document))
     else:
         from zeroplan.report import compare, console, rendered
         from zeroplan.report.cards import common
@@ -103,16 +104,3 @@ def _timed(changed: dict[str, str], job: Job, request: Request) -> Combination:
     counted, assumed = ledger(job, detail=Detail.WHOLE), request.assumed_for([job])
     verdict = fit(job, counted, reserve=request.reserve)
     return Combination(changed, job, verdict, speed(job, counted), assumed, request.headroom)
-
-
-def _machine(row: Combination | Failed) -> dict[str, Any]:
-    from zeroplan.report import machine
-
-    if isinstance(row, Failed):
-        return {"changed": row.changed, "reason": row.reason}
-    return {
-        "changed": row.changed, "stage": row.job.strategy.stage, "gpus": row.job.ranks,
-        "strategy": machine.strategy_fields(row.job.strategy), "fit": machine.fit_object(row.fit),
-        "time": machine.time_object(row.speed), "assumed": list(row.assumed),
-        **machine.kept_free(row.headroom, row.job.cluster.capacity),
-    }  # fmt: skip

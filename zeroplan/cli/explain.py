@@ -60,19 +60,21 @@ def run(options: Options, term: str, view: View) -> int:
         known |= {*(n for e in step for n in _parts(e)), *quantities.MEMORY, *quantities.CLOCK, *sums.OTHERS, *LEVELS}
         raise UnknownNameError("line, formula or key", term, known)
     if view.json:
-        from zeroplan.report import explain_quantities, explain_sums, machine
-        from zeroplan.report.explain import machine_form
+        from zeroplan.report import machine, machine_explain
+        from zeroplan.schema.explain import ExplainedTerm
 
-        found = machine_form(lines, keys, costed)
-        found["quantities"] = explain_quantities.machine_form(summed)
-        found["sums"], found["levels"] = explain_sums.machine_form(added), explain_sums.levels_form(seen)
-        found["terms"] = [machine.term_object(entry) for entry in terms]
-        if wanted == ACTIVATIONS:
-            from zeroplan.report.activations import machine_form as activations_form
-
-            found["activations"] = activations_form(highest)
-        scope = machine.scope_object(request.scope)
-        typer.echo(machine.dumps({"command": "explain", "term": term, "scope": scope, **found}))
+        document = ExplainedTerm(
+            term=term,
+            scope=machine.scope_object(request.scope),
+            entries=machine_explain.entries(lines),
+            keys=[machine_explain.key(known, costed[known.path]) for known in keys],
+            quantities=[machine_explain.quantity(*each) for each in summed],
+            sums=[machine_explain.sum_of(*each) for each in added],
+            levels=[machine_explain.stage_level(*each) for each in seen],
+            terms=[machine.term_object(entry) for entry in terms],
+            activations=machine_explain.activations(highest) if wanted == ACTIVATIONS else None,
+        )
+        typer.echo(machine.dumps(document))
         return 0
     from zeroplan.report import explain_quantities, explain_step, explain_sums
     from zeroplan.report.explain import screen

@@ -48,7 +48,7 @@ FRONT: tuple[tuple[str, Rows], ...] = (
     )),
     ("Understand", (
         ("explain", "Formula and source of any number, or a ds_config key"),
-        ("rules, schema", "What check looks for; a JSON Schema for editors"),
+        ("rules, schema", "What check looks for; JSON Schemas, of --json too"),
         ("models, gpus, clusters", "The models, cards and nodes known by name"),
     )),
 )  # fmt: skip
@@ -159,7 +159,7 @@ PAGES: dict[str, Page] = {
     "schema": Page((
         ("zeroplan schema", "on the screen"),
         ("zeroplan schema -o ds_config.schema.json", "as a file"),
-        ("zeroplan schema -o ds_config.schema.json --force", "in place of an older one"),
+        ("zeroplan schema --of estimate", "of estimate --json"),
     )),
     "models": Page((
         ("zeroplan models", "all presets"),

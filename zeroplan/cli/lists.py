@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,6 +12,10 @@ from zeroplan.catalog.models import from_preset
 from zeroplan.specs.cluster import Cluster, Gpu, SourcedValue
 from zeroplan.units import count, gib
 
+if TYPE_CHECKING:
+    from zeroplan.schema.json_object import Document
+    from zeroplan.schema.presets import ClusterPreset, GpuPreset
+
 
 def models(name: str | None, *, json: bool) -> int:
     """All model presets, or every tensor of one model (a preset, a config.json or org/name)."""
@@ -19,10 +23,12 @@ def models(name: str | None, *, json: bool) -> int:
         return _tensors(name, json=json)
     found = [from_preset(preset) for preset in presets.names("model")]
     if json:
-        return _dumped("models", [
-            {"model": one.name, "family": one.family, "parameters": one.parameters, "layers": one.shape.layers,
-             "hidden": one.shape.hidden} for one in found
-        ])  # fmt: skip
+        from zeroplan.schema.presets import ModelPreset, ModelPresets
+
+        return _dumped(ModelPresets(models=[
+            ModelPreset(model=one.name, family=one.family, parameters=one.parameters, layers=one.shape.layers,
+                        hidden=one.shape.hidden) for one in found
+        ]))  # fmt: skip
     return _listed("models", ["model", "family", "parameters", "layers", "hidden"], [
         (one.name, one.family, count(one.parameters), str(one.shape.layers), str(one.shape.hidden)) for one in found
     ])  # fmt: skip
@@ -32,7 +38,9 @@ def gpus(*, json: bool) -> int:
     """All GPU presets."""
     found = [hardware.gpu(name) for name in presets.names("GPU")]
     if json:
-        return _dumped("gpus", [_card(one) for one in found])
+        from zeroplan.schema.presets import Gpus
+
+        return _dumped(Gpus(gpus=[_card(one) for one in found]))
     return _listed("gpus", ["gpu", "shown", "evidence", "sustained matmul", "title"], [
         (one.name, gib(one.memory.value), one.memory.evidence, _teraflops(one.sustained_matmul), one.title)
         for one in found
@@ -43,7 +51,9 @@ def clusters(*, json: bool) -> int:
     """All node presets."""
     found = [hardware.cluster(name) for name in presets.names("cluster")]
     if json:
-        return _dumped("clusters", [_node(one) for one in found])
+        from zeroplan.schema.presets import Clusters
+
+        return _dumped(Clusters(clusters=[_node(one) for one in found]))
     return _listed("clusters", ["cluster", "GPUs", "host memory", "network"], [
         (one.name, f"{one.gpus_per_node} x {one.gpu.name if one.gpu else '-'}",
          gib(one.host_memory) if one.host_memory else "-",
@@ -52,26 +62,41 @@ def clusters(*, json: bool) -> int:
     ])  # fmt: skip
 
 
-def _card(card: Gpu) -> dict[str, Any]:
+def _card(card: Gpu) -> GpuPreset:
     """Numbers alone; the key has their unit."""
-    return {
-        "gpu": card.name, "title": card.title, "memory_bytes": int(card.memory.value),
-        "evidence": card.memory.evidence, "memory_class_gb": card.memory_class,
-        "context_bytes": int(card.context.value) if card.context else None,
-        "memory_bandwidth_bytes_per_s": _value(card.memory_bandwidth), "link_bytes_per_s": _value(card.link),
-        "host_link_bytes_per_s": _value(card.host_link), "sustained_matmul_flops_per_s": _value(card.sustained_matmul),
-        "peak_flops_per_s": {precision: figure.value for precision, figure in card.peak.items()},
-        "compute_capability": _value(card.compute_capability), "usual_node": card.usual_node or None,
-    }  # fmt: skip
+    from zeroplan.schema.presets import GpuPreset
+
+    return GpuPreset(
+        gpu=card.name,
+        title=card.title,
+        memory_bytes=int(card.memory.value),
+        evidence=card.memory.evidence,
+        memory_class_gb=card.memory_class,
+        context_bytes=int(card.context.value) if card.context else None,
+        memory_bandwidth_bytes_per_s=_value(card.memory_bandwidth),
+        link_bytes_per_s=_value(card.link),
+        host_link_bytes_per_s=_value(card.host_link),
+        sustained_matmul_flops_per_s=_value(card.sustained_matmul),
+        peak_flops_per_s={precision: figure.value for precision, figure in card.peak.items()},
+        compute_capability=_value(card.compute_capability),
+        usual_node=card.usual_node or None,
+    )
 
 
-def _node(node: Cluster) -> dict[str, Any]:
-    return {
-        "cluster": node.name, "gpu": node.gpu.name if node.gpu else None, "gpus_per_node": node.gpus_per_node,
-        "host_memory_bytes": node.host_memory, "nvme_bytes": node.nvme,
-        "intra_node_bytes_per_s": _value(node.intra_node), "inter_node_bytes_per_s": _value(node.inter_node),
-        "nvme_read_bytes_per_s": _value(node.nvme_read), "nvme_write_bytes_per_s": _value(node.nvme_write),
-    }  # fmt: skip
+def _node(node: Cluster) -> ClusterPreset:
+    from zeroplan.schema.presets import ClusterPreset
+
+    return ClusterPreset(
+        cluster=node.name,
+        gpu=node.gpu.name if node.gpu else None,
+        gpus_per_node=node.gpus_per_node,
+        host_memory_bytes=node.host_memory,
+        nvme_bytes=node.nvme,
+        intra_node_bytes_per_s=_value(node.intra_node),
+        inter_node_bytes_per_s=_value(node.inter_node),
+        nvme_read_bytes_per_s=_value(node.nvme_read),
+        nvme_write_bytes_per_s=_value(node.nvme_write),
+    )
 
 
 def _value(figure: SourcedValue | None) -> float | None:
@@ -88,10 +113,10 @@ def _tensors(name: str, *, json: bool) -> int:
     found = model(name)
     if json:
         from zeroplan.report import machine
+        from zeroplan.schema.presets import ModelTensors, Tensor
 
-        tensors = [{"name": t.name, "shape": list(t.shape), "elements": t.elements} for t in found.tensors]
-        typer.echo(machine.dumps({"command": "models", "model": machine.model_object(found), "tensors": tensors}))
-        return 0
+        tensors = [Tensor(name=one.name, shape=one.shape, elements=one.elements) for one in found.tensors]
+        return _dumped(ModelTensors(model=machine.model_object(found), tensors=tensors))
     from zeroplan.report import console
 
     grid = console.table(["tensor", "shape", "elements"])
@@ -104,10 +129,10 @@ def _tensors(name: str, *, json: bool) -> int:
     return 0
 
 
-def _dumped(command: str, rows: list[dict[str, Any]]) -> int:
+def _dumped(document: Document) -> int:
     from zeroplan.report import machine
 
-    typer.echo(machine.dumps({"command": command, command: rows}))
+    typer.echo(machine.dumps(document))
     return 0
 
 

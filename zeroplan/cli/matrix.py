@@ -17,8 +17,8 @@ from zeroplan.costs.timing.speed import speed
 from zeroplan.errors import ContradictionError, QuantityError, shown
 from zeroplan.fit import fit
 from zeroplan.ledger import Detail
+from zeroplan.outcome import Outcome, outcome
 from zeroplan.results.matrix import Matrix, MatrixRow
-from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.specs.scope import scope
 from zeroplan.specs.strategy import Offload
 

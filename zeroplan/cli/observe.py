@@ -36,15 +36,22 @@ def run(options: Options, log_path: str, *, steps: str | None, view: View) -> in
     assumed = request.assumed_for(jobs)
     if view.json:
         from zeroplan.report import machine
+        from zeroplan.schema.measurements import Observe, ObserveRow
 
-        found = [{**row._asdict(), "difference": row.difference} for row in rows]
-        body = {
-            "scope": machine.scope_object(request.scope),
-            "log": log.path, "lines": log.lines, "runs": log.runs, "first_line": log.first, "steps": log.steps,
-            "model": machine.model_object(job.model), "contradictions": wrong, "observed": found, "notes": said,
-            "assumed": list(assumed),
-        }  # fmt: skip
-        typer.echo(machine.dumps({"command": "observe", **body}))
+        document = Observe(
+            scope=machine.scope_object(request.scope),
+            log=log.path,
+            lines=log.lines,
+            runs=log.runs,
+            first_line=log.first,
+            steps=log.steps,
+            model=machine.model_object(job.model),
+            contradictions=wrong,
+            observed=[ObserveRow(row=row, difference=row.difference) for row in rows],
+            notes=said,
+            assumed=assumed,
+        )
+        typer.echo(machine.dumps(document))
         return 0
     from zeroplan.report import console, rendered
     from zeroplan.report import observe as report

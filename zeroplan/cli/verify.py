@@ -45,15 +45,17 @@ def run(options: Options, *, real: bool, cuda: bool, save: str | None, force: bo
         _save(save, [measured for _job, measured, _rows in found])
     if view.json:
         from zeroplan.report import machine
+        from zeroplan.schema.measurements import Verify, VerifyRow, VerifyRun
 
         runs = [
-            {"stage": job.strategy.stage, "rank": job.rank, "versions": measured["versions"], "date": measured["date"],
-             "rows": [{**row._asdict(), "difference": row.difference, "holds": row.holds} for row in rows]}
+            VerifyRun(
+                stage=job.strategy.stage, rank=job.rank, versions=measured["versions"], date=measured["date"],
+                rows=[VerifyRow(checked=row, difference=row.difference, holds=row.holds) for row in rows],
+            )
             for job, measured, rows in found
         ]  # fmt: skip
         scope = machine.scope_object(request.scope)
-        body = {"command": "verify", "scope": scope, "runs": runs, "assumed": list(request.assumed)}
-        typer.echo(machine.dumps(body))
+        typer.echo(machine.dumps(Verify(scope=scope, runs=runs, assumed=request.assumed)))
     else:
         from zeroplan.report import console, rendered
         from zeroplan.report import verify as report

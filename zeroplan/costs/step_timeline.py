@@ -20,13 +20,15 @@ class Instant(NamedTuple):
     """Bytes in one interval of a step, at most."""
 
     phase: str
+    """init, forward, backward or step."""
     place: str
     """The module at work, by its path, or what else happens."""
     held: int
-    """Between steps."""
+    """Bytes held between steps."""
     beside: int
-    """DeepSpeed's own beside that: gradients, gathered parameters, copies."""
+    """DeepSpeed's own bytes beside that: gradients, gathered parameters, copies."""
     activations: int
+    """Bytes of activations."""
 
     @property
     def bytes(self) -> int:

@@ -22,20 +22,25 @@ class Effect(NamedTuple):
     """What a config comes to, or how much more another does: bytes, calls and seconds of an optimizer step."""
 
     needed: int
-    """Bytes of a GPU; `peak`: without the CUDA context and NCCL's buffers; `held`: between steps."""
+    """Bytes of a GPU, with the CUDA context and NCCL's buffers."""
     peak: int
+    """Bytes that PyTorch has allocated on a GPU at most."""
     held: int
+    """Bytes that a GPU holds between steps."""
     host: int
-    """Bytes of a node; `nvme` likewise."""
+    """Bytes of a node's memory."""
     nvme: int
+    """Bytes of a node's disks."""
     calls: int
     """Calls of collectives."""
     sent: int
-    """By one rank; `copied`: between GPU, host and NVMe."""
+    """Bytes that one rank sends."""
     copied: int
+    """Bytes that one rank copies between GPU, host and NVMe."""
     step: float | None
-    """None where no card is named."""
+    """Seconds of an optimizer step; None where no card is named."""
     tokens_per_s_per_gpu: float | None
+    """Tokens per second of one GPU; None where no card is named."""
 
     @property
     def nothing(self) -> bool:

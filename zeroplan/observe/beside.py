@@ -23,12 +23,15 @@ class Observed(NamedTuple):
     """One number of the log beside its prediction."""
 
     group: str
+    """What it is of: memory of a GPU, throughput, collectives, ..."""
     name: str
+    """The number's name."""
     unit: str
     """bytes, s, samples/s, calls, parameters, MACs or FLOPs."""
     predicted: float | None
-    """None where nothing is predicted: no card is named, or the model's forward is not written out."""
+    """In that unit; None where nothing is predicted: no card is named, or the model's forward is not written out."""
     observed: float
+    """In that unit."""
     half: float
     """How far the printed number may be off: half of its last digit."""
     statistic: str

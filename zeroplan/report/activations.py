@@ -13,7 +13,6 @@ from zeroplan.costs.closed_forms import LayerComparison, closed_forms, compared,
 from zeroplan.ledger import Line, provenance
 from zeroplan.report.console import heading, table
 from zeroplan.report.letters import valued
-from zeroplan.report.machine import unphased
 from zeroplan.report.subject import title, trust
 from zeroplan.sources import SOURCES
 from zeroplan.specs.account import AllocatedActivations, SavedActivations, SavedByOperator
@@ -162,45 +161,3 @@ def _where(job: Job, sizes: dict[str, int]) -> list[RenderableType]:
 def _sources(job: Job) -> list[RenderableType]:
     named = dict.fromkeys(provenance(entry.rule).source for entry in _shown(job))
     return [Text(f"  source: {SOURCES[name].title} ({SOURCES[name].address})") for name in named]
-
-
-def machine_form(job: Job) -> dict[str, Any]:
-    """`closed_forms[]`, and `counted`: makes of layers, their operators, each part beside Korthikanti's, and peaks."""
-    saved = counted(job)
-    found: dict[str, Any] = {
-        "stage": job.strategy.stage,
-        "closed_forms": [unphased(entry) for entry in closed_forms(job)],
-        "counted": None,
-    }
-    if saved is None:
-        return found
-    makes = [
-        {
-            "path": one.make.path, "layers": one.make.layers, "bytes": int(one.make.bytes),
-            "formula": equation(one.make.bytes), "kept": [_kept_object(each) for each in one.make.kept],
-            "beside_korthikanti": [
-                {
-                    "part": part.name, "bytes": int(part.counted), "published": part.published.bytes,
-                    "because": [{"text": reason.text, "bytes": reason.bytes} for reason in part.reasons],
-                }
-                for part in one.parts
-            ],
-        }
-        for one in compared(job, saved)
-    ]  # fmt: skip
-    rest = [_kept_object(each) for each in saved.rest]
-    moments = {phase: _moment_object(at) for phase, at in peaks(job).items()}
-    whole = {"saved": int(saved.bytes), "symbols": symbols_of(saved), "layers": makes, "rest": rest, "peaks": moments}
-    return found | {"counted": whole}
-
-
-def _moment_object(at: AllocatedActivations) -> dict[str, Any]:
-    kinds = [{"name": name, "bytes": int(size), "formula": equation(size)} for name, size in at.kinds.items()]
-    return {"place": at.module, "kinds": kinds}
-
-
-def _kept_object(each: SavedByOperator) -> dict[str, Any]:
-    return {
-        "module": each.module, "operator": each.operator, "part": each.part, "bytes": int(each.bytes),
-        "formula": equation(each.bytes),
-    }  # fmt: skip

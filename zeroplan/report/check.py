@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from zeroplan.check.finding import SEVERITIES, Finding
@@ -53,10 +52,6 @@ def _plural(severity: str, count: int) -> str:
     return severity if count == 1 or severity == "advice" else f"{severity}s"
 
 
-def machine_form(findings: Iterable[Finding], files: Sequence[str]) -> dict[str, Any]:
-    return {"command": "check", "files": list(files), "findings": [asdict(one) for one in findings]}
-
-
 def listed(rules: Iterable[Rule]) -> str:
     return "\n".join(f"{rule.id}  {rule.severity:7}  {rule.title}" for rule in rules)
 
@@ -76,10 +71,3 @@ def _called(word: str, example: Any) -> list[str]:
     options = "".join(f" --{'for' if name == 'reader' else name.replace('_', '-')} {value}"
                       for name, value in example.options)  # fmt: skip
     return [f"{word} {' '.join(example.text.split())}{f'   ({options.strip()})' if options else ''}"]
-
-
-def rule_object(rule: Rule) -> dict[str, Any]:
-    return {
-        "id": rule.id, "severity": rule.severity, "title": rule.title, "evidence": rule.evidence, "link": rule.link,
-        "since": rule.since or None, "until": rule.until or None, "bad": rule.bad.text, "good": rule.good.text,
-    }  # fmt: skip

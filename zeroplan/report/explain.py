@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from rich.console import RenderableType
@@ -48,7 +47,7 @@ def _formula(group: Found) -> list[RenderableType]:
     for index in (1, 2):
         grid.columns[index].justify = "left"
         grid.columns[index].no_wrap = False
-    for job, entry in _distinct(group):
+    for job, entry in distinct(group):
         size = gb(entry.bytes) if source.kind == "paper" else gib(entry.bytes)
         grid.add_row("", f"ZeRO-{job.strategy.stage}", entry.worked, f"{entry.bytes:,}", size)
     parts.append(grid)
@@ -73,7 +72,7 @@ def _symbols(group: Found) -> list[Symbol]:
     return [symbol for letter, symbol in BY_LETTER.items() if letter in used]
 
 
-def _distinct(group: Found) -> Found:
+def distinct(group: Found) -> Found:
     seen: set[tuple[int, int, str]] = set()
     kept = []
     for job, entry in group:
@@ -146,42 +145,3 @@ def _value(value: object) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "none"}[value]
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def machine_form(found: Found, keys: list[Key], costs: dict[str, list[KeyCostRow]]) -> dict[str, Any]:
-    """`entries[]` with stage, bytes, formula, symbols and source; `keys[]` as the table has them, with `costs[]`."""
-    return {
-        "entries": [
-            {
-                "stage": job.strategy.stage,
-                "name": entry.name,
-                "bytes": entry.bytes,
-                "formula": entry.formula,
-                "worked": entry.worked,
-                "symbols": entry.symbols,
-                "source": entry.source,
-                "note": provenance(entry.rule).note,
-            }
-            for job, entry in _distinct(found)
-        ],
-        "keys": [{**asdict(known), "costs": [_cost(row) for row in costs.get(known.path, [])]} for known in keys],
-    }
-
-
-def _cost(row: KeyCostRow) -> dict[str, Any]:
-    if row.ledger is None:
-        return {"value": row.value, "refused": row.refused}
-    gpu = row.ledger.gpu
-    return {
-        "value": row.value,
-        "gpu": total(gpu.resident),
-        "host": total(row.ledger.host.resident),
-        "nvme": total(row.ledger.nvme.resident),
-        "copied": sum(entry.line.bytes for entry in row.ledger.copies),
-        "step": step_time(row.job, row.ledger).total if row.job and row.job.cluster.gpu else None,
-        "phases_less_activations": {phase: less_activations(gpu, phase) for phase in gpu.phases},
-        "traffic": [
-            {"when": t.when, "collective": t.collective, "dtype": t.dtype, "calls": t.calls, "bytes": t.bytes}
-            for t in row.ledger.traffic
-        ],
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -53,16 +52,3 @@ def shown(entry: Quantity) -> str:
     if entry.unit == "s":
         return seconds(entry.value)
     return f"{entry.value:,.0f} {entry.unit}" if entry.unit else f"{entry.value:.1%}"
-
-
-def machine_form(found: Found) -> list[dict[str, Any]]:
-    """`quantities[]`: stage, name, unit, value, formula, worked, symbols by letter, source, evidence, note, said."""
-    return [
-        {
-            "stage": job.strategy.stage, "name": entry.name, "unit": entry.unit, "value": entry.value,
-            "formula": entry.origin.equation, "worked": entry.worked,
-            "symbols": {SYMBOLS[name].letter: value for name, value in entry.symbols.items()},
-            "source": entry.origin.cited, "evidence": entry.evidence, "note": entry.origin.note, "said": entry.said,
-        }
-        for job, entry in found
-    ]  # fmt: skip

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -63,21 +62,3 @@ def levels_screen(name: str, found: Sequence[tuple[Job, Level]]) -> list[Rendera
         *(Text(f"  {', '.join(stages)}: {reason}") for reason, stages in reasons.items()),
         Text(f"  evidence: {', '.join(dict.fromkeys(level.evidence for _job, level in found))}"), "",
     ]  # fmt: skip
-
-
-def machine_form(found: Sequence[tuple[Job, Sum]]) -> list[dict[str, Any]]:
-    """`sums[]`: stage, name, unit, value, meaning, `parts[]` {name, value}, evidence, said."""
-    return [
-        {
-            "stage": job.strategy.stage, "name": one.name, "unit": "s" if one.unit == "s" else "bytes",
-            "value": one.value, "meaning": one.meaning,
-            "parts": [{"name": name, "value": value} for name, value in one.parts], "evidence": one.evidence,
-            "said": one.said,
-        }
-        for job, one in found
-    ]  # fmt: skip
-
-
-def levels_form(found: Sequence[tuple[Job, Level]]) -> list[dict[str, Any]]:
-    """`levels[]`: stage, name, bytes (likely), low, high, evidence, reason."""
-    return [{"stage": job.strategy.stage, **level._asdict()} for job, level in found]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from zeroplan.autograd.equation import JOINT
 from zeroplan.costs.closed_forms import counted
@@ -30,12 +29,8 @@ def valued(used: set[str], sizes: Mapping[str, int]) -> dict[str, int]:
     return {letter: values[letter] for letter in BY_LETTER if letter in used and letter in values}
 
 
-def letters(job: Job, lines: Iterable[Line]) -> dict[str, Any]:
-    """Letter -> value, unit and meaning, for the lines whose equation is in the model's own sizes."""
+def letters(job: Job, lines: Iterable[Line]) -> dict[str, int]:
+    """Letter -> value, for the lines whose equation is in the model's own sizes."""
     used = letters_in(entry.equation for entry in lines if entry.equation)
     saved = counted(job) if used else None
-    found = valued(used, saved.sizes) if saved else {}
-    return {
-        letter: {"value": value, "unit": BY_LETTER[letter].unit, "meaning": BY_LETTER[letter].meaning}
-        for letter, value in found.items()
-    }
+    return valued(used, saved.sizes) if saved else {}

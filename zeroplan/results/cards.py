@@ -7,11 +7,12 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.report.depth import BRIEF, QUIET
-from zeroplan.results.recommend import Recommendation, entry, fewest_object, lack_object, run_object
+from zeroplan.results.recommend import Recommendation
 from zeroplan.sizing import Lack
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
+    from zeroplan.schema import recommend as schema
 
 
 class Card(NamedTuple):
@@ -62,20 +63,25 @@ class Cards(Recommendation):
         head, body = scope_lines(self.scope, quiet=level == QUIET), report.details(self._option, rows, self.written)
         return rendered.screen(answer, head, body, report.common([card.found.assumed for card in self._rows]), level)
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> schema.CardsDocument:
         from zeroplan.report import machine
+        from zeroplan.schema import recommend as schema
 
-        cards = [
-            {
-                self._option: card.name,
-                "gpus": card.found.job.ranks,
-                "plan": entry(card.found.found.chosen) if card.found.found.chosen else None,
-                "lack": lack_object(card.lack),
-                **({"fewest": fewest_object(card.found.fewest)} if card.found.fewest else {}),
-                **({"run": run_object(card.found.run)} if card.found.run else {}),
-                "assumed": list(card.found.assumed),
-                **machine.kept_free(card.found.headroom, card.found.job.cluster.capacity),
-            }
-            for card in self._rows
-        ]
-        return {"command": "recommend", "scope": machine.scope_object(self.scope), "cards": cards}
+        cards = [self._card(card) for card in self._rows]
+        return schema.CardsDocument(scope=machine.scope_object(self.scope), cards=cards)
+
+    def _card(self, card: Card) -> schema.Card:
+        from zeroplan.report import machine, machine_plan
+        from zeroplan.schema import recommend as schema
+
+        found = card.found
+        named: dict[str, Any] = {self._option: card.name, "gpus": found.job.ranks}  # the option may be --gpus itself
+        return schema.Card(
+            **named,
+            plan=machine_plan.entry(found.found.chosen) if found.found.chosen else None,
+            lack=machine_plan.lack(card.lack),
+            fewest=machine_plan.fewest(found.fewest) if found.fewest else None,
+            run=machine_plan.training_run(found.run) if found.run else None,
+            assumed=found.assumed,
+            kept_free=machine.kept_free(found.headroom, found.job.cluster.capacity),
+        )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from zeroplan.deepspeed.effect import Comparison, ConfigChange, Counted
+from zeroplan.deepspeed.effect import Comparison, Counted
+from zeroplan.outcome import Outcome, outcome
 from zeroplan.report.depth import BRIEF, QUIET
-from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result, worst
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.scope import Scope, scope
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
+    from zeroplan.schema import comparisons as schema
 
 
 class Diff(Result):
@@ -52,38 +53,29 @@ class Diff(Result):
         body = report.details(found, brief=level == BRIEF)
         return rendered.screen(report.answer(found), head, body, self.assumed if found.ends else (), level)
 
-    def content(self) -> dict[str, Any]:
-        from zeroplan.report import machine
+    def content(self) -> schema.DiffDocument:
+        from zeroplan.report import machine, machine_compare
+        from zeroplan.schema import comparisons as schema
 
-        found = self._comparison
-        body: dict[str, Any] = {"command": "diff", "files": list(found.files)}
-        if found.ends and self.together and self.scope:
-            body["scope"] = machine.scope_object(self.scope)
-            body["model"] = machine.model_object(found.ends[0].job.model)
-            body |= {name: _object(end) for name, end in zip("ab", found.ends, strict=True)}
-            body["together"] = self.together._asdict()
-            body["sum"] = found.added_up._asdict() if found.added_up else None
-            body |= machine.kept_free(self._headroom, found.ends[0].job.cluster.capacity)
-        rows = [_change(change, counted=found.ends is not None) for change in found.changes]
-        return {**body, "changes": rows, "assumed": list(self.assumed)}
+        compared = self._comparison
+        if not (compared.ends and self.together and self.scope):
+            changes = [schema.DiffKeys(keys=machine_compare.diff_keys(change)) for change in compared.changes]
+            return schema.KeysDiff(files=compared.files, changes=changes, assumed=self.assumed)
+        job = compared.ends[0].job
+        a, b = map(machine_compare.counted_config, compared.ends)
+        return schema.CountedDiff(
+            files=compared.files,
+            scope=machine.scope_object(self.scope),
+            model=machine.model_object(job.model),
+            a=a,
+            b=b,
+            together=self.together,
+            sum=compared.added_up,
+            kept_free=machine.kept_free(self._headroom, job.cluster.capacity),
+            changes=[machine_compare.diff_change(change) for change in compared.changes],
+            assumed=self.assumed,
+        )
 
 
 def _numbers(end: Counted) -> Outcome:
     return outcome(end.job, end.ledger, end.fit, end.speed)
-
-
-def _object(end: Counted) -> dict[str, Any]:
-    found, numbers = _numbers(end), end.numbers
-    return {**found._asdict(), "headroom": found.headroom, "calls": numbers.calls, "copied": numbers.copied}
-
-
-def _change(change: ConfigChange, *, counted: bool) -> dict[str, Any]:
-    keys = [{"key": one.path, "a": one.a, "b": one.b, "in_a": one.stated[0], "in_b": one.stated[1]}
-            for one in change.differences]  # fmt: skip
-    if not counted:
-        return {"keys": keys}
-    return {
-        "keys": keys, "alone": change.alone._asdict() if change.alone else None,
-        "last": change.last._asdict() if change.last else None, "refused_alone": change.refused or None,
-        "nothing": list(change.reasons) if change.nothing else None,
-    }  # fmt: skip

@@ -10,8 +10,8 @@ from zeroplan.costs.timing.rates import is_timed
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger
+from zeroplan.outcome import Outcome, outcome
 from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET, TABLES
-from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result, best
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from zeroplan.clock import Speed
     from zeroplan.report import estimate as report
     from zeroplan.report.rendered import Screen
+    from zeroplan.schema.estimate import EstimateDocument
+    from zeroplan.schema.step_time import TimelineMoment
 
 
 class Estimate(Result):
@@ -93,22 +95,33 @@ class Estimate(Result):
             parts = [*timeline(step_timeline(self._jobs[0]), estimates[0].real, width, whole=whole), *parts]
         return Screen(answer, [*head, *parts])
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> EstimateDocument:
+        from zeroplan.report import machine
+        from zeroplan.schema.estimate import OneEstimate, OneHeldEstimate, StagesEstimate
+
+        document: dict[str, Any] = {
+            "scope": machine.scope_object(self.scope), "assumed": self.assumed,
+            "kept_free": machine.kept_free(self.headroom, self._jobs[0].cluster.capacity),
+        }  # fmt: skip
+        if self.scope.unplanned:
+            held = [machine.held_estimate(*part) for part in zip(self._jobs, self._ledgers, strict=True)]
+            if self._one:
+                return OneHeldEstimate(**vars(held[0]), **document)
+            return StagesEstimate(stages=held, **document)
+        parts = zip(self._jobs, self._ledgers, self._fits, self._speeds, strict=True)
+        whole = [machine.strategy_estimate(*part) for part in parts]
+        if not self._one:
+            return StagesEstimate(stages=whole, **document)
+        return OneEstimate(**vars(whole[0]), **document, timeline=self._moments())
+
+    def _moments(self) -> list[TimelineMoment] | None:
+        """Of a step in order; None without --timeline."""
+        if not self._timeline:
+            return None
+        from zeroplan.costs.step_timeline import step_timeline
         from zeroplan.report import machine
 
-        parts = zip(self._jobs, self._ledgers, self._fits, self._speeds, strict=True)
-        if self.scope.unplanned:
-            objects = [machine.held_object(job, counted) for job, counted, _fit, _speed in parts]
-        else:
-            objects = [machine.strategy_object(*part) for part in parts]
-        if self._timeline:
-            from zeroplan.costs.step_timeline import step_timeline
-
-            objects[0]["timeline"] = machine.timeline(step_timeline(self._jobs[0]))
-        body = objects[0] if self._one else {"stages": objects}
-        kept = machine.kept_free(self.headroom, self._jobs[0].cluster.capacity)
-        scope = machine.scope_object(self.scope)
-        return {"command": "estimate", "scope": scope, **body, "assumed": list(self.assumed), **kept}
+        return machine.timeline(step_timeline(self._jobs[0]))
 
     def _counted(self, accounting: str) -> list[Ledger]:
         """What side by side has no room for is not worked out."""

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan.plan import Plan
 from zeroplan.report.depth import BRIEF, QUIET
-from zeroplan.results.recommend import Recommendation, entry, fewest_object, numbers, searched_object
+from zeroplan.results.recommend import Recommendation, numbers
 from zeroplan.search import Candidate, Front, Summary
 from zeroplan.sizing import Fewest
 from zeroplan.specs.headroom import Headroom
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
+    from zeroplan.schema import recommend as schema
 
 
 class Plans(Recommendation):
@@ -57,26 +58,29 @@ class Plans(Recommendation):
         body = report.details(self._rows, self.apart, brief=level == BRIEF)
         return rendered.screen(answer, head, body, self.assumed, level)
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> schema.FrontDocument:
         """`front`, from the fastest to the leanest, `apart` and `searched`."""
-        from zeroplan.report import machine
+        from zeroplan.report import machine, machine_plan
+        from zeroplan.schema import recommend as schema
 
         found = self._rows
         first = found.rows[0]
-        return {
-            "command": "recommend",
-            "scope": machine.scope_object(self.scope),
-            "front": [
-                {**entry(row), "seconds_slower": row.time.total - first.time.total,
-                 "bytes_less": first.fit.gpu.needed - row.fit.gpu.needed}
-                for row in found.rows
-            ],
-            "apart": self.apart,
-            "searched": searched_object(found),
-            "assumed": list(self.assumed),
-            **machine.kept_free(self.headroom, self.job.cluster.capacity),
-            **({"fewest": fewest_object(self.fewest)} if self.fewest else {}),
-        }  # fmt: skip
+        rows = [
+            schema.FrontRow(
+                **vars(machine_plan.entry(row)), seconds_slower=row.time.total - first.time.total,
+                bytes_less=first.fit.gpu.needed - row.fit.gpu.needed,
+            )
+            for row in found.rows
+        ]  # fmt: skip
+        return schema.FrontDocument(
+            scope=machine.scope_object(self.scope),
+            front=rows,
+            apart=self.apart,
+            searched=machine_plan.searched(found),
+            assumed=self.assumed,
+            kept_free=machine.kept_free(self.headroom, self.job.cluster.capacity),
+            fewest=machine_plan.fewest(self.fewest) if self.fewest else None,
+        )
 
 
 def _alone(rows: Front, chosen: Candidate) -> Plan:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.fit import DOES_NOT_FIT, FITS
 from zeroplan.largest import Largest
+from zeroplan.outcome import Outcome
 from zeroplan.report.depth import BRIEF, QUIET
-from zeroplan.results.outcome import Outcome
-from zeroplan.results.recommend import entry, lack_object, numbers
+from zeroplan.results.recommend import numbers
 from zeroplan.results.result import Result
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.headroom import Headroom
@@ -17,6 +17,7 @@ from zeroplan.specs.scope import Scope
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
+    from zeroplan.schema import recommend as schema
 
 
 class Size(NamedTuple):
@@ -53,24 +54,17 @@ class LargestModels(Result):
         answer = report.largest_answer(self._found, self._cluster)
         return rendered.screen(answer, head, body, self.assumed, level)
 
-    def content(self) -> dict[str, Any]:
-        from zeroplan.report import machine
+    def content(self) -> schema.LargestDocument:
+        from zeroplan.report import machine, machine_plan
+        from zeroplan.schema import recommend as schema
 
-        return {
-            "command": "recommend",
-            "scope": machine.scope_object(self.scope),
-            "largest": {name: _object(found) if found else None for name, found in self._found.items()},
-            "assumed": list(self.assumed),
-            **machine.kept_free(self._headroom, self._cluster.capacity),
-        }
+        return schema.LargestDocument(
+            scope=machine.scope_object(self.scope),
+            largest={name: machine_plan.largest_model(one) if one else None for name, one in self._found.items()},
+            assumed=self.assumed,
+            kept_free=machine.kept_free(self._headroom, self._cluster.capacity),
+        )
 
 
 def _size(found: Largest) -> Size:
     return Size(found.parameters, numbers(found.candidate), found.next_size)
-
-
-def _object(found: Largest) -> dict[str, Any]:
-    return {
-        "parameters": found.parameters, "plan": entry(found.candidate), "next_size": found.next_size,
-        "lack": lack_object(found.lack),
-    }  # fmt: skip

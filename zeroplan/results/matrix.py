@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.fit import DOES_NOT_FIT
+from zeroplan.outcome import Outcome
 from zeroplan.report.depth import BRIEF, QUIET
-from zeroplan.results.outcome import Outcome
 from zeroplan.results.result import Result, best
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.headroom import Headroom
@@ -16,6 +16,7 @@ from zeroplan.specs.scope import Scope
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
+    from zeroplan.schema import comparisons as schema
 
 
 class MatrixRow(NamedTuple):
@@ -64,17 +65,16 @@ class Matrix(Result):
         answer = report.answer(self._rows, self._cluster)
         return rendered.screen(answer, head, body, self.assumed, level)
 
-    def content(self) -> dict[str, Any]:
-        from zeroplan.report import machine
+    def content(self) -> schema.Matrix:
+        from zeroplan.report import machine, machine_compare
+        from zeroplan.schema import comparisons as schema
 
         rows = [
-            {"model": machine.model_object(row.model),
-             "strategies": {name: _cell(cell) for name, cell in row.cells.items()}}
+            schema.MatrixRow(
+                model=machine.model_object(row.model),
+                strategies={name: machine_compare.matrix_cell(cell) for name, cell in row.cells.items()},
+            )
             for row in self._rows
-        ]  # fmt: skip
+        ]
         kept = machine.kept_free(self._headroom, self._cluster.capacity)
-        return {"command": "matrix", "rows": rows, "assumed": list(self.assumed), **kept}
-
-
-def _cell(cell: Outcome | str) -> dict[str, Any]:
-    return {"reason": cell} if isinstance(cell, str) else {**cell._asdict(), "headroom": cell.headroom}
+        return schema.Matrix(rows=rows, assumed=self.assumed, kept_free=kept)

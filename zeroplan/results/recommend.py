@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import DOES_NOT_FIT
 from zeroplan.ledger import Detail
-from zeroplan.plan import Plan, Rejected, label
+from zeroplan.outcome import Outcome, outcome
+from zeroplan.plan import Plan, Rejected
 from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
-from zeroplan.results.outcome import Outcome, outcome
 from zeroplan.results.result import Result
-from zeroplan.search import Candidate, Front, Summary
+from zeroplan.search import Candidate
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.scope import Scope, scope
@@ -27,10 +26,10 @@ if TYPE_CHECKING:
 
     from zeroplan.emit.folder import Written
     from zeroplan.report.rendered import Screen
-    from zeroplan.search.front import Front
-    from zeroplan.sizing import Fewest, Lack
+    from zeroplan.schema import recommend as schema
+    from zeroplan.sizing import Fewest
     from zeroplan.training import TrainingRun
-    from zeroplan.why import Row, Why
+    from zeroplan.why import Why
 
 
 class Alternative(NamedTuple):
@@ -185,84 +184,29 @@ class Recommendation(Result):
             found += [*[""] * (not quiet), report.answer(one), *below]
         return found
 
-    def content(self) -> dict[str, Any]:
+    def content(self) -> schema.RecommendDocument:
         """`plan` (or null), `rejected` with what each changes and why it lost, `searched`, `ways_out`."""
-        from zeroplan.report import machine
+        from zeroplan.report import machine, machine_plan
+        from zeroplan.schema import recommend as schema
 
         found = self.found
-        return {
-            "command": "recommend",
-            "scope": machine.scope_object(self.scope),
-            "plan": entry(found.chosen) if found.chosen else None,
-            "rejected": [rejected_object(rejected) for rejected in found.rejected],
-            "searched": searched_object(found.searched),
-            "ways_out": [{"change": way.change, **entry(way.candidate)} for way in found.ways_out],
-            "assumed": list(self.assumed),
-            **machine.kept_free(self.headroom, self.job.cluster.capacity),
-            **({"flash_attention_2": rejected_object(self._flash)} if self._flash else {}),
-            **({"with_code": rejected_object(self._coded)} if self._coded else {}),
-            **({"fewest": fewest_object(self.fewest)} if self.fewest else {}),
-            **({"run": run_object(self.run)} if self.run else {}),
-            **({"in_time": fewest_object(self.in_time)} if self.in_time else {}),
-            **({"why": [why_object(one) for one in self.why]} if self.why else {}),
-        }  # fmt: skip
-
-
-def searched_object(found: Summary | Front) -> dict[str, Any]:
-    """How much was looked at."""
-    return {name: getattr(found, name) for name in ("strategies", "configurations", "without_room", "evaluated")}
-
-
-def rejected_object(found: Rejected) -> dict[str, Any]:
-    """A strategy beside the plan."""
-    return {**entry(found.candidate), "change": found.change, "reason": found.reason}
-
-
-def run_object(run: TrainingRun) -> dict[str, Any]:
-    """A whole training run: seconds, GPU-hours, cost, and what is left of its deadline."""
-    wanted = run.wanted
-    times = {"steps": run.steps, "seconds": run.seconds, "low": run.low, "high": run.high, "gpu_hours": run.gpu_hours}
-    return {
-        "tokens": wanted.tokens,
-        **(times if wanted.tokens else dict.fromkeys(times)),
-        "deadline_seconds": wanted.deadline, "late_seconds": run.late, "in_time": run.in_time,
-        "price": wanted.price._asdict() if wanted.price else None, "cost": run.cost,
-        "cost_per_million_tokens": run.cost_per_million,
-    }  # fmt: skip
-
-
-def why_object(found: Why) -> dict[str, Any]:
-    """An alternative that was asked after, and the lines that set it back."""
-    def rows(of: tuple[Row, ...]) -> list[dict[str, Any]]:
-        return [{**row._asdict(), "difference": row.difference} for row in of]
-
-    return {
-        "what": found.wish, "is_plan": found.is_plan, "reason": found.reason, "lack": lack_object(found.lack),
-        "seconds_slower": found.slower, "bytes_more": found.more,
-        "seconds": rows(found.seconds), "of": found.of, "bytes": rows(found.bytes),
-        "alternative": entry(found.candidate) if found.candidate else None,
-    }  # fmt: skip
-
-
-def fewest_object(fewest: Fewest) -> dict[str, Any]:
-    """The fewest GPUs, and what the next smaller number lacks."""
-    return {"gpus": fewest.gpus, "smaller": fewest.smaller, "lack": lack_object(fewest.lack),
-            "late_seconds": fewest.late if fewest.late != inf else None}  # fmt: skip
-
-
-def lack_object(lack: Lack | None) -> dict[str, Any] | None:
-    """What is missing, in which tier, of the strategy that is nearest to fitting."""
-    return {"tier": lack.tier, "bytes": lack.bytes, "name": label(lack.candidate)} if lack else None
+        return schema.PlanDocument(
+            scope=machine.scope_object(self.scope),
+            plan=machine_plan.entry(found.chosen) if found.chosen else None,
+            rejected=[machine_plan.rejected(rejected) for rejected in found.rejected],
+            searched=machine_plan.searched(found.searched),
+            ways_out=[machine_plan.way_out(way) for way in found.ways_out],
+            assumed=self.assumed,
+            kept_free=machine.kept_free(self.headroom, self.job.cluster.capacity),
+            flash_attention_2=machine_plan.rejected(self._flash) if self._flash else None,
+            with_code=machine_plan.rejected(self._coded) if self._coded else None,
+            fewest=machine_plan.fewest(self.fewest) if self.fewest else None,
+            run=machine_plan.training_run(self.run) if self.run else None,
+            in_time=machine_plan.fewest(self.in_time) if self.in_time else None,
+            why=[machine_plan.why(one) for one in self.why] or None,
+        )
 
 
 def numbers(candidate: Candidate) -> Outcome:
     """A strategy of the search in plain numbers."""
     return outcome(candidate.job, candidate.ledger, candidate.fit, candidate.speed)
-
-
-def entry(candidate: Candidate) -> dict[str, Any]:
-    """A strategy of the search as `--json` has it."""
-    from zeroplan.report import machine
-
-    whole = machine.strategy_object(candidate.job, candidate.ledger, candidate.fit, candidate.speed)
-    return {**whole, "name": label(candidate), "step_seconds": candidate.time.total}

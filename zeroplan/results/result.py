@@ -10,6 +10,7 @@ from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
+    from zeroplan.schema.json_object import Document
 
 
 class Result:
@@ -32,8 +33,8 @@ class Result:
         """The answer, and what stands below it at a level."""
         raise NotImplementedError
 
-    def content(self) -> dict[str, Any]:
-        """What `--json` holds, but for the version of its shape."""
+    def content(self) -> Document:
+        """What `--json` holds."""
         raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:

@@ -64,7 +64,9 @@ class Flops(NamedTuple):
     """Floating-point operations of one micro-batch's matrix products, 2 for each multiplication and its addition."""
 
     forward: int
+    """Operations of forward."""
     backward: int
+    """Operations of backward."""
     recomputed: int
     """What checkpointed layers run again in backward; not in `backward`."""
 

@@ -36,6 +36,7 @@ class ActivationCheckpointing(NamedTuple):
     contiguous: bool = False
     """It is copied into a buffer: as many as `number` says are made with the first."""
     number: int | None = None
+    """number_checkpoints: inputs that the buffer is made for; None: not stated."""
 
     @property
     def empties(self) -> bool:

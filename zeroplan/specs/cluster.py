@@ -11,9 +11,13 @@ class SourcedValue(NamedTuple):
     """A number of a preset with where it comes from. Bytes, bytes/s, FLOP/s or a plain count."""
 
     value: float
+    """The number, in the unit of what it stands for."""
     source: str
+    """Where it was read."""
     date: str
+    """Day on which it was read."""
     evidence: str
+    """measured, datasheet, published or assumed."""
     kind: str = ""
     """What carries it: 'NVLink4', 'PCIe4 x16'."""
 

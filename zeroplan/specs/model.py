@@ -69,7 +69,9 @@ class LeafModules(NamedTuple):
     )
     """Names of classes, bare or in full."""
     names: tuple[str, ...] = ()
+    """Paths of modules."""
     name_suffixes: tuple[str, ...] = ()
+    """Ends of such paths."""
     granularity_threshold: int = 0
     """Parameters a module, on average, at or under which the outermost module becomes a leaf."""
 

@@ -27,15 +27,23 @@ class Offload(NamedTuple):
     """An offload section; defaults are DeepSpeed 0.19.8's (runtime/zero/offload_config.py)."""
 
     device: str
+    """cpu or nvme."""
     pin_memory: bool = True
+    """Whether host buffers are page-locked."""
     buffer_count: int = 0
     """0 stands for the section's own default: 5 for parameters, 4 for the optimizer."""
     buffer_size: int = 100_000_000
+    """Elements of one buffer for parameters on NVMe."""
     max_in_cpu: int = 1_000_000_000
+    """Elements of parameters that stay in host memory beside NVMe."""
     ratio: float = 1.0
+    """Share of the optimizer's states that is on the host."""
     pipeline_read: bool = False
+    """Whether the next states are read while others are updated."""
     pipeline_write: bool = False
+    """Whether states are written while others are updated."""
     nvme_path: str | None = None
+    """Folder of the files on NVMe."""
 
 
 FLOATING = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -46,40 +54,65 @@ class Strategy(NamedTuple):
     """Sizes are elements, as DeepSpeed counts them; defaults are DeepSpeed 0.19.8's (runtime/zero/config.py)."""
 
     stage: int
+    """ZeRO stage, 0 to 3."""
     precision: str = "bf16"
+    """fp32, fp16, bf16 or fp8."""
     optimizer: str = "adamw"
+    """As `--optimizer` has it."""
     micro_batch: int = 1
+    """Sequences of one micro-batch on one GPU."""
     grad_accum: int = 1
+    """Micro-batches of an optimizer step."""
     checkpointing: str = "none"
+    """As `--checkpointing` has it."""
     activation_checkpointing: ActivationCheckpointing = ActivationCheckpointing()
     """Read where checkpointing is deepspeed's."""
     attention: str = "sdpa"
+    """As `--attention` has it: transformers' attn_implementation."""
     kernels: str = "transformers"
     """liger: all that liger-kernel patches in the family; liger-loss: its fused linear cross-entropy alone."""
     offload_optimizer: Offload | None = None
+    """Where the optimizer's states are; None: on the GPU."""
     offload_param: Offload | None = None
+    """Where parameters are; None: on the GPU."""
     reduce_bucket_size: int = 500_000_000
+    """Elements of one reduction of gradients."""
     allgather_bucket_size: int = 500_000_000
+    """Elements of one all-gather of updated parameters."""
     prefetch_bucket_size: int = 50_000_000
+    """Elements that stage 3 gathers ahead."""
     param_persistence_threshold: int = 100_000
+    """Elements of a parameter under which stage 3 keeps it whole."""
     model_persistence_threshold: int = sys.maxsize
+    """Elements of all parameters that stage 3 keeps whole, at most."""
     max_live_parameters: int = 1_000_000_000
+    """Elements that stage 3 has gathered at once, at most."""
     max_reuse_distance: int = 1_000_000_000
+    """Elements until its next use under which a parameter stays gathered."""
     sub_group_size: int = 1_000_000_000
+    """Elements that the optimizer updates at once at stage 3."""
     overlap_comm: bool | None = None
     """None: DeepSpeed decides, on at stage 3 only."""
     contiguous_gradients: bool = True
+    """Whether gradients are copied into one buffer."""
     reduce_scatter: bool = True
+    """Whether gradients are reduced to their owners alone, and not to all ranks."""
     round_robin_gradients: bool = False
+    """Whether gradients are dealt out to ranks in turns."""
     parameter_alignment: bool = False
+    """Whether each parameter begins at an aligned place of the flat buffer."""
     use_multi_rank_bucket_allreduce: bool = True
+    """Whether one all-reduce carries gradients of several ranks."""
     gradient_clipping: float = 1.0
+    """The norm at which gradients are clipped; 0: never."""
     prescale_gradients: bool = False
     """Gradients are divided before they are reduced, and not after, where gradient_predivide_factor counts too."""
     gradient_predivide_factor: float = 1.0
+    """What gradients are divided by before they are reduced."""
     grad_accum_dtype: str | None = None
     """None: as the parameters (data_types.grad_accum_dtype)."""
     communication_dtype: str | None = None
+    """The dtype in which gradients are reduced; None: their own."""
     master_dtype: str | None = None
     """None: fp32. fp16_master_weights_and_grads and its bf16 twin keep them, with their gradients, in 16 bit."""
     states_as_master: bool = False
@@ -91,6 +124,7 @@ class Strategy(NamedTuple):
     immediate_grad_update: bool = False
     """BF16_Optimizer adds each gradient to its fp32 one as it is born, and frees it."""
     compute_grad_norm: bool = True
+    """Whether the norm of all gradients is computed."""
     torch_adam: bool = False
     """Torch's Adam steps in place of DeepSpeed's."""
     client_optimizer: bool = False
@@ -98,20 +132,25 @@ class Strategy(NamedTuple):
     update: str = "foreach"
     """How torch's own optimizers update their tensors on a GPU: in fused kernels, foreach, or tensor by tensor."""
     amsgrad: bool = False
+    """Whether Adam keeps the maximum of its second moments."""
     decoupled_decay: bool = True
     """False: adam_w_mode is, so that Adam adds weight decay to gradients."""
     ns_method: str = "gram"
     """How Muon makes an update orthogonal: gram or standard."""
     weight_decay: float = 0.0
+    """The optimizer's weight decay."""
     parameter_groups: int = 1
     """1, 2 (decay and no decay, as the Trainer makes them), or k (tensor i in group i mod k)."""
     hpz_partition_size: int = 1
+    """zero_hpz_partition_size: ranks that hold a second partition of the parameters (hpZ); 1: none."""
     memory_efficient_linear: bool = True
+    """Whether stage 3 puts its own function in place of torch's linear."""
     autocast: str | None = None
     """torch_autocast over fp32 weights: parameters of linear layers travel in this dtype (bf16, fp16)."""
     quantized_weights: bool = False
-    """zero_quantized_weights (qwZ): gathers carry 8-bit codes; quantized_gradients (qgZ): reductions 4-bit ones."""
+    """zero_quantized_weights (qwZ): gathers carry 8-bit codes."""
     quantized_gradients: bool = False
+    """zero_quantized_gradients (qgZ): reductions carry 4-bit codes."""
     all_reduce_for_fetch: bool = False
     """stage3_use_all_reduce_for_fetch_params: coalesced gathers become all-reduces."""
     allgather_sequential: bool = False
@@ -119,10 +158,15 @@ class Strategy(NamedTuple):
     leaves: LeafModules = DEFAULT_LEAVES
     """leaf_module and stage3_module_granularity_threshold: modules that stage 3 gathers whole."""
     aio_block_size: int = 1024**2
+    """Bytes of one read or write."""
     aio_intra_op_parallelism: int = 1
+    """Threads that read or write one tensor."""
     aio_queue_depth: int = 8
+    """Reads or writes that are under way at once."""
     aio_overlap_events: bool = True
+    """Whether reads and writes are submitted while others are waited for."""
     aio_single_submit: bool = False
+    """Whether reads and writes are submitted one by one."""
     backend: str = "cuda"
     """cuda, or cpu: DeepSpeed's accelerator."""
     native_pinning: bool = False
@@ -130,6 +174,7 @@ class Strategy(NamedTuple):
     uncounted: tuple[str, ...] = ()
     """Keys of the ds_config.json that do something which no formula here counts."""
     zenflow: ZenFlow | None = None
+    """The section zenflow; None: off."""
     zero_init: bool | None = None
     """The model is built under deepspeed.zero.Init; None: at stage 3, as from_pretrained does under the Trainer."""
     built_in: str | None = None
@@ -310,6 +355,8 @@ class Workload(NamedTuple):
     """What the user asks for, whatever the strategy."""
 
     seq: int = 2048
+    """Tokens of every sequence."""
     global_batch: int | None = None
+    """Sequences of an optimizer step over all GPUs; None: not stated."""
     script: Script = USUAL
     """The training script that a plan is for."""

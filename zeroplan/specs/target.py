@@ -23,6 +23,7 @@ class Script(NamedTuple):
     """
 
     target: str = HF
+    """Who reads the config, as `--for` has it."""
     code: bool = False
     """Lines of its own may be added to it."""
 

@@ -9,7 +9,9 @@ class Price(NamedTuple):
     """The price of one GPU for an hour."""
 
     amount: float
+    """The price of one GPU-hour, in the currency."""
     currency: str = "$"
+    """The currency's sign."""
 
 
 class TrainingRequest(NamedTuple):

@@ -11,6 +11,7 @@ class ZenFlow(NamedTuple):
     update_interval: int
     """Micro-steps from one update on the host to the next: they take gradient accumulation's place."""
     topk_ratio: float = 0.1
+    """Share of columns that are updated at once."""
     select_interval: int = 0
     """Micro-steps from one choice of columns to the next; 0 for epochs, which are longer than any step."""
     offload: bool = False

@@ -11,28 +11,32 @@ ZERO_STAGES = (1, 2, 3)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """One key of ds_config.json as DeepSpeed 0.19.8 reads it.
-
-    `kind` is integer, number, boolean, string, object, array or null, or several joined by "|"; or any. A `default`
-    of None means that DeepSpeed takes none, or finds one from other keys as `meaning` says. Bounds are those
-    that DeepSpeed itself enforces. `stages` are those at which the key has an effect: () when at none.
-    """
+    """One key of ds_config.json as DeepSpeed 0.19.8 reads it; bounds are those that DeepSpeed itself enforces."""
 
     path: str
     """As users write it, with dots: zero_optimization.reduce_bucket_size."""
 
     kind: str
+    """integer, number, boolean, string, object, array or null, several joined by |, or any."""
     default: object
+    """What DeepSpeed takes where the key is not written; None: nothing, or what `meaning` says."""
     meaning: str
+    """What the key does."""
     place: str
     """File and line of the definition below deepspeed/ in 0.19.8: runtime/zero/config.py:112."""
 
     unit: str = ""
+    """Unit of the value; empty for none."""
     choices: tuple[str, ...] = ()
+    """Values that it may have; empty: any of its kind."""
     minimum: float | None = None
+    """Least value that DeepSpeed takes."""
     exclusive_minimum: float | None = None
+    """Value above which DeepSpeed takes any."""
     maximum: float | None = None
+    """Largest value that DeepSpeed takes."""
     exclusive_maximum: float | None = None
+    """Value below which DeepSpeed takes any."""
     aliases: tuple[str, ...] = ()
     """Other spellings of the last part of the path."""
 
@@ -43,6 +47,7 @@ class Key:
     """What DeepSpeed wants instead; a name without a section stands in the same section."""
 
     stages: tuple[int, ...] = (0, 1, 2, 3)
+    """ZeRO stages at which it has an effect; () when at none."""
     moves_bytes: bool = False
     """Whether it changes bytes held or bytes moved."""
 

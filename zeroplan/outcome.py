@@ -14,36 +14,45 @@ class Outcome(NamedTuple):
     """What a strategy needs and how fast it is. Sizes in bytes, `step` in seconds."""
 
     stage: int
+    """ZeRO stage, 0 to 3."""
     micro_batch: int
+    """Sequences of one micro-batch on one GPU."""
     grad_accum: int
+    """Micro-batches of an optimizer step."""
     checkpointing: str
+    """As `--checkpointing` has it."""
     offload_optimizer: str | None
-    """cpu, nvme, or None: on the GPU; `offload_param` likewise."""
+    """Where the optimizer's states are: cpu, nvme, or None: on the GPU."""
     offload_param: str | None
+    """Where parameters are: cpu, nvme, or None: on the GPU."""
     gpus: int
+    """All GPUs."""
     held: int
     """Bytes that a GPU holds between steps."""
     peak: int
     """Most bytes that PyTorch has allocated on a GPU."""
     needed: int
-    """The peak, the CUDA context and NCCL's buffers."""
+    """Bytes of a GPU: the peak, the CUDA context and NCCL's buffers."""
     capacity: int | None
     """Bytes of a GPU that may be used; None where no card is named."""
     host_needed: int
-    """Bytes of a node's memory; `nvme_needed`: of its disks."""
+    """Bytes of a node's memory."""
     nvme_needed: int
+    """Bytes of a node's disks."""
     fits: bool | None
     """Whether the verdict is `fits`; None where no capacity is known."""
     verdict: str | None
     """`fits`, `tight` (such runs took more than is there) or `does_not_fit`: the worst of GPU, host and NVMe."""
     most: int
-    """Bytes of a GPU that such runs took at most; `host_most`: of a node's memory."""
+    """Bytes of a GPU that such runs took at most."""
     host_most: int
+    """Bytes of a node's memory that such runs took at most."""
     sent: int
     """Bytes that a GPU sends in an optimizer step."""
     step: float | None
     """Seconds of an optimizer step; None where no card is named."""
     tokens_per_s_per_gpu: float | None
+    """Tokens per second of one GPU; None where no card is named."""
 
     @property
     def headroom(self) -> int | None:
