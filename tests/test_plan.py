@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zeroplan.search.work import Allowance
 
 from tests.jobs import job
 from zeroplan.plan import label, plan

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Size(NamedTuple):
-    """A largest model: its parameters, the numbers of its plan, and the next size, which does not fit if `proven`."""
+    """A largest model: its parameters, the numbers of its plan, and the next size, which does not fit."""
 
     parameters: int
     plan: Outcome
