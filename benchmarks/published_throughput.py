@@ -39,7 +39,7 @@ from benchmarks.published.timing.measures import (
     reasons,
     source_of,
 )
-from zeroplan.costs.timing.spread import interval
+from zeroplan.costs.timing.speed import interval
 
 MEAN, NINE_IN_TEN, OF_SOURCES, BIAS, FEW = 0.06, 0.12, 0.08, 0.06, 0.20
 MEANS = {"fp8, data-parallel": 0.10, "offload": 0.12, "tensor, pipeline or context parallel": 0.12}

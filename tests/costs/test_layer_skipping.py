@@ -13,7 +13,7 @@ from zeroplan.architectures.read import read_config
 from zeroplan.costs.deepspeed import fetch
 from zeroplan.costs.deepspeed.backward import replay_backward
 from zeroplan.costs.deepspeed.coordinator import Coordinator
-from zeroplan.costs.deepspeed.event_log import all_events
+from zeroplan.costs.deepspeed.events import all_events
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.specs.strategy import Offload
 

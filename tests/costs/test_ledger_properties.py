@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.jobs import job
+from zeroplan.costs.deepspeed.fetch import with_room
 from zeroplan.costs.deepspeed.layout import flat_groups, own_elements
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, shard_elements, sub_groups
-from zeroplan.costs.deepspeed.sufficient_buffers import with_room
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import ACCOUNTINGS, ledger
 from zeroplan.costs.passes import alone

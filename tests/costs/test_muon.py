@@ -11,7 +11,7 @@ from zeroplan.costs.deepspeed import muon, muon_offload
 from zeroplan.costs.deepspeed.allocation_tracker import AllocationTracker
 from zeroplan.costs.deepspeed.gather_buffers import MOST_KEPT, GatherBuffers
 from zeroplan.costs.deepspeed.layout import flat_groups, group_members
-from zeroplan.costs.deepspeed.newton_schulz import workspace
+from zeroplan.costs.deepspeed.muon_update import workspace
 from zeroplan.costs.deepspeed.partitions import sub_group_members
 from zeroplan.costs.ledger import ledger
 from zeroplan.errors import ContradictionError

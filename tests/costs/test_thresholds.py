@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.costs.test_layer_skipping import FAMILIES, small
 from tests.jobs import job
 from zeroplan.costs.deepspeed import fetch
-from zeroplan.costs.deepspeed.event_log import all_events
+from zeroplan.costs.deepspeed.events import all_events
 from zeroplan.costs.deepspeed.thresholds import ThresholdRange
 
 LARGEST = 10**10

@@ -12,7 +12,7 @@ from zeroplan.cli.request_build import check_build
 from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.cli.request_operators import check_operators, choose_attention
 from zeroplan.cli.request_optimizer import read_optim, settle_optimizer
-from zeroplan.costs.deepspeed.sufficient_buffers import with_room
+from zeroplan.costs.deepspeed.fetch import with_room
 from zeroplan.deepspeed.defaults import strategy_defaults
 from zeroplan.errors import ContradictionError, QuantityError, UnplannedError, nearest, shown
 from zeroplan.fit import TIGHT

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from zeroplan.costs.deepspeed.allocation_tracker import END, START
-from zeroplan.costs.deepspeed.event_log import RepeatedBlock, offset_key
+from zeroplan.costs.deepspeed.events import RepeatedBlock, offset_key
 from zeroplan.specs.execution import PassTimeline
 
 Met = tuple[Any, int, int]

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from zeroplan.costs.alignment import aligned_events
 from zeroplan.costs.deepspeed.allocation_tracker import START, MemorySnapshot
-from zeroplan.costs.deepspeed.event_log import RepeatedBlock, extreme_events
-from zeroplan.costs.deepspeed.events import GatheredMemory
+from zeroplan.costs.deepspeed.events import GatheredMemory, RepeatedBlock, extreme_events
 from zeroplan.costs.deepspeed.module_hooks import pass_hooks
 from zeroplan.costs.deepspeed.partitions import own_bytes
 from zeroplan.formulas import activations as forms

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from zeroplan.costs.alignment import interval_of
 from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
-from zeroplan.costs.deepspeed.event_log import all_events
+from zeroplan.costs.deepspeed.events import all_events
 from zeroplan.costs.ledger import STAGES, ledger
 from zeroplan.costs.passes import passes, timeline_of, timeline_request
 from zeroplan.formulas.moments import token_ids

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from zeroplan.costs.deepspeed.sufficient_buffers import with_room
+from zeroplan.costs.deepspeed.fetch import with_room
 from zeroplan.costs.ledger import ledger
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.read import read_config

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.clock import Speed, StepTime
+from zeroplan.costs.deepspeed.fetch import with_room
 from zeroplan.costs.deepspeed.offload_copies import copies
-from zeroplan.costs.deepspeed.sufficient_buffers import with_room
 from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed

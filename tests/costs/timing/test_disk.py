@@ -9,7 +9,7 @@ import pytest
 from tests.costs.timing.test_step import job, timed
 from zeroplan.clock import Term
 from zeroplan.costs.deepspeed.nvme_swap import gradient_files, optimizer_files
-from zeroplan.costs.timing.disk import READ_DELAY, moved
+from zeroplan.costs.timing.offload import READ_DELAY, moved
 from zeroplan.formulas import beside
 from zeroplan.specs.cluster import Cluster, SourcedValue
 from zeroplan.specs.strategy import Offload

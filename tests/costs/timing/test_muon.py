@@ -9,7 +9,7 @@ import pytest
 from tests.costs.timing.test_step import job, timed
 from zeroplan.catalog import hardware
 from zeroplan.clock import OPTIMIZER, Term
-from zeroplan.costs.deepspeed.newton_schulz import products
+from zeroplan.costs.deepspeed.muon_update import products
 from zeroplan.specs.cluster import Cluster, SourcedValue
 from zeroplan.specs.strategy import Offload
 

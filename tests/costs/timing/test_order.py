@@ -9,8 +9,7 @@ import pytest
 
 from zeroplan.catalog.models import model
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.order import FOR_GATHER, FOR_REDUCTION, GATHER, REDUCE, StreamEvent, order
-from zeroplan.costs.timing.stalls import stall_seconds
+from zeroplan.costs.timing.order import FOR_GATHER, FOR_REDUCTION, GATHER, REDUCE, StreamEvent, order, stall_seconds
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy, Workload

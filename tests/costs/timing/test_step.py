@@ -13,8 +13,7 @@ from zeroplan.clock import GROUPS, StepTime
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.passes import timeline_request
 from zeroplan.costs.timing.rates import rates
-from zeroplan.costs.timing.speed import HARDWARE, MODEL, speed
-from zeroplan.costs.timing.spread import interval
+from zeroplan.costs.timing.speed import HARDWARE, MODEL, interval, speed
 from zeroplan.costs.timing.step import step_time
 from zeroplan.costs.timing.work import pairs, work
 from zeroplan.formulas import roofline

@@ -9,7 +9,7 @@ from functools import partial
 from operator import add
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, offset_key
+from zeroplan.costs.deepspeed.events import EventLog, LayerOffset, offset_key
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.ledger import Line, Rule, line
 

@@ -8,8 +8,15 @@ from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.allocation_tracker import END
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
-from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, RepeatedBlock, all_events
-from zeroplan.costs.deepspeed.events import Flush, GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.events import (
+    EventLog,
+    Flush,
+    GatheredMemory,
+    LayerOffset,
+    MicroStep,
+    RepeatedBlock,
+    all_events,
+)
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import hook_order_key, pass_hooks

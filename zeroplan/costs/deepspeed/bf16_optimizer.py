@@ -7,7 +7,7 @@ freed as it is born (accumulate_hp_grads_and_remove_lp, line 707).
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed import muon_exchange
+from zeroplan.costs.deepspeed import muon_update
 from zeroplan.costs.deepspeed.allocation_tracker import END, START, AllocationTracker, PassProfile
 from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
@@ -30,7 +30,7 @@ def phase_memory(job: Job) -> PhaseMemory:
     tracker.mark(END)
     backward, together = tracker.peak_lines(), PassProfile(tracker)
     tracker.reset_peak()
-    muon_exchange.prepare(job, tracker)
+    muon_update.prepare(job, tracker)
     share = max((layout.partition for layout in groups if not layout.muon), default=0)
     tracker.transient_peak((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
     accumulated = gradients if job.strategy.grad_accum > 1 else ()

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from zeroplan.costs.deepspeed.event_log import LayerOffset, RepeatedBlock
-from zeroplan.costs.deepspeed.events import GatheredMemory
+from zeroplan.costs.deepspeed.events import GatheredMemory, LayerOffset, RepeatedBlock
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import gathered
 

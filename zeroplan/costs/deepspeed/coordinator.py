@@ -10,15 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.access_order import AccessOrder
+from zeroplan.costs.deepspeed.access_order import AccessOrder, Distances
 from zeroplan.costs.deepspeed.decisions import Decisions
-from zeroplan.costs.deepspeed.event_log import EventLog
-from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.events import EventLog, GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.gathered_storages import NOTHING, GatheredStorages
 from zeroplan.costs.deepspeed.layer_skipping import LayerSkipper
-from zeroplan.costs.deepspeed.reuse_distance import Distances
-from zeroplan.costs.deepspeed.settings import Settings
-from zeroplan.costs.deepspeed.thresholds import ReplayThresholds, Threshold, ThresholdRange
+from zeroplan.costs.deepspeed.thresholds import ReplayThresholds, Settings, Threshold, ThresholdRange
 from zeroplan.specs.execution import ModuleHook
 
 NEVER = -10_000_000_000

@@ -1,6 +1,8 @@
 """The gathers of stage 3: the coordinator's replay from the run's first micro-step to those that repeat.
 
 The first only records the trace (no prefetch, no reuse); it is left out where it surely needs no more than the others.
+
+Buffers between NVMe and the GPU for parameters, where DeepSpeed's defaults are too small or too few.
 """
 
 from __future__ import annotations
@@ -9,22 +11,20 @@ from collections.abc import Hashable
 from itertools import product
 from typing import NamedTuple
 
+from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.access_order import AccessOrder, access_order
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.coordinator import Coordinator
-from zeroplan.costs.deepspeed.event_log import distinct_events, extreme_events
-from zeroplan.costs.deepspeed.events import MicroStep
+from zeroplan.costs.deepspeed.events import MicroStep, distinct_events, extreme_events
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import cached_per_execution, hook_order_key, pass_hooks, passes_of
-from zeroplan.costs.deepspeed.nvme_swap import parameter_buffers, swapped_parameters
+from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.partitions import padded_sizes, secondary_ranks, secondary_sizes, small_tensors
-from zeroplan.costs.deepspeed.settings import Settings
-from zeroplan.costs.deepspeed.swapper import OutOfBuffersError
-from zeroplan.costs.deepspeed.thresholds import ReplayThresholds
+from zeroplan.costs.deepspeed.thresholds import ReplayThresholds, Settings
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import ParameterSpec
-from zeroplan.specs.strategy import Strategy
+from zeroplan.specs.strategy import Offload, Strategy
 
 
 def gathers_key(strategy: Strategy) -> Hashable:
@@ -275,3 +275,26 @@ def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep
     most += sum(padded[index] for index in settings.viewed - settings.checkpointed)
     phases = (max(event.most for event in extreme_events(phase)) for phase in (steady.forward, steady.backward))
     return not settings.second and most <= min(phases)
+
+
+DEFAULT_SIZE = Offload("nvme").buffer_size
+
+
+def with_room(job: Job) -> Job:
+    """The job with buffers that take its largest tensor and are enough; sizes and counts that were stated stay."""
+    params, largest = job.strategy.offload_param, ceil_div(job.model.largest.elements, job.ranks)
+    if params is None or params.device != "nvme" or job.strategy.stage != 3:
+        return job
+    open_size = params.buffer_size == DEFAULT_SIZE
+    if open_size and largest > DEFAULT_SIZE:
+        job = job.at(offload_param=params._replace(buffer_size=largest))
+    if params.buffer_count:
+        return job
+    enough = sufficient_buffers(job)
+    if enough is None or enough.buffer_count == parameter_buffers(job):
+        return job
+    size = largest if open_size else params.buffer_size
+    return job.at(
+        offload_param=params._replace(buffer_size=size, buffer_count=enough.buffer_count),
+        prefetch_bucket_size=enough.prefetch_bucket_size,
+    )

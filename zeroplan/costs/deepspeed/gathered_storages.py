@@ -11,11 +11,10 @@ from itertools import permutations
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.event_log import EventLog
-from zeroplan.costs.deepspeed.events import Gather
+from zeroplan.costs.deepspeed.events import EventLog, Gather
+from zeroplan.costs.deepspeed.nvme_swap import Swapper
 from zeroplan.costs.deepspeed.quantized_collectives import scales
-from zeroplan.costs.deepspeed.settings import Settings
-from zeroplan.costs.deepspeed.swapper import Swapper
+from zeroplan.costs.deepspeed.thresholds import Settings
 from zeroplan.specs.execution import ModuleHook
 
 

@@ -2,6 +2,12 @@
 
 Torch's allocator rounds each page-locked block up to a power of two; DeepSpeed's own (DS_PIN_MEMORY_BACKEND=native,
 and the buffers of the asynchronous I/O operator) locks what was asked for.
+
+Where a run on DeepSpeed's CPU accelerator (`--backend cpu`) differs from CUDA with NCCL.
+
+Held bytes and traffic are the same. Torch's own optimizers go tensor by tensor instead of foreach, and nothing is
+page-locked (DeepSpeed 0.19.8 accelerator/cpu_accelerator.py: pin_memory). GPU and host are one memory there, so what
+an offload moves to the host stays in the same place.
 """
 
 from __future__ import annotations
@@ -9,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from zeroplan.costs.deepspeed import checkpoints, cpu, model_cast, zenflow
+from zeroplan.costs.deepspeed import checkpoints, model_cast
 from zeroplan.costs.deepspeed.layout import (
     PartitionSlice,
     flat_groups,
@@ -44,10 +50,15 @@ from zeroplan.ledger import PHASES, Line, Moment, Tier, line
 from zeroplan.specs.job import Job
 
 
+def cpu_pins() -> bool:
+    """Page-locking does nothing."""
+    return False
+
+
 def lines(job: Job, blocks: Iterable[HostAllocation]) -> list[Line]:
     """The blocks of all ranks of a node."""
     ranks, result = job.cluster.gpus_per_node, []
-    pins = job.strategy.backend != "cpu" or cpu.pins()
+    pins = job.strategy.backend != "cpu" or cpu_pins()
     for block in blocks:
         size = sum(block.sizes)
         if not size:
@@ -111,9 +122,9 @@ def stages_1_2(job: Job) -> Iterator[HostAllocation]:
     shares = [layout.partition for layout in flat_groups(job)]
     dtype, master, states = strategy.dtype, strategy.master, host_state_dtype(job)
     if strategy.overlaps_update:
-        from zeroplan.costs.deepspeed import zenflow_overlap
+        from zeroplan.costs.deepspeed import zenflow
 
-        yield from zenflow_overlap.shared(job)
+        yield from zenflow.shared(job)
     else:
         yield HostAllocation("master weights", master, _bytes(shares, master), pin)
         yield HostAllocation("gradients for the optimizer", master, _bytes(shares, master), pin)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from zeroplan.architectures.identical_layers import cycles
-from zeroplan.costs.deepspeed.event_log import LayerOffset
+from zeroplan.costs.deepspeed.events import LayerOffset
 from zeroplan.specs.execution import LayerPosition, ModuleHook
 
 

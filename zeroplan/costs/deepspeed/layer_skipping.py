@@ -13,8 +13,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from zeroplan.costs.deepspeed.decisions import ReleaseOffset, RepeatedDecisions
-from zeroplan.costs.deepspeed.event_log import EventLog
-from zeroplan.costs.deepspeed.events import GatheredMemory
+from zeroplan.costs.deepspeed.events import EventLog, GatheredMemory
 from zeroplan.costs.deepspeed.layer_intervals import LayerInterval, is_all_its_own, layer_offset
 from zeroplan.specs.execution import ModuleHook
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from zeroplan.costs.deepspeed.cache import IdentityKey, cached
-from zeroplan.costs.deepspeed.event_log import NO_OFFSET, LayerOffset, RepeatedBlock
-from zeroplan.costs.deepspeed.events import GatheredMemory
+from zeroplan.costs.deepspeed.events import NO_OFFSET, GatheredMemory, LayerOffset, RepeatedBlock
 from zeroplan.costs.deepspeed.layer_intervals import Passes, layer_intervals, repeated_layers
 from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job

@@ -8,7 +8,7 @@ from itertools import chain
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed import checkpoints, muon_offload, zenflow
 from zeroplan.costs.deepspeed.backward import to_host
-from zeroplan.costs.deepspeed.event_log import counted_events
+from zeroplan.costs.deepspeed.events import counted_events
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.host import accumulated
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, rank_of, tensor_sizes

@@ -1,15 +1,33 @@
-"""Lines that every stage has: model buffers, single numbers, and which optimizer class runs (DeepSpeed 0.19.8)."""
+"""Lines that every stage has: model buffers, single numbers, and which optimizer class runs (DeepSpeed 0.19.8).
+
+What optimizers copy that update one tensor after the other, in operators of their own: torch's single-tensor
+implementations, which run on the CPU and where foreach is false, and transformers' Adafactor.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed import single_tensor
 from zeroplan.formulas import states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import FLOATING
+
+
+def temporaries_one_by_one(tensors: Sequence[int], *, made: int, adds_decay: bool) -> int:
+    """Most elements at once, where `made` copies of a tensor are alive together (torch/optim/adam.py, adagrad.py,
+    sgd.py; transformers optimization.py, Adafactor.step).
+
+    Adam makes a square root and a denominator, Adagrad the latter, Adafactor a square and its sum with epsilon, while
+    the last one of the tensor before is still there. Where weight decay is added to gradients, each makes one more,
+    which is all that SGD does.
+    """
+    if not made:
+        return max(tensors, default=0) if adds_decay else 0
+    each = made + adds_decay
+    return max((before + each * size for before, size in zip((0, *tensors), tensors, strict=False)), default=0)
+
 
 DTYPE_BYTES = {
     "float64": 8, "float32": 4, "int64": 8, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1, "int8": 1,
@@ -132,7 +150,7 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
     update = "foreach" if adam and backup else strategy.update
     if adafactor or update == "single-tensor" or (strategy.backend == "cpu" and update == "foreach"):
         adds = sgd or (decays and (adagrad or (adam and not strategy.decoupled_decay)))
-        return single_tensor.temporaries(tensors, made=2 if adam or adafactor else int(adagrad), adds_decay=adds)
+        return temporaries_one_by_one(tensors, made=2 if adam or adafactor else int(adagrad), adds_decay=adds)
     if update == "fused":
         return 0
     return sum(tensors) * (2 if adagrad else 1) if adam or sgd or adagrad else 0

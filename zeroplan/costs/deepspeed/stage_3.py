@@ -18,8 +18,14 @@ from zeroplan.costs.deepspeed.allocation_tracker import (
 )
 from zeroplan.costs.deepspeed.backward import backward_of, replay_backward
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
-from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events, extreme_events, last_event
-from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.events import (
+    GatheredMemory,
+    MicroStep,
+    RepeatedBlock,
+    all_events,
+    extreme_events,
+    last_event,
+)
 from zeroplan.costs.deepspeed.fetch import first_step_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu

@@ -14,8 +14,7 @@ from typing import Any
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.allocation_tracker import END, START, Allocation, AllocationTracker, Variables
 from zeroplan.costs.deepspeed.block_replay import BlockReplay
-from zeroplan.costs.deepspeed.event_log import EventLog, LayerOffset, last_event
-from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.events import EventLog, GatheredMemory, LayerOffset, MicroStep, last_event
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.module_hooks import backward_hooks
 from zeroplan.costs.deepspeed.nvme_swap import kept_on_gpu, swapped_tensors

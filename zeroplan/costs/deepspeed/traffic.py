@@ -7,8 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from zeroplan.costs.deepspeed import muon_gather, muon_offload, quantized_collectives, zenflow
 from zeroplan.costs.deepspeed.backward import reductions, reductions_key
 from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key, strategy_key
-from zeroplan.costs.deepspeed.event_log import RepeatedBlock, counted_events
-from zeroplan.costs.deepspeed.events import Gather, MicroStep
+from zeroplan.costs.deepspeed.events import Gather, MicroStep, RepeatedBlock, counted_events
 from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
@@ -98,12 +97,12 @@ def _bf16_optimizer(job: Job, groups: list[Group]) -> list[Transfer]:
 
     Of an all-to-all a rank's own part is counted: what it sends to all others.
     """
-    from zeroplan.costs.deepspeed import muon_exchange
+    from zeroplan.costs.deepspeed import muon_update
 
     calls = _engine_runs([layout.flat for layout in groups])
     return [
         *_moved(job, STEP, "all_reduce", job.strategy.communication, calls),
-        *_moved(job, STEP, "all_to_all", "float32", [exchange.sent for exchange in muon_exchange.exchanges(job)]),
+        *_moved(job, STEP, "all_to_all", "float32", [exchange.sent for exchange in muon_update.exchanges(job)]),
         *_moved(job, STEP, "all_gather", job.strategy.dtype, [layout.flat for layout in groups]),
     ]
 

@@ -3,6 +3,11 @@
 DeepSpeed 0.19.8 runtime/zenflow/zenflow_stage_1_and_2.py: update_selected_channels and
 _process_selected_fp32_groups_grad. A matrix lies transposed in its flat group, so a column is `rows` neighbours there;
 each rank chooses among the columns that lie whole in its piece. Vectors are chosen whole.
+
+ZenFlow's overlap_step: the host's update in a process of its own, on memory that both share (stages 1 and 2).
+
+DeepSpeed 0.19.8 runtime/zenflow/zenflow_utils.py: start_optimizer_process, zenflow_optimizer_process;
+zenflow_stage_1_and_2.py: ZenFlowZeroOptimizerParallel. What is shared is page-locked no longer.
 """
 
 from __future__ import annotations
@@ -12,7 +17,9 @@ from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.layout import flat_groups, layout_key
+from zeroplan.costs.deepspeed.nvme_swap import HostAllocation
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
+from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states, zenflow
 from zeroplan.ledger import Line, Rule, line
@@ -155,3 +162,18 @@ def transposes(job: Job, index: int) -> bool:
     """Whether a tensor is copied to lie column by column: not where one dimension is 1."""
     shape = job.model.tensors[index].shape
     return job.strategy.selective is not None and len(shape) == 2 and min(shape) > 1
+
+
+CONTROL = 21_592
+"""Bytes of the block through which the two processes talk (csrc/adam/cpu_adam_impl.cpp: ZenControl)."""
+
+
+def shared(job: Job) -> Iterator[HostAllocation]:
+    """One gradient is filled while the other is read, and each has its own states."""
+    master = job.strategy.master
+    shares = [DTYPE_BYTES[master] * layout.partition for layout in flat_groups(job)]
+    yield HostAllocation("master weights", master, tuple(shares))
+    yield HostAllocation("gradients for the optimizer", master, tuple(2 * share for share in shares))
+    yield HostAllocation("updated weights", master, tuple(shares))
+    yield HostAllocation("optimizer states", master, tuple(4 * share for share in shares))
+    yield HostAllocation("control block", "uint8", (CONTROL,))

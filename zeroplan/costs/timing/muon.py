@@ -14,7 +14,7 @@ from zeroplan.clock import OPTIMIZER, Term, term
 from zeroplan.costs.deepspeed import muon_gather
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.newton_schulz import COMPUTED, ProductFlops, products
+from zeroplan.costs.deepspeed.muon_update import COMPUTED, ProductFlops, products
 from zeroplan.costs.timing.rates import products_in, rates
 from zeroplan.formulas import roofline
 from zeroplan.specs.job import Job

@@ -4,6 +4,8 @@ At stage 3 gathers run on a stream of their own, which waits for no work (partit
 __all_gather_params_, fetch_sub_module); a module waits for its own. A full bucket is reduced when its gradients are
 there, and NCCL runs what it is given in turn: later gathers too wait for it. At stages 1 and 2 work waits, when a
 bucket is full, for the one before (stage_1_and_2.py:average_tensor). All of DeepSpeed 0.19.8, runtime/zero.
+
+Two clocks run through a pass's events: the work's, and the network's, which does one thing after the other.
 """
 
 from __future__ import annotations
@@ -17,14 +19,40 @@ from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.backward import reductions, reductions_key
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
-from zeroplan.costs.deepspeed.event_log import RepeatedBlock, all_events
-from zeroplan.costs.deepspeed.events import Gather, GatheredMemory
+from zeroplan.costs.deepspeed.events import Gather, GatheredMemory, RepeatedBlock, all_events
 from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution, pass_hooks
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.timing.work import multiplied_with
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
+
+
+def stall_seconds(events: Sequence[StreamEvent], work: float, gathers: float, reductions: float) -> float:
+    """Seconds that a pass of this much work waits for its traffic, as if neither slowed the other down.
+
+    `gathers`, `reductions`: seconds of all of the pass's, each call's by its size.
+    """
+    waited = network = 0.0
+    gathered: list[float] = []
+    reduced: list[float] = []
+    for kind, done, size, number in events:
+        if kind == GATHER:
+            network += size * gathers
+            gathered.append(network)
+        elif kind == FOR_GATHER:
+            if (stall := gathered[number] - done * work - waited) > 0:
+                waited += stall
+        elif kind == FOR_REDUCTION:
+            if (stall := reduced[number] - done * work - waited) > 0:
+                waited += stall
+        else:
+            if (now := done * work + waited) > network:
+                network = now
+            network += size * reductions
+            reduced.append(network)
+    return waited + max(0.0, network - work - waited)
+
 
 GATHER, REDUCE = "gather", "reduce"
 FOR_GATHER, FOR_REDUCTION = "wait for a gather", "wait for a reduction"
