@@ -12,8 +12,7 @@ from tests.conftest import REFERENCES
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import family
 from zeroplan.architectures.saved_activations import LETTERS, saved, with_names
-from zeroplan.autograd.equation import JOINT, equation
-from zeroplan.autograd.polynomial import terms, value
+from zeroplan.autograd.equation import JOINT, equation, terms, value
 from zeroplan.specs.account import SavedActivations
 from zeroplan.specs.model import TimelineRequest
 from zeroplan.symbols import SYMBOLS

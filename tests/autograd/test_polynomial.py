@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zeroplan.arithmetic import round_up
-from zeroplan.autograd.equation import equation
-from zeroplan.autograd.polynomial import Polynomial, named, terms, value
+from zeroplan.autograd.equation import Polynomial, equation, named, terms, value
 from zeroplan.autograd.strides import broadcast
 
 sizes = st.fixed_dictionaries({letter: st.integers(1, 60) for letter in "bsndh"})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zeroplan.autograd.iterator import tensor_iterator
+from zeroplan.autograd.elementwise import tensor_iterator
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.strides import (
     broadcast,

@@ -18,7 +18,7 @@ from tests.jobs import job
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.arithmetic import round_up
-from zeroplan.autograd.polynomial import terms, value
+from zeroplan.autograd.equation import terms, value
 from zeroplan.costs.closed_forms import counted
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.passes import alone

@@ -7,7 +7,7 @@ import pytest
 from tests.jobs import job
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
-from zeroplan.autograd.polynomial import terms
+from zeroplan.autograd.equation import terms
 from zeroplan.costs.closed_forms import closed_forms, compared, counted, of_a_layer, peaks
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.passes import alone

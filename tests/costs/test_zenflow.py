@@ -11,8 +11,7 @@ from zeroplan.costs.ledger import ledger
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
 from zeroplan.search.room import lower_bound
-from zeroplan.specs.strategy import Offload
-from zeroplan.specs.zenflow import ZenFlow
+from zeroplan.specs.strategy import Offload, ZenFlow
 
 CPU = Offload(device="cpu")
 

@@ -8,8 +8,7 @@ from tests.jobs import job
 from zeroplan.deepspeed.read import read_config
 from zeroplan.deepspeed.write import ds_config
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.strategy import Offload
-from zeroplan.specs.zenflow import ZenFlow
+from zeroplan.specs.strategy import Offload, ZenFlow
 
 CPU = Offload(device="cpu")
 

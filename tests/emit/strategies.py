@@ -11,8 +11,7 @@ from zeroplan.deepspeed.read import autos, read_config, trainer_fills
 from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.model import DEFAULT_LEAVES
 from zeroplan.specs.optimizer import OPTIMIZERS
-from zeroplan.specs.strategy import Offload, Strategy
-from zeroplan.specs.zenflow import ZenFlow
+from zeroplan.specs.strategy import Offload, Strategy, ZenFlow
 
 MODELS = ("smollm2-135m", "gpt2", "qwen3-30b-a3b", "mixtral-8x7b")
 SIZES = st.integers(1, 10**9)

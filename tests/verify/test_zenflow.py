@@ -7,8 +7,7 @@ import pytest
 from tests.jobs import job
 from zeroplan.deepspeed.read import read_config
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.strategy import Offload
-from zeroplan.specs.zenflow import ZenFlow
+from zeroplan.specs.strategy import Offload, ZenFlow
 from zeroplan.verify.cases import draw
 from zeroplan.verify.zenflow import looked_at
 

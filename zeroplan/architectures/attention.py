@@ -10,9 +10,7 @@ from zeroplan.arithmetic import round_up
 from zeroplan.autograd.attention import fused_attention, plain_attention
 from zeroplan.autograd.autocast import autocast, cast_all_for_product
 from zeroplan.autograd.checkpoint import checkpoint_part
-from zeroplan.autograd.copying import constant_pad
-from zeroplan.autograd.dropout import apply_dropout
-from zeroplan.autograd.elementwise import add, mul, mul_scalar, neg, tanh, to
+from zeroplan.autograd.elementwise import add, apply_dropout, constant_pad, mul, mul_scalar, neg, tanh, to
 from zeroplan.autograd.flash import FlashPackage, flash_attention
 from zeroplan.autograd.products import batched_matmul
 from zeroplan.autograd.reductions import cat, softmax

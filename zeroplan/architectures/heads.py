@@ -20,8 +20,7 @@ from zeroplan.autograd.losses import sequence_loss, token_loss
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import select
 from zeroplan.errors import SpecError, shown
-from zeroplan.specs.model import IDS, OF_SEQUENCES, OF_TOKENS, VALUES
-from zeroplan.specs.unplanned import Unplanned
+from zeroplan.specs.model import IDS, OF_SEQUENCES, OF_TOKENS, VALUES, Unplanned
 
 SINGLE, REGRESSION = "single_label_classification", "regression"
 LOSSES = {

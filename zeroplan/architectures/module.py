@@ -15,7 +15,7 @@ from weakref import ref
 from zeroplan.autograd.activations import activation
 from zeroplan.autograd.autocast import with_autocast
 from zeroplan.autograd.checkpoint import checkpoint
-from zeroplan.autograd.dropout import apply_dropout
+from zeroplan.autograd.elementwise import apply_dropout
 from zeroplan.autograd.graph import requires_grad
 from zeroplan.autograd.products import embedding, linear, matmul
 from zeroplan.autograd.tensor import Tensor

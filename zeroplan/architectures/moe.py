@@ -9,11 +9,9 @@ from zeroplan.architectures.families.llama import Decoder
 from zeroplan.architectures.forward_run import FLOAT, LONG, ForwardRun
 from zeroplan.architectures.module import Activation, Module, Parameter
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.autograd.elementwise import add_scalar, mul, to
-from zeroplan.autograd.grouped import grouped_mm
+from zeroplan.autograd.elementwise import add_scalar, div_, mul, to
 from zeroplan.autograd.indexing import index_rows, sort, topk
-from zeroplan.autograd.inplace import div_
-from zeroplan.autograd.products import linear
+from zeroplan.autograd.products import grouped_mm, linear
 from zeroplan.autograd.reductions import softmax, sum_over
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import chunk, reshape, transpose, unsqueeze, view

@@ -16,8 +16,8 @@ from zeroplan.architectures.forward_run import ForwardRun, forward, run_of
 from zeroplan.architectures.identical_layers import checkpointing_layers, representatives
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
+from zeroplan.autograd.equation import named, terms
 from zeroplan.autograd.log import StorageRecord, storages_alive
-from zeroplan.autograd.polynomial import named, terms
 from zeroplan.autograd.tensor import Tensor
 from zeroplan.specs.account import SavedActivations, SavedByLayer, SavedByOperator
 from zeroplan.specs.model import TimelineRequest

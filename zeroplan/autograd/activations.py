@@ -13,11 +13,11 @@ from zeroplan.autograd.elementwise import (
     pow_scalar,
     sqrt,
     tanh,
+    tensor_iterator,
     unary_saving_input,
     unary_saving_result,
 )
 from zeroplan.autograd.graph import Needs, operator, result
-from zeroplan.autograd.iterator import tensor_iterator
 from zeroplan.autograd.tensor import Tensor
 
 

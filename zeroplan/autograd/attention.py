@@ -9,8 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from zeroplan.arithmetic import round_up
-from zeroplan.autograd.dropout import apply_dropout
-from zeroplan.autograd.elementwise import add, mul_scalar, to
+from zeroplan.autograd.elementwise import add, apply_dropout, mul_scalar, to
 from zeroplan.autograd.graph import operator, product, result, save_for_backward
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.products import batched_matmul

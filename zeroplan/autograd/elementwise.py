@@ -1,13 +1,112 @@
 """Operators that work element by element, and what each keeps for backward (torch/csrc/autograd/derivatives.yaml).
 
 Each makes one new tensor of its operands' common shape, in the wider of their dtypes.
+
+Dropout: the mask is what it keeps, in the dtype of its input on the CPU, as one byte an element on CUDA.
+
+Operators that write their result over their input: the same storage, and a copy of the old numbers if kept.
+
+How the result of an elementwise operator lies in memory (ATen/TensorIterator.cpp).
+
+Copies into a part of a tensor that is there already.
 """
 
 from __future__ import annotations
 
-from zeroplan.autograd.graph import Needs, operator, result
-from zeroplan.autograd.iterator import tensor_iterator
-from zeroplan.autograd.tensor import Tensor, empty_like
+from zeroplan.autograd.graph import Needs, operator, result, save_for_backward
+from zeroplan.autograd.strides import Sizes, broadcast, broadcast_strides, infer_dense_strides, is_dense
+from zeroplan.autograd.tensor import Tensor, empty, empty_like
+
+BOOL = 1
+
+
+def apply_dropout(x: Tensor, probability: float | None, *, on_cpu: bool) -> Tensor:
+    """`x` with some elements 0 and the others scaled; x itself without a probability (ATen/native/Dropout.cpp)."""
+    if not probability:
+        return x
+    if on_cpu:
+        return mul(x, empty_like(x))
+    node = operator("NativeDropoutBackward", mul_by_saved, (x,))
+    out = empty_like(x)
+    mask = empty_like(x, BOOL)
+    save_for_backward(node, mask)
+    return result(node, out)
+
+
+def clamp_(x: Tensor) -> Tensor:
+    """`x.clamp_()`: a copy of x as it was is kept."""
+    before = tensor_iterator((x,), x.width) if x.node else None
+    return result(operator("ClampBackward", mul_by_saved, (x,), (before,)), x.detach())
+
+
+def add_(x: Tensor, y: Tensor) -> Tensor:
+    """`x += y`: nothing is made, nothing kept."""
+    return result(operator("AddBackward", pass_gradient, (x, y)), x.detach())
+
+
+def div_(x: Tensor, y: Tensor) -> Tensor:
+    """`x /= y`: a copy of x as it was is kept, and y."""
+    before = empty_like(x) if y.node else None
+    return result(operator("DivBackward", _div_backward, (x, y), (before, y)), x.detach())
+
+
+def _div_backward(gradient: Tensor, x: Tensor, y: Tensor, needs: Needs) -> tuple[Tensor | None, ...]:
+    """`-gradient * ((x / y) / y)`, then `gradient / y`."""
+
+    def of_divisor() -> Tensor:
+        once = tensor_iterator((x, y), gradient.width)
+        twice = tensor_iterator((once, y), gradient.width)
+        return tensor_iterator((tensor_iterator((gradient,), gradient.width), twice), gradient.width)
+
+    of_y = of_divisor() if needs[1] else None
+    of_x = tensor_iterator((gradient, y), gradient.width) if needs[0] else None
+    return of_x, of_y
+
+
+def tensor_iterator(operands: tuple[Tensor, ...], width: int) -> Tensor:
+    """A new tensor of the operands' common shape, laid out in the order of their strides."""
+    first = operands[0]
+    shape, strides = first.shape, first.strides
+    for x in operands:  # a loop, where `all` would say it: it runs thousands of times
+        if x.shape != shape or x.strides != strides:
+            break
+    else:
+        if is_dense(shape, strides):
+            return empty(first.memory, shape, width, strides)
+    shape = broadcast(tuple(x.shape for x in operands))
+    if all(x.is_contiguous for x in operands):
+        return empty(first.memory, shape, width)
+    seen = [broadcast_strides(x.shape, x.strides, shape) for x in operands]
+    return empty(first.memory, shape, width, infer_dense_strides(shape, *seen))
+
+
+def copy_into_slice(base: Tensor, part: Tensor) -> Tensor:
+    """`part` written into a slice of `base`, whose storage it keeps (torch's CopySlices)."""
+    node = operator("CopySlices", _copy_slices_backward, (base, part), (), (base.shape, base.strides, part.shape))
+    return result(node, base.detach())
+
+
+def _copy_slices_backward(
+    gradient: Tensor, shape: Sizes, strides: Sizes, part: Sizes, needs: Needs
+) -> tuple[Tensor | None, ...]:
+    """The base's gradient is copied, the part's cut out of it and replaced by zeros."""
+    whole = empty(gradient.memory, shape, gradient.width, strides)
+    cut = empty(gradient.memory, part, gradient.width)
+    zeros = empty_like(cut) if needs[0] else None
+    del zeros
+    return (whole if needs[0] else None), cut
+
+
+def constant_pad(x: Tensor, size: int) -> Tensor:
+    """A copy whose last dimension is filled up to `size` (constant_pad_nd)."""
+    node = operator("ConstantPadNdBackward", _constant_pad_backward, (x,), (), (x.shape[-1],))
+    return result(node, empty(x.memory, (*x.shape[:-1], size), x.width))
+
+
+def _constant_pad_backward(gradient: Tensor, size: int, _needs: Needs) -> Tensor:
+    """What belongs to the input, copied out."""
+    return empty_like(gradient.as_strided((*gradient.shape[:-1], size), gradient.strides))
+
 
 FLOAT = 4
 

@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from heapq import heappop, heappush
 
+from zeroplan.autograd.elementwise import tensor_iterator
 from zeroplan.autograd.graph import AccumulateGrad, Node, RequiresGradResult, sum_to
-from zeroplan.autograd.iterator import tensor_iterator
 from zeroplan.autograd.log import BACKWARD
 from zeroplan.autograd.memory import RAN, READY, Memory
 from zeroplan.autograd.tensor import Tensor, empty, empty_like

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.arithmetic import round_up
-from zeroplan.autograd.copying import constant_pad
+from zeroplan.autograd.elementwise import constant_pad
 from zeroplan.autograd.graph import Needs, operator, result, save_for_backward
 from zeroplan.autograd.log import KEPT
 from zeroplan.autograd.strides import Sizes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.elementwise import to
+from zeroplan.autograd.elementwise import tensor_iterator, to
 from zeroplan.autograd.graph import Needs, operator, result
-from zeroplan.autograd.iterator import tensor_iterator
 from zeroplan.autograd.strides import Sizes
 from zeroplan.autograd.tensor import Tensor, empty, empty_like
 

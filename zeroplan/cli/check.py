@@ -147,16 +147,16 @@ def _show(asked: Asked, chosen: RuleSelection, files: Sequence[check_fix.Changed
 def _for_programs(
     form: str, findings: list[Finding], files: list[str], chosen: RuleSelection, planned: Scope | None
 ) -> str:  # fmt: skip
-    from zeroplan.report import check_github, check_junit, check_markdown, check_sarif, machine, machine_check
+    from zeroplan.report import check_formats, machine, machine_check
 
     if form == "github":
-        return check_github.github(findings, files)
+        return check_formats.github(findings, files)
     if form == "markdown":
-        return check_markdown.markdown(findings, files)
+        return check_formats.markdown(findings, files)
     if form == "junit":
-        return check_junit.junit(findings, files, chosen.fails)
+        return check_formats.junit(findings, files, chosen.fails)
     if form == "sarif":
-        return check_sarif.sarif(findings)
+        return check_formats.sarif(findings)
     return machine.dumps(machine_check.check(findings, files, planned))
 
 

@@ -20,7 +20,7 @@ from zeroplan.specs.checkpointing import DEEPSPEED, KINDS, is_checkpointing
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import Model
+from zeroplan.specs.model import Model, Unplanned
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.scope import Scope, scope
 from zeroplan.specs.strategy import (
@@ -36,7 +36,6 @@ from zeroplan.specs.strategy import (
     Strategy,
     Workload,
 )
-from zeroplan.specs.unplanned import Unplanned
 from zeroplan.units import read_count
 
 if TYPE_CHECKING:

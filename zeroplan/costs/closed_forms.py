@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from zeroplan.autograd.polynomial import terms, value
+from zeroplan.autograd.equation import terms, value
 from zeroplan.costs.passes import alone, timeline_request
 from zeroplan.formulas import korthikanti, zero_infinity
 from zeroplan.ledger import Line, line

@@ -28,9 +28,8 @@ from zeroplan.deepspeed.values import ANY_CASE, AUTO, DTYPES, checked
 from zeroplan.deepspeed.zenflow import notes as zenflow_notes
 from zeroplan.deepspeed.zenflow import zenflow
 from zeroplan.errors import ContradictionError, SpecError, UnknownNameError, shown
-from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules
+from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules, Unplanned
 from zeroplan.specs.strategy import Offload
-from zeroplan.specs.unplanned import Unplanned
 
 __all__ = ["AUTO", "Stated", "autos", "canonical", "read_config", "trainer_fills"]
 

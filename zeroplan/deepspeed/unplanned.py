@@ -14,7 +14,7 @@ from zeroplan.deepspeed import zenflow
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.parallelism import DATA, SEQUENCE, STAGES, TENSOR, makes_mesh
 from zeroplan.errors import ContradictionError, shown
-from zeroplan.specs.unplanned import Unplanned
+from zeroplan.specs.model import Unplanned
 
 ZERO = "zero_optimization"
 ROUTING = "data_efficiency.data_routing.random_ltd.enabled"

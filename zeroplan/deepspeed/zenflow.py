@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from zeroplan.deepspeed.facts import Facts
-from zeroplan.specs.zenflow import ZenFlow
+from zeroplan.specs.strategy import ZenFlow
 
 SECTION = "zero_optimization.zenflow"
 

@@ -7,8 +7,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from zeroplan.autograd.equation import equation, letters_of
-from zeroplan.autograd.polynomial import terms
+from zeroplan.autograd.equation import equation, letters_of, terms
 from zeroplan.costs.closed_forms import LayerComparison, closed_forms, compared, counted, peaks
 from zeroplan.ledger import Line, provenance
 from zeroplan.report.console import heading, table

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zeroplan.schema.json_object import JsonObject
+from zeroplan.specs.model import Unplanned
 from zeroplan.specs.strategy import Strategy, Workload
-from zeroplan.specs.unplanned import Unplanned
 
 
 @dataclass(frozen=True, kw_only=True)

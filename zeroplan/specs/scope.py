@@ -1,12 +1,14 @@
-"""What the numbers are of: what trains, of which model, with which loss; and what is not planned."""
+"""What the numbers are of: what trains, of which model, with which loss; and what is not planned.
+
+What of a user's job no number here has in it: named, refused, or answered in part (`--partial`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from zeroplan.specs.model import Model
-from zeroplan.specs.unplanned import Unplanned
+from zeroplan.specs.model import Model, Unplanned
 
 TRAINS = "every weight"
 EXCLUDED = ("a second model", "generation", "evaluation", "images or audio")

@@ -19,8 +19,7 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.autograd.activations import bloom_gelu
-from zeroplan.autograd.dropout import apply_dropout
-from zeroplan.autograd.elementwise import add, to
+from zeroplan.autograd.elementwise import add, apply_dropout, to
 from zeroplan.autograd.products import baddbmm, bmm, heads_joined
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor, empty

@@ -11,10 +11,18 @@ from zeroplan.architectures.forward_run import FLOAT, ForwardRun, LayerInputs
 from zeroplan.architectures.module import Buffer, Linear, Module
 from zeroplan.architectures.moe import Experts, MoEConfig, Router
 from zeroplan.architectures.norms import RMSNorm
-from zeroplan.autograd.copying import copy_into_slice
-from zeroplan.autograd.elementwise import add, add_scalar, mul, mul_scalar, sub, to, unary_saving_result
+from zeroplan.autograd.elementwise import (
+    add,
+    add_scalar,
+    copy_into_slice,
+    div_,
+    mul,
+    mul_scalar,
+    sub,
+    to,
+    unary_saving_result,
+)
 from zeroplan.autograd.indexing import gather, masked_fill, max_of_row, topk
-from zeroplan.autograd.inplace import div_
 from zeroplan.autograd.products import linear
 from zeroplan.autograd.reductions import cat, softmax, sum_over
 from zeroplan.autograd.tensor import Tensor, empty

@@ -20,10 +20,9 @@ from zeroplan.architectures.module import (
 )
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, RotaryEmbedding
-from zeroplan.autograd.elementwise import add, mul_scalar, to
+from zeroplan.autograd.elementwise import add, add_, mul_scalar, to
 from zeroplan.autograd.flash import FlashPackage
 from zeroplan.autograd.indexing import index_select
-from zeroplan.autograd.inplace import add_
 from zeroplan.autograd.products import batched_matmul, torch_linear
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor, empty

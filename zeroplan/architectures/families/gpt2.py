@@ -23,8 +23,7 @@ from zeroplan.architectures.module import (
     Unary,
 )
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.autograd.dropout import apply_dropout
-from zeroplan.autograd.elementwise import add, mul_scalar, to
+from zeroplan.autograd.elementwise import add, apply_dropout, mul_scalar, to
 from zeroplan.autograd.products import baddbmm, batched_matmul, heads_joined
 from zeroplan.autograd.reductions import softmax
 from zeroplan.autograd.tensor import Tensor

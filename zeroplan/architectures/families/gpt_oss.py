@@ -13,12 +13,20 @@ from zeroplan.architectures.module import Module, Parameter
 from zeroplan.architectures.moe import Experts, MoEConfig, Router, SparseDecoder
 from zeroplan.architectures.norms import LateCastNorm
 from zeroplan.architectures.rope import RotaryEmbedding
-from zeroplan.autograd.dropout import apply_dropout
-from zeroplan.autograd.elementwise import add, add_scalar, clamp, mul, mul_scalar, sub, to, unary_saving_result
-from zeroplan.autograd.grouped import grouped_mm
+from zeroplan.autograd.elementwise import (
+    add,
+    add_,
+    add_scalar,
+    apply_dropout,
+    clamp,
+    mul,
+    mul_scalar,
+    sub,
+    to,
+    unary_saving_result,
+)
 from zeroplan.autograd.indexing import index_rows, max_of_row, topk
-from zeroplan.autograd.inplace import add_
-from zeroplan.autograd.products import batched_matmul, linear
+from zeroplan.autograd.products import batched_matmul, grouped_mm, linear
 from zeroplan.autograd.reductions import cat, softmax
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import (

@@ -11,8 +11,7 @@ from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig, WideRotary
-from zeroplan.autograd.elementwise import to
-from zeroplan.autograd.inplace import clamp_
+from zeroplan.autograd.elementwise import clamp_, to
 from zeroplan.autograd.norms import FLOAT, layer_norm
 from zeroplan.autograd.tensor import Tensor
 

@@ -12,8 +12,7 @@ from zeroplan.architectures.families.llama import Head
 from zeroplan.architectures.forward_run import FLOAT, LONG, ForwardRun, LayerInputs
 from zeroplan.architectures.module import Activation, Embedding, GradientCheckpointingLayer, Linear, Module, ModuleList
 from zeroplan.architectures.norms import LayerNorm
-from zeroplan.autograd.dropout import apply_dropout
-from zeroplan.autograd.elementwise import add, add_scalar, mul_scalar
+from zeroplan.autograd.elementwise import add, add_scalar, apply_dropout, mul_scalar
 from zeroplan.autograd.tensor import Tensor, empty
 from zeroplan.autograd.views import contiguous, reshape, view
 

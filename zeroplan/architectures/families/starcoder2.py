@@ -9,7 +9,7 @@ from zeroplan.architectures.forward_run import ForwardRun, LayerInputs
 from zeroplan.architectures.module import Activation, Linear, Module
 from zeroplan.architectures.norms import LayerNorm
 from zeroplan.architectures.rope import RotaryConfig
-from zeroplan.autograd.dropout import apply_dropout
+from zeroplan.autograd.elementwise import apply_dropout
 from zeroplan.autograd.tensor import Tensor
 
 

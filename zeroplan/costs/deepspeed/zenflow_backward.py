@@ -15,7 +15,7 @@ from zeroplan.costs.deepspeed.zenflow import SelectedColumns, chosen, indices, r
 from zeroplan.formulas import moments, zenflow
 from zeroplan.ledger import total
 from zeroplan.specs.job import Job
-from zeroplan.specs.zenflow import ZenFlow
+from zeroplan.specs.strategy import ZenFlow
 
 
 class ZenFlowBackward(Stages12Backward):
