@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from zeroplan.costs.deepspeed import checkpoints, model_cast
+from zeroplan.costs.deepspeed import checkpoints, model_cast, zenflow
 from zeroplan.costs.deepspeed.layout import (
     PartitionSlice,
     flat_groups,
@@ -122,8 +122,6 @@ def stages_1_2(job: Job) -> Iterator[HostAllocation]:
     shares = [layout.partition for layout in flat_groups(job)]
     dtype, master, states = strategy.dtype, strategy.master, host_state_dtype(job)
     if strategy.overlaps_update:
-        from zeroplan.costs.deepspeed import zenflow
-
         yield from zenflow.shared(job)
     else:
         yield HostAllocation("master weights", master, _bytes(shares, master), pin)

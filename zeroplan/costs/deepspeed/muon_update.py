@@ -138,8 +138,6 @@ def orthogonalize(job: Job, tracker: AllocationTracker, members: Iterable[int]) 
 
 def newton_schulz_temporary(job: Job, index: int, dtype: str) -> Allocation:
     """What `muon_update` makes for a while, the update that it gives back included."""
-    from zeroplan.costs.deepspeed.muon_update import workspace
-
     size = workspace(job.model.tensors[index].shape, dtype, job.strategy.ns_method)
     return muon.orthogonalizing, "uint8", size
 

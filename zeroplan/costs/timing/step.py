@@ -2,42 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import NamedTuple
+
 from zeroplan.clock import OPTIMIZER, StepTime, Term, term
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, state_bytes, state_dtype
-from zeroplan.costs.timing.computing import computing
+from zeroplan.costs.timing.computing import Computing, computing
 from zeroplan.costs.timing.hooks import waited
 from zeroplan.costs.timing.offload import host_terms, updated_by_cpus
 from zeroplan.costs.timing.rates import rates
-from zeroplan.costs.timing.traffic import communication
+from zeroplan.costs.timing.traffic import Communication, communication
 from zeroplan.formulas import roofline
 from zeroplan.ledger import Ledger
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import LIGER, LIGER_LOSS, TRANSFORMERS, Software
 
 
+class StepParts(NamedTuple):
+    """What the terms of a step are made of."""
+
+    job: Job
+    ledger: Ledger
+    passes: Computing
+    """Forward and backward of one micro-step, with what they wait for DeepSpeed's hooks."""
+    traffic: Communication
+    """Seconds of a step that collectives add."""
+
+
 def step_time(job: Job, ledger: Ledger, software: Software | None = None) -> StepTime:
     """One optimizer step of this job, whose collectives and copies are the ledger's; `software`: as the job says."""
     software = software or software_of(job)
     alone = computing(job, software)
-    forward, backward, after = communication(job, ledger, alone, software)
-    exposed_communication = (sum(entry.seconds for entry in concurrent) for concurrent in (forward, backward))
-    result, times = waited(job, software, alone, *exposed_communication), job.strategy.micro_steps
-    work = (
-        entry._replace(seconds=times * entry.seconds, times=times * entry.times)
-        for entry in (*result.forward.terms, *result.backward.terms)
-    )
-    traffic = (*forward, *backward, *after)
-    return StepTime((*work, *traffic, *host_terms(job, ledger, result), *_of_muon(job), *update(job)))
+    traffic = communication(job, ledger, alone, software)
+    exposed = (sum(entry.seconds for entry in concurrent) for concurrent in (traffic.forward, traffic.backward))
+    parts = StepParts(job, ledger, waited(job, software, alone, *exposed), traffic)
+    return StepTime(tuple(chain.from_iterable(terms(parts) for terms in TERMS)))
 
 
-def _of_muon(job: Job) -> list[Term]:
-    """Nothing under another optimizer."""
-    if not matrices(job):
-        return []
+def passes(parts: StepParts) -> Iterator[Term]:
+    """Forward and backward of all micro-steps."""
+    times = parts.job.strategy.micro_steps
+    for entry in (*parts.passes.forward.terms, *parts.passes.backward.terms):
+        yield entry._replace(seconds=times * entry.seconds, times=times * entry.times)
+
+
+def collectives(parts: StepParts) -> Iterable[Term]:
+    """What shows of them beside the passes, and what comes after."""
+    return chain.from_iterable(parts.traffic)
+
+
+def offload(parts: StepParts) -> Iterable[Term]:
+    """PCIe, the disks, and the CPUs' optimizer."""
+    return host_terms(parts.job, parts.ledger, parts.passes)
+
+
+def newton_schulz(parts: StepParts) -> Iterable[Term]:
+    """Muon's products; nothing under another optimizer."""
+    if not matrices(parts.job):
+        return ()
     from zeroplan.costs.timing.muon import muon_terms
 
-    return muon_terms(job)
+    return muon_terms(parts.job)
+
+
+def update(parts: StepParts) -> list[Term]:
+    """On the GPU: the norm of gradients and their clipping, then the optimizer."""
+    return updated_on_gpu(parts.job)
+
+
+TERMS: tuple[Callable[[StepParts], Iterable[Term]], ...] = (passes, collectives, offload, newton_schulz, update)
+"""All that a step's seconds consist of, in order: a term that stands here is in the search, on the screens, in --json
+and in the interval, which takes its spread from its group."""
 
 
 def software_of(job: Job) -> Software:
@@ -45,8 +82,8 @@ def software_of(job: Job) -> Software:
     return {"liger": LIGER, "liger-loss": LIGER_LOSS}.get(job.strategy.kernels, TRANSFORMERS)
 
 
-def update(job: Job) -> list[Term]:
-    """On the GPU: the norm of gradients and their clipping, then the optimizer."""
+def updated_on_gpu(job: Job) -> list[Term]:
+    """The norm of gradients and their clipping, then the optimizer."""
     strategy = job.strategy
     here = job.model.parameters / strategy.shards(1, job.ranks)
     if strategy.offload_optimizer:
