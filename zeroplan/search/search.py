@@ -86,7 +86,7 @@ class Search:
         refined: list[Entry] = []
         for least, configuration in self._by_bound():
             best = min([*refined, *entries], key=self.order, default=None)
-            if best and least > (1 - GAIN) * self.order(best)[0]:
+            if best and least > self._limit(best):
                 break
             if entry := self._first(configuration, best):
                 if len(refined) < EARLY:
@@ -112,6 +112,10 @@ class Search:
                 yield bound, configuration
             elif (closest := closer[level](configuration)) is not None:
                 heappush(waiting, (max(bound, closest), simplest, next(turn), configuration, level + 1))
+
+    def _limit(self, best: Entry) -> float:
+        """What is worth looking at: bytes are exact, seconds are not known to the last."""
+        return self.order(best)[0] if self.objective == LEAST_MEMORY else (1 - GAIN) * best.seconds
 
     def operators(self, configuration: Configuration) -> float:
         """Seconds of forward's operators and backward's, without what checkpointing runs again."""
