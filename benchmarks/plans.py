@@ -54,7 +54,7 @@ def beside(rows: list[dict[str, Any]]) -> Iterator[Beside]:
     for row in rows:
         request = read(Options(**row["options"], headroom=HEADROOM))
         job, before = request.job(), None
-        free = free_space(job, request.settled)
+        free = free_space(job, request.fixed)
         started = perf_counter()
         now = best(free, request.reserve).best
         seconds = perf_counter() - started

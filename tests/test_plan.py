@@ -76,7 +76,7 @@ def test_the_name_of_a_plan_says_what_share_is_offloaded():
 def test_parameters_alone_go_to_the_host_unasked_unless_offload_is_none():
     """13B on 8 GPUs of 40 GB: a larger micro-batch is worth the copies."""
     one = job("llama-2-13b", gpus=8, seq=2048, stage=0, capacity=37 * GiB)
-    free, none = (space(one, settled, 32) for settled in ({}, {"offload_optimizer": None}))
+    free, none = (space(one, fixed, 32) for fixed in ({}, {"offload_optimizer": None}))
     of_parameters = [variant.choice for variant in free.variants if variant.choice["offload_param"]]
     assert {choice["offload_param"].device for choice in of_parameters if not choice["offload_optimizer"]} == {"cpu"}
     assert not any(variant.choice["offload_param"] for variant in none.variants)

@@ -20,12 +20,12 @@ AS_FAST = 1e-9
 """Seconds by which two steps that take as long may differ."""
 
 
-class Wish(NamedTuple):
+class Constraint(NamedTuple):
     """One thing that a strategy is to have."""
 
     name: str
     """As it is typed behind --why."""
-    settles: dict[str, Any]
+    fixes: dict[str, Any]
     """Fields of `Strategy` with the value wished for."""
     has: Callable[[Strategy], bool]
     """Whether a strategy has it already."""
@@ -34,9 +34,9 @@ class Wish(NamedTuple):
     keeps: Callable[[dict[str, Any]], bool] = lambda _choice: True
     """Whether a branch of the space, by its choices, may have it."""
 
-    def settled(self, before: dict[str, Any]) -> dict[str, Any]:
-        """What is settled with it."""
-        return {name: value for name, value in before.items() if name not in self.opens} | self.settles
+    def fixed(self, before: dict[str, Any]) -> dict[str, Any]:
+        """What is fixed with it."""
+        return {name: value for name, value in before.items() if name not in self.opens} | self.fixes
 
 
 class Row(NamedTuple):
@@ -52,9 +52,9 @@ class Row(NamedTuple):
 
 
 class Why(NamedTuple):
-    """What became of a wish."""
+    """What became of a constraint."""
 
-    wish: str
+    constraint: str
     is_plan: bool = False
     candidate: Candidate | None = None
     """The best strategy with it that fits (as the plan is the fastest or the leanest), else what is nearest to fitting;
@@ -107,44 +107,44 @@ def _in_seconds(found: Why, slower: float, needs: str) -> str:
 
 
 def why(
-    job: Job, settled: dict[str, Any], wish: Wish, plan: Candidate | None, *, reserve: float | None,
+    job: Job, fixed: dict[str, Any], constraint: Constraint, plan: Candidate | None, *, reserve: float | None,
     objective: str = FASTEST,
 ) -> Why:  # fmt: skip
     """The best strategy that has what is wished for, beside the plan; None as plan: nothing fits as it was asked.
 
-    Other settled fields are kept, and so are the sequences of a step as far as a micro-batch divides them. Raises
+    Other fixed fields are kept, and so are the sequences of a step as far as a micro-batch divides them. Raises
     `ContradictionError` for a micro-batch that does not divide a batch that was stated.
     """
-    if plan and wish.has(plan.strategy):
-        return Why(wish.name, is_plan=True)
-    each = _sequences_per_gpu(job, settled, wish)
+    if plan and constraint.has(plan.strategy):
+        return Why(constraint.name, is_plan=True)
+    each = _sequences_per_gpu(job, fixed, constraint)
     try:
-        found = _best(job, settled, wish, each, reserve, objective)
+        found = _best(job, fixed, constraint, each, reserve, objective)
     except ContradictionError as error:
-        return Why(wish.name, cannot=str(error))
+        return Why(constraint.name, cannot=str(error))
     if found is None:
-        return Why(wish.name)
+        return Why(constraint.name)
     short = lack([found])
     of = short.tier if short else "gpu"
     if plan is None:
-        return Why(wish.name, candidate=found, lack=short, of=of)
+        return Why(constraint.name, candidate=found, lack=short, of=of)
     share = plan.sequences / found.sequences
     times = _rows(_by_line(plan), {name: share * value for name, value in _by_line(found).items()})
     held = _rows(_held(plan, of), _held(found, of))
     more = found.fit.gpu.needed - plan.fit.gpu.needed if objective == LEAST_MEMORY and not short else None
     return Why(
-        wish.name, False, found, short, share * found.time.total - plan.time.total, times, held, of, more=more,
+        constraint.name, False, found, short, share * found.time.total - plan.time.total, times, held, of, more=more,
     )  # fmt: skip
 
 
 def _best(
-    job: Job, settled: dict[str, Any], wish: Wish, each: int, reserve: float | None, objective: str
+    job: Job, fixed: dict[str, Any], constraint: Constraint, each: int, reserve: float | None, objective: str
 ) -> Candidate | None:
     """The best that fits, or what is nearest to fitting; None when nothing has it."""
-    if attention := wish.settles.get("attention"):
+    if attention := constraint.fixes.get("attention"):
         job = job.at(attention=attention)
-    free = space(job, wish.settled(settled), each)
-    free = free._replace(variants=tuple(one for one in free.variants if wish.keeps(one.choice)))
+    free = space(job, constraint.fixed(fixed), each)
+    free = free._replace(variants=tuple(one for one in free.variants if constraint.keeps(one.choice)))
     if not free.variants:
         return None
     if found := best(free, reserve, objective).best:
@@ -153,14 +153,14 @@ def _best(
     return failing.candidate if failing else None
 
 
-def _sequences_per_gpu(job: Job, settled: dict[str, Any], wish: Wish) -> int:
-    each, size = per_gpu(job, settled), int(wish.settles.get("micro_batch", 1))
+def _sequences_per_gpu(job: Job, fixed: dict[str, Any], constraint: Constraint) -> int:
+    each, size = per_gpu(job, fixed), int(constraint.fixes.get("micro_batch", 1))
     if each % size == 0:
         return each
     if job.workload.global_batch:
         raise ContradictionError(
-            f"--why {wish.name}: found a micro-batch of {size}, expected one that divides the {each} sequences that a "
-            f"GPU sees in a step; write --why micro-batch-{_divisor(each, size)}"
+            f"--why {constraint.name}: found a micro-batch of {size}, expected one that divides the {each} sequences "
+            f"that a GPU sees in a step; write --why micro-batch-{_divisor(each, size)}"
         )
     return max(1, round(each / size)) * size
 

@@ -47,13 +47,13 @@ def short(found: Execution, hooks: Sequence[ModuleHook]) -> list[str]:
 
 def called(text: str) -> list[str]:
     """`a b( c )`: a entered and left, b entered, c entered and left, b left."""
-    open_ones: list[str] = []
+    free_ones: list[str] = []
     found = []
     for word in text.split():
         if word == ")":
-            found.append(f"-{open_ones.pop()}")
+            found.append(f"-{free_ones.pop()}")
         elif word.endswith("("):
-            open_ones.append(word[:-1])
+            free_ones.append(word[:-1])
             found.append(f"+{word[:-1]}")
         else:
             found += [f"+{word}", f"-{word}"]

@@ -18,7 +18,7 @@ ONE_STAGE = {"stage": 2, "offload_optimizer": "none", "attention": "sdpa", "chec
 
 
 def test_nothing_tried_by_hand_needs_less_than_the_leanest(zeroplan):
-    """A stage and a micro-batch settled in turn, each with its own leanest plan and its fastest."""
+    """A stage and a micro-batch fixed in turn, each with its own leanest plan and its fastest."""
     best = zeroplan(*LEAN, "--json").json["plan"]["fit"]["needed"]
     for words in (("--stage", "2"), ("--micro-batch", "2", "--grad-accum", "2")):
         for objective in ("least-memory", "fastest"):

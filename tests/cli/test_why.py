@@ -7,7 +7,7 @@ import re
 import pytest
 
 import zeroplan as library
-from zeroplan.cli.why import NAMES, wish
+from zeroplan.cli.why import NAMES
 from zeroplan.errors import UnknownNameError
 
 GiB = 2**30
@@ -21,7 +21,7 @@ def one(zeroplan, *words):
 
 
 @pytest.mark.parametrize(
-    ("what", "settled"),
+    ("what", "fixed"),
     [
         ("zero-3", ("--stage", "3")),
         ("micro-batch-2", ("--micro-batch", "2")),
@@ -29,9 +29,9 @@ def one(zeroplan, *words):
         ("attention-eager", ("--attention", "eager")),
     ],
 )
-def test_the_alternative_is_the_plan_with_that_settled(zeroplan, what, settled):
+def test_the_alternative_is_the_plan_with_that_settled(zeroplan, what, fixed):
     found, why = one(zeroplan, *SMALL, "--why", what)
-    alone = zeroplan(*SMALL, *settled, "--json").json["plan"]
+    alone = zeroplan(*SMALL, *fixed, "--json").json["plan"]
     assert why["alternative"]["strategy"] == alone["strategy"]
     assert why["seconds_slower"] == pytest.approx(alone["step_seconds"] - found["plan"]["step_seconds"])
     assert why["seconds_slower"] > 0
@@ -110,7 +110,7 @@ def test_nothing_fits_and_what_is_asked_after_would(zeroplan):
     ],
 )
 def test_words_of_the_screen_are_understood(said, name):
-    assert wish(said).name == name
+    assert read_constraint(said).name == name
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_eager_attention_loses_by_computing_more_than_by_what_runs_again(zeropla
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_name_is_known(name):
-    assert wish(name).name == name
+    assert read_constraint(name).name == name
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_each_name_is_known(name):
 )  # fmt: skip
 def test_a_wrong_name_is_one_line_with_the_nearest(zeroplan, typed, near):
     with pytest.raises(UnknownNameError):
-        wish(typed)
+        read_constraint(typed)
     ran = zeroplan(*SMALL, "--why", typed)
     assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
     assert near in ran.err
@@ -191,5 +191,5 @@ def test_the_table_keeps_to_the_terminal(zeroplan, monkeypatch, columns):
 
 def test_from_python():
     found = library.recommend(params="350M", gpus=2, gpu_mem=24, seq=256, global_batch=8, why=["optimizer-cpu", "zero-0"])
-    assert [one.wish for one in found.why] == ["optimizer-cpu", "zero-0"]
+    assert [one.constraint for one in found.why] == ["optimizer-cpu", "zero-0"]
     assert found.why[0].slower > 0

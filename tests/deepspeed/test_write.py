@@ -101,7 +101,7 @@ def flags(options):
 def chosen(options, target="hf"):
     """The job of the plan for a target, or None when nothing fits."""
     request = read_request(Options(Script(target), **options), default_params="7B", default_gpus=8)
-    best = plan(request.job(), request.settled, reserve=None, rescue=False).chosen
+    best = plan(request.job(), request.fixed, reserve=None, rescue=False).chosen
     return best.job if best else None
 
 

@@ -53,12 +53,12 @@ def test_they_cover_what_is_recommended():
 
 @pytest.mark.parametrize("case", PLANS, ids=lambda case: label({"case": case}))
 def test_what_is_asked_is_what_ran(case):
-    """Model, world and sequence are the request's, and the config states what it settles."""
+    """Model, world and sequence are the request's, and the config states what it fixes."""
     request = read(case["request"])
     asked, ran = as_measured(request.job(), real=False), job_of(case)
     assert (ran.ranks, ran.cluster.gpus_per_node) == (asked.ranks, asked.cluster.gpus_per_node)
     assert (ran.workload.seq, ran.model.parameters) == (asked.workload.seq, asked.model.parameters)
-    for name, value in request.settled.items():
+    for name, value in request.fixed.items():
         found = getattr(ran.strategy, name)
         assert (found.device == value.device if isinstance(value, Offload) else found == value), name
     strategy = ran.strategy

@@ -57,4 +57,4 @@ def _card(name: str, options: Options, goal: Goal) -> Card:
     if found.found.chosen:
         return Card(name, found, None)
     request = read(options)
-    return Card(name, found, lack(leanest(request.job(), request.settled, request.reserve)))
+    return Card(name, found, lack(leanest(request.job(), request.fixed, request.reserve)))

@@ -35,7 +35,7 @@ def asked(
         jobs = [job._replace(cluster=nothing) for job in jobs]
     if timeline and len(jobs) > 1:
         raise QuantityError("--timeline: found every stage, expected one; write --stage, as in --stage 2 --timeline")
-    one = "stage" in request.settled
+    one = "stage" in request.fixed
     return Estimate(
         jobs, request.assumed_for(jobs), request.scope, accounting=accounting, one=one, timeline=timeline,
         headroom=request.headroom,

@@ -43,14 +43,14 @@ def fewest_gpus(options: Options, goal: Goal = NOTHING) -> Fewest:
     def asked(gpus: int) -> tuple[Job, dict[str, Any]]:
         tell(f"trying {gpus:,} GPU{'s' if gpus > 1 else ''}")
         request = _sized(options, gpus)
-        return request.job(), request.settled
+        return request.job(), request.fixed
 
     if wanted.tokens is None or wanted.deadline is None:
         return fewest(asked, even, node(one), one.reserve)
     least = least_seconds(one.job(), wanted.tokens) / wanted.deadline
 
-    def late(job: Job, settled: dict[str, Any]) -> float:
-        found = plan(job, settled, reserve=one.reserve, rescue=False).chosen
+    def late(job: Job, fixed: dict[str, Any]) -> float:
+        found = plan(job, fixed, reserve=one.reserve, rescue=False).chosen
         return (run_of(found, wanted).late or 0.0) if found else inf
 
     return fewest(asked, even, node(one), one.reserve, late, lambda gpus: gpus >= least)

@@ -16,7 +16,7 @@ def asked(options: Options, goal: Goal, fewest: Fewest | None = None) -> Plans |
     request = read(options)
     job = request.job()
     tell(f"searching the front for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
-    found = front_of(job, request.settled, reserve=request.reserve, apart=goal.apart)
+    found = front_of(job, request.fixed, reserve=request.reserve, apart=goal.apart)
     if not found.rows:
         return None
     return Plans(

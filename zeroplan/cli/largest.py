@@ -29,49 +29,49 @@ def asked(options: Options) -> LargestModels:
     request = read(options)
     found: dict[str, Largest | None] = {}
     rows = _rows(request)
-    for number, (name, (nvme, settled)) in enumerate(rows.items(), 1):
+    for number, (name, (nvme, fixed)) in enumerate(rows.items(), 1):
         part(name, number, len(rows))
         before = max((one.parameters for one in found.values() if one), default=0)
-        found[name] = _largest(request, nvme, settled, before)
+        found[name] = _largest(request, nvme, fixed, before)
     notes = [] if request.cluster.host_memory or _offload_stated(request) else [NO_HOST]
     scope = request.scope._replace(model="a llama-shaped model")
     return LargestModels(found, request.cluster, notes, _assumed(request), scope, request.headroom)
 
 
 def _rows(request: Request) -> dict[str, tuple[int | None, dict[str, Any]]]:
-    """NVMe that may be used, and settled fields, of each row."""
-    cluster, settled = request.cluster, request.settled
+    """NVMe that may be used, and fixed fields, of each row."""
+    cluster, fixed = request.cluster, request.fixed
     if _offload_stated(request):
-        return {"as asked": (cluster.nvme, settled)}
+        return {"as asked": (cluster.nvme, fixed)}
     rows: dict[str, tuple[int | None, dict[str, Any]]] = {
-        "without offload": (None, {**settled, **dict.fromkeys(OFFLOADS)})
+        "without offload": (None, {**fixed, **dict.fromkeys(OFFLOADS)})
     }
     if cluster.host_memory:
-        rows["with CPU offload"] = (None, settled)
+        rows["with CPU offload"] = (None, fixed)
     if cluster.nvme:
-        rows["with NVMe offload"] = (cluster.nvme, settled)
+        rows["with NVMe offload"] = (cluster.nvme, fixed)
     return rows
 
 
-def _largest(request: Request, nvme: int | None, settled: dict[str, Any], before: int) -> Largest | None:
+def _largest(request: Request, nvme: int | None, fixed: dict[str, Any], before: int) -> Largest | None:
     cluster = request.cluster._replace(nvme=nvme)
 
     def sized(parameters: int) -> Job:
         tell(f"trying {count(parameters)}")
-        return request._replace(model=infer(parameters, count(parameters)), cluster=cluster, settled=settled).job()
+        return request._replace(model=infer(parameters, count(parameters)), cluster=cluster, fixed=fixed).job()
 
-    return largest(sized, settled, request.reserve, near=before)
+    return largest(sized, fixed, request.reserve, near=before)
 
 
 def _offload_stated(request: Request) -> bool:
-    return any(name in request.settled for name in OFFLOADS)
+    return any(name in request.fixed for name in OFFLOADS)
 
 
 def _assumed(request: Request) -> tuple[str, ...]:
     """What was assumed, less what was said of the model that stood in."""
     said = [
         text for text in request.assumed
-        if "--model" not in text and ("--checkpointing" not in text or "checkpointing" in request.settled)
+        if "--model" not in text and ("--checkpointing" not in text or "checkpointing" in request.fixed)
     ]  # fmt: skip
     said.append("llama-shaped models as --params makes them")
     return (*said, *usual_sequences(request, request.job()))

@@ -84,7 +84,7 @@ def _assumed(requests: list[Request]) -> tuple[str, ...]:
     some = "; ".join(text for text in every if text not in common)
     inferred = "shapes inferred from the counts (zeroplan estimate --params 7B shows one; --model is exact)"
     size = f"micro-batch {requests[0].job().strategy.micro_batch} (--micro-batch)"
-    batch = [size] if all("micro_batch" not in each.settled for each in requests) else []
+    batch = [size] if all("micro_batch" not in each.fixed for each in requests) else []
     return (
         *common, *batch, *([inferred] if any(each.model.inferred for each in requests) else []),
         *([f"for some rows: {some}"] if some else []),
@@ -94,8 +94,8 @@ def _assumed(requests: list[Request]) -> tuple[str, ...]:
 def _cell(request: Request, strategy: dict[str, Any]) -> Outcome | str:
     """The numbers of one strategy, or why it cannot run."""
     try:
-        check_offload({**request.settled, **strategy})
-        job = request.job(**strategy, **request.open_sizes)
+        check_offload({**request.fixed, **strategy})
+        job = request.job(**strategy, **request.free_sizes)
         counted = ledger(job, detail=Detail.WHOLE)
         verdict = fit(job, counted, reserve=request.reserve)
         return outcome(job, counted, verdict, speed(job, counted) if is_timed(job) else None)

@@ -29,7 +29,7 @@ from zeroplan.specs.training import TrainingRequest
 if TYPE_CHECKING:
     from zeroplan.sizing import Fewest
     from zeroplan.training import TrainingRun
-    from zeroplan.why import Why, Wish
+    from zeroplan.why import Constraint, Why
 
 ROOM_KEPT = "room kept for what such runs took beside what is counted (--headroom)"
 
@@ -71,7 +71,7 @@ def asked(
     options: Options, *, lines: bool = True, alternatives: Sequence[str] = (), goal: Goal = NOTHING
 ) -> Recommendation:
     """What these options ask for: one plan, or one for each card. `alternatives`: names as behind --why."""
-    found_wishes = _wishes(alternatives)
+    constraints = _constraints(alternatives)
     if goal.objective == FEWEST_GPUS:
         from zeroplan.cli.fewest import as_few_as_are_enough
 
@@ -97,18 +97,18 @@ def asked(
         if row_by_row:
             return row_by_row
     rescue = found is None or found.gpus is not None
-    answer = planned(options, lines=lines, rescue=rescue, fewest=found, wishes=found_wishes, goal=goal)
+    answer = planned(options, lines=lines, rescue=rescue, fewest=found, constraints=constraints, goal=goal)
     if found is None and answer.run and not answer.run.in_time:
         answer.in_time = _in_time(options, goal)
     return answer
 
 
-def _wishes(alternatives: Sequence[str]) -> list[Wish]:
+def _constraints(alternatives: Sequence[str]) -> list[Constraint]:
     if not alternatives:
         return []
-    from zeroplan.cli.why import wishes
+    from zeroplan.cli.why import read_constraints
 
-    return wishes(alternatives)
+    return read_constraints(alternatives)
 
 
 def _check_objective(goal: Goal, *, several: bool, counts: bool, alternatives: bool) -> None:
@@ -132,18 +132,18 @@ def read(options: Options) -> Request:
 
 def planned(
     options: Options, *, lines: bool = True, rescue: bool = True, fewest: Fewest | None = None,
-    wishes: Sequence[Wish] = (), goal: Goal = NOTHING,
+    constraints: Sequence[Constraint] = (), goal: Goal = NOTHING,
 ) -> Recommendation:  # fmt: skip
     """One plan, counted line by line, with each line's equation unless `lines` is False.
 
-    `rescue`: with its neighbours, or ways out when nothing fits. `wishes`: alternatives to set beside it.
+    `rescue`: with its neighbours, or ways out when nothing fits. `constraints`: alternatives to set beside it.
     """
     request = read(options)
     job, wanted = request.job(), goal.at(card_named(options))
     check_timed(job, goal)
     tell(f"searching strategies for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
     found = plan(
-        job, request.settled, reserve=request.reserve, rescue=rescue, objective=goal.objective,
+        job, request.fixed, reserve=request.reserve, rescue=rescue, objective=goal.objective,
         cards=lambda: larger(job.cluster, job.strategy.precision),
     )  # fmt: skip
     if found.chosen is None and request.comfortable:
@@ -152,13 +152,13 @@ def planned(
     if fewest and fewest.lack and not found.chosen:
         nearest = fewest.lack.candidate
         found = found._replace(rejected=(Rejected(nearest, nearest.fit.shortage, label(nearest)),))
-    alternatives = tuple(_why(request, job, wish, found) for wish in wishes)
+    alternatives = tuple(_why(request, job, constraint, found) for constraint in constraints)
     if found.chosen:
         detail = Detail.EQUATIONS if lines else Detail.KINDS
         found = found._replace(chosen=found.chosen._replace(ledger=ledger(found.chosen.job, detail=detail)))
     assumed = assumed_of(request, job)
     flash = _with_flash(request, found.chosen) if found.chosen and options.attention is None else None
-    coded = with_code(found.chosen, request.settled, request.reserve) if found.chosen and rescue else None
+    coded = with_code(found.chosen, request.fixed, request.reserve) if found.chosen and rescue else None
     return Recommendation(
         job, found, assumed, request.given, fewest, why=alternatives, headroom=request.headroom, run=run,
         flash=flash, coded=coded if found.objective == FASTEST else None,
@@ -168,7 +168,7 @@ def planned(
 def _tight(request: Request, job: Job, failed: Plan, goal: Goal) -> Plan:
     """A plan for all of the card, where none fits with room to spare; what would fit is said beside it."""
     found = plan(
-        job, request.settled, reserve=0.0, rescue=bool(failed.rejected), objective=goal.objective,
+        job, request.fixed, reserve=0.0, rescue=bool(failed.rejected), objective=goal.objective,
         ways_out=False,
     )  # fmt: skip
     return found._replace(ways_out=failed.ways_out) if found.chosen else failed
@@ -183,7 +183,7 @@ def _run(chosen: Candidate, wanted: TrainingRequest) -> TrainingRun:
 def _with_flash(request: Request, chosen: Candidate) -> Rejected | None:
     """What another package would gain; None where the model, the card or the plan do not take it."""
     try:
-        check_operators({**request.settled, "attention": FLASH}, request.model, request.cluster.gpu)
+        check_operators({**request.fixed, "attention": FLASH}, request.model, request.cluster.gpu)
         return with_flash(chosen, request.reserve)
     except ContradictionError:
         return None
@@ -191,16 +191,16 @@ def _with_flash(request: Request, chosen: Candidate) -> Rejected | None:
 
 def assumed_of(request: Request, job: Job) -> tuple[str, ...]:
     """What nobody stated of a plan: checkpointing and attention are chosen."""
-    chosen = [flag(name) for name in ("checkpointing", "attention") if name not in request.settled]
+    chosen = [flag(name) for name in ("checkpointing", "attention") if name not in request.fixed]
     assumed = [text for text in request.assumed if not any(f"({name})" in text for name in chosen)]
     return (*assumed, *usual_sequences(request, job))
 
 
 def usual_sequences(request: Request, job: Job) -> list[str]:
     """How many a step has where nobody stated it."""
-    if job.workload.global_batch or {"micro_batch", "grad_accum"} <= request.settled.keys():
+    if job.workload.global_batch or {"micro_batch", "grad_accum"} <= request.fixed.keys():
         return []
-    return [f"{per_gpu(job, request.settled) * job.ranks} sequences a step (--global-batch)"]
+    return [f"{per_gpu(job, request.fixed) * job.ranks} sequences a step (--global-batch)"]
 
 
 def check_timed(job: Job, goal: Goal) -> None:
@@ -223,15 +223,15 @@ def _in_time(options: Options, goal: Goal) -> Fewest | None:
         return None
 
 
-def _why(request: Request, job: Job, wish: Wish, found: Plan) -> Why:
+def _why(request: Request, job: Job, constraint: Constraint, found: Plan) -> Why:
     from zeroplan.why import Why, why
 
-    tell(f"why not {wish.name}")
+    tell(f"why not {constraint.name}")
     try:
-        settled = wish.settled(request.settled)
-        check_offload(settled)
-        choose_attention(settled, request.model, [])
-        check_operators(settled, request.model, request.cluster.gpu)
+        fixed = constraint.fixed(request.fixed)
+        check_offload(fixed)
+        choose_attention(fixed, request.model, [])
+        check_operators(fixed, request.model, request.cluster.gpu)
     except ContradictionError as error:
-        return Why(wish.name, cannot=str(error))
-    return why(job, request.settled, wish, found.chosen, reserve=request.reserve, objective=found.objective)
+        return Why(constraint.name, cannot=str(error))
+    return why(job, request.fixed, constraint, found.chosen, reserve=request.reserve, objective=found.objective)

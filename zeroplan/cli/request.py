@@ -64,14 +64,14 @@ DEFAULTS: dict[str, Any] = {
 
 
 class Request(NamedTuple):
-    """What is asked: fields of the strategy that are settled, the rest is open (or assumed, for an estimate)."""
+    """What is asked: fields of the strategy that are fixed, the rest is open (or assumed, for an estimate)."""
 
     model: Model
     cluster: Cluster
     workload: Workload
-    settled: dict[str, Any]
+    fixed: dict[str, Any]
     """Fields of `Strategy` stated on the command line or in a ds_config.json."""
-    open_sizes: dict[str, int]
+    free_sizes: dict[str, int]
     """What an estimate takes for a batch of which only the total is stated."""
     assumed: tuple[str, ...] = ()
     rank: int | None = None
@@ -98,12 +98,12 @@ class Request(NamedTuple):
 
     def jobs(self) -> list[Job]:
         """One job per stage asked for: all four, or those that the stated offload allows."""
-        stages = [self.settled["stage"]] if "stage" in self.settled else STAGES[self._lowest_stage() :]
-        return [self.job(stage=stage, **self.open_sizes) for stage in stages]
+        stages = [self.fixed["stage"]] if "stage" in self.fixed else STAGES[self._lowest_stage() :]
+        return [self.job(stage=stage, **self.free_sizes) for stage in stages]
 
     def job(self, **changes: Any) -> Job:
         """The job with the stated fields, defaults, and `changes`."""
-        strategy = Strategy(**{"stage": 0, **strategy_defaults(), **DEFAULTS, **self.settled, **changes})
+        strategy = Strategy(**{"stage": 0, **strategy_defaults(), **DEFAULTS, **self.fixed, **changes})
         job = Job(self.model, self.cluster, self.workload, strategy, self.rank)
         return job if self.given else with_room(job)
 
@@ -111,7 +111,7 @@ class Request(NamedTuple):
         """What was assumed: a batch that a config leaves open, and NVMe buffers where DeepSpeed stops with its own."""
         offloads = {job.strategy.offload_param for job in jobs} - {None}
         chosen = [offload for offload in offloads if offload and offload.buffer_count and not self.given]
-        left = (self.given or {}).get("train_micro_batch_size_per_gpu") == "auto" and "micro_batch" not in self.settled
+        left = (self.given or {}).get("train_micro_batch_size_per_gpu") == "auto" and "micro_batch" not in self.fixed
         size = f'micro-batch {jobs[0].strategy.micro_batch}, which the config leaves "auto" (--micro-batch)'
         return self.assumed + (size,) * left + tuple(
             f"offload_param.buffer_count {offload.buffer_count} of buffer_size {offload.buffer_size:,} elements: "
@@ -120,8 +120,8 @@ class Request(NamedTuple):
         )
 
     def _lowest_stage(self) -> int:
-        optimizer = self.settled.get("offload_optimizer")
-        if self.settled.get("offload_param") or (optimizer and optimizer.device == "nvme"):
+        optimizer = self.fixed.get("offload_optimizer")
+        if self.fixed.get("offload_param") or (optimizer and optimizer.device == "nvme"):
             return 3
         return 1 if optimizer else 0
 
@@ -143,7 +143,7 @@ def read_request(
     cluster = read_cluster(options, assumed, default_gpus)
     headroom = read_headroom(options.headroom, cluster)
     model = known or read_model(options, assumed, default_params)
-    settled = read_flags(options)
+    fixed = read_flags(options)
     named = read_optim(options.optim)
     total = number(options.global_batch, "--global-batch")
     given, total_alone, unplanned, sharing = None, False, model.unplanned, cluster.gpus
@@ -151,30 +151,30 @@ def read_request(
     if model.unread:
         assumed.append(f"not read in its config.json, and not looked at: {', '.join(model.unread)}")
     if config is not None:
-        config = _with_precision(config, settled.get("precision"), assumed)
-        given, stated = config.content, _merge_config(config, options, settled, model, assumed)
+        config = _with_precision(config, fixed.get("precision"), assumed)
+        given, stated = config.content, _merge_config(config, options, fixed, model, assumed)
         total = _agreed(total, stated.train_batch_size, "--global-batch", "train_batch_size")
         total_alone, unplanned = stated.total_alone, (*unplanned, *stated.unplanned)
         sharing = _sharing(config, cluster)
     refuse_unplanned(unplanned, partial=partial)
     check_accept(options.accept)
-    if "precision" not in settled and given is None and _lacks_bf16(cluster):
-        settled["precision"] = "fp16"
+    if "precision" not in fixed and given is None and _lacks_bf16(cluster):
+        fixed["precision"] = "fp16"
         assumed.append(f"precision fp16 (--precision): {cluster.gpu.title if cluster.gpu else 'the card'} has no bf16")
-    settle_optimizer(settled, named, config, assumed)
-    check_offload(settled)
+    settle_optimizer(fixed, named, config, assumed)
+    check_offload(fixed)
     said_by = "--global-batch" if options.global_batch else "train_batch_size"
-    open_sizes = batch(settled, total, sharing, said_by, total_alone=total_alone)
-    if given is not None and "micro_batch" in settled and "gradient_accumulation_steps" not in given:
-        settled.setdefault("grad_accum", 1)  # as DeepSpeed takes it
+    free_sizes = batch(fixed, total, sharing, said_by, total_alone=total_alone)
+    if given is not None and "micro_batch" in fixed and "gradient_accumulation_steps" not in given:
+        fixed.setdefault("grad_accum", 1)  # as DeepSpeed takes it
     seq = read_seq(options, model, assumed)
-    choose_attention(settled, model, assumed)
-    check_operators(settled, model, cluster.gpu)
-    check_build(settled, assumed)
+    choose_attention(fixed, model, assumed)
+    check_operators(fixed, model, cluster.gpu)
+    check_build(fixed, assumed)
     for name, value in DEFAULTS.items():
-        if name not in settled and name != "optimizer":
+        if name not in fixed and name != "optimizer":
             assumed.append(f"{name} {value} (--{name})")
-    if settled.get("precision") == "fp8":
+    if fixed.get("precision") == "fp8":
         assumed.append(
             "fp8 runs inside matmuls; weights, gradients and states keep their 16- and 32-bit bytes; the config says "
             "bf16, the model's own layers turn fp8 on (Transformer Engine, torchao)"
@@ -182,8 +182,8 @@ def read_request(
     if headroom:
         assumed.append(kept_free(headroom))
     return Request(
-        model=model, cluster=cluster, workload=Workload(seq, total, options.script), settled=settled,
-        open_sizes=open_sizes, assumed=tuple(assumed), rank=_rank(options.rank, cluster.gpus), given=given,
+        model=model, cluster=cluster, workload=Workload(seq, total, options.script), fixed=fixed,
+        free_sizes=free_sizes, assumed=tuple(assumed), rank=_rank(options.rank, cluster.gpus), given=given,
         headroom=headroom, unplanned=unplanned,
     )  # fmt: skip
 
@@ -275,30 +275,30 @@ def _choice(name: str, typed: str, choices: tuple[str, ...]) -> str:
 
 
 def read_flags(options: Options) -> dict[str, Any]:
-    settled: dict[str, Any] = {}
+    fixed: dict[str, Any] = {}
     if options.stage is not None:
         if options.stage not in [str(stage) for stage in STAGES]:
             raise QuantityError(f"--stage: found {shown(options.stage)}, expected 0, 1, 2 or 3; write --stage 2")
-        settled["stage"] = int(options.stage)
+        fixed["stage"] = int(options.stage)
     for name, choices in CHOICES.items():
         typed = getattr(options, name)
         if typed is None:
             continue
         word = _choice(name, typed, choices)
-        settled[name] = word
+        fixed[name] = word
         if name.startswith("offload"):
-            settled[name] = None if word == "none" else Offload(device=word)
+            fixed[name] = None if word == "none" else Offload(device=word)
         if name == "zero_init":
-            settled[name] = word == "yes"
+            fixed[name] = word == "yes"
     for name in ("micro_batch", "grad_accum"):
         value = number(getattr(options, name), flag(name))
         if value is not None:
-            settled[name] = value
-    return settled
+            fixed[name] = value
+    return fixed
 
 
 def _merge_config(
-    config: ConfigFile, options: Options, settled: dict[str, Any], model: Model, assumed: list[str]
+    config: ConfigFile, options: Options, fixed: dict[str, Any], model: Model, assumed: list[str]
 ) -> Stated:  # fmt: skip
     """Add what the ds_config.json states, which is returned; an option that says otherwise is an error."""
     from zeroplan.deepspeed.read import read_config, trainer_fills
@@ -307,30 +307,30 @@ def _merge_config(
     place = config.place
     stated = read_config(config.content, place)
     for name, value in stated.fields.items():
-        if name == "precision" and (settled.get(name), value) == ("fp8", "bf16"):
+        if name == "precision" and (fixed.get(name), value) == ("fp8", "bf16"):
             continue  # what fp8 training writes in its config
-        if name in settled and settled[name] != value and not _same_device(settled[name], value):
+        if name in fixed and fixed[name] != value and not _same_device(fixed[name], value):
             raise ContradictionError(
-                f"{flag(name)} {_text(settled[name])} contradicts {place}, which says {_text(value)}; keep one"
+                f"{flag(name)} {_text(fixed[name])} contradicts {place}, which says {_text(value)}; keep one"
             )
-        settled[name] = value
+        fixed[name] = value
     for name in ("offload_optimizer", "offload_param"):
         if getattr(options, name) not in (None, "none") and name not in stated.fields:
             raise ContradictionError(
-                f"{flag(name)} {settled[name].device} contradicts {place}, which offloads nothing there; "
+                f"{flag(name)} {fixed[name].device} contradicts {place}, which offloads nothing there; "
                 "leave the option out, or --config"
             )
-    fills = trainer_fills(model.shape.hidden, settled["stage"])
+    fills = trainer_fills(model.shape.hidden, fixed["stage"])
     names = {"zero_optimization.reduce_bucket_size": "reduce_bucket_size",
              "zero_optimization.stage3_prefetch_bucket_size": "prefetch_bucket_size",
              "zero_optimization.stage3_param_persistence_threshold": "param_persistence_threshold"}  # fmt: skip
     for path in stated.auto:
         if path in fills:
-            settled[names[path]] = fills[path]
+            fixed[names[path]] = fills[path]
             assumed.append(f"{path.rsplit('.', 1)[1]} auto: {fills[path]:,} as the Trainer fills it")
     if stated.auto:
         assumed.append('"auto" filled as Hugging Face\'s Trainer does')
-    called = settled.get("checkpointing") == DEEPSPEED
+    called = fixed.get("checkpointing") == DEEPSPEED
     assumed.extend(note for note in stated.notes if not (called and note == IDLE))
     return stated
 
@@ -357,9 +357,9 @@ def _agreed(flag: int | None, stated: int | None, name: str, key: str) -> int | 
     return flag if flag is not None else stated
 
 
-def check_offload(settled: dict[str, Any]) -> None:
-    stage, optimizer, parameters = (settled.get(k) for k in ("stage", "offload_optimizer", "offload_param"))
-    if optimizer and settled.get("optimizer") == "lamb":
+def check_offload(fixed: dict[str, Any]) -> None:
+    stage, optimizer, parameters = (fixed.get(k) for k in ("stage", "offload_optimizer", "offload_param"))
+    if optimizer and fixed.get("optimizer") == "lamb":
         raise ContradictionError("--optimizer lamb runs on the GPU only; write --offload-optimizer none, or adamw")
     if stage is None:
         return

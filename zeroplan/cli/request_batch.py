@@ -13,7 +13,7 @@ DEFAULT_SEQ = 2048
 """Tokens, of a model with at least as many positions."""
 
 
-def batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str, *, total_alone: bool) -> dict[str, int]:
+def batch(fixed: dict[str, Any], total: int | None, gpus: int, said_by: str, *, total_alone: bool) -> dict[str, int]:
     """train_batch_size = micro-batch × accumulation × GPUs, as DeepSpeed solves it (runtime/config.py).
 
     With neither stated both stay open; what is returned is for an estimate. A config that states the total alone
@@ -21,7 +21,7 @@ def batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str, *
     """
     if total is None:
         return {}
-    micro, accum = settled.get("micro_batch"), settled.get("grad_accum")
+    micro, accum = fixed.get("micro_batch"), fixed.get("grad_accum")
     divisor = gpus * (micro or 1) * (accum or 1)
     if total % divisor or (micro and accum and total != divisor):
         known = {"micro-batch": micro, "accumulation": accum}
@@ -30,9 +30,9 @@ def batch(settled: dict[str, Any], total: int | None, gpus: int, said_by: str, *
         expected = f"{divisor}" if micro and accum else f"a multiple of {divisor}"
         raise ContradictionError(f"{said_by}: found {total}, expected {expected} ({parts}); write {said_by} {possible}")
     if micro and not accum:
-        settled["grad_accum"] = total // divisor
+        fixed["grad_accum"] = total // divisor
     elif accum and not micro:
-        settled["micro_batch"] = total // divisor
+        fixed["micro_batch"] = total // divisor
     elif not micro and not accum:
         return {"micro_batch" if total_alone else "grad_accum": total // divisor}
     return {}

@@ -21,16 +21,16 @@ SINCE = {"gptj": "5.24"}
 """The version of transformers with which a family has sdpa, where that is newer than the one that numbers are of."""
 
 
-def choose_attention(settled: dict[str, Any], model: Model, assumed: list[str]) -> None:
+def choose_attention(fixed: dict[str, Any], model: Model, assumed: list[str]) -> None:
     """Where transformers has no sdpa attention for a family, it runs eager, and refuses sdpa when asked for it."""
-    if settled.get("attention") == "flash":
-        settled["attention"] = "flash_attention_2"
+    if fixed.get("attention") == "flash":
+        fixed["attention"] = "flash_attention_2"
     if model.has_sdpa:
         return
-    if "attention" not in settled:
-        settled["attention"] = "eager"
+    if "attention" not in fixed:
+        fixed["attention"] = "eager"
         assumed.append(f"attention eager, {_no_sdpa(model)} (--attention)")
-    elif settled["attention"] == "sdpa":
+    elif fixed["attention"] == "sdpa":
         raise ContradictionError(
             f"--attention: found sdpa, but {_no_sdpa(model)} (ValueError), "
             f"expected eager{'' if model.no_flash else ' or flash_attention_2'}; write --attention eager"
@@ -43,32 +43,32 @@ def _no_sdpa(model: Model) -> str:
     return f"transformers {TRANSFORMERS} has no sdpa for {model.family}{newer}"
 
 
-def check_operators(settled: dict[str, Any], model: Model, card: Gpu | None) -> None:
+def check_operators(fixed: dict[str, Any], model: Model, card: Gpu | None) -> None:
     """Refuse what does not run. Of a card that only stands for a memory size nothing is known."""
     named = card if card and not card.stands_for_class else None
-    _check_flash(settled, model, named)
-    _check_kernels(settled, model)
-    if named and settled.get("precision") == "fp8" and "fp8" not in named.peak:
+    _check_flash(fixed, model, named)
+    _check_kernels(fixed, model)
+    if named and fixed.get("precision") == "fp8" and "fp8" not in named.peak:
         raise ContradictionError(
             f"--precision: found fp8 on {named.title}, which does not compute in it, expected a card of Ada, Hopper, "
             f"Blackwell or MI300; write --precision {'bf16' if 'bf16' in named.peak else 'fp16'}"
         )
 
 
-def _check_flash(settled: dict[str, Any], model: Model, card: Gpu | None) -> None:
+def _check_flash(fixed: dict[str, Any], model: Model, card: Gpu | None) -> None:
     """The flash-attention package computes in 16 bit on some GPUs, heads of up to 256 elements, of some families."""
-    attention = settled.get("attention", "")
+    attention = fixed.get("attention", "")
     if not attention.startswith("flash"):
         return
     instead = f"write --attention {'sdpa' if model.has_sdpa else 'eager'}"
     if model.no_flash:
         raise ContradictionError(f"--attention: found {attention} for {model.family}, {model.no_flash}; {instead}")
-    if settled.get("precision") == "fp32" and not settled.get("autocast"):
+    if fixed.get("precision") == "fp32" and not fixed.get("autocast"):
         raise ContradictionError(
             f"--attention: found {attention} with fp32 weights, which flash-attn does not compute in, expected bf16 or "
             f"fp16; write --precision bf16"
         )
-    if settled.get("backend") == "cpu":
+    if fixed.get("backend") == "cpu":
         raise ContradictionError(
             f"--attention: found {attention} with --backend cpu, expected a GPU, which its kernels need; "
             "write --backend cuda"
@@ -90,9 +90,9 @@ def _check_flash(settled: dict[str, Any], model: Model, card: Gpu | None) -> Non
         )
 
 
-def _check_kernels(settled: dict[str, Any], model: Model) -> None:
+def _check_kernels(fixed: dict[str, Any], model: Model) -> None:
     """Liger patches some families, on a GPU; the others it passes over with a line in the log."""
-    kernels = settled.get("kernels", "transformers")
+    kernels = fixed.get("kernels", "transformers")
     if kernels == "transformers":
         return
     if model.family not in LIGER_FAMILIES:
@@ -100,7 +100,7 @@ def _check_kernels(settled: dict[str, Any], model: Model) -> None:
             f"--kernels: found {kernels} for {model.family}, which liger-kernel does not patch, expected one of "
             f"{', '.join(sorted(LIGER_FAMILIES))}; write --kernels transformers"
         )
-    if settled.get("backend") == "cpu":
+    if fixed.get("backend") == "cpu":
         raise ContradictionError(
             f"--kernels: found {kernels} with --backend cpu, expected a GPU, which Triton needs; write --backend cuda"
         )

@@ -52,53 +52,53 @@ def read_optim(text: str | None) -> Named | None:
 
 
 def settle_optimizer(
-    settled: dict[str, Any], named: Named | None, config: ConfigFile | None, assumed: list[str]
+    fixed: dict[str, Any], named: Named | None, config: ConfigFile | None, assumed: list[str]
 ) -> None:
     """Fill in the optimizer and its class, and say what was assumed of them."""
     section = config is not None and bool((config.content.get("optimizer") or {}).get("type"))
     if named is not None:
-        _check(settled, named, config, has_section=section)
-        settled.update(_by_trainer(settled, named.optim))
+        _check(fixed, named, config, has_section=section)
+        fixed.update(_by_trainer(fixed, named.optim))
         return
-    if config is None or section or settled.get("zenflow"):
-        if "optimizer" not in settled:
-            assumed.append(f"optimizer adamw, {_own(settled)} (--optimizer, --optim)")
+    if config is None or section or fixed.get("zenflow"):
+        if "optimizer" not in fixed:
+            assumed.append(f"optimizer adamw, {_own(fixed)} (--optimizer, --optim)")
         return
-    if settled.get("optimizer", "adamw") != "adamw":
+    if fixed.get("optimizer", "adamw") != "adamw":
         return
-    settled.update(_by_trainer(settled, OPTIMS[ASSUMED_OPTIM]))
-    if settled.get("offload_optimizer"):
+    fixed.update(_by_trainer(fixed, OPTIMS[ASSUMED_OPTIM]))
+    if fixed.get("offload_optimizer"):
         made = "DeepSpeedCPUAdam, which Accelerate puts in the place of the Trainer's AdamW"
     else:
         made = f"{ASSUMED_OPTIM}, as the Trainer makes it from torch 2.8 on"
     assumed.append(f"optimizer adamw, {made}: the config has no optimizer section (--optim)")
 
 
-def _own(settled: dict[str, Any]) -> str:
-    return "DeepSpeedCPUAdam" if settled.get("offload_optimizer") else "DeepSpeed's FusedAdam"
+def _own(fixed: dict[str, Any]) -> str:
+    return "DeepSpeedCPUAdam" if fixed.get("offload_optimizer") else "DeepSpeed's FusedAdam"
 
 
-def _by_trainer(settled: dict[str, Any], optim: Optim) -> dict[str, Any]:
+def _by_trainer(fixed: dict[str, Any], optim: Optim) -> dict[str, Any]:
     """Fields of `Strategy`; a momentum that --optimizer names is the Trainer's optim_args."""
-    momentum = optim.optimizer == "sgd" and settled.get("optimizer") == "sgd-momentum"
+    momentum = optim.optimizer == "sgd" and fixed.get("optimizer") == "sgd-momentum"
     return {
         "optimizer": "sgd-momentum" if momentum else optim.optimizer, "client_optimizer": True,
         "torch_adam": optim.optimizer == "adamw", "update": optim.update, "parameter_groups": 2,
     }  # fmt: skip
 
 
-def _check(settled: dict[str, Any], named: Named, config: ConfigFile | None, *, has_section: bool) -> None:
+def _check(fixed: dict[str, Any], named: Named, config: ConfigFile | None, *, has_section: bool) -> None:
     """Raises `ContradictionError` where something else decides or another optimizer is named."""
     if has_section and config is not None:
         raise ContradictionError(
             f"--optim {named.text} does nothing beside {config.place}, whose optimizer section decides, under the "
             "Trainer too; leave --optim out"
         )
-    typed = settled.get("optimizer")
+    typed = fixed.get("optimizer")
     if typed not in (None, named.optim.optimizer) and (typed, named.optim.optimizer) != ("sgd-momentum", "sgd"):
         raise ContradictionError(f"--optimizer {typed} contradicts --optim {named.text}, {_says(named)}; keep one")
     forced = config is not None and config.content.get("zero_force_ds_cpu_optimizer", True) is not False
-    if forced and settled.get("offload_optimizer") and named.optim.optimizer not in OFFLOADABLE:
+    if forced and fixed.get("offload_optimizer") and named.optim.optimizer not in OFFLOADABLE:
         raise ContradictionError(
             f"--optim {named.text} beside an offloaded optimizer becomes DeepSpeedCPUAdam (Accelerate); write --optim "
             'adamw_torch, or "zero_force_ds_cpu_optimizer": false in the config'

@@ -10,7 +10,7 @@ from zeroplan.errors import UnknownNameError, ZeroplanError
 from zeroplan.specs.checkpointing import is_checkpointing
 from zeroplan.specs.strategy import ATTENTION, STAGES, Offload, Strategy
 from zeroplan.units import read_count, read_integer
-from zeroplan.why import Wish
+from zeroplan.why import Constraint
 
 OFFLOADS = {"optimizer": "offload_optimizer", "param": "offload_param"}
 NAMES = (
@@ -23,18 +23,18 @@ NAMES = (
 """Numbers stand for any other."""
 
 
-def wishes(typed: Sequence[str]) -> list[Wish]:
+def read_constraints(typed: Sequence[str]) -> list[Constraint]:
     """Each once. Raises `ZeroplanError` for what cannot be meant."""
-    return list({wish.name: wish for wish in map(wish, typed)}.values())
+    return list({constraint.name: constraint for constraint in map(read_constraint, typed)}.values())
 
 
-def wish(typed: str) -> Wish:
+def read_constraint(typed: str) -> Constraint:
     """What one name asks after; `ZeRO-2`, `full checkpointing` and `optimizer on cpu` are zero-2 and so on."""
     name = _plain(typed)
     found = _stage(name) or _offload(name) or _numbered(name, typed) or _overlap(name) or _attention(name)
     kind = name.removeprefix("checkpointing-")
     if found is None and name.startswith("checkpointing-") and is_checkpointing(kind):
-        found = Wish(name, {"checkpointing": kind}, lambda strategy: strategy.checkpointing == kind)
+        found = Constraint(name, {"checkpointing": kind}, lambda strategy: strategy.checkpointing == kind)
     if found is None:
         raise UnknownNameError("alternative behind --why", typed, NAMES, "numbers may be others")
     return found
@@ -52,26 +52,26 @@ def _plain(typed: str) -> str:
     return re.sub(r"^zero([0-9])$", r"zero-\1", name)
 
 
-def _stage(name: str) -> Wish | None:
+def _stage(name: str) -> Constraint | None:
     found = re.fullmatch(r"zero-([0-3])", name)
     if not found:
         return None
     stage = int(found[1])
-    return Wish(name, {"stage": stage}, lambda strategy: strategy.stage == stage)
+    return Constraint(name, {"stage": stage}, lambda strategy: strategy.stage == stage)
 
 
-def _offload(name: str) -> Wish | None:
+def _offload(name: str) -> Constraint | None:
     both = tuple(OFFLOADS.values())
     if name == "no-offload":
-        return Wish(name, dict.fromkeys(both), lambda strategy: not _offloaded(strategy))
+        return Constraint(name, dict.fromkeys(both), lambda strategy: not _offloaded(strategy))
     if name == "offload":
-        return Wish(name, {}, _offloaded, both, lambda choice: any(choice[field] for field in both))
+        return Constraint(name, {}, _offloaded, both, lambda choice: any(choice[field] for field in both))
     part, _, device = name.partition("-")
     if part not in OFFLOADS or device not in ("cpu", "nvme", "gpu"):
         return None
     field = OFFLOADS[part]
     if device == "gpu":
-        return Wish(name, {field: None}, lambda strategy: getattr(strategy, field) is None)
+        return Constraint(name, {field: None}, lambda strategy: getattr(strategy, field) is None)
 
     def there(offload: Offload | None) -> bool:
         return offload is not None and offload.device == device
@@ -80,15 +80,15 @@ def _offload(name: str) -> Wish | None:
         return there(getattr(strategy, field))
 
     if name == "optimizer-cpu":  # any share of it
-        return Wish(name, {}, has, (field,), lambda choice: there(choice[field]))
-    return Wish(name, {field: Offload(device=device)}, has)
+        return Constraint(name, {}, has, (field,), lambda choice: there(choice[field]))
+    return Constraint(name, {field: Offload(device=device)}, has)
 
 
 def _offloaded(strategy: Strategy) -> bool:
     return strategy.offload_optimizer is not None or strategy.offload_param is not None
 
 
-def _numbered(name: str, typed: str) -> Wish | None:
+def _numbered(name: str, typed: str) -> Constraint | None:
     found = re.fullmatch(r"(micro-batch|buckets|prefetch)-([0-9].*)", name)
     if not found:
         return None
@@ -101,23 +101,23 @@ def _numbered(name: str, typed: str) -> Wish | None:
     except ZeroplanError:
         return None
     if kind == "micro-batch":
-        return Wish(name, {"micro_batch": size}, lambda one: one.micro_batch == size, ("grad_accum",))
+        return Constraint(name, {"micro_batch": size}, lambda one: one.micro_batch == size, ("grad_accum",))
     field, least = ("reduce_bucket_size", 1) if kind == "buckets" else ("prefetch_bucket_size", 3)
 
     def has(strategy: Strategy) -> bool:
         return strategy.stage >= least and getattr(strategy, field) == size
 
-    return Wish(name, {field: size}, has, keeps=lambda choice: _stage_of(choice) >= least)
+    return Constraint(name, {field: size}, has, keeps=lambda choice: _stage_of(choice) >= least)
 
 
-def _attention(name: str) -> Wish | None:
+def _attention(name: str) -> Constraint | None:
     kind = name.removeprefix("attention-").replace("-", "_")
     if not name.startswith("attention-") or kind not in ATTENTION:
         return None
-    return Wish(name, {"attention": kind}, lambda strategy: strategy.attention == kind)
+    return Constraint(name, {"attention": kind}, lambda strategy: strategy.attention == kind)
 
 
-def _overlap(name: str) -> Wish | None:
+def _overlap(name: str) -> Constraint | None:
     if name not in ("overlap", "no-overlap"):
         return None
     on = name == "overlap"
@@ -125,7 +125,7 @@ def _overlap(name: str) -> Wish | None:
     def has(strategy: Strategy) -> bool:
         return (strategy.stage > 0 and strategy.overlaps) is on
 
-    return Wish(name, {"overlap_comm": on}, has, keeps=lambda choice: _stage_of(choice) > 0)
+    return Constraint(name, {"overlap_comm": on}, has, keeps=lambda choice: _stage_of(choice) > 0)
 
 
 def _stage_of(choice: dict[str, Any]) -> int:

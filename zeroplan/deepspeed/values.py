@@ -169,7 +169,7 @@ def expected(known: Key) -> str:
 def example(known: Key, value: Any) -> str:
     """What to write instead of a value, as JSON: the number that it means, the nearest word, or the default.
 
-    A fraction under 1 was no wish for 0, which DeepSpeed refuses of a floor (fp16.min_loss_scale).
+    A fraction under 1 was no request for 0, which DeepSpeed refuses of a floor (fp16.min_loss_scale).
     """
     number = meant(known, value)
     if number is not None and (number or number == as_number(value)):

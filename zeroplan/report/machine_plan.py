@@ -51,7 +51,7 @@ def training_run(run: TrainingRun) -> schema.TrainingRun:
 def why(one: Why) -> schema.Why:
     """An alternative that was asked after, and the lines that set it back."""
     return schema.Why(
-        what=one.wish, is_plan=one.is_plan, reason=one.reason, lack=lack(one.lack),
+        what=one.constraint, is_plan=one.is_plan, reason=one.reason, lack=lack(one.lack),
         seconds_slower=one.slower, bytes_more=one.more, seconds=_differences(one.seconds), of=one.of,
         bytes=_differences(one.bytes), alternative=entry(one.candidate) if one.candidate else None,
     )  # fmt: skip

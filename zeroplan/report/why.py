@@ -24,14 +24,14 @@ OTHERS = "others"
 def answer(found: Why) -> Text:
     """The reason as a sentence."""
     strategy = f" Its best: {label(found.candidate)}." if found.candidate else ""
-    return Text(f"Why not {found.wish}: {found.reason}.{strategy}", style="bold")
+    return Text(f"Why not {found.constraint}: {found.reason}.{strategy}", style="bold")
 
 
 def details(found: Why, plan: Candidate | None) -> list[RenderableType]:
     """The lines that differ from the plan's: of what is short, of seconds where nothing is; and what they sum up to."""
     if plan is None or found.candidate is None:
         return []
-    grid = table(["", "difference", "plan", found.wish])
+    grid = table(["", "difference", "plan", found.constraint])
     if found.lack or found.more is not None:
         _add(grid, found.bytes, gib)
         _add_sum(grid, _needed(plan, found), f"needed, {PLACES[found.of]}", gib)

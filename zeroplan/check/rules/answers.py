@@ -37,7 +37,7 @@ SHORTEST = 4
 WITHOUT_SWITCH = ("sparse_attention", "zeropp_loco_param")
 """Removed sections that were on by being there."""
 LARGE = 1000
-"""From here on a fraction is what a computed size came out with, not a wish."""
+"""From here on a fraction is what a computed size came out with, not a request."""
 
 
 def key(subject: Subject, entry: Entry) -> Edits:
