@@ -7,7 +7,7 @@ import re
 import pytest
 
 import zeroplan as library
-from zeroplan.cli.why import NAMES
+from zeroplan.cli.why import NAMES, read_constraint
 from zeroplan.errors import UnknownNameError
 
 GiB = 2**30
