@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
-from zeroplan.search import Candidate, Front, Space, Summary, best, evaluate, front, nearest, neighbours, space
+from zeroplan.search import Candidate, Front, SearchSummary, Space, best, evaluate, front, nearest, neighbours, space
 from zeroplan.search.neighbours import words
 from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
     chosen: Candidate | None
     rejected: tuple[Rejected, ...]
     ways_out: tuple[WayOut, ...]
-    searched: Summary = Summary(None)
+    searched: SearchSummary = SearchSummary(None)
     objective: str = FASTEST
 
 

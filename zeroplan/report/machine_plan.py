@@ -9,13 +9,13 @@ from zeroplan.largest import Largest
 from zeroplan.plan import Rejected, WayOut, label
 from zeroplan.report import machine
 from zeroplan.schema import recommend as schema
-from zeroplan.search import Candidate, Front, Summary
+from zeroplan.search import Candidate, Front, SearchSummary
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.training import TrainingRun
 from zeroplan.why import Row, Why
 
 
-def searched(one: Summary | Front) -> schema.Searched:
+def searched(one: SearchSummary | Front) -> schema.Searched:
     """How much was looked at."""
     return schema.Searched(
         strategies=one.strategies, configurations=one.configurations, without_room=one.without_room,

@@ -20,7 +20,7 @@ from zeroplan.report import speed as step
 from zeroplan.report import training
 from zeroplan.report.console import assumptions, heading, table
 from zeroplan.report.subject import gpus, on_host, title, trust
-from zeroplan.search import Candidate, Front, Summary
+from zeroplan.search import Candidate, Front, SearchSummary
 from zeroplan.search.neighbours import words
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import LEAST_MEMORY
@@ -198,7 +198,7 @@ def searched(plan: Plan) -> Text:
     return Text(f"Of {compared(plan.searched)} none {better}.", style="dim")
 
 
-def compared(found: Summary | Front) -> str:
+def compared(found: SearchSummary | Front) -> str:
     """How many configurations there are and what became of them."""
     return (
         f"{found.configurations:,} configurations (stage, offload, checkpointing, attention, micro-batch), of which "

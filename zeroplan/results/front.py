@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from zeroplan.plan import Plan
 from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.results.recommend import Recommendation, numbers
-from zeroplan.search import Candidate, Front, Summary
+from zeroplan.search import Candidate, Front, SearchSummary
 from zeroplan.sizing import Fewest
 from zeroplan.specs.headroom import Headroom
 
@@ -85,4 +85,4 @@ class Plans(Recommendation):
 
 def _alone(rows: Front, chosen: Candidate) -> Plan:
     """One row as a plan."""
-    return Plan(chosen, (), (), Summary(chosen, *rows[1:]))
+    return Plan(chosen, (), (), SearchSummary(chosen, *rows[1:]))

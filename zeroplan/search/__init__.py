@@ -3,9 +3,18 @@
 from zeroplan.search.candidate import Candidate, evaluate
 from zeroplan.search.front import Front, front
 from zeroplan.search.neighbours import nearest, neighbours
-from zeroplan.search.search import Summary, best
+from zeroplan.search.search import SearchSummary, best
 from zeroplan.search.space import Space, space
 
 __all__ = [
-    "Candidate", "Front", "Space", "Summary", "best", "evaluate", "front", "nearest", "neighbours", "space",
+    "Candidate",
+    "Front",
+    "SearchSummary",
+    "Space",
+    "best",
+    "evaluate",
+    "front",
+    "nearest",
+    "neighbours",
+    "space",
 ]  # fmt: skip

@@ -41,7 +41,7 @@ GAIN = 0.001
 """Share of a step below which no change is made for its sake: the clock is not known that well."""
 
 
-class Summary(NamedTuple):
+class SearchSummary(NamedTuple):
     """What a search came to."""
 
     best: Candidate | None
@@ -53,7 +53,7 @@ class Summary(NamedTuple):
     evaluated: int = 0
 
 
-class Entry(NamedTuple):
+class Contender(NamedTuple):
     """A candidate and where it comes from."""
 
     candidate: Candidate
@@ -80,10 +80,10 @@ class Search:
         """Seconds of the passes alone, by what decides them."""
         self.without_room = 0
 
-    def run(self) -> Entry | None:
+    def run(self) -> Contender | None:
         """The best of all; None where nothing fits."""
-        entries: list[Entry] = []
-        refined: list[Entry] = []
+        entries: list[Contender] = []
+        refined: list[Contender] = []
         for least, configuration in self._by_bound():
             best = min([*refined, *entries], key=self.order, default=None)
             if best and least > self._limit(best):
@@ -113,7 +113,7 @@ class Search:
             elif (closest := closer[level](configuration)) is not None:
                 heappush(waiting, (max(bound, closest), simplest, next(turn), configuration, level + 1))
 
-    def _limit(self, best: Entry) -> float:
+    def _limit(self, best: Contender) -> float:
         """What is worth looking at: bytes are exact, seconds are not known to the last."""
         return self.order(best)[0] if self.objective == LEAST_MEMORY else (1 - GAIN) * best.seconds
 
@@ -153,13 +153,13 @@ class Search:
         job = configuration.minimum_memory
         return lower_bound(job) + total(outside(job))
 
-    def order(self, entry: Entry) -> tuple[Any, ...]:
+    def order(self, entry: Contender) -> tuple[Any, ...]:
         """By what is minimised; of equals the other, and then the simplest, comes first."""
         needed, seconds = entry.candidate.fit.gpu.needed, entry.seconds
         minimised = (needed, seconds) if self.objective == LEAST_MEMORY else (seconds,)
         return (*minimised, *entry.configuration.tie_break(entry.candidate.job))
 
-    def _first(self, configuration: Configuration, best: Entry | None) -> Entry | None:
+    def _first(self, configuration: Configuration, best: Contender | None) -> Contender | None:
         """Where its numbers may be refined from: the fastest that fits of a few that come near the best; else None."""
         entry = self._leanest(configuration) if best is None or self.objective == LEAST_MEMORY else None
         if self.objective == LEAST_MEMORY or (best is None and entry is None):
@@ -168,17 +168,17 @@ class Search:
             limit = NEAR * min(one.seconds for one in (best, entry) if one)
             near = [job for job in jobs if self.timed(job) < limit]
             if one := self._fastest_fitting(near, monotone=configuration.variant.choice["stage"] == STAGES[-1]):
-                entry = min(filter(None, (entry, Entry(one, configuration))), key=self.order)
+                entry = min(filter(None, (entry, Contender(one, configuration))), key=self.order)
         return entry
 
-    def _leanest(self, configuration: Configuration) -> Entry | None:
+    def _leanest(self, configuration: Configuration) -> Contender | None:
         """What needs least of those that fit; where the host alone is short, with less there."""
         found = [one for job in configuration.lean() if (one := self.evaluate(job))]
         fitting = [one for one in found if one.fit.accepted]
         if not fitting and found and found[0].fit.gpu_accepted:
             lighter = filter(None, map(self._fitting, configuration.with_less_on_host(found[0].job)))
             fitting = [*islice(lighter, 1)]
-        entries = [Entry(one, configuration) for one in fitting]
+        entries = [Contender(one, configuration) for one in fitting]
         return min(entries, key=lambda entry: entry.candidate.fit.gpu.needed, default=None)
 
     def _fastest_fitting(self, jobs: list[Job], *, monotone: bool) -> Candidate | None:
@@ -189,9 +189,9 @@ class Search:
             return None
         return self._fitting(jobs[bisect_left(jobs, True, key=lambda job: self._fitting(job) is not None)])
 
-    def _refined(self, entry: Entry) -> Entry:
+    def _refined(self, entry: Contender) -> Contender:
         """With each number changed in turn while that helps and fits, and then two at once, to make room."""
-        before: Entry | None = None
+        before: Contender | None = None
         while entry is not before:
             before = entry
             for name, values in entry.configuration.variant.numbers.items():
@@ -201,19 +201,19 @@ class Search:
                     entry = self._first_better(entry, self._with_room_made(entry, name))
         return entry
 
-    def _first_better(self, entry: Entry, jobs: Iterable[Job]) -> Entry:
+    def _first_better(self, entry: Contender, jobs: Iterable[Job]) -> Contender:
         """The best of these jobs that fits, where it is better by more than the clock can tell."""
         if self.objective == LEAST_MEMORY:
-            others = [Entry(found, entry.configuration) for job in jobs if (found := self._fitting(job))]
+            others = [Contender(found, entry.configuration) for job in jobs if (found := self._fitting(job))]
             return min([entry, *others], key=self.order)
         for seconds, job in sorted(((self.timed(job), job) for job in jobs), key=lambda pair: pair[0])[:TRIED]:
             if seconds > (1 - GAIN) * entry.seconds:
                 break
             if found := self._fitting(job):
-                return Entry(found, entry.configuration)
+                return Contender(found, entry.configuration)
         return entry
 
-    def _with_room_made(self, entry: Entry, name: str) -> Iterator[Job]:
+    def _with_room_made(self, entry: Contender, name: str) -> Iterator[Job]:
         """With a number one step larger, for which there is no room alone, and another smaller."""
         numbers, strategy = entry.configuration.variant.numbers, entry.candidate.strategy
         larger = _next(numbers.get(name, ()), getattr(strategy, name))
@@ -224,12 +224,12 @@ class Search:
             for less in smaller[:: -(-len(smaller) // MADE_SMALLER) or 1]:
                 yield raised.at(**{other: less})
 
-    def _simplest(self, entry: Entry) -> Entry:
+    def _simplest(self, entry: Contender) -> Contender:
         """With each number at its default where that is as good."""
         for name, (default, *_others) in entry.configuration.variant.numbers.items():
             job = entry.candidate.job.at(**{name: default})
             if self.timed(job) <= entry.seconds and (found := self._fitting(job)):
-                entry = min(entry, Entry(found, entry.configuration), key=self.order)
+                entry = min(entry, Contender(found, entry.configuration), key=self.order)
         return entry
 
     def _fitting(self, job: Job) -> Candidate | None:
@@ -264,9 +264,9 @@ def _next(values: tuple[Any, ...], now: Any) -> Any:
     return min((one for one in values if one > now), default=None)
 
 
-def best(space: Space, reserve: float | None, objective: str = FASTEST) -> Summary:
+def best(space: Space, reserve: float | None, objective: str = FASTEST) -> SearchSummary:
     """The fastest strategy of a space that fits, keeping `reserve` of each card free, or the one that needs least."""
     search = Search(space, reserve, objective)
     entry = search.run()
     configurations, evaluated = len(space.variants) * len(space.sizes), len(search.candidates)
-    return Summary(entry.candidate if entry else None, space.size, configurations, search.without_room, evaluated)
+    return SearchSummary(entry.candidate if entry else None, space.size, configurations, search.without_room, evaluated)
