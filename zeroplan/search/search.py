@@ -178,8 +178,11 @@ class Search:
         if not fitting and found and found[0].fit.gpu_accepted:
             lighter = filter(None, map(self._fitting, configuration.with_less_on_host(found[0].job)))
             fitting = [*islice(lighter, 1)]
-        entries = [Contender(one, configuration) for one in fitting]
-        return min(entries, key=lambda entry: entry.candidate.fit.gpu.needed, default=None)
+        least = min((one.fit.gpu.needed for one in fitting), default=0)
+        equals = [Contender(one, configuration) for one in fitting if one.fit.gpu.needed == least]
+        if self.objective == LEAST_MEMORY:  # which of them is the fastest tells only once its numbers are refined
+            equals = [self._refined(one) for one in equals]
+        return min(equals, key=self.order, default=None)
 
     def _fastest_fitting(self, jobs: list[Job], *, monotone: bool) -> Candidate | None:
         """The fastest of these that fits; `monotone`: each needs no more than the one before, and is no faster."""
