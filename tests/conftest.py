@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections.abc import Callable
@@ -14,6 +15,9 @@ from zeroplan.__main__ import main
 
 REFERENCES = Path(__file__).parent / "references"
 ROOT = Path(__file__).parent.parent
+FEW_COLLECTIONS = 1_000_000
+"""Objects between garbage collections: one process keeps what thousands of tests have counted, and none is garbage."""
+gc.set_threshold(FEW_COLLECTIONS)
 
 
 class Ran(NamedTuple):

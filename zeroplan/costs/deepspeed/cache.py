@@ -11,7 +11,7 @@ from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 T = TypeVar("T")
-CACHE_SIZE = 256
+CACHE_SIZE = 64
 MISSING: Any = object()
 
 
