@@ -228,11 +228,13 @@ class Search:
                 yield raised.at(**{other: less})
 
     def _simplest(self, entry: Contender) -> Contender:
-        """With each number at its default where that is as good."""
+        """With each number at its default where that is as good, as far as the clock can tell."""
+        limit = entry.seconds if self.objective == LEAST_MEMORY else (1 + GAIN) * entry.seconds
         for name, (default, *_others) in entry.configuration.variant.numbers.items():
             job = entry.candidate.job.at(**{name: default})
-            if self.timed(job) <= entry.seconds and (found := self._fitting(job)):
-                entry = min(entry, Contender(found, entry.configuration), key=self.order)
+            if self.timed(job) <= limit and (found := self._fitting(job)):
+                other = Contender(found, entry.configuration)
+                entry = min(entry, other, key=self.order) if self.objective == LEAST_MEMORY else other
         return entry
 
     def _fitting(self, job: Job) -> Candidate | None:
