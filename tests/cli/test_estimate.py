@@ -35,7 +35,7 @@ def test_json_of_one_strategy_has_the_documented_shape(zeroplan, accounting):
     ran = zeroplan("estimate", "--model", "llama-3.1-8b", "--gpus", "4x8", "--gpu-mem", "80GiB", "--stage", "2",
                    "--accounting", accounting, "--json")  # fmt: skip
     found = ran.json
-    assert found["schema_version"] == 1
+    assert found["schema_version"] == 2
     assert found["accounting"] == accounting
     assert found["model"]["parameters"] == 8_030_261_248
     for tier in TIERS:

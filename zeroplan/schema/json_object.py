@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, NamedTuple
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MERGED = {"merged": True}
 """Metadata of a field that holds another record, whose keys stand beside those of the other fields."""
 
