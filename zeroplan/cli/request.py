@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan import sources
 from zeroplan.cli.headroom import kept_free, read_headroom
 from zeroplan.cli.options import Options, flag
 from zeroplan.cli.request_batch import batch, number, read_seq
@@ -81,6 +82,8 @@ class Request(NamedTuple):
     """What of each card is kept free; None: nobody said."""
     comfortable: bool = False
     """Where nobody said, a plan is looked for whose verdict is `fits`."""
+    deepspeed: str = sources.DEEPSPEED
+    """The version that is to run it, whose defaults hold where nobody states a value."""
     unplanned: tuple[Unplanned, ...] = ()
     """What of the job is not planned, where `--partial` takes what still holds."""
 
@@ -103,8 +106,8 @@ class Request(NamedTuple):
 
     def job(self, **changes: Any) -> Job:
         """The job with the stated fields, defaults, and `changes`."""
-        strategy = Strategy(**{"stage": 0, **strategy_defaults(), **DEFAULTS, **self.fixed, **changes})
-        job = Job(self.model, self.cluster, self.workload, strategy, self.rank)
+        strategy = Strategy(**{"stage": 0, **strategy_defaults(self.deepspeed), **DEFAULTS, **self.fixed, **changes})
+        job = Job(self.model, self.cluster, self.workload, strategy, self.rank, self.deepspeed)
         return job if self.given else with_room(job)
 
     def assumed_for(self, jobs: list[Job]) -> tuple[str, ...]:

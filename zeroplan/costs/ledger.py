@@ -22,16 +22,6 @@ STAGES: dict[int, Any] = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 
 def ledger(job: Job, accounting: str = "deepspeed", *, detail: Detail = Detail.KINDS) -> Ledger:
     """Everything held and moved by one strategy; by `detail`, activations are told apart by what keeps them."""
-    return _counted(job, accounting, detail)
-
-
-def resident(job: Job) -> list[Line]:
-    """What the GPU holds between steps."""
-    lines: list[Line] = STAGES[job.strategy.stage].resident(job)
-    return lines
-
-
-def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:
     recomputing.check(job)
     if accounting == "paper":
         from zeroplan.costs import paper
@@ -48,3 +38,9 @@ def _counted(job: Job, accounting: str, detail: Detail) -> Ledger:
     return Ledger(
         "deepspeed", gpu, host.tier(job), host.nvme(job), traffic=traffic(job), copies=copies(job),
     )  # fmt: skip
+
+
+def resident(job: Job) -> list[Line]:
+    """What the GPU holds between steps."""
+    lines: list[Line] = STAGES[job.strategy.stage].resident(job)
+    return lines

@@ -8,9 +8,7 @@ from typing import NamedTuple
 
 from zeroplan.costs.alignment import aligned_events
 from zeroplan.costs.deepspeed.allocation_tracker import START, MemorySnapshot
-from zeroplan.costs.deepspeed.events import GatheredMemory, RepeatedBlock, extreme_events
-from zeroplan.costs.deepspeed.module_hooks import pass_hooks
-from zeroplan.costs.deepspeed.partitions import own_bytes
+from zeroplan.costs.deepspeed.events import RepeatedBlock, extreme_events
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.execution import PassTimeline, Timeline
@@ -27,38 +25,6 @@ def alone(job: Job) -> Activations | None:
     """The model's own bytes without DeepSpeed, whose stage 3 runs another linear function."""
     result = job.model.timeline.alone(timeline_request(job)._replace(zero_linear=False), job.leaves)
     return Activations(*result) if result else None
-
-
-def _alone(job: Job, request: TimelineRequest) -> tuple[int, int] | None:
-    result = job.model.timeline.alone(request, job.leaves)
-    return result and result[1:]
-
-
-def _fullest(job: Job, request: TimelineRequest) -> tuple[int, int] | None:
-    alone = _alone(job, request)
-    if alone is None or job.strategy.stage < 3 or job.ranks == 1:
-        return alone
-    result, own = job.model.timeline(request, job.leaves), own_bytes(job)
-    if result is None:
-        return alone
-    return (
-        max(alone[0], with_own(result.forward, pass_hooks(job, 0), own)),
-        max(alone[1], with_own(result.backward, pass_hooks(job, 1), own)),
-    )
-
-
-def with_own(one: PassTimeline, hooks: Sequence[RepeatedBlock[GatheredMemory]], own: dict[int, int]) -> int:
-    """The fullest moment of a pass with what the module at work reads; `own`: bytes of each tensor."""
-    entered: dict[int, int] = {}
-    most = 0
-    for event, _before, at in aligned_events(hooks, one, HOOK_NUMBER):
-        hook = event.hook
-        if hook.enters:
-            entered[hook.module] = at
-        elif hook.tensors and at > (start := entered.get(hook.module, at)):
-            reads = sum([own.get(index, 0) for index in hook.tensors])
-            most = max(most, reads + max(one.most[start + 1 : at + 1]))
-    return most
 
 
 def timeline_request(job: Job) -> TimelineRequest:

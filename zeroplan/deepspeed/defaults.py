@@ -10,7 +10,7 @@ from typing import Any
 
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.errors import ContradictionError
-from zeroplan.specs.job import DEEPSPEED
+from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.strategy import Offload
 
 CHANGED: dict[str, dict[str, object]] = {DEEPSPEED: {}}
@@ -62,7 +62,8 @@ def default(path: str, version: str = DEEPSPEED) -> Any:
     """What DeepSpeed takes where nobody writes the key. Raises `ContradictionError` for a version that is not known."""
     if version not in CHANGED:
         raise ContradictionError(
-            f"DeepSpeed {version} is not known; known are {', '.join(CHANGED)}, and {DEEPSPEED} is what is compared"
+            f"DeepSpeed {version} is not known; known are {', '.join(CHANGED)}, and all is compared with "
+            f"{DEEPSPEED}"
         )
     return CHANGED[version].get(path, KEYS[path].default)
 

@@ -15,7 +15,7 @@ from zeroplan.ledger import Activations, Copied, Ledger, Line, Moment, Tier, Tra
 from zeroplan.levels import Level, shown_by
 from zeroplan.report.letters import letters
 from zeroplan.schema import estimate, job, memory, step_time
-from zeroplan.schema.json_object import Document, as_json
+from zeroplan.schema.json_object import Document, as_json, copied
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model
@@ -162,9 +162,7 @@ def term_object(entry: Term) -> step_time.Term:
 
 
 def level_object(level: Level) -> memory.MemoryLevel:
-    return memory.MemoryLevel(
-        bytes=level.bytes, low=level.low, high=level.high, evidence=level.evidence, reason=level.reason
-    )
+    return copied(memory.MemoryLevel, level)
 
 
 def strategy_object(strategy: Strategy) -> Strategy:
@@ -177,16 +175,7 @@ def strategy_object(strategy: Strategy) -> Strategy:
 
 
 def model_object(model: Model) -> job.Model:
-    return job.Model(
-        name=model.name,
-        family=model.family,
-        parameters=model.parameters,
-        source=model.source,
-        inferred=model.inferred,
-        architecture=model.architecture or None,
-        approximate=model.approximate,
-        unread=model.unread,
-    )
+    return copied(job.Model, model, architecture=model.architecture or None)
 
 
 def _tier(tier: Tier) -> memory.MemoryTier:
@@ -212,33 +201,15 @@ def _moment(peak: Moment) -> memory.Moment:
 
 
 def line_object(entry: Line) -> memory.Line:
-    return memory.Line(
-        name=entry.name,
-        bytes=entry.bytes,
-        dtype=entry.dtype,
-        formula=entry.formula,
-        symbols=entry.symbols,
-        source=entry.source,
-        evidence=entry.evidence,
-    )
+    return copied(memory.Line, entry)
 
 
 def collective(transfer: Transfer) -> memory.Collective:
-    return memory.Collective(
-        when=transfer.when, collective=transfer.collective, dtype=transfer.dtype, calls=transfer.calls,
-        bytes=transfer.bytes,
-    )  # fmt: skip
+    return copied(memory.Collective, transfer)
 
 
 def _transfer(transfer: Transfer) -> memory.Transfer:
-    return memory.Transfer(
-        **vars(collective(transfer)),
-        wire_bytes=transfer.wire_bytes,
-        group=transfer.group,
-        ranks=transfer.ranks,
-        formula=transfer.formula,
-        source=transfer.source,
-    )
+    return copied(memory.Transfer, transfer)
 
 
 def _copied(entry: Copied) -> memory.Copied:
@@ -246,7 +217,4 @@ def _copied(entry: Copied) -> memory.Copied:
 
 
 def _tier_fit(tier: TierFit) -> memory.TierFit:
-    return memory.TierFit(
-        capacity=tier.capacity, needed=tier.needed, most=tier.most, headroom=tier.headroom, fits=tier.fits,
-        verdict=tier.verdict,
-    )  # fmt: skip
+    return copied(memory.TierFit, tier)

@@ -9,6 +9,7 @@ from zeroplan.largest import Largest
 from zeroplan.plan import Rejected, WayOut, label
 from zeroplan.report import machine
 from zeroplan.schema import recommend as schema
+from zeroplan.schema.json_object import copied
 from zeroplan.search import Candidate, Front, SearchSummary
 from zeroplan.sizing import Fewest, Lack
 from zeroplan.training import TrainingRun
@@ -17,10 +18,7 @@ from zeroplan.why import Row, Why
 
 def searched(one: SearchSummary | Front) -> schema.Searched:
     """How much was looked at."""
-    return schema.Searched(
-        strategies=one.strategies, configurations=one.configurations, without_room=one.without_room,
-        evaluated=one.evaluated,
-    )  # fmt: skip
+    return copied(schema.Searched, one)
 
 
 def rejected(one: Rejected) -> schema.Rejected:
@@ -58,18 +56,12 @@ def why(one: Why) -> schema.Why:
 
 
 def _differences(rows: Sequence[Row]) -> list[schema.Difference]:
-    return [
-        schema.Difference(name=row.name, plan=row.plan, alternative=row.alternative, difference=row.difference)
-        for row in rows
-    ]
+    return [copied(schema.Difference, row) for row in rows]
 
 
 def fewest(one: Fewest) -> schema.Fewest:
     """The fewest GPUs, and what the next smaller number lacks."""
-    return schema.Fewest(
-        gpus=one.gpus, smaller=one.smaller, lack=lack(one.lack),
-        late_seconds=one.late if one.late != inf else None,
-    )  # fmt: skip
+    return copied(schema.Fewest, one, lack=lack(one.lack), late_seconds=one.late if one.late != inf else None)
 
 
 def lack(one: Lack | None) -> schema.Lack | None:

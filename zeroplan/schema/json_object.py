@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 SCHEMA_VERSION = 2
 MERGED = {"merged": True}
@@ -52,6 +54,11 @@ def members(kind: Any) -> Iterator[Member]:
     for one in fields(kind):
         is_optional = leaves_out and one.default is None
         yield Member(one.name, one.name.rstrip("_"), is_optional, one.metadata == MERGED)
+
+
+def copied(kind: type[T], record: Any, **others: Any) -> T:
+    """An object of this kind whose fields are the record's attributes of the same names, but for `others`."""
+    return kind(**{one.name: getattr(record, one.name) for one in members(kind) if one.name not in others}, **others)
 
 
 def as_json(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 from zeroplan.clock import Speed, StepTime
@@ -11,6 +12,7 @@ from zeroplan.costs.deepspeed.traffic import traffic
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.step import step_time
+from zeroplan.errors import ContradictionError
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger, Tier
 from zeroplan.specs.job import Job
@@ -45,6 +47,45 @@ class Candidate(NamedTuple):
         from zeroplan.costs.timing.speed import speed_of  # for a screen, which a search has no need of
 
         return speed_of(self.job, self.time) if is_timed(self.job) else None
+
+
+class Evaluator:
+    """Counts and times strategies of one request, keeping `reserve` of each card free, each once."""
+
+    def __init__(self, reserve: float | None) -> None:
+        self.reserve = reserve
+        self.seconds: dict[Strategy, float] = {}
+        self.candidates: dict[Strategy, Candidate | None] = {}
+
+    def timed(self, job: Job) -> float:
+        """Seconds of a step; without end where DeepSpeed stops in training (too few buffers for NVMe)."""
+        key = job.strategy
+        if key not in self.seconds:
+            try:
+                self.seconds[key] = rounded(timed(job))
+            except ContradictionError:
+                self.seconds[key] = inf
+        return self.seconds[key]
+
+    def evaluate(self, job: Job) -> Candidate | None:
+        """Count and time it; None where DeepSpeed refuses it or stops."""
+        key = job.strategy
+        if key not in self.candidates:
+            try:
+                self.candidates[key] = evaluate(job, self.reserve)
+            except ContradictionError:
+                self.candidates[key] = None
+        return self.candidates[key]
+
+    def fitting(self, job: Job) -> Candidate | None:
+        """Count and time it; None where it does not fit either."""
+        candidate = self.evaluate(job)
+        return candidate if candidate and candidate.fit.accepted else None
+
+
+def rounded(seconds: float) -> float:
+    """To twelve digits: those behind say in which order terms were added."""
+    return float(f"{seconds:.12g}")
 
 
 def evaluate(job: Job, reserve: float | None) -> Candidate:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from zeroplan.search.candidate import Candidate
-from zeroplan.search.room import has_room, lower_bound
-from zeroplan.search.search import Search, rounded
+from zeroplan.search.candidate import Candidate, rounded
+from zeroplan.search.room import has_room, least_needed
+from zeroplan.search.search import Search
 from zeroplan.search.space import Configuration, Space
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
 
@@ -33,30 +33,30 @@ def front(space: Space, reserve: float | None, apart: float) -> Front:
 
     The last is the leanest of all, however near to the one before. `apart` of 0: every strategy of the front.
     """
-    search = Search(space, reserve, FASTEST)
-    lean = Search(space, reserve, LEAST_MEMORY)
+    search, lean = (Search(space, reserve, objective) for objective in (FASTEST, LEAST_MEMORY))
     ends = [entry.candidate for entry in (search.run(), lean.run()) if entry]
-    rows = _undominated([*ends, *_evaluated(space, search, ends)])
-    configurations = len(space.variants) * len(space.sizes)
-    evaluated = len(search.candidates.keys() | lean.candidates.keys())
-    return Front(tuple(_apart(rows, apart)), space.size, configurations, search.without_room, evaluated)
+    every = list(space.configurations())
+    with_room = [one for one in every if has_room(one, reserve)]
+    rows = _undominated([*ends, *_evaluated(with_room, search, ends)])
+    evaluated = len(search.evaluator.candidates.keys() | lean.evaluator.candidates.keys())
+    return Front(tuple(_apart(rows, apart)), space.size, len(every), len(every) - len(with_room), evaluated)
 
 
-def _evaluated(space: Space, search: Search, ends: Iterable[Candidate]) -> Iterator[Candidate]:
+def _evaluated(
+    configurations: Iterable[Configuration], search: Search, ends: Iterable[Candidate]
+) -> Iterator[Candidate]:
     """What fits of each configuration that may be faster or leaner than what was looked at before."""
     rows = list(ends)
-    for configuration in sorted(space.configurations(), key=search.passes) if rows else ():
-        if not has_room(configuration, search.reserve) or _beaten(search.passes(configuration), configuration, rows):
-            continue
-        for job in (configuration.at(), *configuration.lean()):
-            if (found := search.evaluate(job)) and found.fit.accepted:
-                rows = _undominated([*rows, found])
-                yield found
+    for configuration in sorted(configurations, key=search.passes) if rows else ():
+        if not _beaten(search.passes(configuration), configuration, rows):
+            for one in filter(None, map(search.fitting, (configuration.at(), *configuration.lean()))):
+                rows = _undominated([*rows, one])
+                yield one
 
 
 def _beaten(seconds: float, configuration: Configuration, rows: Iterable[Candidate]) -> bool:
     """Whether a row is as fast as computing alone takes it, and needs no more than it does at least."""
-    bytes = lower_bound(configuration.minimum_memory)
+    bytes = least_needed(configuration.minimum_memory)
     return any(row.time.total <= seconds and row.fit.gpu.needed <= bytes for row in rows)
 
 

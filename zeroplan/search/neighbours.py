@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from zeroplan.errors import ContradictionError
-from zeroplan.search.candidate import Candidate, evaluate
+from zeroplan.search.candidate import Candidate, Evaluator
+from zeroplan.search.room import leanest
 from zeroplan.search.space import Configuration, Space, Variant
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES, Strategy
@@ -24,15 +24,17 @@ def neighbours(space: Space, plan: Candidate, reserve: float | None) -> list[tup
 
     One of each choice that the space has, and in words what it changes; what DeepSpeed refuses is left out.
     """
+    evaluator = Evaluator(reserve)
     changed: dict[Strategy, tuple[str, Job]] = {}
     for change, job in _changed(space, plan.job):
         changed.setdefault(job.strategy, (change, job))
-    return [(change, found) for change, job in changed.values() if (found := _evaluated(job, reserve))]
+    return [(change, one) for change, job in changed.values() if (one := evaluator.evaluate(job))]
 
 
 def nearest(space: Space, reserve: float | None) -> list[Candidate]:
     """What needs least of each stage and offload, counted, whether it fits or not."""
-    return [found for one in leanest_of_each(space) if (found := _leanest(one, reserve))]
+    each = (leanest(one, Evaluator(reserve)) for one in leanest_of_each(space))
+    return [min(candidates, key=lambda one: one.fit.gpu.needed) for candidates in each if candidates]
 
 
 def leanest_of_each(space: Space) -> list[Configuration]:
@@ -42,16 +44,6 @@ def leanest_of_each(space: Space) -> list[Configuration]:
         parts = variant.choice["offload_optimizer"], variant.choice["offload_param"]
         first.setdefault((variant.choice["stage"], *(part and part.device for part in parts)), variant)
     return [Configuration(space, variant, min(space.sizes)) for variant in first.values()]
-
-
-def _leanest(configuration: Configuration, reserve: float | None) -> Candidate | None:
-    """With the numbers that need least on the GPU; where the host alone is short, with less there."""
-    found = [one for job in configuration.lean() if (one := _evaluated(job, reserve))]
-    if not found:
-        return None
-    first = min(found, key=lambda one: one.fit.gpu.needed)
-    lighter = configuration.with_less_on_host(first.job) if first.fit.gpu_accepted and not first.fit.accepted else ()
-    return next((one for job in lighter if (one := _evaluated(job, reserve)) and one.fit.accepted), first)
 
 
 def _changed(space: Space, plan: Job) -> Iterator[tuple[str, Job]]:
@@ -94,10 +86,3 @@ def with_choice(variant: Variant, plan: Job) -> Job:
     }
     alone = {} if variant.choice["stage"] == STAGES[-1] else {"hpz_partition_size": 1}
     return plan.at(**{**alone, **variant.choice, **numbers})
-
-
-def _evaluated(job: Job, reserve: float | None) -> Candidate | None:
-    try:
-        return evaluate(job, reserve)
-    except ContradictionError:
-        return None

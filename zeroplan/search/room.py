@@ -5,11 +5,15 @@ Both are parts of the exact count, so nothing is left out that would fit; what r
 
 from __future__ import annotations
 
+from itertools import islice
+
 from zeroplan.costs.deepspeed import host
 from zeroplan.costs.ledger import resident
+from zeroplan.costs.outside import outside
 from zeroplan.costs.passes import timeline_request
 from zeroplan.fit import gpu_limit, host_fit, nvme_fit
 from zeroplan.ledger import total
+from zeroplan.search.candidate import Candidate, Evaluator
 from zeroplan.search.space import Configuration
 from zeroplan.specs.job import Job
 
@@ -18,6 +22,11 @@ def lower_bound(job: Job) -> int:
     """Bytes of PyTorch's that a GPU needs at least; where activations are closed forms, what is held."""
     activations = job.model.timeline.alone(timeline_request(job), job.leaves)
     return total(resident(job)) + max(activations or (0,))
+
+
+def least_needed(job: Job) -> int:
+    """The same with what a process takes beside PyTorch's allocator."""
+    return lower_bound(job) + total(outside(job))
 
 
 def has_room(configuration: Configuration, reserve: float | None) -> bool:
@@ -29,3 +38,12 @@ def has_room(configuration: Configuration, reserve: float | None) -> bool:
         return False
     limit = gpu_limit(job, reserve)  # first without activations, which take a trace of the model
     return limit is None or (total(resident(job)) <= limit and lower_bound(job) <= limit)
+
+
+def leanest(configuration: Configuration, evaluator: Evaluator) -> list[Candidate]:
+    """What may need least of the GPU; where the host alone is short, what fits with less there."""
+    candidates = [one for job in configuration.lean() if (one := evaluator.evaluate(job))]
+    if candidates and candidates[0].fit.gpu_accepted and not any(one.fit.accepted for one in candidates):
+        lighter = filter(None, map(evaluator.fitting, configuration.with_less_on_host(candidates[0].job)))
+        return [*islice(lighter, 1)] or candidates
+    return candidates

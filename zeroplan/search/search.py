@@ -1,10 +1,10 @@
 """The best strategy of a space: each configuration that may win is counted and timed, and the best ones are refined.
 
-Configurations come in the order of a lower bound of what is minimised: the seconds that computing alone takes, or the
-bytes of the GPU that it holds between steps and for activations. Those that have no room for so much are left out. Each
-of the others is evaluated exactly, with default numbers and, where those do not fit, with the numbers that hold least;
-once the bound of what is left is above the best, nothing else can win. Then each number of the best few is changed as
-long as that helps (coordinate descent on a coarse grid).
+Configurations come in the order of a lower bound of what is minimised, which is known more and more closely: seconds of
+the operators, of the passes with what runs again, and of a step with the fastest numbers, whether they fit or not; or
+bytes of the GPU that are held, and those of activations beside them. Those that have no room for so much are left out,
+and once the bound is above the best nothing else can win. The others are evaluated exactly with a few numbers each, and
+the numbers of the best ones are changed as long as that helps (coordinate descent on a coarse grid).
 """
 
 from __future__ import annotations
@@ -12,22 +12,21 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop, heappush
-from itertools import count, islice
+from itertools import count
 from typing import Any, NamedTuple
 
 from zeroplan.costs.ledger import resident
 from zeroplan.costs.outside import outside
 from zeroplan.costs.timing.computing import computing
 from zeroplan.costs.timing.step import software_of
-from zeroplan.errors import ContradictionError
 from zeroplan.ledger import total
-from zeroplan.search.candidate import Candidate, evaluate, timed
+from zeroplan.search.candidate import Candidate, Evaluator, rounded
 from zeroplan.search.numbers import OPTIMIZER
-from zeroplan.search.room import has_room, lower_bound
+from zeroplan.search.room import has_room, leanest, least_needed
 from zeroplan.search.space import BUCKETS, KEPT, Configuration, Space
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
-from zeroplan.specs.strategy import STAGES, Offload, Strategy
+from zeroplan.specs.strategy import STAGES, Offload
 
 EARLY, REFINED = 2, 3
 """Configurations whose numbers are refined as they come up, and the nearest of the others."""
@@ -64,18 +63,12 @@ class Contender(NamedTuple):
         return rounded(self.candidate.time.total)
 
 
-def rounded(seconds: float) -> float:
-    """To twelve digits: those behind say in which order terms were added."""
-    return float(f"{seconds:.12g}")
-
-
 class Search:
-    """Counts and times the strategies of one space, each once."""
+    """Of one space, for one objective."""
 
     def __init__(self, space: Space, reserve: float | None, objective: str) -> None:
-        self.space, self.reserve, self.objective = space, reserve, objective
-        self.seconds: dict[Strategy, float] = {}
-        self.candidates: dict[Strategy, Candidate | None] = {}
+        self.space, self.objective, self.evaluator = space, objective, Evaluator(reserve)
+        self.timed, self.fitting = self.evaluator.timed, self.evaluator.fitting
         self.computing: dict[Any, float] = {}
         """Seconds of the passes alone, by what decides them."""
         self.without_room = 0
@@ -135,10 +128,7 @@ class Search:
 
     def _fastest_step(self, configuration: Configuration) -> float | None:
         """Seconds of a step with the fastest numbers; None where there is no room with the leanest."""
-        if not has_room(configuration, self.reserve):
-            self.without_room += 1
-            return None
-        return min(map(self.timed, configuration.fast()))
+        return min(map(self.timed, configuration.fast())) if self._has_room(configuration) else None
 
     def _held(self, configuration: Configuration) -> float:
         """Bytes that a GPU holds between steps, and what a process takes beside PyTorch's allocator."""
@@ -147,11 +137,12 @@ class Search:
 
     def _leanest_bytes(self, configuration: Configuration) -> float | None:
         """The same with the model's own activations; None where there is no room for them."""
-        if not has_room(configuration, self.reserve):
-            self.without_room += 1
-            return None
-        job = configuration.minimum_memory
-        return lower_bound(job) + total(outside(job))
+        return least_needed(configuration.minimum_memory) if self._has_room(configuration) else None
+
+    def _has_room(self, configuration: Configuration) -> bool:
+        there = has_room(configuration, self.evaluator.reserve)
+        self.without_room += not there
+        return there
 
     def order(self, entry: Contender) -> tuple[Any, ...]:
         """By what is minimised; of equals the other, and then the simplest, comes first."""
@@ -172,12 +163,8 @@ class Search:
         return entry
 
     def _leanest(self, configuration: Configuration) -> Contender | None:
-        """What needs least of those that fit; where the host alone is short, with less there."""
-        found = [one for job in configuration.lean() if (one := self.evaluate(job))]
-        fitting = [one for one in found if one.fit.accepted]
-        if not fitting and found and found[0].fit.gpu_accepted:
-            lighter = filter(None, map(self._fitting, configuration.with_less_on_host(found[0].job)))
-            fitting = [*islice(lighter, 1)]
+        """What needs least of those that fit."""
+        fitting = [one for one in leanest(configuration, self.evaluator) if one.fit.accepted]
         least = min((one.fit.gpu.needed for one in fitting), default=0)
         equals = [Contender(one, configuration) for one in fitting if one.fit.gpu.needed == least]
         if self.objective == LEAST_MEMORY:  # which of them is the fastest tells only once its numbers are refined
@@ -187,10 +174,10 @@ class Search:
     def _fastest_fitting(self, jobs: list[Job], *, monotone: bool) -> Candidate | None:
         """The fastest of these that fits; `monotone`: each needs no more than the one before, and is no faster."""
         if not monotone:
-            return next(filter(None, map(self._fitting, sorted(jobs, key=self.timed))), None)
-        if not jobs or not self._fitting(jobs[-1]):
+            return next(filter(None, map(self.fitting, sorted(jobs, key=self.timed))), None)
+        if not jobs or not self.fitting(jobs[-1]):
             return None
-        return self._fitting(jobs[bisect_left(jobs, True, key=lambda job: self._fitting(job) is not None)])
+        return self.fitting(jobs[bisect_left(jobs, True, key=lambda job: self.fitting(job) is not None)])
 
     def _refined(self, entry: Contender) -> Contender:
         """With each number changed in turn while that helps and fits, and then two at once, to make room."""
@@ -207,12 +194,12 @@ class Search:
     def _first_better(self, entry: Contender, jobs: Iterable[Job]) -> Contender:
         """The best of these jobs that fits, where it is better by more than the clock can tell."""
         if self.objective == LEAST_MEMORY:
-            others = [Contender(found, entry.configuration) for job in jobs if (found := self._fitting(job))]
+            others = [Contender(found, entry.configuration) for job in jobs if (found := self.fitting(job))]
             return min([entry, *others], key=self.order)
         for seconds, job in sorted(((self.timed(job), job) for job in jobs), key=lambda pair: pair[0])[:TRIED]:
             if seconds > (1 - GAIN) * entry.seconds:
                 break
-            if found := self._fitting(job):
+            if found := self.fitting(job):
                 return Contender(found, entry.configuration)
         return entry
 
@@ -222,8 +209,9 @@ class Search:
         larger = _next(numbers.get(name, ()), getattr(strategy, name))
         if larger is None or self.timed(raised := entry.candidate.job.at(**{name: larger})) >= entry.seconds:
             return
-        for other in {"contiguous_gradients", *BUCKETS, *KEPT} & numbers.keys() - {name}:
-            smaller = sorted((one for one in numbers[other] if one < getattr(strategy, other)), reverse=True)
+        for other in ("contiguous_gradients", *BUCKETS, *KEPT):
+            values = numbers.get(other, ()) if other != name else ()
+            smaller = sorted((one for one in values if one < getattr(strategy, other)), reverse=True)
             for less in smaller[:: -(-len(smaller) // MADE_SMALLER) or 1]:
                 yield raised.at(**{other: less})
 
@@ -232,34 +220,10 @@ class Search:
         limit = entry.seconds if self.objective == LEAST_MEMORY else (1 + GAIN) * entry.seconds
         for name, (default, *_others) in entry.configuration.variant.numbers.items():
             job = entry.candidate.job.at(**{name: default})
-            if self.timed(job) <= limit and (found := self._fitting(job)):
+            if self.timed(job) <= limit and (found := self.fitting(job)):
                 other = Contender(found, entry.configuration)
                 entry = min(entry, other, key=self.order) if self.objective == LEAST_MEMORY else other
         return entry
-
-    def _fitting(self, job: Job) -> Candidate | None:
-        found = self.evaluate(job)
-        return found if found and found.fit.accepted else None
-
-    def timed(self, job: Job) -> float:
-        """Seconds of a step; without end where DeepSpeed stops in training (too few buffers for NVMe)."""
-        key = job.strategy
-        if key not in self.seconds:
-            try:
-                self.seconds[key] = rounded(timed(job))
-            except ContradictionError:
-                self.seconds[key] = float("inf")
-        return self.seconds[key]
-
-    def evaluate(self, job: Job) -> Candidate | None:
-        """Counted and timed; None where DeepSpeed refuses it or stops."""
-        key = job.strategy
-        if key not in self.candidates:
-            try:
-                self.candidates[key] = evaluate(job, self.reserve)
-            except ContradictionError:
-                self.candidates[key] = None
-        return self.candidates[key]
 
 
 def _next(values: tuple[Any, ...], now: Any) -> Any:
@@ -273,5 +237,5 @@ def best(space: Space, reserve: float | None, objective: str = FASTEST) -> Searc
     """The fastest strategy of a space that fits, keeping `reserve` of each card free, or the one that needs least."""
     search = Search(space, reserve, objective)
     entry = search.run()
-    configurations, evaluated = len(space.variants) * len(space.sizes), len(search.candidates)
+    configurations, evaluated = len(space.variants) * len(space.sizes), len(search.evaluator.candidates)
     return SearchSummary(entry.candidate if entry else None, space.size, configurations, search.without_room, evaluated)

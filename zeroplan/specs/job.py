@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
+from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.execution import Execution
 from zeroplan.specs.model import LeafModules, Model
 from zeroplan.specs.strategy import Strategy, Workload
 
-DEEPSPEED = "0.19.8"
-"""The version that everything is compared with."""
 NO_LEAVES = LeafModules(classes=())
 FIELDS = {name: place for place, name in enumerate(Strategy._fields)}
 

@@ -27,7 +27,7 @@ from zeroplan.costs.deepspeed.events import (
     last_event,
 )
 from zeroplan.costs.deepspeed.fetch import first_step_micro_steps, micro_steps
-from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
+from zeroplan.costs.deepspeed.layout import bucket_dtypes
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
@@ -165,17 +165,6 @@ def less_in_forward(job: Job) -> int:
     events = list(extreme_events(chain(*(found.forward for found in micro_steps(job).largest))))
     most, fewest = max(event.most for event in events), max(event.most - event.less for event in events)
     return job.strategy.element_bytes * (most - fewest)
-
-
-def _made(job: Job) -> tuple[list[int], list[int]]:
-    """Bytes of each tensor's gradient, and those that stay at least until the next one comes: it is in storage of its
-    own or in its bucket's buffer, which no smaller buffers of other buckets hold.
-    """
-    strategy, sizes = job.strategy, tensor_sizes(job)
-    widths = [DTYPE_BYTES[dtype] for dtype in bucket_dtypes(job)]
-    buffers = strategy.reduce_bucket_size * sum(widths) if strategy.contiguous_gradients else 0
-    kept = min(strategy.element_bytes, *widths)
-    return [strategy.element_bytes * size for size in sizes], [max(0, kept * size - buffers) for size in sizes]
 
 
 def _of_muon(job: Job) -> ModuleType:

@@ -69,22 +69,7 @@ def newton_schulz(parts: StepParts) -> Iterable[Term]:
 
 def update(parts: StepParts) -> list[Term]:
     """On the GPU: the norm of gradients and their clipping, then the optimizer."""
-    return updated_on_gpu(parts.job)
-
-
-TERMS: tuple[Callable[[StepParts], Iterable[Term]], ...] = (passes, collectives, offload, newton_schulz, update)
-"""All that a step's seconds consist of, in order: a term that stands here is in the search, on the screens, in --json
-and in the interval, which takes its spread from its group."""
-
-
-def software_of(job: Job) -> Software:
-    """Which of the model's operators run as kernels of their own."""
-    return {"liger": LIGER, "liger-loss": LIGER_LOSS}.get(job.strategy.kernels, TRANSFORMERS)
-
-
-def updated_on_gpu(job: Job) -> list[Term]:
-    """The norm of gradients and their clipping, then the optimizer."""
-    strategy = job.strategy
+    job, strategy = parts.job, parts.job.strategy
     here = job.model.parameters / strategy.shards(1, job.ranks)
     if strategy.offload_optimizer:
         here -= updated_by_cpus(job)
@@ -102,3 +87,13 @@ def updated_on_gpu(job: Job) -> list[Term]:
         term(OPTIMIZER, name, roofline.streamed, memory, touched=here * each, bandwidth=memory.value)
         for name, each in passes
     ]
+
+
+TERMS: tuple[Callable[[StepParts], Iterable[Term]], ...] = (passes, collectives, offload, newton_schulz, update)
+"""All that a step's seconds consist of, in order: a term that stands here is in the search, on the screens, in --json
+and in the interval, which takes its spread from its group."""
+
+
+def software_of(job: Job) -> Software:
+    """Which of the model's operators run as kernels of their own."""
+    return {"liger": LIGER, "liger-loss": LIGER_LOSS}.get(job.strategy.kernels, TRANSFORMERS)
