@@ -147,7 +147,7 @@ def _show(asked: Asked, chosen: RuleSelection, files: Sequence[check_fix.Changed
 def _for_programs(
     form: str, findings: list[Finding], files: list[str], chosen: RuleSelection, planned: Scope | None
 ) -> str:  # fmt: skip
-    from zeroplan.report import check_formats, machine, machine_check
+    from zeroplan.report import check_formats, machine
 
     if form == "github":
         return check_formats.github(findings, files)
@@ -157,16 +157,16 @@ def _for_programs(
         return check_formats.junit(findings, files, chosen.fails)
     if form == "sarif":
         return check_formats.sarif(findings)
-    return machine.dumps(machine_check.check(findings, files, planned))
+    return machine.dumps(check_formats.check(findings, files, planned))
 
 
 def rules(*, json: bool) -> int:
     """All rules."""
     if json:
-        from zeroplan.report import machine, machine_check
+        from zeroplan.report import check_formats, machine
         from zeroplan.schema.check import Rules
 
-        typer.echo(machine.dumps(Rules(rules=[machine_check.rule(rule) for rule in RULES.values()])))
+        typer.echo(machine.dumps(Rules(rules=[check_formats.rule(rule) for rule in RULES.values()])))
     else:
         from zeroplan.report import check as report
 
@@ -180,10 +180,10 @@ def explain(term: str, *, json: bool) -> int | None:
     if rule is None:
         return None
     if json:
-        from zeroplan.report import machine, machine_check
+        from zeroplan.report import check_formats, machine
         from zeroplan.schema.explain import ExplainedRule
 
-        typer.echo(machine.dumps(ExplainedRule(rule=machine_check.rule(rule))))
+        typer.echo(machine.dumps(ExplainedRule(rule=check_formats.rule(rule))))
     else:
         from zeroplan.report import check as report
 

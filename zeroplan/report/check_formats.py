@@ -1,12 +1,7 @@
-"""How reports for other programs name a file.
+"""Findings of `check` for other programs, and how each names a file.
 
-Findings as workflow commands, which GitHub Actions shows beside the lines of a pull request.
-
-Findings as a table of Markdown, for the summary of a workflow's step or a comment.
-
-Findings as JUnit's XML, which most CI servers show as tests.
-
-Findings as SARIF 2.1.0, for code scanning.
+Workflow commands (GitHub Actions shows them beside the lines of a pull request), a table of Markdown (the summary of a
+step, or a comment), JUnit's XML (tests, to most CI servers), SARIF 2.1.0 (code scanning), and the dataclasses of --json.
 """
 
 from __future__ import annotations
@@ -26,7 +21,10 @@ from zeroplan.check.finding import ADVICE, ERROR, SEVERITIES, WARNING, Finding
 from zeroplan.check.rule import Rule
 from zeroplan.check.rules import RULES
 from zeroplan.errors import printable
+from zeroplan.report import machine
 from zeroplan.report.check import concise, summary, told
+from zeroplan.schema import check as schema
+from zeroplan.specs.scope import Scope
 
 
 def relative(path: str) -> str:
@@ -189,3 +187,15 @@ def _fix(finding: Finding) -> dict[str, Any]:
     ]  # fmt: skip
     change = {"artifactLocation": {"uri": uri(finding.file)}, "replacements": replacements}
     return {"description": {"text": finding.write or finding.message}, "artifactChanges": [change]}
+
+
+def check(findings: Sequence[Finding], files: Sequence[str], planned: Scope | None) -> schema.Check:
+    scope = machine.scope_object(planned) if planned else None
+    return schema.Check(files=files, findings=findings, scope=scope)
+
+
+def rule(one: Rule) -> schema.Rule:
+    return schema.Rule(
+        id=one.id, severity=one.severity, title=one.title, evidence=one.evidence, link=one.link,
+        since=one.since or None, until=one.until or None, bad=one.bad.text, good=one.good.text,
+    )  # fmt: skip

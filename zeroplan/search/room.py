@@ -20,8 +20,12 @@ from zeroplan.specs.job import Job
 
 def lower_bound(job: Job) -> int:
     """Bytes of PyTorch's that a GPU needs at least; where activations are closed forms, what is held."""
-    activations = job.model.timeline.alone(timeline_request(job), job.leaves)
-    return total(resident(job)) + max(activations or (0,))
+    return total(resident(job)) + _activations(job)
+
+
+def _activations(job: Job) -> int:
+    """The model's own bytes at their fullest; 0 where they are not written out."""
+    return max(job.model.timeline.alone(timeline_request(job), job.leaves) or (0,))
 
 
 def least_needed(job: Job) -> int:
@@ -36,8 +40,8 @@ def has_room(configuration: Configuration, reserve: float | None) -> bool:
     tiers = host_fit(job, host.tier(on_host)), nvme_fit(job, total(host.nvme(on_host).peak.lines))
     if not all(tier.fits is not False if reserve is None else tier.enough for tier in tiers):
         return False
-    limit = gpu_limit(job, reserve)  # first without activations, which take a trace of the model
-    return limit is None or (total(resident(job)) <= limit and lower_bound(job) <= limit)
+    limit, held = gpu_limit(job, reserve), total(resident(job))
+    return limit is None or (held <= limit and held + _activations(job) <= limit)  # the last takes a trace of the model
 
 
 def leanest(configuration: Configuration, evaluator: Evaluator) -> list[Candidate]:

@@ -1,6 +1,6 @@
 """The gathers of stage 3: the coordinator's replay from the run's first micro-step to those that repeat.
 
-The first only records the trace (no prefetch, no reuse); it is left out where it surely needs no more than the others.
+The first only records the trace (no prefetch, no reuse).
 
 Buffers between NVMe and the GPU for parameters, where DeepSpeed's defaults are too small or too few.
 """
