@@ -14,7 +14,6 @@ from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.cli.request_operators import check_operators, choose_attention
 from zeroplan.cli.request_optimizer import read_optim, settle_optimizer
 from zeroplan.costs.deepspeed.fetch import with_room
-from zeroplan.deepspeed.defaults import strategy_defaults
 from zeroplan.errors import ContradictionError, QuantityError, UnplannedError, nearest, shown
 from zeroplan.fit import TIGHT
 from zeroplan.specs.checkpointing import DEEPSPEED, KINDS, is_checkpointing
@@ -106,9 +105,18 @@ class Request(NamedTuple):
 
     def job(self, **changes: Any) -> Job:
         """The job with the stated fields, defaults, and `changes`."""
-        strategy = Strategy(**{"stage": 0, **strategy_defaults(self.deepspeed), **DEFAULTS, **self.fixed, **changes})
+        strategy = Strategy(**{"stage": 0, **self._version_defaults, **DEFAULTS, **self.fixed, **changes})
         job = Job(self.model, self.cluster, self.workload, strategy, self.rank, self.deepspeed)
         return job if self.given else with_room(job)
+
+    @property
+    def _version_defaults(self) -> dict[str, Any]:
+        """Of another version than that which `Strategy` has the defaults of."""
+        if self.deepspeed == sources.DEEPSPEED:
+            return {}
+        from zeroplan.deepspeed.defaults import strategy_defaults  # with all tables of keys
+
+        return strategy_defaults(self.deepspeed)
 
     def assumed_for(self, jobs: list[Job]) -> tuple[str, ...]:
         """What was assumed: a batch that a config leaves open, and NVMe buffers where DeepSpeed stops with its own."""

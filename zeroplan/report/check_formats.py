@@ -1,7 +1,7 @@
 """Findings of `check` for other programs, and how each names a file.
 
 Workflow commands (GitHub Actions shows them beside the lines of a pull request), a table of Markdown (the summary of a
-step, or a comment), JUnit's XML (tests, to most CI servers), SARIF 2.1.0 (code scanning), and the dataclasses of --json.
+step, or a comment), JUnit's XML (tests, to most CI servers), SARIF 2.1.0 (code scanning), dataclasses of --json.
 """
 
 from __future__ import annotations
