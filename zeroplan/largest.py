@@ -62,15 +62,15 @@ def largest(
         start = 0
     if best < 0:
         return None
-    found = _fastest(job(best), fixed, reserve) or fitting
-    assert found is not None  # the leanest fits
+    candidate = _fastest(job(best), fixed, reserve) or fitting
+    assert candidate is not None  # the leanest fits
     while best + 1 < len(grid):
         larger = _fastest(job(best + 1), fixed, reserve)
         if larger is None:
             short = lack(leanest(job(best + 1), fixed, reserve))
-            return Largest(grid[best], found, grid[best + 1], short)
-        best, found = best + 1, larger  # what looks leanest need not be
-    return Largest(grid[best], found, None, None)
+            return Largest(grid[best], candidate, grid[best + 1], short)
+        best, candidate = best + 1, larger  # what looks leanest need not be
+    return Largest(grid[best], candidate, None, None)
 
 
 def _fastest(job: Job, fixed: dict[str, Any], reserve: float | None) -> Candidate | None:

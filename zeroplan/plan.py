@@ -81,21 +81,21 @@ def plan(
     `ways_out`: where nothing fits only what is nearest to fitting.
     """
     lean, free = objective == LEAST_MEMORY, free_space(job, fixed)
-    found = best(free, reserve, objective)
-    if found.best is None:
+    summary = best(free, reserve, objective)
+    if summary.best is None:
         failing = sorted(nearest(free, reserve), key=_shortest_first) if rescue else []
         rejected = tuple(Rejected(candidate, candidate.fit.shortage, label(candidate)) for candidate in failing)
         of_host = any("host" in candidate.fit.lacking for candidate in failing)
         ways = _ways_out(job, fixed, reserve, cards(), of_host=of_host) if rescue and ways_out else ()
-        return Plan(None, rejected, ways, found, objective)
+        return Plan(None, rejected, ways, summary, objective)
     if not rescue:
-        return Plan(found.best, (), (), found, objective)
-    others, reason = neighbours(free, found.best, reserve), _in_bytes if lean else _in_seconds
+        return Plan(summary.best, (), (), summary, objective)
+    others, reason = neighbours(free, summary.best, reserve), _in_bytes if lean else _in_seconds
     lost = [
-        Rejected(other, other.fit.shortage if not other.fit.accepted else reason(other, found.best), change)
+        Rejected(other, other.fit.shortage if not other.fit.accepted else reason(other, summary.best), change)
         for change, other in others
     ]
-    return Plan(found.best, tuple(sorted(lost, key=_leanest_first if lean else _by_loss)), (), found, objective)
+    return Plan(summary.best, tuple(sorted(lost, key=_leanest_first if lean else _by_loss)), (), summary, objective)
 
 
 def _shortest_first(candidate: Candidate) -> tuple[int, int]:
@@ -134,12 +134,12 @@ def front_of(job: Job, fixed: dict[str, Any], *, reserve: float | None, apart: f
 
 def free_space(job: Job, fixed: dict[str, Any]) -> Space:
     """What the fixed fields leave free. Raises `ContradictionError` where that is nothing."""
-    found = space(job, fixed, per_gpu(job, fixed))
-    if not found.variants:
+    free = space(job, fixed, per_gpu(job, fixed))
+    if not free.variants:
         raise ContradictionError(
             "nothing to choose from: no strategy has all that was asked for; leave out --stage or an --offload option"
         )
-    return found
+    return free
 
 
 def leanest(job: Job, fixed: dict[str, Any], reserve: float | None) -> list[Candidate]:
@@ -232,10 +232,10 @@ def _ways_out(
     def fastest(changed: Job, free: dict[str, Any]) -> Candidate | None:
         return plan(changed, free, reserve=reserve, rescue=False).chosen
 
-    found = sorted(ways_out(job, fixed, fits, fastest, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
+    ways = sorted(ways_out(job, fixed, fits, fastest, of_host=of_host, cards=cards), key=lambda way: -_rate(way[1]))
     return tuple(
         WayOut(f"{said}: {label(one)}; needs {gib(one.fit.gpu.needed)}, {_rate(one):,.0f} tokens/s per GPU", one)
-        for said, one in found
+        for said, one in ways
     )
 
 

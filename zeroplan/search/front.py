@@ -1,6 +1,6 @@
 """The front of time and memory: strategies of which none is both faster and leaner, from the fastest to the leanest.
 
-Of each configuration two strategies are looked at, with default numbers and with those that hold least, but for those
+Of each configuration a few strategies are looked at, with default numbers and with those that hold least, but for those
 whose bounds say that another is both faster and leaner.
 """
 

@@ -44,7 +44,7 @@ def has_room(configuration: Configuration, reserve: float | None) -> bool:
     return limit is None or (held <= limit and held + _activations(job) <= limit)  # the last takes a trace of the model
 
 
-def leanest(configuration: Configuration, evaluator: Evaluator) -> list[Candidate]:
+def lean_candidates(configuration: Configuration, evaluator: Evaluator) -> list[Candidate]:
     """What may need least of the GPU; where the host alone is short, what fits with less there."""
     candidates = [one for job in configuration.lean() if (one := evaluator.evaluate(job))]
     if candidates and candidates[0].fit.gpu_accepted and not any(one.fit.accepted for one in candidates):

@@ -22,7 +22,7 @@ from zeroplan.costs.timing.step import software_of
 from zeroplan.ledger import total
 from zeroplan.search.candidate import Candidate, Evaluator, rounded
 from zeroplan.search.numbers import OPTIMIZER
-from zeroplan.search.room import has_room, leanest, least_needed
+from zeroplan.search.room import has_room, lean_candidates, least_needed
 from zeroplan.search.space import BUCKETS, KEPT, Configuration, Space
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
@@ -164,7 +164,7 @@ class Search:
 
     def _leanest(self, configuration: Configuration) -> Contender | None:
         """What needs least of those that fit."""
-        fitting = [one for one in leanest(configuration, self.evaluator) if one.fit.accepted]
+        fitting = [one for one in lean_candidates(configuration, self.evaluator) if one.fit.accepted]
         least = min((one.fit.gpu.needed for one in fitting), default=0)
         equals = [Contender(one, configuration) for one in fitting if one.fit.gpu.needed == least]
         if self.objective == LEAST_MEMORY:  # which of them is the fastest tells only once its numbers are refined
@@ -194,13 +194,13 @@ class Search:
     def _first_better(self, entry: Contender, jobs: Iterable[Job]) -> Contender:
         """The best of these jobs that fits, where it is better by more than the clock can tell."""
         if self.objective == LEAST_MEMORY:
-            others = [Contender(found, entry.configuration) for job in jobs if (found := self.fitting(job))]
+            others = [Contender(candidate, entry.configuration) for job in jobs if (candidate := self.fitting(job))]
             return min([entry, *others], key=self.order)
         for seconds, job in sorted(((self.timed(job), job) for job in jobs), key=lambda pair: pair[0])[:TRIED]:
             if seconds > (1 - GAIN) * entry.seconds:
                 break
-            if found := self.fitting(job):
-                return Contender(found, entry.configuration)
+            if candidate := self.fitting(job):
+                return Contender(candidate, entry.configuration)
         return entry
 
     def _with_room_made(self, entry: Contender, name: str) -> Iterator[Job]:
@@ -220,8 +220,8 @@ class Search:
         limit = entry.seconds if self.objective == LEAST_MEMORY else (1 + GAIN) * entry.seconds
         for name, (default, *_others) in entry.configuration.variant.numbers.items():
             job = entry.candidate.job.at(**{name: default})
-            if self.timed(job) <= limit and (found := self.fitting(job)):
-                other = Contender(found, entry.configuration)
+            if self.timed(job) <= limit and (candidate := self.fitting(job)):
+                other = Contender(candidate, entry.configuration)
                 entry = min(entry, other, key=self.order) if self.objective == LEAST_MEMORY else other
         return entry
 
