@@ -77,7 +77,6 @@ def test_a_parameter_gathered_in_fp32_is_not_one_in_bf16():
     assert set(own_bytes(narrow)) < set(own_bytes(none_stays)) == set(range(len(narrow.model.tensors)))
 
 
-
 def remembered():
     """Every count that is remembered, with what picks its key."""
     found = {}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from typing import NamedTuple
 
-from zeroplan.costs.alignment import aligned_events
+from zeroplan.costs.alignment import interval_of
 from zeroplan.costs.deepspeed.allocation_tracker import START, MemorySnapshot
-from zeroplan.costs.deepspeed.events import RepeatedBlock, extreme_events
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.execution import PassTimeline, Timeline
@@ -39,9 +37,6 @@ def timeline_request(job: Job) -> TimelineRequest:
     )  # fmt: skip
 
 
-SNAPSHOT_KEY, HOOK_NUMBER = attrgetter("key"), attrgetter("at")
-
-
 class PassPeak(NamedTuple):
     """The moment of a pass at which most is alive."""
 
@@ -53,44 +48,44 @@ class PassPeak(NamedTuple):
     """The interval of the pass."""
 
 
-def pass_peak(snapshots: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline) -> PassPeak:
+def pass_peak(snapshots: Sequence[MemorySnapshot], activations: PassTimeline) -> PassPeak:
     """The largest moment of passes: at an interval's most with what DeepSpeed has meanwhile, or at one of its
     events.
     """
     most, at = activations.fullest
     best = PassPeak(most, (), most, at)
     for one in passes(snapshots):
-        at_most = most + max([snapshot.most for snapshot in extreme_events(one)])
+        at_most = most + max([snapshot.most for snapshot in one])
         if at_most > best.bytes and (found := _pass_peak(one, activations, at_most)).bytes > best.bytes:
             best = found
     return best
 
 
-def passes(snapshots: Sequence[RepeatedBlock[MemorySnapshot]]) -> Iterator[Sequence[RepeatedBlock[MemorySnapshot]]]:
+def passes(snapshots: Sequence[MemorySnapshot]) -> Iterator[Sequence[MemorySnapshot]]:
     """Each from its start to the next one's."""
-    starts = [at for at, block in enumerate(snapshots) if block.events[0].key == START]
+    starts = [at for at, snapshot in enumerate(snapshots) if snapshot.key == START]
     for start, end in zip(starts, [*starts[1:], len(snapshots)], strict=False):
         yield snapshots[start:end]
 
 
-def _pass_peak(snapshots: Sequence[RepeatedBlock[MemorySnapshot]], activations: PassTimeline, at_most: int) -> PassPeak:
+def _pass_peak(snapshots: Sequence[MemorySnapshot], activations: PassTimeline, at_most: int) -> PassPeak:
     """`at_most`: bytes that no moment is above, so that the first with as many is the largest."""
     most, now = activations.most, activations.now
-    before = snapshots[0].events[0]
+    before, at = snapshots[0], -1
     best: tuple[tuple[int, ...], int, int] = (), 0, 0
     largest, there = 0, before.now
-    for snapshot, at, to in aligned_events(snapshots, activations, SNAPSHOT_KEY):
-        if to > at:
+    for snapshot in snapshots:
+        if (to := interval_of(snapshot.key, activations, at)) > at:
             interval = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
             if interval + there > largest:
                 largest = interval + there
                 best = before.at_end, interval, most.index(interval, at + 1)
-        reached = to if to > at else at
-        concurrent = now[reached] if reached >= 0 else activations.start
+            at = to
+        concurrent = now[at] if at >= 0 else activations.start
         before, (_key, here, _elements, there, _at_end) = snapshot, snapshot
         if here + concurrent > largest:
             largest = here + concurrent
-            best = snapshot.at_most, concurrent, reached
+            best = snapshot.at_most, concurrent, at
         if largest == at_most:
             break
     return PassPeak(largest, *best)

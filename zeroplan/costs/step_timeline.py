@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from zeroplan.costs.alignment import interval_of
 from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
-from zeroplan.costs.deepspeed.events import all_events
 from zeroplan.costs.ledger import STAGES, ledger
 from zeroplan.costs.passes import passes, timeline_of, timeline_request
 from zeroplan.formulas.moments import token_ids
@@ -79,8 +78,8 @@ def _aligned(
         yield from ((at, total(still), most) for at, most in enumerate(model.most))
         return
     *_earlier, last = passes(profile.snapshots)
-    concurrent, at, before = total(profile.concurrent), -1, last[0].events[0]
-    for snapshot in all_events(last):
+    concurrent, at, before = total(profile.concurrent), -1, last[0]
+    for snapshot in last:
         to = interval_of(snapshot.key, model, at)
         for interval in range(at + 1, to + 1):
             yield interval, concurrent + before.now, model.most[interval]

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.layer_intervals import Passes
 from zeroplan.specs.execution import ModuleHook
 
 
@@ -42,7 +41,8 @@ class Distances:
 class AccessOrder(NamedTuple):
     """The same in every micro-step, whatever the coordinator's settings."""
 
-    passes: Passes
+    passes: tuple[Sequence[ModuleHook], Sequence[ModuleHook]]
+    """Hooks of forward, and of backward."""
     trace: list[tuple[int, int]]
     """Each use: the tensor, and how many modules were entered before."""
     own: Distances
@@ -55,11 +55,11 @@ class AccessOrder(NamedTuple):
 
 
 def access_order(
-    sizes: Sequence[int], passes: Passes, leaves: frozenset[int] = frozenset(),
-    subtrees: Sequence[tuple[int, ...]] = (),
+    sizes: Sequence[int], passes: tuple[Sequence[ModuleHook], Sequence[ModuleHook]],
+    leaves: frozenset[int] = frozenset(), subtrees: Sequence[tuple[int, ...]] = (),
 ) -> AccessOrder:  # fmt: skip
     """`leaves`: modules that are gathered whole; `subtrees`: all tensors below each module, when there are any."""
-    forward, backward = passes.hooks
+    forward, backward = passes
     entered_hooks = [hook for hooks in (forward, backward) for hook in hooks if hook.enters]
     uses = enumerate(hook.tensors for hook in entered_hooks)
     left = {hook.module for hook in backward if not hook.enters}

@@ -6,10 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from operator import add
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.events import EventLog, LayerOffset, offset_key
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.ledger import Line, Rule, line
 
@@ -37,15 +35,6 @@ class MemorySnapshot(NamedTuple):
     now: int
     at_end: tuple[int, ...]
 
-    def offset_by(self, by: LayerOffset) -> MemorySnapshot:
-        """As `Repeatable`: `by.more` are bytes, and elements of each kind."""
-        key, most, at_most, now, at_end = self
-        if by.more:
-            nbytes, *elements = by.more
-            at_most, at_end = (tuple(map(add, there, elements)) for there in (at_most, at_end))
-            most, now = most + nbytes, now + nbytes
-        return MemorySnapshot(offset_key(key, by), most, at_most, now, at_end)
-
 
 SNAPSHOT = partial(tuple.__new__, MemorySnapshot)
 """Make a snapshot of all its fields, without the work that a call by name does."""
@@ -59,8 +48,8 @@ class AllocationTracker:
         self.bytes = 0
         self.most = 0
         self.peak: dict[Kind, int] = {}
-        self.snapshots = EventLog[MemorySnapshot]()
-        """Snapshots of one pass after the other, each from a block of its own on."""
+        self.snapshots: list[MemorySnapshot] = []
+        """Snapshots of one pass after the other, each from START on."""
         self.since = 0
         """The most bytes since the last snapshot, and what they were."""
         self.at_most: tuple[int, ...] = ()
@@ -81,9 +70,7 @@ class AllocationTracker:
     def mark(self, key: int) -> None:
         """An event of the pass is over."""
         now = tuple(self.elements.values())
-        if key == START:
-            self.snapshots.close()
-        self.snapshots.open.append(SNAPSHOT((key, self.since, self.at_most, self.bytes, now)))
+        self.snapshots.append(SNAPSHOT((key, self.since, self.at_most, self.bytes, now)))
         self.since, self.at_most = self.bytes, now
 
     def kinds(self, elements: tuple[int, ...]) -> dict[Kind, int]:
@@ -120,22 +107,6 @@ class AllocationTracker:
             known[rule, dtype] -= count
         self.bytes = before
 
-    def repeat(self, since: int, times: int, by: LayerOffset) -> None:
-        """Repeat the snapshots from that one on so many times, each time with `by.more`."""
-        if by.more:
-            fullest = max(self.snapshots.open[since:], key=lambda snapshot: snapshot.most)
-        self.snapshots.repeat(since, times, by)
-        if by.more:
-            self._grow(fullest, by.times(times))
-
-    def _grow(self, fullest: MemorySnapshot, by: LayerOffset) -> None:
-        for kind, more in zip(self.elements, by.more[1:], strict=True):
-            self.elements[kind] += more
-        self.bytes += by.more[0]
-        self.since, self.at_most = self.bytes, tuple(self.elements.values())
-        if (last := fullest.offset_by(by)).most > self.most:
-            self.most, self.peak = last.most, self.kinds(last.at_most)
-
     def reset_peak(self) -> None:
         """Forget the peak: from now on only later moments count."""
         self.most, self.peak = self.bytes, self.elements.copy()
@@ -153,7 +124,7 @@ class PassProfile:
     """The snapshots of a pass, and the kinds they count; `concurrent` is there throughout."""
 
     def __init__(self, tracker: AllocationTracker, beside: Iterable[Line] = ()) -> None:
-        self.snapshots, self.tracker, self.concurrent = tracker.snapshots.blocks(), tracker, tuple(beside)
+        self.snapshots, self.tracker, self.concurrent = tracker.snapshots, tracker, tuple(beside)
 
 
 class Variables:

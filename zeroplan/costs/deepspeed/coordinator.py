@@ -7,14 +7,12 @@ are remembered from the first time they are taken (lru_cache), as there. Sizes a
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.access_order import AccessOrder, Distances
-from zeroplan.costs.deepspeed.decisions import Decisions
-from zeroplan.costs.deepspeed.events import EventLog, GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.access_order import AccessOrder
+from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.gathered_storages import NOTHING, GatheredStorages
-from zeroplan.costs.deepspeed.layer_skipping import LayerSkipper
 from zeroplan.costs.deepspeed.thresholds import ReplayThresholds, Settings, Threshold, ThresholdRange
 from zeroplan.specs.execution import ModuleHook
 
@@ -26,14 +24,14 @@ class Coordinator(GatheredStorages):
 
     def __init__(self, sizes: Sequence[int], settings: Settings, access: AccessOrder) -> None:
         super().__init__(sizes, settings)
-        self.hooks, self.trace, self.own, self.full = access.passes.hooks, access.trace, access.own, access.full
+        self.passes, self.trace, self.own, self.full = access.passes, access.trace, access.own, access.full
         self.last_user, self.never_left = access.last_user, access.never_left
-        self.decisions = Decisions()
+        self.released: dict[tuple[int, int], frozenset[int]] = {}
+        """What is released as a module is left, by the module and the coordinator's step: decided once (lru_cache)."""
         self.bucket = Threshold(settings.prefetch_bucket_size)
         self.live = Threshold(settings.max_live_parameters)
         self.reach = Threshold(settings.max_reuse_distance)
         self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
-        self.repeats = LayerSkipper(self, access.passes.intervals if not settings.swapped else ())
         self._start()
 
     def _start(self) -> None:
@@ -41,7 +39,7 @@ class Coordinator(GatheredStorages):
         self.begin()
         self.queue = deque(() if self.records else self.trace)
         self.recent: dict[int, int] = {}
-        self.inside: dict[int, set[int]] = {}
+        self.inside: defaultdict[int, set[int]] = defaultdict(set)
         """Tensor -> modules that use it now; a module that recomputes enters twice and leaves once."""
         self.step = 0
 
@@ -57,81 +55,77 @@ class Coordinator(GatheredStorages):
         """One forward and backward: gathers as they are issued, and what is held after each hook."""
         self.records = records
         self._start()
-        self.repeats.begin()
-        logs = EventLog[GatheredMemory](), EventLog[GatheredMemory]()
-        for pass_index, (hooks, log) in enumerate(zip(self.hooks, logs, strict=True)):
-            at = 0
-            for number, interval in enumerate(self.repeats.intervals):
-                if interval.pass_index == pass_index and interval.end > at:
-                    self._replay(pass_index, at, hooks[at : interval.end], log)
-                    at = self.repeats.intervals[number + self.repeats.skip(number, log)].end
-            self._replay(pass_index, at, hooks[at:], log)
+        forward, backward = (self._replay(pass_index, hooks) for pass_index, hooks in enumerate(self.passes))
         self._finish()
-        return MicroStep(self.gathers.blocks(), logs[0].blocks(), logs[1].blocks(), tuple(self.swapper.read))
+        return MicroStep(tuple(self.gathers), forward, backward, tuple(self.swapper.read))
 
-    def _replay(self, pass_index: int, start: int, hooks: Sequence[ModuleHook], log: EventLog[GatheredMemory]) -> None:
-        """Hooks one by one, from that number of the pass on."""
-        before = -1
-        for at, hook in enumerate(hooks, start):
-            ready, tensors = self.gathered, hook.tensors
-            if self.records and not tensors:
-                continue
-            if hook.enters:
+    def _replay(self, pass_index: int, hooks: Sequence[ModuleHook]) -> tuple[GatheredMemory, ...]:
+        """Hooks one by one; the first is reported, and each that changes what is held."""
+        log: list[GatheredMemory] = []
+        elements = secondary = -1
+        prefetches = not self.records and self.bucket.exceeds(0)
+        for at, (enters, module, tensors, backward) in enumerate(hooks):
+            ready = self.gathered
+            if not tensors:  # half of the modules have none
+                if not enters:
+                    continue
+                self.step += 1
+                if not (prefetches and self.queue):
+                    continue
                 self.place = pass_index, at
-                if tensors:  # half of the modules have none
-                    self._fetch(hook)
-                if self.queue:
+                self._look_ahead()
+            elif enters:
+                self.place = pass_index, at
+                self._fetch(module, tensors)
+                if prefetches and self.queue:
                     self._look_ahead()
                 self.step += 1
-            elif tensors:
-                if hook.backward and self.kept:
-                    ready = self.let_go(hook)
-                self._exit(hook, bool(pass_index))
-            now = self.gathered + self.copied
-            besides = self.most if self.most > now else now
+            else:
+                if backward and self.kept:
+                    ready = self.let_go(tensors)
+                self._exit(module, tensors, pass_index, backward=backward)
+            there, apart = self.gathered, self.copied
+            besides = self.most if self.most > there + apart else there + apart
             waiting, fewest = self.waiting
             most = waiting if waiting > besides else besides
-            if tensors or most != before:
+            if there != elements or apart != secondary or most > there + apart or ready != elements:
                 less = most - (fewest if fewest > besides else besides) if most > besides else 0
-                log.open.append(GatheredMemory(self.gathered, self.copied, most, ready, hook, at, less))
-                before = now
+                log.append(GatheredMemory(there, apart, most, ready, at, less))
+                elements, secondary = there, apart
             self.most, self.waiting = 0, NOTHING
+        return tuple(log)
 
-    def _fetch(self, hook: ModuleHook) -> None:
+    def _fetch(self, module: int, tensors: Sequence[int]) -> None:
         """Gather what is missing, wait for it, and take the module's tensors off the queue (fetch_sub_module)."""
-        tensors = set(hook.tensors)
-        missing = tensors - self.available - self.flying
-        if missing:
+        own, flying = set(tensors), self.flying
+        if missing := own - self.available - flying:
             self.gather(missing)
-        waited = tensors & self.flying
-        if waited:
+        if waited := own & flying:
             self.consume(waited)
-        pending, recent, queue = 0, self.recent, self.queue
+        pending, recent, queue, step = 0, self.recent, self.queue, self.step
         taken: set[int] = set()
-        for index in tensors:
-            self.inside.setdefault(index, set()).add(hook.module)
-            pending += recent.get(index, NEVER) < self.step
+        for index in own:
+            self.inside[index].add(module)
+            pending += recent.get(index, NEVER) < step
         while queue and len(taken) < pending:
             index, used = queue.popleft()
             recent[index] = used
             taken.add(index)
 
-    def _exit(self, hook: ModuleHook, backward: bool) -> None:
+    def _exit(self, module: int, tensors: Sequence[int], pass_index: int, *, backward: bool) -> None:
         """Release what no other module uses and nothing asks for soon (release_sub_module)."""
         inside, available = self.inside, self.available
-        for index in hook.tensors:
-            inside[index].discard(hook.module)
-        for index in self._to_release(hook):
-            if index in available and not inside.get(index):
+        for index in tensors:
+            inside[index].discard(module)
+        for index in self._to_release(module, tensors):
+            if index in available and not inside[index]:
                 self.live_parameters -= self.sizes[index]
-                if not hook.backward and self._is_kept(index, hook.module, recomputes=backward):
+                if not backward and self._is_kept(index, module, recomputes=bool(pass_index)):
                     self.keep(index)
                 self.drop(index)
 
     def _look_ahead(self) -> None:
         """Prefetch what comes next."""
-        if not self.bucket.exceeds(0):
-            return
         if self.live.exceeds(self.live_parameters) and (ahead := self._ahead()):
             self.gather(ahead)
         if self.swaps:
@@ -163,24 +157,21 @@ class Coordinator(GatheredStorages):
             self.bucket.exceeds(elements)
         return chosen
 
-    def _to_release(self, hook: ModuleHook) -> frozenset[int]:
+    def _to_release(self, module: int, tensors: Sequence[int]) -> frozenset[int]:
         """Not the persistent, not what a prefetch marked for later, not what comes again within the distance."""
         if self.records:
-            return frozenset(hook.tensors)
-        mark = (hook.module, self.step)
-        if (known := self.decisions.get(mark)) is not None:
-            return known
-        distances, found = self.distances(hook), []
-        for index in hook.tensors:
-            if index in self.persistent or self.recent.get(index, NEVER) > self.step:
-                continue
-            if not self.is_near(distances.to_next_use(index, self.step)):
-                found.append(index)
-        released = frozenset(found)
-        self.decisions.take(mark, released)
-        return released
+            return frozenset(tensors)
+        step = self.step
+        if (known := self.released.get((module, step))) is None:
+            distances = self.full if module in self.settings.leaves else self.own
+            known = self.released[module, step] = frozenset([
+                index for index in tensors
+                if index not in self.persistent and self.recent.get(index, NEVER) <= step
+                and not self._is_near(distances.to_next_use(index, step))
+            ])  # fmt: skip
+        return known
 
-    def is_near(self, distance: int | None) -> bool:
+    def _is_near(self, distance: int | None) -> bool:
         """Whether what comes again that far away stays gathered until then."""
         return distance is not None and self.reach.exceeds(distance)
 
@@ -192,10 +183,6 @@ class Coordinator(GatheredStorages):
             here = (settings.prefetch_bucket_size, settings.max_live_parameters, settings.max_reuse_distance)
             return ReplayThresholds(*(ThresholdRange(number - 1, number) for number in here))
         return ReplayThresholds(self.bucket.span, self.live.span, self.reach.span)
-
-    def distances(self, hook: ModuleHook) -> Distances:
-        """What a release looks at."""
-        return self.full if hook.module in self.settings.leaves else self.own
 
     def _is_kept(self, index: int, module: int, *, recomputes: bool) -> bool:
         """Whether autograd still holds a tensor's storage when forward releases it.

@@ -15,11 +15,11 @@ from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.access_order import AccessOrder, access_order
 from zeroplan.costs.deepspeed.cache import cached
 from zeroplan.costs.deepspeed.coordinator import Coordinator
-from zeroplan.costs.deepspeed.events import MicroStep, distinct_events, extreme_events
+from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
-from zeroplan.costs.deepspeed.module_hooks import cached_per_execution, hook_order_key, pass_hooks, passes_of
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution, hook_order_key
 from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, parameter_buffers, swapped_parameters
-from zeroplan.costs.deepspeed.partitions import padded_sizes, secondary_ranks, secondary_sizes, small_tensors
+from zeroplan.costs.deepspeed.partitions import secondary_ranks, secondary_sizes, small_tensors
 from zeroplan.costs.deepspeed.thresholds import ReplayThresholds, Settings
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
@@ -68,7 +68,7 @@ class MicroSteps(NamedTuple):
         """Those of a later step between them hold the most: the first makes secondary partitions one by one, and needs
         no more than the next unless it fetches by all-reduce, whose buffers stay.
         """
-        joins = any(gather.joined for gather in distinct_events(self.steady.gathers))
+        joins = any(gather.joined for gather in self.steady.gathers)
         return (self.steady, self.later) if joins and self.later is not self.steady else (self.later,)
 
 
@@ -105,7 +105,7 @@ def _micro_steps(job: Job) -> MicroSteps | None:
         except OutOfBuffersError:
             return None
     else:
-        known.append(MicroSteps((), _alone(job), _alone(job)))
+        known.append(MicroSteps((), NOTHING_GATHERED, NOTHING_GATHERED))
     return known[-1]
 
 
@@ -122,9 +122,7 @@ def _gathers(job: Job) -> bool:
     return job.ranks > 1 or job.strategy.offload_param is not None or secondary_ranks(job) > 0
 
 
-def _alone(job: Job) -> MicroStep:
-    """Nothing is gathered."""
-    return MicroStep((), pass_hooks(job, 0), pass_hooks(job, 1), ())
+NOTHING_GATHERED = MicroStep((), (GatheredMemory(0, 0, 0, 0, 0),), (), ())
 
 
 @cached(gathers_key)
@@ -229,17 +227,20 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
     return MicroSteps(tuple(before), steady, later, coordinator.holds)
 
 
-@cached(gathers_key)
 def first_step_micro_steps(job: Job) -> tuple[MicroStep, ...]:
-    """Micro-steps of the first optimizer step, where it may need more: the one that records the trace, and later ones.
+    """Micro-steps of the first optimizer step: the one that records the trace, and later ones; none for one rank.
 
     Raises `ContradictionError` as `micro_steps`.
     """
-    result, settings = micro_steps(job), _settings(job)
-    if result.before or not _gathers(job) or _needs_less_while_it_records(job, settings, result.steady):
-        return result.before
+    result = micro_steps(job)
+    return result.before or ((_recording(job),) if _gathers(job) else ())
+
+
+@cached(_beside_thresholds)
+def _recording(job: Job) -> MicroStep:
+    """The run's first micro-step, in which nothing is prefetched or kept: no threshold matters."""
     try:
-        return (_coordinator(job, settings).micro_step(records=True),)
+        return _coordinator(job, _settings(job)).micro_step(records=True)
     except OutOfBuffersError as error:
         raise TooFewBuffersError(job) from error
 
@@ -252,29 +253,7 @@ def _coordinator(job: Job, settings: Settings) -> Coordinator:
 def access_order_of(job: Job) -> AccessOrder:
     """The model's, as this job runs it."""
     order = job.execution
-    return access_order(tensor_sizes(job), passes_of(job), order.leaves, order.subtrees)
-
-
-def _needs_less_while_it_records(job: Job, settings: Settings, steady: MicroStep) -> bool:
-    """Whether the recording micro-step surely gathers no more at once than a steady one, without a replay.
-
-    Nothing is prefetched or kept for reuse: what is gathered belongs to the modules at work, and to autograd's views.
-    """
-    padded, most, now = padded_sizes(job), 0, 0
-    low_precision = bool(settings.low_precision)
-    passes = (0, 1) if settings.checkpointed else (0,)  # else backward enters the same modules as forward
-    for event in distinct_events([block for pass_index in passes for block in pass_hooks(job, pass_index, using=True)]):
-        enters, _module, tensors, _late = event.hook
-        own = sum([padded[index] for index in tensors])
-        if not enters:
-            now -= own
-            continue
-        now += own
-        inside = now + own * ((len(tensors) > 1 or low_precision) + settings.from_host)
-        most = inside if inside > most else most
-    most += sum(padded[index] for index in settings.viewed - settings.checkpointed)
-    phases = (max(event.most for event in extreme_events(phase)) for phase in (steady.forward, steady.backward))
-    return not settings.second and most <= min(phases)
+    return access_order(tensor_sizes(job), (order.forward, backward_hooks(job)), order.leaves, order.subtrees)
 
 
 DEFAULT_SIZE = Offload("nvme").buffer_size

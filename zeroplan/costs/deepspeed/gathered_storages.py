@@ -11,11 +11,10 @@ from itertools import permutations
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.events import EventLog, Gather
+from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.nvme_swap import Swapper
 from zeroplan.costs.deepspeed.quantized_collectives import scales
 from zeroplan.costs.deepspeed.thresholds import Settings
-from zeroplan.specs.execution import ModuleHook
 
 
 class GatherWait(NamedTuple):
@@ -68,7 +67,7 @@ class GatheredStorages:
     def begin(self) -> None:
         """A micro-step begins."""
         self.swapper.read = []
-        self.gathers = EventLog[Gather]()
+        self.gathers: list[Gather] = []
         self.live_parameters = 0
         self.flying: set[int] = set()
 
@@ -111,7 +110,7 @@ class GatheredStorages:
             if not members:
                 continue
             full = gathered = sum([self.padded[index] for index in members])
-            self.gathers.open.append(
+            self.gathers.append(
                 Gather(tuple(sorted(members)), full, ranks, members is low_precision, joined, *self.place)
             )
             if members is low_precision:  # smaller until they are converted
@@ -213,11 +212,11 @@ class GatheredStorages:
                 members.add(~index)
         self.kept[index] = self.kept.get(index, 0) + self.storage.pop(index, 0)
 
-    def let_go(self, hook: ModuleHook) -> int:
+    def let_go(self, tensors: Sequence[int]) -> int:
         """The module's backward has run: what autograd kept for it goes. Gives what is held then."""
-        for index in hook.tensors:
+        for index in tensors:
             self.gathered -= self.kept.pop(index, 0)
-        self.leave_buffers({~index for index in hook.tensors})
+        self.leave_buffers({~index for index in tensors})
         return self.gathered
 
     def drop(self, index: int) -> None:

@@ -7,8 +7,6 @@ from itertools import chain
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed import checkpoints, muon_offload, zenflow
-from zeroplan.costs.deepspeed.backward import to_host
-from zeroplan.costs.deepspeed.events import counted_events
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.host import accumulated
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, rank_of, tensor_sizes
@@ -21,6 +19,7 @@ from zeroplan.costs.deepspeed.nvme_swap import (
 )
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes, sub_groups
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
+from zeroplan.costs.deepspeed.stage_3_reductions import to_host
 from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
 from zeroplan.formulas import copied
 from zeroplan.ledger import Copied, Rule, line
@@ -132,12 +131,12 @@ def _parameters(job: Job) -> Iterator[Copied]:
         yield _copied(HOST, GPU, "updated parameters", updated, dtype, moved=sum(sub_groups(job)) - here, w=w)
         return
     yield _copied(GPU, HOST, "updated parameters", updated, dtype, moved=here, w=w)
-    when, blocks = gathers(job)
+    when, issued = gathers(job)
     sizes = tensor_sizes(job)
     times = strategy.grad_accum if when == MICRO_STEP else 1
     shares = {False: 0, True: 0}
-    for gather, often in counted_events(blocks):  # what is quantized by itself is converted first
-        shares[strategy.quantized_weights and len(gather.tensors) == 1] += often * (gather.elements // gather.ranks)
+    for gather in issued:  # what is quantized by itself is converted first
+        shares[strategy.quantized_weights and len(gather.tensors) == 1] += gather.elements // gather.ranks
     yield _copied(HOST, GPU, "parameter partitions", copied.fetched_partitions, dtype,
                   accum=times, moved=shares[False], w=w)  # fmt: skip
     yield _copied(HOST, GPU, "parameter partitions", copied.fetched_to_quantize, "float16",

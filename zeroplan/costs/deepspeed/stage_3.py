@@ -16,16 +16,8 @@ from zeroplan.costs.deepspeed.allocation_tracker import (
     MemorySnapshot,
     PassProfile,
 )
-from zeroplan.costs.deepspeed.backward import backward_of, replay_backward
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
-from zeroplan.costs.deepspeed.events import (
-    GatheredMemory,
-    MicroStep,
-    RepeatedBlock,
-    all_events,
-    extreme_events,
-    last_event,
-)
+from zeroplan.costs.deepspeed.events import GatheredMemory, is_within
 from zeroplan.costs.deepspeed.fetch import first_step_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
@@ -51,6 +43,7 @@ from zeroplan.costs.deepspeed.resident import (
     state_dtype,
     temporaries,
 )
+from zeroplan.costs.deepspeed.stage_3_backward import backward_of, replay_backward
 from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import Line, line, total
 from zeroplan.specs.job import Job
@@ -120,39 +113,33 @@ AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
 def phase_memory(job: Job) -> PhaseMemory:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
     forwards = [found.forward for found in micro_steps(job).largest]
-    backward, last = backward_of(job).tracker, last_event(forwards[-1])
+    backward, last = backward_of(job).tracker, forwards[-1][-1]
     left = (*_secondary(job), *backward.lines())
     return PhaseMemory(
-        _at_most(job, extreme_events(chain(*forwards))), _gathered(job, last.elements, last.secondary),
+        _at_most(job, chain(*forwards)), _gathered(job, last.elements, last.secondary),
         backward.peak_lines(), (*step(job), *left), AWAY_IN_THE_STEP, left,
         (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
         forward_pass=_forward_pass(job, *forwards), backward_pass=PassProfile(backward),
     )  # fmt: skip
 
 
-def _forward_pass(job: Job, *forwards: Sequence[RepeatedBlock[GatheredMemory]]) -> PassProfile:
+def _forward_pass(job: Job, *forwards: Sequence[GatheredMemory]) -> PassProfile:
     """What is gathered, hook by hook, in one pass after the other."""
     tracker, w = AllocationTracker(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         tracker.allocate(rule, job.strategy.dtype, 0)
-    log, nothing = tracker.snapshots.done, (0, 0)
-    for blocks in forwards:
-        log.append(RepeatedBlock([MemorySnapshot(START, 0, nothing, 0, nothing)]))
-        for events, times, by in map(_as_large, blocks):
-            entries = [
-                MemorySnapshot(
-                    at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary)
-                )
-                for elements, secondary, most, _ready, _visit, at, _less in events
-            ]
-            log.append(RepeatedBlock(entries, times, by))
-        log.append(RepeatedBlock([log[-1].events[-1]._replace(key=END)]))
+    log, nothing = tracker.snapshots, (0, 0)
+    for events in forwards:
+        log.append(MemorySnapshot(START, 0, nothing, 0, nothing))
+        log += [
+            MemorySnapshot(
+                at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary)
+            )
+            for elements, secondary, most, _ready, at, _less in events
+        ]
+        last = log[-1]
+        log.append(MemorySnapshot(END, last.now, last.at_end, last.now, last.at_end))
     return PassProfile(tracker)
-
-
-def _as_large(block: RepeatedBlock[GatheredMemory]) -> RepeatedBlock[GatheredMemory]:
-    """A block in which more is gathered each time, written out each time by itself."""
-    return RepeatedBlock(list(all_events([block]))) if block.offset.more else block
 
 
 def less_in_forward(job: Job) -> int:
@@ -162,7 +149,7 @@ def less_in_forward(job: Job) -> int:
     """
     if job.strategy.stage < 3:
         return 0
-    events = list(extreme_events(chain(*(found.forward for found in micro_steps(job).largest))))
+    events = [event for found in micro_steps(job).largest for event in found.forward]
     most, fewest = max(event.most for event in events), max(event.most - event.less for event in events)
     return job.strategy.element_bytes * (most - fewest)
 
@@ -177,11 +164,7 @@ def _first_step(job: Job) -> dict[str, Any]:
 
     Persistent parameters come with it, released and gathered like the others while the trace is recorded.
     """
-    found, resident = micro_steps(job), persistent_elements(job)
-
-    def most(*run: MicroStep) -> int:
-        return max(event.most for micro_step in run for event in extreme_events(micro_step.forward))
-
+    later, resident = micro_steps(job).largest[-1], persistent_elements(job)
     first: dict[str, Any] = {}
 
     def offer(phase: str, lines: tuple[Line, ...], profile: PassProfile) -> None:
@@ -190,14 +173,12 @@ def _first_step(job: Job) -> dict[str, Any]:
 
     first_steps = first_step_micro_steps(job)
     for number, first_step in enumerate(first_steps, 1):
-        if most(first_step) > most(*found.largest) + resident:
-            offer(
-                "first_forward",
-                _at_most(job, extreme_events(first_step.forward)),
-                _forward_pass(job, first_step.forward),
-            )
-        tracker = replay_backward(job, first_step, ends=number == len(first_steps)).tracker
-        offer("first_backward", tracker.peak_lines(), PassProfile(tracker))
+        if not is_within(first_step.forward, later.forward, resident):
+            profile = _forward_pass(job, first_step.forward)
+            offer("first_forward", _at_most(job, first_step.forward), profile)
+        if not is_within(first_step.backward, later.backward, resident):
+            tracker = replay_backward(job, first_step, ends=number == len(first_steps)).tracker
+            offer("first_backward", tracker.peak_lines(), PassProfile(tracker))
     return first
 
 

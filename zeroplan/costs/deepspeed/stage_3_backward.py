@@ -7,27 +7,39 @@ runtime/comm/coalesced_collectives.py. Gradients of a leaf module are reduced wh
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import chain
-from typing import Any
+from collections.abc import Sequence
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.allocation_tracker import END, START, Allocation, AllocationTracker, Variables
-from zeroplan.costs.deepspeed.block_replay import BlockReplay
-from zeroplan.costs.deepspeed.events import EventLog, GatheredMemory, LayerOffset, MicroStep, last_event
-from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, group_members, rank_of, tensor_sizes
-from zeroplan.costs.deepspeed.module_hooks import backward_hooks
+from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.fetch import micro_steps
+from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import kept_on_gpu, swapped_tensors
 from zeroplan.costs.deepspeed.partitions import own_shares
 from zeroplan.costs.deepspeed.quantized_collectives import quantizes_gradients, reduced, send_codes
 from zeroplan.costs.deepspeed.reduction import all_reduced
-from zeroplan.errors import ContradictionError
+from zeroplan.costs.deepspeed.stage_3_reductions import gradients_by_hook, left_leaves, waiting_in_leaves
 from zeroplan.formulas import gathered
-from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
 
 NORM_CHUNK = 250_000_000
 """Elements of which the norm is taken at once (runtime/zero/stage3.py:_constant_buffered_norm2)."""
+
+
+@cached(strategy_key)
+def backward_of(job: Job) -> Stage3Backward:
+    """The third step's backward passes, already run: their peak."""
+    return replay_backward(job, *micro_steps(job).largest)
+
+
+def replay_backward(job: Job, *run: MicroStep, ends: bool = True) -> Stage3Backward:
+    """One backward after the other; `ends`: the last is the optimizer step's last."""
+    result = Stage3Backward(job)
+    for number, micro_step in enumerate(run, 1):
+        result.boundary = ends and number == len(run)
+        result.run(micro_step)
+    return result
 
 
 class Stage3Backward:
@@ -37,8 +49,6 @@ class Stage3Backward:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
         self.dtype = job.strategy.dtype
         self.tracker = AllocationTracker()
-        self.log: EventLog[Any] = self.tracker.snapshots
-        """The event log of a run, in order."""
         self.dtypes = communication_dtypes(job)
         self.buckets: dict[str, list[int]] = {dtype: [] for dtype in bucket_dtypes(job)}
         """One for each dtype that gradients travel in."""
@@ -47,87 +57,48 @@ class Stage3Backward:
         """Gradients in storage of their own: not ready for their bucket yet, or without room in it."""
         self.swapped, self.left_on_gpu = frozenset(swapped_tensors(job)), kept_on_gpu(job)
         self.gathered, self.secondary = 0, 0
-        execution = job.execution
-        by_weight = job.strategy.memory_efficient_linear
-        self.order = execution.gradients_stage_3 if by_weight else execution.gradients
-        self.queue: deque[int] = deque()
-        """Tensors in the order of their gradients, all and those to come; of an entered module the next may be."""
-        self.entered: set[int] = set()
-        reading = [hook for hook in backward_hooks(job) if hook.backward and hook.enters and hook.tensors]
-        self.last_user = {index: hook.module for hook in reading for index in hook.tensors}
-        """The module whose backward makes a tensor's gradient whole: of a tied one the embedding, of a bias that one
-        module lends another (BERT's decoder) that other."""
-        self.leaves = execution.leaves
-        self.in_leaves = {index for hook in reading if hook.module in execution.leaves for index in hook.tensors}
-        self.hook = 0
-        """The hook that comes."""
+        self.ready, self.left_leaves, self.in_leaves = gradients_by_hook(job), left_leaves(job), waiting_in_leaves(job)
+        self.when = sorted({*self.ready, *self.left_leaves})
+        """Hooks before which gradients are ready, and those that end a leaf module."""
         self.boundary = True
         """The last backward of an optimizer step: what is offloaded goes on to the optimizer."""
         factor, scales = self.strategy.gradient_predivide_factor, not self.strategy.prescale_gradients
         self.divides, self.multiplies = scales and factor != 1, scales and factor != job.ranks  # stage3.py:1923
-        self.position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
 
-    def run(self, micro_step: MicroStep, *, gradients: int | None = None) -> None:
-        """One micro-step's backward; a gradient is ready between its module's entry and the next event.
-
-        What a checkpointed layer runs again comes before: backward of its last module waits for what that saves.
-        `gradients`: it is looked at until more than so many are there, after an event; None: to its end.
-        """
-        execution, tracker = self.job.execution, self.tracker
-        if execution.leaves:
-            self._check_leaves()
-        self.queue = deque(self.order)
-        ready = last_event(micro_step.forward)
-        self._gather(ready)
+    def run(self, micro_step: MicroStep) -> None:
+        """One micro-step's backward: its gradients, and beside them what is gathered."""
+        tracker, forward = self.tracker, micro_step.forward[-1]._replace(most=0)
+        self._gather(forward)
         tracker.mark(START)
-        to_come = 0 if gradients is None else len(self.queue) - gradients
-        for part in micro_step.backward:
-            layers = BlockReplay(self, part, follows=gradients is None)
-            while layers.left:
-                for event in layers.next():
-                    self._meet(event)
-                    if len(self.queue) < to_come:
-                        return
-        self.hook = END
-        for index in self.queue:
-            self._ready(index, waits=False)
-            tracker.mark(~index)
+        yet = iter([*self.when, END + 1])
+        at = next(yet)
+        for event in micro_step.backward:
+            while at < event.at:
+                self._meet(at)
+                at = next(yet)
+            if event.ready != self.gathered:
+                self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
+            if at == event.at:
+                self._meet(at)
+                at = next(yet)
+            self._gather(event)
+            tracker.mark(event.at)
+        while at <= END:
+            self._meet(at)
+            at = next(yet, START)
         for dtype in self.buckets:
             self._flush(dtype)
         tracker.mark(END)
-        self._gather(ready._replace(elements=0, secondary=0, most=0))  # what is left is partitioned in the step
+        self._gather(forward._replace(elements=0, secondary=0))  # what is left is partitioned in the step
 
-    def repeat(self, since: int, times: int, by: LayerOffset) -> None:
-        """Repeat the events from that number on so many times."""
-        self.tracker.repeat(since, times, by)
-
-    def _meet(self, event: GatheredMemory) -> None:
-        """What gradients are ready by then, and what the hook gathers and releases."""
-        tracker, hook, self.hook = self.tracker, event.hook, event.at
-        if event.ready != self.gathered:
-            self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
-        while hook.backward and self.queue and self.queue[0] in self.entered:
-            index = self.queue.popleft()
-            self.entered.discard(index)
-            self._ready(index, waits=index in self.in_leaves)
-            tracker.mark(~index)
-        if hook.module in self.leaves and hook.backward and not hook.enters:
-            self._leave(hook)
-        self._gather(event)
-        tracker.mark(event.at)
-        if hook.enters and hook.backward:
-            self.entered.update([index for index in hook.tensors if self.last_user[index] == hook.module])
-
-    def _check_leaves(self) -> None:
-        """Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end."""
-        execution = self.job.execution
-        left = {hook.module for hook in execution.backward if hook.backward and not hook.enters}
-        if stuck := execution.leaves - left:
-            raise ContradictionError(
-                f"leaf_module: {execution.modules[min(stuck)] or 'the model'} as a leaf is called with token ids or by "
-                "keywords alone: no hook tells when its backward ends, and DeepSpeed stops or never reduces its "
-                "gradients; write a smaller stage3_module_granularity_threshold, or another leaf_module"
-            )
+    def _meet(self, at: int) -> None:
+        """Gradients that are ready before a hook, and those of the leaf that it ends."""
+        for index in self.ready.get(at, ()):
+            self._ready(index, waits=index in self.in_leaves and at != END)
+            self.tracker.mark(~index)
+        if leaf := self.left_leaves.get(at):
+            self._leave(leaf)
+            self.tracker.mark(at)
 
     def _gather(self, event: GatheredMemory) -> None:
         """Parameters gathered after an event, and at most inside it."""
@@ -148,9 +119,9 @@ class Stage3Backward:
         if not waits:
             self._add(index)
 
-    def _leave(self, hook: ModuleHook) -> None:
+    def _leave(self, tensors: Sequence[int]) -> None:
         """A leaf module's backward ends: its gradients go to the bucket, zeros for experts that no token chose."""
-        for index in sorted(hook.tensors, key=self.position.__getitem__):
+        for index in tensors:
             if index not in self.apart:
                 self._ready(index, waits=True)
             self._add(index)

@@ -102,17 +102,6 @@ class Threshold:
         self.upto = min(self.upto, count)
         return False
 
-    def grows(self, each: int, times: int) -> int:
-        """How often, up to so many times, each time it may be compared with so many more and nothing is decided
-        otherwise: then it was. What it did not exceed, it does not exceed when that grows.
-        """
-        if each < 0:
-            return 0
-        if each and self.above > -inf:
-            times = min(times, int(self.value - 1 - self.above) // each)
-            self.above += times * each
-        return times
-
     @property
     def span(self) -> ThresholdRange:
         return ThresholdRange(self.above, self.upto)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 from zeroplan.costs.deepspeed import muon_gather, muon_offload, quantized_collectives, zenflow
-from zeroplan.costs.deepspeed.backward import reductions, reductions_key
 from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key, strategy_key
-from zeroplan.costs.deepspeed.events import Gather, MicroStep, RepeatedBlock, counted_events
+from zeroplan.costs.deepspeed.events import Gather, MicroStep
 from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
+from zeroplan.costs.deepspeed.stage_3_reductions import reductions, reductions_key
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
 from zeroplan.specs.job import Job
@@ -75,9 +75,7 @@ def _stages_1_2(job: Job) -> list[Transfer]:
     if strategy.runs_bf16_optimizer:
         return _bf16_optimizer(job, groups)
     collectives = reduction(job)
-    calls = [
-        (dtype, collective) for dtype, bucket in reduced(job) for collective in collectives.of(bucket.tensors)
-    ]
+    calls = [(dtype, collective) for dtype, bucket in reduced(job) for collective in collectives.of(bucket.tensors)]
     when = MICRO_STEP if strategy.reduces_every_micro_step else STEP
     in_bf16 = strategy.dtype == "bfloat16" and strategy.check_grad_overflow and not strategy.overlaps_update
     checks = strategy.precision == "fp16" or in_bf16
@@ -132,7 +130,7 @@ def gradient_order(job: Job) -> Sequence[int]:
     return [index for layout in flat_groups(job) for index in layout.order]
 
 
-def gathers(job: Job) -> tuple[str, tuple[RepeatedBlock[Gather], ...]]:
+def gathers(job: Job) -> tuple[str, tuple[Gather, ...]]:
     """When, and what: every micro-step gathers the same, but for secondary partitions, which the first makes (hpZ)."""
     result = micro_steps(job)
     if result.later is result.steady:
@@ -180,17 +178,17 @@ def _modules_key(strategy: Strategy) -> Hashable:
 @cached(_modules_key)
 def gathered_for_modules(job: Job) -> list[Transfer]:
     """Stage 3's, in both passes."""
-    when, parts = gathers(job)
-    return _calls(job, when, _issued(job, counted_events(parts)))
+    when, issued = gathers(job)
+    return _calls(job, when, _issued(job, issued))
 
 
-def _of_pass(found: MicroStep, pass_index: int) -> Iterator[tuple[Gather, int]]:
+def _of_pass(found: MicroStep, pass_index: int) -> list[Gather]:
     """0: forward, 1: backward."""
-    return ((gather, times) for gather, times in counted_events(found.gathers) if gather.pass_index == pass_index)
+    return [gather for gather in found.gathers if gather.pass_index == pass_index]
 
 
-def _issued(job: Job, gathers: Iterable[tuple[Gather, int]]) -> list[CollectiveCall]:
-    return [call for gather, times in gathers for call in _gathered(job, gather) * times]
+def _issued(job: Job, gathers: Iterable[Gather]) -> list[CollectiveCall]:
+    return [call for gather in gathers for call in _gathered(job, gather)]
 
 
 @cached(_gathered_key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.clock import COMPUTE, term
-from zeroplan.costs.deepspeed.module_hooks import passes_of
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks
 from zeroplan.costs.timing.computing import ComputePass, Computing
 from zeroplan.formulas import roofline
 from zeroplan.specs.cluster import SourcedValue
@@ -29,7 +29,7 @@ def hooks(job: Job, software: Software) -> Hooks:
     """Each module is a hook that enters it and one that leaves it."""
     if job.strategy.stage < 3 or software.hook is None:
         return Hooks()
-    passes = passes_of(job).hooks
+    passes = job.execution.forward, backward_hooks(job)
     return Hooks(*(roofline.hooks(len(hooks) / 2, software.hook.value) for hooks in passes))
 
 

@@ -17,13 +17,14 @@ from itertools import accumulate, groupby, zip_longest
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.backward import reductions, reductions_key
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
-from zeroplan.costs.deepspeed.events import Gather, GatheredMemory, RepeatedBlock, all_events
+from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
-from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution, pass_hooks
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution
+from zeroplan.costs.deepspeed.stage_3_reductions import reductions, reductions_key
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.timing.work import multiplied_with
+from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -107,16 +108,16 @@ def _orders(job: Job) -> list[EventOrder]:
 
 def done_before(job: Job) -> tuple[list[float], list[float]]:
     """`progress` of forward and of backward."""
-    return progress(job, pass_hooks(job, 0)), done_in_backward(job)
+    return progress(job, job.execution.forward), done_in_backward(job)
 
 
 @cached_per_execution
 def done_in_backward(job: Job) -> list[float]:
     """`progress` of it."""
-    return progress(job, pass_hooks(job, 1))
+    return progress(job, backward_hooks(job))
 
 
-def progress(job: Job, hooks: Sequence[RepeatedBlock[GatheredMemory]]) -> list[float]:
+def progress(job: Job, hooks: Sequence[ModuleHook]) -> list[float]:
     """Share of the pass's work before each hook, and 1 at the end.
 
     A module's work is what tokens are multiplied with there, twice in backward; of a tied table, the head's, which no
@@ -126,17 +127,13 @@ def progress(job: Job, hooks: Sequence[RepeatedBlock[GatheredMemory]]) -> list[f
     result: list[float] = []
     using: dict[int, list[tuple[int, bool]]] = {}
     """The hooks that read each head, and whether they are backward's."""
-    for events, times, _by in hooks:
-        here: list[float] = []
-        for _elements, _secondary, _most, _ready, (enters, _module, tensors, backward), at, _less in events:
-            reads = tensors if enters else ()
-            here.append((1 + backward) * sum([elements[index] for index in reads if index not in heads]))
-            for index in heads.intersection(reads):
-                using.setdefault(index, []).append((at, backward))
-        result += times * here
-    in_backward = hooks[0].events[0].hook.backward
+    for at, (enters, _module, tensors, backward) in enumerate(hooks):
+        reads = tensors if enters else ()
+        result.append((1 + backward) * sum([elements[index] for index in reads if index not in heads]))
+        for index in heads.intersection(reads):
+            using.setdefault(index, []).append((at, backward))
     for index, places in using.items():
-        at, backward = places[0 if in_backward else -1]
+        at, backward = places[0 if hooks[0].backward else -1]
         result[at] += (1 + backward) * elements[index]
     total = sum(result)
     return [each / total for each in accumulate(result, initial=0.0)] if total else [1.0] * (len(result) + 1)
@@ -153,9 +150,8 @@ def _gathers(job: Job) -> list[tuple[tuple[StreamEvent, ...], list[Placed]]]:
     """
     result = []
     for step in distinct(micro_steps(job)):
-        gathers = list(all_events(step.gathers))
         forward, backward = (
-            list(_gathered(reads, done, [gather for gather in gathers if gather.pass_index == pass_index]))
+            list(_gathered(reads, done, [gather for gather in step.gathers if gather.pass_index == pass_index]))
             for pass_index, (reads, done) in enumerate(zip(read_at(job), done_before(job), strict=True))
         )
         result.append((tuple([event for _place, event in forward]), backward))

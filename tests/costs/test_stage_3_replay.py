@@ -1,0 +1,35 @@
+"""What stage 3's replay reports layer by layer, against arithmetic on the model's own sizes."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.jobs import job
+from zeroplan.costs.deepspeed import fetch
+from zeroplan.costs.deepspeed.stage_3_backward import replay_backward
+from zeroplan.specs.strategy import Offload
+
+
+def test_persistent_parameters_come_with_their_layers_in_the_first_step():
+    """Before the first step nothing persists yet: of Llama-3.1-405B 2 × 126 + 1 norms of 16384 elements stay as they
+    come, and are all that is there once its head, released first in backward, has gone.
+    """
+    one = job("llama-3.1-405b", gpus=512, stage=3, checkpointing="full", micro_batch=1, grad_accum=2)
+    _recording, second = fetch.micro_steps(one).before
+    assert second.backward[1].elements == (2 * 126 + 1) * 16384
+
+
+@pytest.mark.parametrize("checkpointing", ["none", "full"])
+def test_norms_of_offloaded_gradients_are_there_at_the_end_of_backward(checkpointing):
+    """The optimizer on the CPU: at the end of a backward the norms of all of its 1138 tensors are there, in fp64."""
+    one = job("llama-3.1-405b", gpus=512, stage=3, checkpointing=checkpointing, offload_optimizer=Offload("cpu"))
+    found = replay_backward(one, fetch.micro_steps(one).steady)
+    norms = [line for line in found.tracker.lines() if line.name == "norms"]
+    assert [line.bytes for line in norms] == [8 * (3 + 126 * 9)]
+
+
+def test_weights_of_which_autograd_keeps_views_stay_until_backward():
+    """Mixtral-8x7B's experts, 8 × (2 × 14336 + 14336) × 4096 elements in each of 32 layers, stay from forward on."""
+    steady = fetch.micro_steps(job("mixtral-8x7b", gpus=64, stage=3, checkpointing="none", max_reuse_distance=0)).steady
+    experts = 8 * 3 * 14336 * 4096
+    assert 0 <= steady.forward[-1].elements - 32 * experts < experts
