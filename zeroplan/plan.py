@@ -120,8 +120,9 @@ def with_code(chosen: Candidate, fixed: dict[str, Any], reserve: float | None) -
         return None
     free = free_space(job._replace(workload=job.workload._replace(script=script._replace(code=True))), fixed)
     variants = tuple(one for one in free.variants if not script.runs(one.choice["checkpointing"]))
-    other = best(free._replace(variants=variants), reserve).best if variants else None
-    if other is None or -slower(other, chosen) <= WHOLE * chosen.time.total:
+    enough = (1 - WHOLE) * chosen.time.total
+    other = best(free._replace(variants=variants), reserve, below=enough).best if variants else None
+    if other is None or other.time.total >= enough:
         return None
     faster = other.throughput / chosen.throughput - 1
     return Rejected(other, f"would be {faster:.0%} faster ({label(other)}): write --allow {CODE}", "lines of code")

@@ -16,7 +16,7 @@ def test_persistent_parameters_come_with_their_layers_in_the_first_step():
     """
     one = job("llama-3.1-405b", gpus=512, stage=3, checkpointing="full", micro_batch=1, grad_accum=2)
     _recording, second = fetch.micro_steps(one).before
-    assert second.backward[1].elements == (2 * 126 + 1) * 16384
+    assert second.backward.elements[1] == (2 * 126 + 1) * 16384
 
 
 @pytest.mark.parametrize("checkpointing", ["none", "full"])
@@ -32,4 +32,4 @@ def test_weights_of_which_autograd_keeps_views_stay_until_backward():
     """Mixtral-8x7B's experts, 8 × (2 × 14336 + 14336) × 4096 elements in each of 32 layers, stay from forward on."""
     steady = fetch.micro_steps(job("mixtral-8x7b", gpus=64, stage=3, checkpointing="none", max_reuse_distance=0)).steady
     experts = 8 * 3 * 14336 * 4096
-    assert 0 <= steady.forward[-1].elements - 32 * experts < experts
+    assert 0 <= steady.forward.elements[-1] - 32 * experts < experts

@@ -154,10 +154,13 @@ class _ExpandedPass:
     def identical_layers(self) -> tuple[IdenticalLayers, ...]:
         """Runs of identical layers: those whose representatives come again and again."""
         blocks = self.blocks[1:-1]
-        return tuple([
-            IdenticalLayers(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
-            for start, period, times in cycles([block.ran for block in blocks]) if times > 1
-        ])
+        return tuple(
+            [
+                IdenticalLayers(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
+                for start, period, times in cycles([block.ran for block in blocks])
+                if times > 1
+            ]
+        )
 
     @cached_property
     def block_of(self) -> dict[int, TraceSegment]:

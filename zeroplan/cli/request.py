@@ -124,10 +124,14 @@ class Request(NamedTuple):
         chosen = [offload for offload in offloads if offload and offload.buffer_count and not self.given]
         left = (self.given or {}).get("train_micro_batch_size_per_gpu") == "auto" and "micro_batch" not in self.fixed
         size = f'micro-batch {jobs[0].strategy.micro_batch}, which the config leaves "auto" (--micro-batch)'
-        return self.assumed + (size,) * left + tuple(
-            f"offload_param.buffer_count {offload.buffer_count} of buffer_size {offload.buffer_size:,} elements: "
-            f"DeepSpeed stops with its default of 5"
-            for offload in chosen
+        return (
+            self.assumed
+            + (size,) * left
+            + tuple(
+                f"offload_param.buffer_count {offload.buffer_count} of buffer_size {offload.buffer_size:,} elements: "
+                f"DeepSpeed stops with its default of 5"
+                for offload in chosen
+            )
         )
 
     def _lowest_stage(self) -> int:

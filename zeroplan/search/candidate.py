@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from math import inf
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ from zeroplan.costs.timing.step import step_time
 from zeroplan.errors import ContradictionError
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger, Tier
+from zeroplan.search.room import fits_by_bound
+from zeroplan.search.space import Configuration
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -79,8 +82,18 @@ class Evaluator:
 
     def fitting(self, job: Job) -> Candidate | None:
         """Count and time it; None where it does not fit either."""
+        if job.strategy not in self.candidates and not fits_by_bound(job, self.reserve):
+            return None
         candidate = self.evaluate(job)
         return candidate if candidate and candidate.fit.accepted else None
+
+    def lean(self, configuration: Configuration) -> list[Candidate]:
+        """What may need least of the GPU; where the host alone is short, what fits with less there."""
+        candidates = [one for job in configuration.lean() if (one := self.evaluate(job))]
+        if candidates and candidates[0].fit.gpu_accepted and not any(one.fit.accepted for one in candidates):
+            lighter = filter(None, map(self.fitting, configuration.with_less_on_host(candidates[0].job)))
+            return [*islice(lighter, 1)] or candidates
+        return candidates
 
 
 def rounded(seconds: float) -> float:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from zeroplan.search.candidate import Candidate, Evaluator
-from zeroplan.search.room import lean_candidates
 from zeroplan.search.space import Configuration, Space, Variant
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import STAGES, Strategy
@@ -33,7 +32,7 @@ def neighbours(space: Space, plan: Candidate, reserve: float | None) -> list[tup
 
 def nearest(space: Space, reserve: float | None) -> list[Candidate]:
     """What needs least of each stage and offload, counted, whether it fits or not."""
-    each = (lean_candidates(one, Evaluator(reserve)) for one in leanest_of_each(space))
+    each = (Evaluator(reserve).lean(one) for one in leanest_of_each(space))
     return [min(candidates, key=lambda one: one.fit.gpu.needed) for candidates in each if candidates]
 
 

@@ -5,15 +5,12 @@ Both are parts of the exact count, so nothing is left out that would fit; what r
 
 from __future__ import annotations
 
-from itertools import islice
-
 from zeroplan.costs.deepspeed import host
 from zeroplan.costs.ledger import resident
 from zeroplan.costs.outside import outside
 from zeroplan.costs.passes import timeline_request
 from zeroplan.fit import gpu_limit, host_fit, nvme_fit
 from zeroplan.ledger import total
-from zeroplan.search.candidate import Candidate, Evaluator
 from zeroplan.search.space import Configuration
 from zeroplan.specs.job import Job
 
@@ -33,6 +30,12 @@ def least_needed(job: Job) -> int:
     return lower_bound(job) + total(outside(job))
 
 
+def fits_by_bound(job: Job, reserve: float | None) -> bool:
+    """Whether the card has room for so much."""
+    limit, held = gpu_limit(job, reserve), total(resident(job))
+    return limit is None or (held <= limit and held + _activations(job) <= limit)  # the last takes a trace of the model
+
+
 def has_room(configuration: Configuration, reserve: float | None) -> bool:
     """Whether card, host and disks have room for so much, with the numbers that hold least on each."""
     job = configuration.minimum_memory
@@ -40,14 +43,4 @@ def has_room(configuration: Configuration, reserve: float | None) -> bool:
     tiers = host_fit(job, host.tier(on_host)), nvme_fit(job, total(host.nvme(on_host).peak.lines))
     if not all(tier.fits is not False if reserve is None else tier.enough for tier in tiers):
         return False
-    limit, held = gpu_limit(job, reserve), total(resident(job))
-    return limit is None or (held <= limit and held + _activations(job) <= limit)  # the last takes a trace of the model
-
-
-def lean_candidates(configuration: Configuration, evaluator: Evaluator) -> list[Candidate]:
-    """What may need least of the GPU; where the host alone is short, what fits with less there."""
-    candidates = [one for job in configuration.lean() if (one := evaluator.evaluate(job))]
-    if candidates and candidates[0].fit.gpu_accepted and not any(one.fit.accepted for one in candidates):
-        lighter = filter(None, map(evaluator.fitting, configuration.with_less_on_host(candidates[0].job)))
-        return [*islice(lighter, 1)] or candidates
-    return candidates
+    return fits_by_bound(job, reserve)

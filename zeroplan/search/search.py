@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
+from math import inf
 from typing import Any, NamedTuple
 
 from zeroplan.costs.ledger import resident
@@ -22,7 +24,7 @@ from zeroplan.costs.timing.step import software_of
 from zeroplan.ledger import total
 from zeroplan.search.candidate import Candidate, Evaluator, rounded
 from zeroplan.search.numbers import OPTIMIZER
-from zeroplan.search.room import has_room, lean_candidates, least_needed
+from zeroplan.search.room import fits_by_bound, has_room, least_needed
 from zeroplan.search.space import BUCKETS, KEPT, Configuration, Space
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
@@ -66,8 +68,8 @@ class Contender(NamedTuple):
 class Search:
     """Of one space, for one objective."""
 
-    def __init__(self, space: Space, reserve: float | None, objective: str) -> None:
-        self.space, self.objective, self.evaluator = space, objective, Evaluator(reserve)
+    def __init__(self, space: Space, reserve: float | None, objective: str, below: float = inf) -> None:
+        self.space, self.objective, self.evaluator, self.below = space, objective, Evaluator(reserve), below
         self.timed, self.fitting = self.evaluator.timed, self.evaluator.fitting
         self.computing: dict[Any, float] = {}
         """Seconds of the passes alone, by what decides them."""
@@ -79,14 +81,17 @@ class Search:
         refined: list[Contender] = []
         for least, configuration in self._by_bound():
             best = min([*refined, *entries], key=self.order, default=None)
-            if best and least > self._limit(best):
+            if least > (self._limit(best) if best else self.below):
                 break
             if entry := self._first(configuration, best):
                 if len(refined) < EARLY:
                     refined.append(self._refined(entry))
                 else:
                     entries.append(entry)
-        refined += map(self._refined, sorted(entries, key=self.order)[:REFINED])
+        for entry in sorted(entries, key=self.order)[:REFINED]:
+            fastest = min((one.seconds for one in refined), default=inf)
+            if self.objective == LEAST_MEMORY or entry.seconds < NEAR * fastest:
+                refined.append(self._refined(entry))
         return self._simplest(min(refined, key=self.order)) if refined else None
 
     def _by_bound(self) -> Iterator[tuple[float, Configuration]]:
@@ -127,8 +132,10 @@ class Search:
         return self.computing[key]
 
     def _fastest_step(self, configuration: Configuration) -> float | None:
-        """Seconds of a step with the fastest numbers; None where there is no room with the leanest."""
-        return min(map(self.timed, configuration.fast())) if self._has_room(configuration) else None
+        """Seconds of a step with the fastest numbers; None where there is no room for the leanest."""
+        if not self._has_room(configuration):
+            return None
+        return min(map(self.timed, configuration.fast(partial(fits_by_bound, reserve=self.evaluator.reserve))))
 
     def _held(self, configuration: Configuration) -> float:
         """Bytes that a GPU holds between steps, and what a process takes beside PyTorch's allocator."""
@@ -155,29 +162,31 @@ class Search:
         entry = self._leanest(configuration) if best is None or self.objective == LEAST_MEMORY else None
         if self.objective == LEAST_MEMORY or (best is None and entry is None):
             return entry
+        monotone = configuration.variant.choice["stage"] == STAGES[-1]
         for jobs in [*configuration.starts(), list(configuration.with_less_on_host(configuration.at()))[::-1]]:
             limit = NEAR * min(one.seconds for one in (best, entry) if one)
-            near = [job for job in jobs if self.timed(job) < limit]
-            if one := self._fastest_fitting(near, monotone=configuration.variant.choice["stage"] == STAGES[-1]):
+            if one := self._fastest_fitting(jobs, limit, monotone=monotone):
                 entry = min(filter(None, (entry, Contender(one, configuration))), key=self.order)
         return entry
 
     def _leanest(self, configuration: Configuration) -> Contender | None:
         """What needs least of those that fit."""
-        fitting = [one for one in lean_candidates(configuration, self.evaluator) if one.fit.accepted]
+        fitting = [one for one in self.evaluator.lean(configuration) if one.fit.accepted]
         least = min((one.fit.gpu.needed for one in fitting), default=0)
         equals = [Contender(one, configuration) for one in fitting if one.fit.gpu.needed == least]
         if self.objective == LEAST_MEMORY:  # which of them is the fastest tells only once its numbers are refined
             equals = [self._refined(one) for one in equals]
         return min(equals, key=self.order, default=None)
 
-    def _fastest_fitting(self, jobs: list[Job], *, monotone: bool) -> Candidate | None:
-        """The fastest of these that fits; `monotone`: each needs no more than the one before, and is no faster."""
+    def _fastest_fitting(self, jobs: list[Job], limit: float, *, monotone: bool) -> Candidate | None:
+        """The fastest below that limit that fits; `monotone`: each needs no more than the one before, nor is faster."""
         if not monotone:
-            return next(filter(None, map(self.fitting, sorted(jobs, key=self.timed))), None)
-        if not jobs or not self.fitting(jobs[-1]):
+            near = sorted((job for job in jobs if self.timed(job) < limit), key=self.timed)
+            return next(filter(None, map(self.fitting, near)), None)
+        near = jobs[: bisect_left(jobs, limit, key=self.timed)] if jobs and self.timed(jobs[0]) < limit else []
+        if not near or not self.fitting(near[-1]):
             return None
-        return self.fitting(jobs[bisect_left(jobs, True, key=lambda job: self.fitting(job) is not None)])
+        return self.fitting(near[bisect_left(near, True, key=lambda job: self.fitting(job) is not None)])
 
     def _refined(self, entry: Contender) -> Contender:
         """With each number changed in turn while that helps and fits, and then two at once, to make room."""
@@ -233,9 +242,12 @@ def _next(values: tuple[Any, ...], now: Any) -> Any:
     return min((one for one in values if one > now), default=None)
 
 
-def best(space: Space, reserve: float | None, objective: str = FASTEST) -> SearchSummary:
-    """The fastest strategy of a space that fits, keeping `reserve` of each card free, or the one that needs least."""
-    search = Search(space, reserve, objective)
+def best(space: Space, reserve: float | None, objective: str = FASTEST, below: float = inf) -> SearchSummary:
+    """The fastest strategy of a space that fits, keeping `reserve` of each card free, or the one that needs least.
+
+    `below`: seconds of a step above which none is of use; where all that comes near is, one above may be returned.
+    """
+    search = Search(space, reserve, objective, below)
     entry = search.run()
     configurations, evaluated = len(space.variants) * len(space.sizes), len(search.evaluator.candidates)
     return SearchSummary(entry.candidate if entry else None, space.size, configurations, search.without_room, evaluated)

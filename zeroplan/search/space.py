@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -76,13 +76,16 @@ class Configuration(NamedTuple):
                 if size in numbers["reduce_bucket_size"]:
                     yield self.at(contiguous_gradients=together, reduce_bucket_size=size)
 
-    def fast(self) -> Iterator[Job]:
-        """With the numbers that may be fastest, whether they fit or not: the largest, and the least on the host; with
-        smaller buckets, of which the last is reduced sooner; with gradients that do not lie together, where all-reduce
-        sends each to its own rank alone.
+    def fast(self, has_room: Callable[[Job], bool]) -> Iterator[Job]:
+        """With the numbers that may be fastest, whether they fit or not: the largest, and as little on the host as the
+        card has room for; with smaller buckets, of which the last is reduced sooner; with gradients that do not lie
+        together, where all-reduce sends each to its own rank alone.
         """
         numbers = self.variant.numbers
-        values = self._largest(BUCKETS + KEPT) | {name: numbers[name][-1] for name in (OPTIMIZER,) if name in numbers}
+        values = self._largest(BUCKETS + KEPT)
+        if shares := numbers.get(OPTIMIZER):
+            lean = self.minimum_memory
+            values[OPTIMIZER] = next((one for one in shares[::-1] if has_room(lean.at(**{OPTIMIZER: one}))), shares[0])
         yield self.at(**values)
         for size in FAST_BUCKETS:
             if size in numbers.get("reduce_bucket_size", ()):

@@ -9,7 +9,7 @@ import pytest
 
 from zeroplan.catalog.models import model
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.order import FOR_GATHER, FOR_REDUCTION, GATHER, REDUCE, StreamEvent, order, stall_seconds
+from zeroplan.costs.timing.order import FOR_GATHER, FOR_REDUCTION, GATHER, REDUCE, order, stall_seconds
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy, Workload
@@ -26,9 +26,9 @@ def test_gathers_wait_for_nothing_but_the_reductions_before_them():
     3 s of work, due at 4 s, wait 3 s for it. The last reduction of 3 s begins when all 6 s of work are done, at 10 s.
     """
     events = [
-        StreamEvent(GATHER, 0.0, 1 / 3, 0), StreamEvent(GATHER, 0.0, 1 / 3, 1), StreamEvent(FOR_GATHER, 0.0, 0.0, 0),
-        StreamEvent(FOR_GATHER, 1 / 3, 0.0, 1), StreamEvent(REDUCE, 1 / 3, 0.5, 0), StreamEvent(GATHER, 1 / 3, 1 / 3, 2),
-        StreamEvent(FOR_GATHER, 0.5, 0.0, 2), StreamEvent(REDUCE, 1.0, 0.5, 1),
+        (GATHER, 0.0, 1 / 3, 0), (GATHER, 0.0, 1 / 3, 1), (FOR_GATHER, 0.0, 0.0, 0),
+        (FOR_GATHER, 1 / 3, 0.0, 1), (REDUCE, 1 / 3, 0.5, 0), (GATHER, 1 / 3, 1 / 3, 2),
+        (FOR_GATHER, 0.5, 0.0, 2), (REDUCE, 1.0, 0.5, 1),
     ]  # fmt: skip
     assert stall_seconds(events, work=6.0, gathers=3.0, reductions=6.0) == pytest.approx(1 + 3 + 3)
 

@@ -42,6 +42,11 @@ def gradients(job: Job) -> Hashable:
     return job.execution.gradients
 
 
+def by_execution(job: Job) -> Hashable:
+    """The model's order of execution: kinds of attention that enter no module of their own run in one."""
+    return IdentityKey(job.execution)
+
+
 class IdentityKey(Generic[T]):
     """An object as part of a key: equal to itself alone, and kept, so that no other takes its place."""
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
+from copy import copy
 
 from zeroplan.costs.deepspeed.access_order import AccessOrder
-from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
 from zeroplan.costs.deepspeed.gathered_storages import NOTHING, GatheredStorages
 from zeroplan.costs.deepspeed.thresholds import ReplayThresholds, Settings, Threshold, ThresholdRange
 from zeroplan.specs.execution import ModuleHook
@@ -28,11 +29,24 @@ class Coordinator(GatheredStorages):
         self.last_user, self.never_left = access.last_user, access.never_left
         self.released: dict[tuple[int, int], frozenset[int]] = {}
         """What is released as a module is left, by the module and the coordinator's step: decided once (lru_cache)."""
+        self._set(settings)
+        self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
+        self._start()
+
+    def _set(self, settings: Settings) -> None:
+        self.settings = settings
         self.bucket = Threshold(settings.prefetch_bucket_size)
         self.live = Threshold(settings.max_live_parameters)
         self.reach = Threshold(settings.max_reuse_distance)
-        self.records = False  # the trace alone: nothing is prefetched, nothing kept for reuse
-        self._start()
+
+    def under(self, settings: Settings) -> Coordinator:
+        """What the recorded micro-step has left behind, for other thresholds; nothing is on NVMe."""
+        other = copy(self)
+        for name in ("available", "storage", "views", "joined_low_precision", "kept", "secondary", "released"):
+            setattr(other, name, getattr(self, name).copy())
+        other.buffers = [(members.copy(), elements) for members, elements in self.buffers]
+        other._set(settings)
+        return other
 
     def _start(self) -> None:
         """What begins again with each micro-step (reset_step)."""
@@ -57,11 +71,11 @@ class Coordinator(GatheredStorages):
         self._start()
         forward, backward = (self._replay(pass_index, hooks) for pass_index, hooks in enumerate(self.passes))
         self._finish()
-        return MicroStep(tuple(self.gathers), forward, backward, tuple(self.swapper.read))
+        return MicroStep(self.gathers, forward, backward, tuple(self.swapper.read))
 
-    def _replay(self, pass_index: int, hooks: Sequence[ModuleHook]) -> tuple[GatheredMemory, ...]:
+    def _replay(self, pass_index: int, hooks: Sequence[ModuleHook]) -> GatheredTimeline:
         """Hooks one by one; the first is reported, and each that changes what is held."""
-        log: list[GatheredMemory] = []
+        timeline = GatheredTimeline([], [], [], [], [], [])
         elements = secondary = -1
         prefetches = not self.records and self.bucket.exceeds(0)
         for at, (enters, module, tensors, backward) in enumerate(hooks):
@@ -90,10 +104,11 @@ class Coordinator(GatheredStorages):
             most = waiting if waiting > besides else besides
             if there != elements or apart != secondary or most > there + apart or ready != elements:
                 less = most - (fewest if fewest > besides else besides) if most > besides else 0
-                log.append(GatheredMemory(there, apart, most, ready, at, less))
                 elements, secondary = there, apart
+                for column, value in zip(timeline, (at, ready, most, elements, secondary, less), strict=True):
+                    column.append(value)
             self.most, self.waiting = 0, NOTHING
-        return tuple(log)
+        return timeline
 
     def _fetch(self, module: int, tensors: Sequence[int]) -> None:
         """Gather what is missing, wait for it, and take the module's tensors off the queue (fetch_sub_module)."""

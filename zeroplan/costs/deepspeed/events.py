@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 
 class Gather(NamedTuple):
@@ -21,19 +21,43 @@ class Gather(NamedTuple):
     at: int
 
 
-class GatheredMemory(NamedTuple):
-    """Elements alive right after a hook: gathered, and in secondary partitions (hpZ)."""
+class GatheredTimeline(NamedTuple):
+    """Elements gathered over a pass: columns, with a row for each hook that changes them, and for the first."""
 
-    elements: int
-    secondary: int
-    most: int
-    """Most elements of both together, since the event before."""
-    ready: int
-    """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
-    at: int
+    at: list[int]
     """The hook's number in its pass."""
-    less: int = 0
+    ready: list[int]
+    """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
+    most: list[int]
+    """Most elements since the row before, with secondary partitions (hpZ)."""
+    elements: list[int]
+    """Gathered right after the hook."""
+    secondary: list[int]
+    """In secondary partitions right after it."""
+    less: list[int]
     """By how many `most` may be fewer, where DeepSpeed waits for gathers in another order."""
+
+    @property
+    def rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:
+        """Row by row, as the columns stand above."""
+        return zip(*self, strict=True)
+
+    @property
+    def fullest(self) -> int:
+        """The row in which most is there."""
+        return self.most.index(max(self.most))
+
+    def is_within(self, other: GatheredTimeline, more: int) -> bool:
+        """Whether at no moment there are over `more` elements more than in the other, of a pass over the same hooks."""
+        mine, others = ({at: row for at, *row in timeline.rows} for timeline in (self, other))
+        here = there = 0
+        for at in sorted(mine.keys() | others.keys()):
+            ready, most, elements, secondary, _less = mine.get(at, (here, here, here, 0, 0))
+            may_be_ready, at_most, after, apart, _less = others.get(at, (there, there, there, 0, 0))
+            here, there = elements + secondary, after + apart
+            if ready > may_be_ready + more or most > at_most + more or here > there + more:
+                return False
+        return True
 
 
 class Flush(NamedTuple):
@@ -47,23 +71,14 @@ class Flush(NamedTuple):
 class MicroStep(NamedTuple):
     """What one forward and backward did, in order."""
 
-    gathers: tuple[Gather, ...]
-    forward: tuple[GatheredMemory, ...]
-    """After each hook that changes what is held, and the first and the last that use tensors."""
-    backward: tuple[GatheredMemory, ...]
+    gathers: list[tuple[Any, ...]]
+    """Plain rows of `calls`: a search keeps a hundred thousand, and Python's collector passes over plain tuples."""
+    forward: GatheredTimeline
+    backward: GatheredTimeline
     read: tuple[int, ...]
     """Partitions read from NVMe."""
 
-
-def is_within(one: Sequence[GatheredMemory], other: Sequence[GatheredMemory], more: int) -> bool:
-    """Whether one pass has at no moment over `more` elements more than the other, over the same hooks."""
-    events, others = ({event.at: event for event in log} for log in (one, other))
-    here = there = 0
-    for at in sorted(events.keys() | others.keys()):
-        event, against = events.get(at), others.get(at)
-        ready, most, after = (event.ready, event.most, event.elements + event.secondary) if event else (here,) * 3
-        allowed = (against.ready, against.most, against.elements + against.secondary) if against else (there,) * 3
-        here, there = after, allowed[2]
-        if ready > allowed[0] + more or most > allowed[1] + more or after > allowed[2] + more:
-            return False
-    return True
+    @property
+    def calls(self) -> Iterator[Gather]:
+        """Gathers as they are issued."""
+        return map(Gather._make, self.gathers)

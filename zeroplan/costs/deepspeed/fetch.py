@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.deepspeed.access_order import AccessOrder, access_order
-from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.deepspeed.cache import by_execution, cached
 from zeroplan.costs.deepspeed.coordinator import Coordinator
-from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
-from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution, hook_order_key
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution
 from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.partitions import secondary_ranks, secondary_sizes, small_tensors
 from zeroplan.costs.deepspeed.thresholds import ReplayThresholds, Settings
@@ -37,7 +37,8 @@ def gathers_key(strategy: Strategy) -> Hashable:
 def _beside_thresholds(strategy: Strategy) -> Hashable:
     on_nvme = strategy.offload_param and strategy.offload_param.device == "nvme"
     return (
-        strategy.param_persistence_threshold, strategy.model_persistence_threshold, hook_order_key(strategy),
+        strategy.param_persistence_threshold, strategy.model_persistence_threshold,
+        strategy.recomputing, strategy.kernels,
         _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential,
         on_nvme and strategy.sub_group_size,
@@ -68,7 +69,7 @@ class MicroSteps(NamedTuple):
         """Those of a later step between them hold the most: the first makes secondary partitions one by one, and needs
         no more than the next unless it fetches by all-reduce, whose buffers stay.
         """
-        joins = any(gather.joined for gather in self.steady.gathers)
+        joins = any(gather.joined for gather in self.steady.calls)
         return (self.steady, self.later) if joins and self.later is not self.steady else (self.later,)
 
 
@@ -90,7 +91,7 @@ def micro_steps(job: Job) -> MicroSteps:
     return result
 
 
-@cached(gathers_key)
+@cached(gathers_key, order=by_execution)
 def _micro_steps(job: Job) -> MicroSteps | None:
     """None where buffers run out."""
     known = _known(job)
@@ -109,10 +110,10 @@ def _micro_steps(job: Job) -> MicroSteps | None:
     return known[-1]
 
 
-MOST_REPLAYS = 512
+MOST_REPLAYS = 32
 
 
-@cached(_beside_thresholds, max_size=64)
+@cached(_beside_thresholds, order=by_execution)
 def _known(_job: Job) -> list[MicroSteps]:
     """Those of other thresholds, as far as they were asked for."""
     return []
@@ -122,10 +123,11 @@ def _gathers(job: Job) -> bool:
     return job.ranks > 1 or job.strategy.offload_param is not None or secondary_ranks(job) > 0
 
 
-NOTHING_GATHERED = MicroStep((), (GatheredMemory(0, 0, 0, 0, 0),), (), ())
+NOTHING = GatheredTimeline([0], [0], [0], [0], [0], [0])
+NOTHING_GATHERED = MicroStep([], NOTHING, NOTHING, ())
 
 
-@cached(gathers_key)
+@cached(gathers_key, order=by_execution)
 def _settings(job: Job) -> Settings:
     order, strategy = job.execution, job.strategy
     return Settings(
@@ -170,7 +172,7 @@ class PrefetchSettings(NamedTuple):
     prefetch_bucket_size: int
 
 
-@cached(gathers_key)
+@cached(gathers_key, order=by_execution)
 def sufficient_buffers(job: Job) -> PrefetchSettings | None:
     """The first that DeepSpeed can train with: what is there, more buffers, or no prefetch of a tensor's second use."""
     settings = _settings(job)
@@ -210,12 +212,17 @@ def _replayed(job: Job, settings: Settings) -> MicroSteps:
     """The steps before it, then the one that is looked at: the second, or the third where the first leaves more behind
     than what is kept for reuse, which is decided once.
     """
-    coordinator = _coordinator(job, settings)
     if settings.grad_accum == 1:  # every step after the first starts from the same state
+        coordinator = _coordinator(job, settings)
         coordinator.gather_persistent()
         steady = coordinator.micro_step()
         return MicroSteps((), steady, steady, coordinator.holds)
-    before = [coordinator.micro_step(records=True)]
+    if settings.swapped:
+        coordinator = _coordinator(job, settings)
+        before = [coordinator.micro_step(records=True)]
+    else:
+        recorded, recording = _recorded(job)
+        coordinator, before = recorded.under(settings), [recording]
     before += [coordinator.micro_step() for _micro in range(settings.grad_accum - 1)]
     coordinator.gather_persistent()
     if settings.swapped or settings.all_reduce or settings.low_precision:
@@ -236,13 +243,21 @@ def first_step_micro_steps(job: Job) -> tuple[MicroStep, ...]:
     return result.before or ((_recording(job),) if _gathers(job) else ())
 
 
-@cached(_beside_thresholds)
 def _recording(job: Job) -> MicroStep:
-    """The run's first micro-step, in which nothing is prefetched or kept: no threshold matters."""
+    """The run's first micro-step."""
     try:
-        return _coordinator(job, _settings(job)).micro_step(records=True)
+        return _recorded(job)[1]
     except OutOfBuffersError as error:
         raise TooFewBuffersError(job) from error
+
+
+@cached(_beside_thresholds, order=by_execution)
+def _recorded(job: Job) -> tuple[Coordinator, MicroStep]:
+    """The run's first micro-step, in which nothing is prefetched or kept, so that no threshold matters, and what it
+    leaves behind.
+    """
+    coordinator = _coordinator(job, _settings(job))
+    return coordinator, coordinator.micro_step(records=True)
 
 
 def _coordinator(job: Job, settings: Settings) -> Coordinator:

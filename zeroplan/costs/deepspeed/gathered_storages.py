@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import permutations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.nvme_swap import Swapper
 from zeroplan.costs.deepspeed.quantized_collectives import scales
 from zeroplan.costs.deepspeed.thresholds import Settings
@@ -67,7 +66,8 @@ class GatheredStorages:
     def begin(self) -> None:
         """A micro-step begins."""
         self.swapper.read = []
-        self.gathers: list[Gather] = []
+        self.gathers: list[tuple[Any, ...]] = []
+        """Rows of `Gather`."""
         self.live_parameters = 0
         self.flying: set[int] = set()
 
@@ -110,9 +110,7 @@ class GatheredStorages:
             if not members:
                 continue
             full = gathered = sum([self.padded[index] for index in members])
-            self.gathers.append(
-                Gather(tuple(sorted(members)), full, ranks, members is low_precision, joined, *self.place)
-            )
+            self.gathers.append((tuple(sorted(members)), full, ranks, members is low_precision, joined, *self.place))
             if members is low_precision:  # smaller until they are converted
                 gathered = ceil_div(full, self.settings.smaller)
                 if self.settings.dequantized:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +16,7 @@ from zeroplan.costs.deepspeed.allocation_tracker import (
     PassProfile,
 )
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
-from zeroplan.costs.deepspeed.events import GatheredMemory, is_within
+from zeroplan.costs.deepspeed.events import GatheredTimeline
 from zeroplan.costs.deepspeed.fetch import first_step_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
@@ -113,29 +112,29 @@ AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
 def phase_memory(job: Job) -> PhaseMemory:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
     forwards = [found.forward for found in micro_steps(job).largest]
-    backward, last = backward_of(job).tracker, forwards[-1][-1]
+    backward, last = backward_of(job).tracker, forwards[-1]
     left = (*_secondary(job), *backward.lines())
     return PhaseMemory(
-        _at_most(job, chain(*forwards)), _gathered(job, last.elements, last.secondary),
+        _at_most(job, *forwards), _gathered(job, last.elements[-1], last.secondary[-1]),
         backward.peak_lines(), (*step(job), *left), AWAY_IN_THE_STEP, left,
         (*_from_host(job), *_secondary(job), *_norms(job)), **_first_step(job),
         forward_pass=_forward_pass(job, *forwards), backward_pass=PassProfile(backward),
     )  # fmt: skip
 
 
-def _forward_pass(job: Job, *forwards: Sequence[GatheredMemory]) -> PassProfile:
+def _forward_pass(job: Job, *forwards: GatheredTimeline) -> PassProfile:
     """What is gathered, hook by hook, in one pass after the other."""
     tracker, w = AllocationTracker(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         tracker.allocate(rule, job.strategy.dtype, 0)
     log, nothing = tracker.snapshots, (0, 0)
-    for events in forwards:
+    for forward in forwards:
         log.append(MemorySnapshot(START, 0, nothing, 0, nothing))
         log += [
             MemorySnapshot(
                 at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary)
             )
-            for elements, secondary, most, _ready, at, _less in events
+            for at, _ready, most, elements, secondary, _less in forward.rows
         ]
         last = log[-1]
         log.append(MemorySnapshot(END, last.now, last.at_end, last.now, last.at_end))
@@ -149,8 +148,8 @@ def less_in_forward(job: Job) -> int:
     """
     if job.strategy.stage < 3:
         return 0
-    events = [event for found in micro_steps(job).largest for event in found.forward]
-    most, fewest = max(event.most for event in events), max(event.most - event.less for event in events)
+    rows = [row for found in micro_steps(job).largest for row in found.forward.rows]
+    most, fewest = max(row[2] for row in rows), max(most - less for _at, _ready, most, _el, _second, less in rows)
     return job.strategy.element_bytes * (most - fewest)
 
 
@@ -173,10 +172,10 @@ def _first_step(job: Job) -> dict[str, Any]:
 
     first_steps = first_step_micro_steps(job)
     for number, first_step in enumerate(first_steps, 1):
-        if not is_within(first_step.forward, later.forward, resident):
+        if not first_step.forward.is_within(later.forward, resident):
             profile = _forward_pass(job, first_step.forward)
             offer("first_forward", _at_most(job, first_step.forward), profile)
-        if not is_within(first_step.backward, later.backward, resident):
+        if not first_step.backward.is_within(later.backward, resident):
             tracker = replay_backward(job, first_step, ends=number == len(first_steps)).tracker
             offer("first_backward", tracker.peak_lines(), PassProfile(tracker))
     return first
@@ -208,9 +207,10 @@ def _norms(job: Job) -> tuple[Line, ...]:
     return tracker.lines()
 
 
-def _at_most(job: Job, events: Iterable[GatheredMemory]) -> tuple[Line, ...]:
-    event = max(events, key=lambda event: event.most)
-    return _gathered(job, event.most - event.secondary, event.secondary)
+def _at_most(job: Job, *forwards: GatheredTimeline) -> tuple[Line, ...]:
+    fullest = max(forwards, key=lambda forward: forward.most[forward.fullest])
+    row = fullest.fullest
+    return _gathered(job, fullest.most[row] - fullest.secondary[row], fullest.secondary[row])
 
 
 def _gathered(job: Job, elements: int, secondary: int) -> tuple[Line, ...]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.deepspeed.allocation_tracker import END, START, Allocation, AllocationTracker, Variables
 from zeroplan.costs.deepspeed.cache import cached, strategy_key
-from zeroplan.costs.deepspeed.events import GatheredMemory, MicroStep
+from zeroplan.costs.deepspeed.events import MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import kept_on_gpu, swapped_tensors
@@ -67,29 +67,29 @@ class Stage3Backward:
 
     def run(self, micro_step: MicroStep) -> None:
         """One micro-step's backward: its gradients, and beside them what is gathered."""
-        tracker, forward = self.tracker, micro_step.forward[-1]._replace(most=0)
-        self._gather(forward)
+        tracker, forward = self.tracker, micro_step.forward
+        self._gather(forward.elements[-1], forward.secondary[-1])
         tracker.mark(START)
         yet = iter([*self.when, END + 1])
-        at = next(yet)
-        for event in micro_step.backward:
-            while at < event.at:
-                self._meet(at)
-                at = next(yet)
-            if event.ready != self.gathered:
-                self._gather(event._replace(elements=event.ready, secondary=self.secondary, most=0))
-            if at == event.at:
-                self._meet(at)
-                at = next(yet)
-            self._gather(event)
-            tracker.mark(event.at)
-        while at <= END:
-            self._meet(at)
-            at = next(yet, START)
+        due = next(yet)
+        for at, ready, most, elements, secondary, _less in micro_step.backward.rows:
+            while due < at:
+                self._meet(due)
+                due = next(yet)
+            if ready != self.gathered:
+                self._gather(ready, self.secondary)
+            if due == at:
+                self._meet(due)
+                due = next(yet)
+            self._gather(elements, secondary, most)
+            tracker.mark(at)
+        while due <= END:
+            self._meet(due)
+            due = next(yet, START)
         for dtype in self.buckets:
             self._flush(dtype)
         tracker.mark(END)
-        self._gather(forward._replace(elements=0, secondary=0))  # what is left is partitioned in the step
+        self._gather(0, 0)  # what is left is partitioned in the step
 
     def _meet(self, at: int) -> None:
         """Gradients that are ready before a hook, and those of the leaf that it ends."""
@@ -100,18 +100,17 @@ class Stage3Backward:
             self._leave(leaf)
             self.tracker.mark(at)
 
-    def _gather(self, event: GatheredMemory) -> None:
-        """Parameters gathered after an event, and at most inside it."""
+    def _gather(self, elements: int, secondary: int, most: int = 0) -> None:
+        """Parameters gathered after an event, and both together at most inside it."""
         before = self.gathered + self.secondary
-        if event.elements == self.gathered and event.secondary == self.secondary and event.most <= before:
-            return
         kind = (gathered.gathered_parameters, self.dtype)
-        if event.most > before:
-            self.tracker.transient_peak((*kind, event.most - before))
-        self.tracker.allocate(*kind, event.elements - self.gathered)
-        if event.secondary != self.secondary:
-            self.tracker.allocate(gathered.secondary_partitions, self.dtype, event.secondary - self.secondary)
-        self.gathered, self.secondary = event.elements, event.secondary
+        if most > before:
+            self.tracker.transient_peak((*kind, most - before))
+        if elements != self.gathered:
+            self.tracker.allocate(*kind, elements - self.gathered)
+        if secondary != self.secondary:
+            self.tracker.allocate(gathered.secondary_partitions, self.dtype, secondary - self.secondary)
+        self.gathered, self.secondary = elements, secondary
 
     def _ready(self, index: int, *, waits: bool) -> None:
         self.tracker.allocate(gathered.gradients, self.dtype, self.sizes[index])

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from zeroplan.costs.deepspeed.allocation_tracker import END
-from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.deepspeed.cache import by_execution, cached
 from zeroplan.costs.deepspeed.events import Flush
 from zeroplan.costs.deepspeed.layout import (
     bucket_dtypes,
@@ -18,7 +18,7 @@ from zeroplan.costs.deepspeed.layout import (
     groups_key,
     tensor_sizes,
 )
-from zeroplan.costs.deepspeed.module_hooks import backward_hooks, hook_order_key
+from zeroplan.costs.deepspeed.module_hooks import backward_hooks
 from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
@@ -37,9 +37,11 @@ class Reductions(NamedTuple):
 
 def _arrivals_key(strategy: Strategy) -> Hashable:
     """Gradients come in one order, however far parameters are gathered ahead, wherever they go."""
-    return (
-        hook_order_key(strategy), strategy.memory_efficient_linear, groups_key(strategy), strategy.autocast_dtype,
-    )  # fmt: skip
+    again = strategy.recomputing.every > 0
+    return again, strategy.memory_efficient_linear, groups_key(strategy), strategy.autocast_dtype
+
+
+cached_per_order = cached(_arrivals_key, order=by_execution)
 
 
 def reductions_key(strategy: Strategy) -> Hashable:
@@ -47,6 +49,9 @@ def reductions_key(strategy: Strategy) -> Hashable:
         _arrivals_key(strategy), strategy.reduce_bucket_size, strategy.scatters or strategy.contiguous_gradients,
         strategy.scatters, strategy.communication, strategy.quantized_gradients,
     )  # fmt: skip
+
+
+cached_per_reductions = cached(reductions_key, order=by_execution)
 
 
 class GradientEvent(NamedTuple):
@@ -57,7 +62,7 @@ class GradientEvent(NamedTuple):
     """The hook of backward that comes next; END when none does."""
 
 
-@cached(_arrivals_key)
+@cached_per_order
 def ready_gradients(job: Job) -> tuple[GradientEvent, ...]:
     """When each is there, in order: once backward has entered the module that makes it whole, before the next hook of
     one that has tensors.
@@ -81,7 +86,7 @@ def ready_gradients(job: Job) -> tuple[GradientEvent, ...]:
     return tuple(result)
 
 
-@cached(_arrivals_key)
+@cached_per_order
 def gradients_by_hook(job: Job) -> dict[int, list[int]]:
     """Tensors whose gradients are ready before each hook, in order."""
     result: dict[int, list[int]] = {}
@@ -97,7 +102,7 @@ def last_users(hooks: Sequence[ModuleHook]) -> dict[int, int]:
     return {index: hook.module for hook in hooks if hook.backward and hook.enters for index in hook.tensors}
 
 
-@cached(_arrivals_key)
+@cached_per_order
 def left_leaves(job: Job) -> dict[int, tuple[int, ...]]:
     """Tensors of each leaf module, by the hook that ends its backward: then their gradients go to the bucket.
 
@@ -125,7 +130,7 @@ def waiting_in_leaves(job: Job) -> frozenset[int]:
     return frozenset(chain.from_iterable(left_leaves(job).values()))
 
 
-@cached(_arrivals_key)
+@cached_per_order
 def arrivals(job: Job) -> tuple[GradientEvent, ...]:
     """Gradients in the order in which they reach their bucket, each when its module's backward is done."""
     waiting = waiting_in_leaves(job)
@@ -134,7 +139,7 @@ def arrivals(job: Job) -> tuple[GradientEvent, ...]:
     return tuple(sorted([*ready, *of_leaves], key=attrgetter("at")))
 
 
-@cached(reductions_key)
+@cached_per_reductions
 def reductions(job: Job) -> Reductions:
     """What a backward sends, bucket by bucket."""
     sent: list[CollectiveCall] = []
@@ -153,7 +158,7 @@ def reductions(job: Job) -> Reductions:
     return Reductions(tuple(sent), tuple(flushes))
 
 
-@cached(reductions_key)
+@cached_per_reductions
 def to_host(job: Job) -> dict[int, int]:
     """Elements of each reduced partition that goes to the host: an all-reduce leaves it padded."""
     own, result = own_shares(job), dict[int, int]()

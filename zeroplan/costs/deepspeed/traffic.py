@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 
 from zeroplan.costs.deepspeed import muon_gather, muon_offload, quantized_collectives, zenflow
-from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key, strategy_key
+from zeroplan.costs.deepspeed.cache import IdentityKey, cached, gradients, order_free_key, strategy_key
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
-from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
+from zeroplan.costs.deepspeed.fetch import distinct, micro_steps
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
 from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
-from zeroplan.costs.deepspeed.stage_3_reductions import reductions, reductions_key
+from zeroplan.costs.deepspeed.stage_3_reductions import cached_per_reductions, reductions
 from zeroplan.formulas import volume
 from zeroplan.ledger import Rule, Transfer
 from zeroplan.specs.job import Job
@@ -130,12 +130,12 @@ def gradient_order(job: Job) -> Sequence[int]:
     return [index for layout in flat_groups(job) for index in layout.order]
 
 
-def gathers(job: Job) -> tuple[str, tuple[Gather, ...]]:
+def gathers(job: Job) -> tuple[str, list[Gather]]:
     """When, and what: every micro-step gathers the same, but for secondary partitions, which the first makes (hpZ)."""
     result = micro_steps(job)
     if result.later is result.steady:
-        return MICRO_STEP, result.steady.gathers
-    return STEP, result.steady.gathers + (job.strategy.grad_accum - 1) * result.later.gathers
+        return MICRO_STEP, [*result.steady.calls]
+    return STEP, [*result.steady.calls, *(job.strategy.grad_accum - 1) * [*result.later.calls]]
 
 
 def _gathered(job: Job, gather: Gather) -> list[CollectiveCall]:
@@ -166,16 +166,15 @@ def _group(job: Job, kind: str, ranks: int) -> str:
 
 
 def _gathered_key(strategy: Strategy) -> Hashable:
-    return gathers_key(strategy), strategy.dtype
-
-
-def _modules_key(strategy: Strategy) -> Hashable:
     """Under hpZ the step's are counted over all micro-steps."""
     most = strategy.grad_accum if strategy.hpz_partition_size > 1 else 3
-    return _gathered_key(strategy), min(strategy.grad_accum, most)
+    return strategy.dtype, strategy.autocast_dtype, strategy.quantized_weights, min(strategy.grad_accum, most)
 
 
-@cached(_modules_key)
+cached_per_replay = cached(_gathered_key, order=lambda job: IdentityKey(micro_steps(job)))
+
+
+@cached_per_replay
 def gathered_for_modules(job: Job) -> list[Transfer]:
     """Stage 3's, in both passes."""
     when, issued = gathers(job)
@@ -184,14 +183,14 @@ def gathered_for_modules(job: Job) -> list[Transfer]:
 
 def _of_pass(found: MicroStep, pass_index: int) -> list[Gather]:
     """0: forward, 1: backward."""
-    return [gather for gather in found.gathers if gather.pass_index == pass_index]
+    return [gather for gather in found.calls if gather.pass_index == pass_index]
 
 
 def _issued(job: Job, gathers: Iterable[Gather]) -> list[CollectiveCall]:
     return [call for gather in gathers for call in _gathered(job, gather)]
 
 
-@cached(_gathered_key)
+@cached_per_replay
 def gathered_in_passes(job: Job) -> tuple[list[Transfer], ...]:
     """The same by the pass that issues it: of a step's first micro-step, and of each later one where that differs."""
     return tuple(
@@ -204,7 +203,7 @@ def gathered_in_passes(job: Job) -> tuple[list[Transfer], ...]:
     )
 
 
-@cached(reductions_key)
+@cached_per_reductions
 def _gradients(job: Job) -> list[Transfer]:
     return _calls(job, MICRO_STEP, list(reductions(job).sent))
 

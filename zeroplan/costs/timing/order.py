@@ -12,16 +12,15 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import accumulate, groupby, zip_longest
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.deepspeed.cache import IdentityKey, by_execution, cached, no_key, strategy_key
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution
-from zeroplan.costs.deepspeed.stage_3_reductions import reductions, reductions_key
+from zeroplan.costs.deepspeed.stage_3_reductions import cached_per_reductions, reductions, reductions_key
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.timing.work import multiplied_with
 from zeroplan.specs.execution import ModuleHook
@@ -59,18 +58,9 @@ GATHER, REDUCE = "gather", "reduce"
 FOR_GATHER, FOR_REDUCTION = "wait for a gather", "wait for a reduction"
 
 
-class StreamEvent(NamedTuple):
-    kind: str
-    done: float
-    """Share of the pass's work that was issued before."""
-    size: float
-    """Share of all that the pass gathers, or reduces."""
-    number: int
-    """Its number among its kind, from 0; of a wait the one that is waited for."""
-
-
-EVENT = partial(tuple.__new__, StreamEvent)
-"""Make an event of all its fields, without the work that a call by name does."""
+StreamEvent = tuple[str, float, float, int]
+"""Its kind, the share of the pass's work that was issued before, the share of all that the pass gathers or reduces, and
+its number among its kind, from 0; of a wait the one that is waited for."""
 
 
 class EventOrder(NamedTuple):
@@ -94,7 +84,7 @@ def order(job: Job, *, first: bool = False) -> EventOrder:
     return _orders(job)[0 if first else -1]
 
 
-@cached(_order_key)
+@cached(_order_key, order=by_execution)
 def _orders(job: Job) -> list[EventOrder]:
     """Orders of the step's first micro-step, and of the others where they differ."""
     if job.strategy.stage < 3:
@@ -108,7 +98,13 @@ def _orders(job: Job) -> list[EventOrder]:
 
 def done_before(job: Job) -> tuple[list[float], list[float]]:
     """`progress` of forward and of backward."""
-    return progress(job, job.execution.forward), done_in_backward(job)
+    return done_in_forward(job), done_in_backward(job)
+
+
+@cached_per_execution
+def done_in_forward(job: Job) -> list[float]:
+    """`progress` of it."""
+    return progress(job, job.execution.forward)
 
 
 @cached_per_execution
@@ -143,7 +139,7 @@ Placed = tuple[tuple[int, int], StreamEvent]
 """An event before a hook: the hook's number, then reductions before gathers before waits."""
 
 
-@cached(gathers_key)
+@cached(no_key, order=lambda job: (IdentityKey(micro_steps(job)), by_execution(job)))
 def _gathers(job: Job) -> list[tuple[tuple[StreamEvent, ...], list[Placed]]]:
     """What each hook and the look ahead gather, and what it waits for, in forward and in backward: of each micro-step
     that differs.
@@ -151,7 +147,7 @@ def _gathers(job: Job) -> list[tuple[tuple[StreamEvent, ...], list[Placed]]]:
     result = []
     for step in distinct(micro_steps(job)):
         forward, backward = (
-            list(_gathered(reads, done, [gather for gather in step.gathers if gather.pass_index == pass_index]))
+            list(_gathered(reads, done, [gather for gather in step.calls if gather.pass_index == pass_index]))
             for pass_index, (reads, done) in enumerate(zip(read_at(job), done_before(job), strict=True))
         )
         result.append((tuple([event for _place, event in forward]), backward))
@@ -177,14 +173,14 @@ def _gathered(
     for at in sorted({*reads, *issued}):
         if at in issued:
             for gather in issued[at]:
-                yield (at, 1), EVENT((GATHER, done[at], gather.elements / total, number))
+                yield (at, 1), (GATHER, done[at], gather.elements / total, number)
                 for index in gather.tensors:
                     flying[index] = number
                 number += 1
         if at in reads:
             waits = [flying.pop(index) for index in reads[at] if index in flying]
             if waits:
-                yield (at, 2), EVENT((FOR_GATHER, done[at], 0.0, max(waits)))
+                yield (at, 2), (FOR_GATHER, done[at], 0.0, max(waits))
 
 
 @cached_per_execution
@@ -193,7 +189,7 @@ def _reading(job: Job) -> list[int]:
     return [at for at, hook in enumerate(backward_hooks(job)) if hook.tensors]
 
 
-@cached(reductions_key)
+@cached_per_reductions
 def _flushes(job: Job) -> list[Placed]:
     """Buckets that are full before a hook."""
     flushes, reading, done = reductions(job).flushes, _reading(job), done_in_backward(job)
@@ -204,7 +200,7 @@ def _flushes(job: Job) -> list[Placed]:
         at = reading[following] if following < len(reading) else len(done) - 1
         full[at] = full.get(at, 0) + flush.elements
     return [
-        ((at, 0), StreamEvent(REDUCE, done[at], elements / total, number))
+        ((at, 0), (REDUCE, done[at], elements / total, number))
         for number, (at, elements) in enumerate(sorted(full.items()))
     ]
 
@@ -229,6 +225,6 @@ def _reductions(job: Job) -> Iterator[StreamEvent]:
         full.append((1.0 if last else ready.get(following[1].tensors[0], 1.0), bucket.elements / filled))
     for number, (share, size) in enumerate(sorted(full)):
         arrived = max(arrived, share)
-        yield EVENT((REDUCE, arrived, size, number))
+        yield REDUCE, arrived, size, number
         if number:
-            yield EVENT((FOR_REDUCTION, arrived, 0.0, number - 1))
+            yield FOR_REDUCTION, arrived, 0.0, number - 1
