@@ -23,6 +23,10 @@ FIRST = ("first_forward", "first_backward")
 """Phases of the run's first optimizer step, where it needs more than the later ones."""
 Rule = Callable[..., int]
 
+DTYPE_BYTES = {
+    "float64": 8, "float32": 4, "int64": 8, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1, "int8": 1,
+}  # fmt: skip
+
 
 class Detail(IntEnum):
     """How far activations are told apart."""

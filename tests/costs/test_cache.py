@@ -89,7 +89,11 @@ def remembered():
 
 
 def key(key_of, order, one):
-    return key_of(one.strategy), order(one)
+    """Where what the key reads contradicts itself nothing is remembered: a key that equals no other."""
+    try:
+        return key_of(one.strategy), order(one)
+    except ZeroplanError:
+        return object()
 
 
 def plain(value):

@@ -7,8 +7,8 @@ import pytest
 from tests.jobs import job
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
+from zeroplan.costs.allocations import AllocationTracker
 from zeroplan.costs.deepspeed import muon, muon_offload
-from zeroplan.costs.deepspeed.allocation_tracker import AllocationTracker
 from zeroplan.costs.deepspeed.gather_buffers import MOST_KEPT, GatherBuffers
 from zeroplan.costs.deepspeed.layout import flat_groups, group_members
 from zeroplan.costs.deepspeed.muon_update import workspace

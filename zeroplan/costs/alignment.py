@@ -4,7 +4,7 @@ matter.
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.allocation_tracker import END, START
+from zeroplan.costs.allocations import END, START
 from zeroplan.specs.execution import PassTimeline
 
 

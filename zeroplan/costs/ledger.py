@@ -9,9 +9,9 @@ from zeroplan.costs.activations import activations
 from zeroplan.costs.deepspeed import adagrad, host, muon, stage_0, stage_3, stage_3_initialize, stages_1_2
 from zeroplan.costs.deepspeed.nvme_swap import check_buffers
 from zeroplan.costs.deepspeed.offload_copies import copies
-from zeroplan.costs.deepspeed.phase_memory import timeline
 from zeroplan.costs.deepspeed.stages_0_2_initialize import init_stage_0, init_stages_1_2
 from zeroplan.costs.deepspeed.traffic import traffic
+from zeroplan.costs.memory import timeline
 from zeroplan.ledger import Detail, Ledger, Line
 from zeroplan.specs.job import Job
 

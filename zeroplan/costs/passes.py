@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zeroplan.costs.alignment import interval_of
-from zeroplan.costs.deepspeed.allocation_tracker import START, MemorySnapshot
+from zeroplan.costs.allocations import START, MemorySnapshot
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.execution import PassTimeline, Timeline

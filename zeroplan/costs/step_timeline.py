@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zeroplan.costs.alignment import interval_of
-from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
+from zeroplan.costs.allocations import PassProfile
 from zeroplan.costs.ledger import STAGES, ledger
 from zeroplan.costs.passes import passes, timeline_of, timeline_request
 from zeroplan.formulas.moments import token_ids

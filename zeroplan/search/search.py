@@ -179,11 +179,10 @@ class Search:
         return min(equals, key=self.order, default=None)
 
     def _fastest_fitting(self, jobs: list[Job], limit: float, *, monotone: bool) -> Candidate | None:
-        """The fastest below that limit that fits; `monotone`: each needs no more than the one before, nor is faster."""
+        """The fastest below that limit that fits; `monotone`: the first, for each needs no more than the one before."""
+        near = [job for job in jobs if self.timed(job) < limit]
         if not monotone:
-            near = sorted((job for job in jobs if self.timed(job) < limit), key=self.timed)
-            return next(filter(None, map(self.fitting, near)), None)
-        near = jobs[: bisect_left(jobs, limit, key=self.timed)] if jobs and self.timed(jobs[0]) < limit else []
+            return next(filter(None, map(self.fitting, sorted(near, key=self.timed))), None)
         if not near or not self.fitting(near[-1]):
             return None
         return self.fitting(near[bisect_left(near, True, key=lambda job: self.fitting(job) is not None)])

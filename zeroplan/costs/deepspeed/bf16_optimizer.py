@@ -7,12 +7,12 @@ freed as it is born (accumulate_hp_grads_and_remove_lp, line 707).
 
 from __future__ import annotations
 
+from zeroplan.costs.allocations import END, START, AllocationTracker, PassProfile
 from zeroplan.costs.deepspeed import muon_update
-from zeroplan.costs.deepspeed.allocation_tracker import END, START, AllocationTracker, PassProfile
 from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
-from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.resident import temporaries
 from zeroplan.costs.deepspeed.stage_0 import make_gradients, reduce_by_engine
+from zeroplan.costs.memory import PhaseMemory
 from zeroplan.formulas import moments
 from zeroplan.ledger import Line
 from zeroplan.specs.job import Job

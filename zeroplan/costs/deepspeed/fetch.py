@@ -12,8 +12,8 @@ from itertools import product
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
+from zeroplan.costs.cache import by_execution, cached
 from zeroplan.costs.deepspeed.access_order import AccessOrder, access_order
-from zeroplan.costs.deepspeed.cache import by_execution, cached
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
@@ -38,7 +38,7 @@ def _beside_thresholds(strategy: Strategy) -> Hashable:
     on_nvme = strategy.offload_param and strategy.offload_param.device == "nvme"
     return (
         strategy.param_persistence_threshold, strategy.model_persistence_threshold,
-        strategy.recomputing, strategy.kernels,
+        strategy.recomputing, strategy.kernels, strategy.stage == 3,
         _micro_steps_that_differ(strategy),
         strategy.offload_param, strategy.all_reduce_for_fetch, strategy.allgather_sequential,
         on_nvme and strategy.sub_group_size,
@@ -256,7 +256,8 @@ def _recorded(job: Job) -> tuple[Coordinator, MicroStep]:
     """The run's first micro-step, in which nothing is prefetched or kept, so that no threshold matters, and what it
     leaves behind.
     """
-    coordinator = _coordinator(job, _settings(job))
+    none = {"prefetch_bucket_size": 0, "max_live_parameters": 0, "max_reuse_distance": 0}
+    coordinator = _coordinator(job, _settings(job)._replace(**none))
     return coordinator, coordinator.micro_step(records=True)
 
 

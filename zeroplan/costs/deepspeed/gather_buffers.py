@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 
-from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
+from zeroplan.costs.allocations import Allocation, AllocationTracker
 from zeroplan.formulas import muon
-from zeroplan.ledger import Line, line
+from zeroplan.ledger import DTYPE_BYTES, Line, line
 
 GATHER_BUFFERS = "gather buffers"
 """Their line: residents that come and go in the step."""

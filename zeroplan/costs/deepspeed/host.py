@@ -42,11 +42,11 @@ from zeroplan.costs.deepspeed.partitions import (
     shard_elements,
     shard_sizes,
 )
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, counts_on_gpu, host_state_dtype, state_bytes
+from zeroplan.costs.deepspeed.resident import counts_on_gpu, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.stages_0_2_initialize import flattened_on_host
 from zeroplan.costs.deepspeed.step_counters import updated_tensors
 from zeroplan.formulas import hosted
-from zeroplan.ledger import PHASES, Line, Moment, Tier, line
+from zeroplan.ledger import DTYPE_BYTES, PHASES, Line, Moment, Tier, line
 from zeroplan.specs.job import Job
 
 

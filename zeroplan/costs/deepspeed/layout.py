@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from zeroplan.arithmetic import round_up
-from zeroplan.costs.deepspeed.cache import cached, no_key
+from zeroplan.costs.cache import cached, no_key
 from zeroplan.costs.deepspeed.muon import halves, matrices
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy

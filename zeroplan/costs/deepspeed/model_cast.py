@@ -5,11 +5,10 @@ model goes to the GPU, if it is not there yet.
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.allocation_tracker import AllocationTracker
+from zeroplan.costs.allocations import AllocationTracker
 from zeroplan.costs.deepspeed.layout import tensor_sizes
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import hosted, moments
-from zeroplan.ledger import Line, line
+from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from zeroplan.costs.deepspeed.cache import by_execution, cached
+from zeroplan.costs.cache import by_execution, cached
 from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.cache import cached
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 

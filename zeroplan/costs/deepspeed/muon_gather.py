@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker, Variables
-from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.allocations import Allocation, AllocationTracker, Variables
+from zeroplan.costs.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
 from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices

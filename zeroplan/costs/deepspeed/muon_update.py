@@ -21,12 +21,12 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.allocation_tracker import Allocation, AllocationTracker, Variables
-from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.allocations import Allocation, AllocationTracker, Variables
+from zeroplan.costs.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.formulas import moments, muon
+from zeroplan.ledger import DTYPE_BYTES
 from zeroplan.specs.job import Job
 
 COMPUTED = {"gram": "float16", "standard": "bfloat16"}

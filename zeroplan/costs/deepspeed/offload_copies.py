@@ -18,11 +18,10 @@ from zeroplan.costs.deepspeed.nvme_swap import (
     swapped_parameters,
 )
 from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes, sub_groups
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.deepspeed.stage_3_reductions import to_host
 from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
 from zeroplan.formulas import copied
-from zeroplan.ledger import Copied, Rule, line
+from zeroplan.ledger import DTYPE_BYTES, Copied, Rule, line
 from zeroplan.specs.job import Job
 
 GPU, HOST, NVME = "gpu", "host", "nvme"

@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed.cache import cached, no_key
+from zeroplan.costs.cache import cached, no_key
 from zeroplan.costs.deepspeed.layout import group_members, groups_key, rank_of, tensor_sizes
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job

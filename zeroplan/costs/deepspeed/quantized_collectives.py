@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.allocation_tracker import Variables
+from zeroplan.costs.allocations import Variables
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_sizes
 from zeroplan.errors import ContradictionError

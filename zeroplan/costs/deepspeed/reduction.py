@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key
+from zeroplan.costs.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zeroplan.formulas import states
-from zeroplan.ledger import Line, line
+from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import FLOATING
@@ -29,9 +29,6 @@ def temporaries_one_by_one(tensors: Sequence[int], *, made: int, adds_decay: boo
     return max((before + each * size for before, size in zip((0, *tensors), tensors, strict=False)), default=0)
 
 
-DTYPE_BYTES = {
-    "float64": 8, "float32": 4, "int64": 8, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1, "int8": 1,
-}  # fmt: skip
 FUSED = ("adam", "adamw", "lion", "lamb", "muon")
 """Optimizers that run as DeepSpeed's own CUDA kernels, each but Lamb with a flag for overflow; of Muon, Adam's half."""
 

@@ -6,13 +6,12 @@ group, else in FP16_UnfusedOptimizer, which keeps tensors apart; fp32 runs the b
 
 from __future__ import annotations
 
+from zeroplan.costs.allocations import END, START, AllocationTracker, PassProfile
+from zeroplan.costs.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed import step_counters
-from zeroplan.costs.deepspeed.allocation_tracker import END, START, AllocationTracker, PassProfile
-from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed.layout import tensor_sizes
 from zeroplan.costs.deepspeed.muon import adam_elements
 from zeroplan.costs.deepspeed.muon_update import last_update, update_whole
-from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.reduction import engine_runs
 from zeroplan.costs.deepspeed.resident import (
     built_states,
@@ -23,6 +22,7 @@ from zeroplan.costs.deepspeed.resident import (
     temporaries,
 )
 from zeroplan.costs.deepspeed.stages_0_2_initialize import flattens, group_elements, group_tensors
+from zeroplan.costs.memory import PhaseMemory
 from zeroplan.formulas import moments, muon, states
 from zeroplan.ledger import Line, line
 from zeroplan.specs.job import Job

@@ -6,8 +6,7 @@ from itertools import accumulate
 from types import ModuleType
 from typing import Any
 
-from zeroplan.costs.deepspeed import gather_buffers, muon_gather, muon_offload, step_counters
-from zeroplan.costs.deepspeed.allocation_tracker import (
+from zeroplan.costs.allocations import (
     END,
     START,
     Allocation,
@@ -15,7 +14,8 @@ from zeroplan.costs.deepspeed.allocation_tracker import (
     MemorySnapshot,
     PassProfile,
 )
-from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.cache import cached, strategy_key
+from zeroplan.costs.deepspeed import gather_buffers, muon_gather, muon_offload, step_counters
 from zeroplan.costs.deepspeed.events import GatheredTimeline
 from zeroplan.costs.deepspeed.fetch import first_step_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes
@@ -31,9 +31,7 @@ from zeroplan.costs.deepspeed.partitions import (
     sub_group_members,
     sub_groups,
 )
-from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.resident import (
-    DTYPE_BYTES,
     built_states,
     master_name,
     model_buffers,
@@ -43,8 +41,9 @@ from zeroplan.costs.deepspeed.resident import (
     temporaries,
 )
 from zeroplan.costs.deepspeed.stage_3_backward import backward_of, replay_backward
+from zeroplan.costs.memory import PhaseMemory
 from zeroplan.formulas import buffers, gathered, moments, muon, states
-from zeroplan.ledger import Line, line, total
+from zeroplan.ledger import DTYPE_BYTES, Line, line, total
 from zeroplan.specs.job import Job
 
 PERSISTENT = "persistent parameters"

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from zeroplan.arithmetic import ceil_div, round_up
-from zeroplan.costs.deepspeed.allocation_tracker import END, START, Allocation, AllocationTracker, Variables
-from zeroplan.costs.deepspeed.cache import cached, strategy_key
+from zeroplan.costs.allocations import END, START, Allocation, AllocationTracker, Variables
+from zeroplan.costs.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.events import MicroStep
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, rank_of, tensor_sizes

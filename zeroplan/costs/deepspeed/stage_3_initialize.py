@@ -7,8 +7,8 @@ initialize_optimizer_states, _setup_for_real_optimizer, create_reduce_and_remove
 from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div, round_up
+from zeroplan.costs.allocations import AllocationTracker
 from zeroplan.costs.deepspeed import model_cast
-from zeroplan.costs.deepspeed.allocation_tracker import AllocationTracker
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
 from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_elements

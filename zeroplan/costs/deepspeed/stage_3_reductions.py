@@ -8,8 +8,8 @@ from itertools import chain, zip_longest
 from operator import attrgetter
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.allocation_tracker import END
-from zeroplan.costs.deepspeed.cache import by_execution, cached
+from zeroplan.costs.allocations import END
+from zeroplan.costs.cache import by_execution, cached
 from zeroplan.costs.deepspeed.events import Flush
 from zeroplan.costs.deepspeed.layout import (
     bucket_dtypes,

@@ -7,8 +7,8 @@ the flat copy of stages 1 and 2, DeepSpeed makes it on the host.
 
 from __future__ import annotations
 
+from zeroplan.costs.allocations import AllocationTracker
 from zeroplan.costs.deepspeed import model_cast
-from zeroplan.costs.deepspeed.allocation_tracker import AllocationTracker
 from zeroplan.costs.deepspeed.layout import Group, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.muon_update import last_update, update_whole
 from zeroplan.costs.deepspeed.resident import (

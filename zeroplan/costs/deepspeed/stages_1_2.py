@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from zeroplan.costs.allocations import PassProfile
+from zeroplan.costs.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed import gather_buffers, muon_offload, step_counters, zenflow
-from zeroplan.costs.deepspeed.allocation_tracker import PassProfile
-from zeroplan.costs.deepspeed.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon_update import gradient_dtype, own_elements
-from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.resident import (
-    DTYPE_BYTES,
     built_states,
     master_name,
     model_buffers,
@@ -19,8 +17,9 @@ from zeroplan.costs.deepspeed.resident import (
 )
 from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
 from zeroplan.costs.deepspeed.stages_1_2_step import update
+from zeroplan.costs.memory import PhaseMemory
 from zeroplan.formulas import buffers, muon, states
-from zeroplan.ledger import Line, line
+from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 
 

@@ -7,7 +7,7 @@ independent_gradient_partition_epilogue. What is held between steps is not in it
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.allocation_tracker import END, START, AllocationTracker
+from zeroplan.costs.allocations import END, START, AllocationTracker
 from zeroplan.costs.deepspeed.layout import (
     PartitionSlice,
     bucket_dtypes,

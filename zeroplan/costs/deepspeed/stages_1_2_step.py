@@ -5,7 +5,7 @@ It follows runtime/zero/stage_1_and_2.py:step of DeepSpeed 0.19.8, after the gra
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.allocation_tracker import Allocation
+from zeroplan.costs.allocations import Allocation
 from zeroplan.costs.deepspeed.muon_update import gradient_dtype, users_of_the_buffer
 from zeroplan.costs.deepspeed.resident import temporaries
 from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward

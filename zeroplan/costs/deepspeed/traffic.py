@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
+from zeroplan.costs.cache import IdentityKey, cached, gradients, order_free_key, strategy_key
 from zeroplan.costs.deepspeed import muon_gather, muon_offload, quantized_collectives, zenflow
-from zeroplan.costs.deepspeed.cache import IdentityKey, cached, gradients, order_free_key, strategy_key
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
 from zeroplan.costs.deepspeed.fetch import distinct, micro_steps
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.costs.deepspeed.stage_3_reductions import cached_per_reductions, reductions
 from zeroplan.formulas import volume
-from zeroplan.ledger import Rule, Transfer
+from zeroplan.ledger import DTYPE_BYTES, Rule, Transfer
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 

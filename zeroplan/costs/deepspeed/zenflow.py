@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.cache import cached
+from zeroplan.costs.cache import cached
 from zeroplan.costs.deepspeed.layout import flat_groups, layout_key
 from zeroplan.costs.deepspeed.nvme_swap import HostAllocation
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
 from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states, zenflow
-from zeroplan.ledger import Line, Rule, line
+from zeroplan.ledger import DTYPE_BYTES, Line, Rule, line
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import ParameterSpec
 

@@ -7,11 +7,11 @@ reduction that stages 1 and 2 share. Moments and columns are residents; only the
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed.allocation_tracker import Allocation, PassProfile
+from zeroplan.costs.allocations import Allocation, PassProfile
 from zeroplan.costs.deepspeed.layout import rank_of
-from zeroplan.costs.deepspeed.phase_memory import PhaseMemory
 from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
 from zeroplan.costs.deepspeed.zenflow import SelectedColumns, chosen, indices, resident, rows, transposes
+from zeroplan.costs.memory import PhaseMemory
 from zeroplan.formulas import moments, zenflow
 from zeroplan.ledger import total
 from zeroplan.specs.job import Job

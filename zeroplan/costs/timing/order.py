@@ -16,7 +16,7 @@ from itertools import accumulate, groupby, zip_longest
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.cache import IdentityKey, by_execution, cached, no_key, strategy_key
+from zeroplan.costs.cache import IdentityKey, by_execution, cached, no_key, strategy_key
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution

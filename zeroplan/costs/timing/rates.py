@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.cache import CACHE_SIZE, IdentityKey
+from zeroplan.costs.cache import CACHE_SIZE, IdentityKey
 from zeroplan.specs.cluster import Cluster, Gpu, SourcedValue
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import judged

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from zeroplan.clock import OPTIMIZER, StepTime, Term, term
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES, state_bytes, state_dtype
+from zeroplan.costs.deepspeed.resident import state_bytes, state_dtype
 from zeroplan.costs.timing.computing import Computing, computing
 from zeroplan.costs.timing.hooks import waited
 from zeroplan.costs.timing.offload import host_terms, updated_by_cpus
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.traffic import Communication, communication
 from zeroplan.formulas import roofline
-from zeroplan.ledger import Ledger
+from zeroplan.ledger import DTYPE_BYTES, Ledger
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import LIGER, LIGER_LOSS, TRANSFORMERS, Software
 

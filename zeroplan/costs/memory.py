@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.costs.activations import ClosedFormActivations
-from zeroplan.costs.deepspeed.allocation_tracker import PassProfile, as_lines
+from zeroplan.costs.allocations import PassProfile, as_lines
 from zeroplan.costs.passes import at_work, pass_peak, timeline_of
 from zeroplan.formulas import moments
 from zeroplan.ledger import Detail, Line, Moment, Tier, line

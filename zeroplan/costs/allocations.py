@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from zeroplan.costs.deepspeed.resident import DTYPE_BYTES
-from zeroplan.ledger import Line, Rule, line
+from zeroplan.ledger import DTYPE_BYTES, Line, Rule, line
 
 Kind = tuple[Rule, str]
 """The formula that says what these elements are, and their dtype."""
