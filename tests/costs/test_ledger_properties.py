@@ -27,33 +27,29 @@ def runs(one):
     return one.strategy.checkpointing != "selective" or one.strategy.attention not in one.model.own_attention
 
 
-jobs = (
-    st.builds(
-        job,
-        st.sampled_from(MODELS),
-        gpus=st.sampled_from([1, 2, 3, 8, 64]),
-        seq=st.sampled_from([128, 2048]),
-        stage=st.integers(0, 3),
-        precision=st.sampled_from(["fp32", "fp16", "bf16", "fp8"]),
-        optimizer=st.sampled_from(["adamw", "sgd", "lion", "adam8bit"]),
-        micro_batch=st.integers(1, 4),
-        grad_accum=st.integers(1, 3),
-        checkpointing=st.sampled_from(["none", "selective", "full"]),
-        attention=st.sampled_from(["eager", "sdpa", "flash_attention_2"]),
-        parameter_groups=st.sampled_from([1, 2, 3]),
-        round_robin_gradients=st.booleans(),
-        reduce_bucket_size=st.sampled_from([5_000_000, 500_000_000]),
-        prefetch_bucket_size=st.sampled_from([0, 50_000_000]),
-        param_persistence_threshold=st.sampled_from([0, 100_000]),
-        max_reuse_distance=st.sampled_from([0, 1_000_000_000]),
-        sub_group_size=st.sampled_from([10_000_000, 1_000_000_000]),
-        overlap_comm=st.sampled_from([None, True, False]),
-        offload_optimizer=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme")]),
-        offload_param=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme", buffer_size=10**9)]),
-    )
-    .map(with_room)
-    .filter(runs)
-)
+jobs = st.builds(
+    job,
+    st.sampled_from(MODELS),
+    gpus=st.sampled_from([1, 2, 3, 8, 64]),
+    seq=st.sampled_from([128, 2048]),
+    stage=st.integers(0, 3),
+    precision=st.sampled_from(["fp32", "fp16", "bf16", "fp8"]),
+    optimizer=st.sampled_from(["adamw", "sgd", "lion", "adam8bit"]),
+    micro_batch=st.integers(1, 4),
+    grad_accum=st.integers(1, 3),
+    checkpointing=st.sampled_from(["none", "selective", "full"]),
+    attention=st.sampled_from(["eager", "sdpa", "flash_attention_2"]),
+    parameter_groups=st.sampled_from([1, 2, 3]),
+    round_robin_gradients=st.booleans(),
+    reduce_bucket_size=st.sampled_from([5_000_000, 500_000_000]),
+    prefetch_bucket_size=st.sampled_from([0, 50_000_000]),
+    param_persistence_threshold=st.sampled_from([0, 100_000]),
+    max_reuse_distance=st.sampled_from([0, 1_000_000_000]),
+    sub_group_size=st.sampled_from([10_000_000, 1_000_000_000]),
+    overlap_comm=st.sampled_from([None, True, False]),
+    offload_optimizer=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme")]),
+    offload_param=st.sampled_from([None, Offload(device="cpu"), Offload(device="nvme", buffer_size=10**9)]),
+).map(with_room).filter(runs)
 drawn = settings(max_examples=150, deadline=None, derandomize=True)
 
 

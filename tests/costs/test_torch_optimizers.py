@@ -54,9 +54,7 @@ def test_adagrad_of_several_groups_is_refused(stage):
     with pytest.raises(ContradictionError, match="several parameter groups"):
         ledger(one.at(parameter_groups=2))
     assert ledger(one)
-    assert ledger(
-        one.at(parameter_groups=2, offload_optimizer=Offload(device="cpu"))
-    )  # DeepSpeed's own, run at stage 2
+    assert ledger(one.at(parameter_groups=2, offload_optimizer=Offload(device="cpu")))  # DeepSpeed's own, run at stage 2
 
 
 def test_bf16_optimizer_takes_adagrad_as_it_is():

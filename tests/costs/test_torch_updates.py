@@ -65,9 +65,7 @@ def copied(optimizer, parameters):
             parameter.grad = torch.ones_like(parameter)
         if step < 2:
             optimizer.step()
-    states = [
-        value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)
-    ]
+    states = [value for state in optimizer.state.values() for value in state.values() if isinstance(value, torch.Tensor)]
     with Live([*parameters, *(parameter.grad for parameter in parameters), *states]) as live:
         optimizer.step()
     return live.most // 4

@@ -63,9 +63,7 @@ def test_the_optimizers_gradients_come_in_the_last_micro_step():
 
 
 @pytest.mark.parametrize(
-    ("asked", "rate"),
-    [({"overlap_comm": False}, LINK), ({"pin_memory": False}, LINK / 2)],
-    ids=["no stream", "pageable"],
+    ("asked", "rate"), [({"overlap_comm": False}, LINK), ({"pin_memory": False}, LINK / 2)], ids=["no stream", "pageable"]
 )
 def test_without_a_stream_of_their_own_or_pinned_memory_all_of_it_shows(asked: dict[str, Any], rate: float):
     shown = seconds(step(**asked))

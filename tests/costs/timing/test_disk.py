@@ -87,8 +87,12 @@ def test_pipelines_hide_all_sub_groups_but_one_behind_the_update():
     assert plain[WRITTEN].seconds == pytest.approx((states + gradients) / 4e9)
     assert len(optimizer_files(one)) == 3 * 4
     read, written = (states + gradients) / 5e9, states / 4e9
-    assert piped[f"{READ}, beside the update"].seconds == pytest.approx(read / 4 + (read - update) * 3 / 4)
-    assert piped[f"{WRITTEN}, beside the update"].seconds == pytest.approx(written / 4 + (written - update) * 3 / 4)
+    assert piped[f"{READ}, beside the update"].seconds == pytest.approx(
+        read / 4 + (read - update) * 3 / 4
+    )
+    assert piped[f"{WRITTEN}, beside the update"].seconds == pytest.approx(
+        written / 4 + (written - update) * 3 / 4
+    )
     assert piped[WRITTEN].seconds == pytest.approx(gradients / 4e9)  # while backward runs
     assert READ not in piped
 

@@ -48,9 +48,7 @@ def test_the_constant_lies_where_deepspeeds_hooks_do(model, layers, way):
 
 def test_a_pass_waits_for_one_hook_a_module():
     found = hooks(job(model="gpt2"), TRANSFORMERS)
-    inside = (
-        12 * 12
-    )  # a layer: itself, two norms, attention of itself, two products and two dropouts, and the MLP's four
+    inside = 12 * 12  # a layer: itself, two norms, attention of itself, two products and two dropouts, and the MLP's four
     around = 7  # the model, its transformer, two embeddings, a dropout, the last norm, the head
     assert found.forward == pytest.approx((inside + around) * 0.5e-3)
     assert found.backward == pytest.approx(found.forward, rel=0.02)  # no gradient enters an embedding
@@ -80,8 +78,7 @@ def test_a_pass_is_not_shorter_than_its_hooks_and_no_longer_where_it_was_longer(
 def test_accumulation_waits_in_each_micro_step():
     once, twice = (job(model="gpt2", grad_accum=count) for count in ("1", "2"))
     idle = [
-        sum(entry.seconds for entry in step_time(one, ledger(one)).terms if "hooks" in entry.name)
-        for one in (once, twice)
+        sum(entry.seconds for entry in step_time(one, ledger(one)).terms if "hooks" in entry.name) for one in (once, twice)
     ]
     assert idle[1] == pytest.approx(2 * idle[0], rel=0.02)
 

@@ -69,7 +69,9 @@ def test_small_buckets_cost_more_a_byte_than_large_ones_between_nodes_most():
 
 def test_a_ring_over_more_nodes_waits_longer_and_an_all_reduce_takes_the_tree():
     b200 = hardware.cluster("dgx-b200")
-    few, many = (call(b200._replace(nodes=nodes), sent("all_gather", 10**6, 8 * nodes)).seconds for nodes in (4, 64))
+    few, many = (
+        call(b200._replace(nodes=nodes), sent("all_gather", 10**6, 8 * nodes)).seconds for nodes in (4, 64)
+    )
     assert many > 10 * few
     tree = call(b200._replace(nodes=64), sent("all_reduce", 10**6, 512)).seconds
     assert tree < many

@@ -256,8 +256,8 @@ def _recorded(job: Job) -> tuple[Coordinator, MicroStep]:
     """The run's first micro-step, in which nothing is prefetched or kept, so that no threshold matters, and what it
     leaves behind.
     """
-    none = {"prefetch_bucket_size": 0, "max_live_parameters": 0, "max_reuse_distance": 0}
-    coordinator = _coordinator(job, _settings(job)._replace(**none))
+    settings = _settings(job)._replace(prefetch_bucket_size=0, max_live_parameters=0, max_reuse_distance=0)
+    coordinator = _coordinator(job, settings)
     return coordinator, coordinator.micro_step(records=True)
 
 
