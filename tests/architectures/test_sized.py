@@ -145,4 +145,4 @@ def shown(model: Model, wanted: TimelineRequest) -> list[object]:
 def written(one: PassTimeline) -> list[object]:
     """Over all layers; the fullest stretch is found without that."""
     assert one.fullest == (max(one.most), one.most.index(max(one.most)))
-    return [one.most, one.now, one.hooks, one.ready, one.start, one.identical_layers]
+    return [one.most, one.now, one.hooks, one.ready, one.start]

@@ -29,14 +29,12 @@ def execution(
     """`leaves`: paths of the modules fetched as a whole. `eager`, `flash`: with that attention."""
     walk, result = walk_once(root, leaves, eager, flash, kernels)
     which = recomputing if recomputing.every else EVERY_LAYER
-    return result._replace(
-        recomputing=OnDemand(lambda: tuple(walk.recomputing(which))), layers=tuple(layers(root, walk, recomputing))
-    )
+    return result._replace(recomputing=OnDemand(lambda: tuple(walk.recomputing(which))))
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
 def walk_once(root: Module, leaves: frozenset[str], eager: bool, flash: bool, kernels: str) -> tuple[Walk, Execution]:
-    """One walk, and what follows from it whatever runs again; that, and the layers, are left empty here."""
+    """One walk, and what follows from it whatever runs again; that is left empty here."""
     walk = Walk(root, leaves, eager=eager, flash=flash, kernels=kernels)
     whole = frozenset(place for path, place in walk.places.items() if path in leaves)
     return walk, Execution(
@@ -48,7 +46,7 @@ def walk_once(root: Module, leaves: frozenset[str], eager: bool, flash: bool, ke
         gradients_stage_3=ready(walk.uses_stage3()),
         leaves=whole,
         subtrees=subtrees(root, walk) if whole else (),
-        layers=(),
+        layers=tuple(layers(root, walk)),
     )
 
 
@@ -59,18 +57,18 @@ def attention_orders(root: Module) -> tuple[bool, bool]:
     return any(module.eager_order for module in modules), any(module.flash_order for module in modules)
 
 
-def layers(root: Module, walk: Walk, recomputing: Recomputing) -> Iterator[LayerPosition]:
+def layers(root: Module, walk: Walk) -> Iterator[LayerPosition]:
     """Layers below a leaf are not entered by themselves."""
     tensors: dict[int, int] = {}
     for layer, like in zip(
-        checkpointing_layers(root), signature_numbers(root, recomputing, attending=False), strict=True
+        checkpointing_layers(root), signature_numbers(root, PLAIN, attending=False), strict=True
     ):
         if id(layer) not in walk.layer_places:
             continue
         if like not in tensors:
             tensors[like] = len({id(parameter) for _name, parameter in layer.named_parameters()})
         first = walk.index[first_parameter(layer)]
-        yield LayerPosition(walk.layer_places[id(layer)], first, tensors[like], like)
+        yield LayerPosition(walk.layer_places[id(layer)], first, tensors[like])
 
 
 def subtrees(root: Module, walk: Walk) -> tuple[tuple[int, ...], ...]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable
 from functools import lru_cache
-from typing import NamedTuple
 
 from zeroplan.architectures.module import KEPT_TREES, Embedding, GradientCheckpointingLayer, Module, tree
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
@@ -102,34 +101,6 @@ def signature(module: Module) -> Hashable:
     shapes = [parameter.shape for parameter in module.parameters.values()]
     children = [signature(child) for child in module.children.values()] if module.children else ()
     return type(module), *shapes, *children
-
-
-LONGEST_CYCLE = 8
-"""Layers after which signatures are looked for again: every-8 checkpointing, five windows and a full layer."""
-
-
-class Cycle(NamedTuple):
-    """Consecutive layers whose signatures come again in the same order."""
-
-    start: int
-    period: int
-    """Layers after which they do."""
-    times: int
-
-
-def cycles(signatures: Sequence[Hashable]) -> Iterator[Cycle]:
-    """All layers, cut so that each cycle reaches as far as it can; a layer that none follows is one by itself."""
-    start = 0
-    while start < len(signatures):
-        best = Cycle(start, 1, 1)
-        for period in range(1, LONGEST_CYCLE + 1):
-            times, first = 1, signatures[start : start + period]
-            while signatures[start + times * period : start + (times + 1) * period] == first:
-                times += 1
-            if times > 1 and times * period > best.times * best.period:
-                best = Cycle(start, period, times)
-        yield best
-        start += best.times * best.period
 
 
 def first_parameter(module: Module) -> int:

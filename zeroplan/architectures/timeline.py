@@ -12,11 +12,10 @@ from functools import cached_property
 from itertools import accumulate, groupby
 from typing import NamedTuple
 
-from zeroplan.architectures.identical_layers import cycles
 from zeroplan.architectures.structure import OUTSIDE, Structure
 from zeroplan.architectures.trace import Trace
 from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, AllocationEvent
-from zeroplan.specs.execution import IdenticalLayers, ModuleHook, PassTimeline, Timeline
+from zeroplan.specs.execution import ModuleHook, PassTimeline, Timeline
 
 EventsOfModule = dict[int, list[int]]
 """Allocation events of each module's calls, in order."""
@@ -150,17 +149,6 @@ class _ExpandedPass:
         if layer != OUTSIDE:
             return self.offsets[layer]
         return 0 if after_layers == self.is_backward else self.end
-
-    def identical_layers(self) -> tuple[IdenticalLayers, ...]:
-        """Runs of identical layers: those whose representatives come again and again."""
-        blocks = self.blocks[1:-1]
-        return tuple(
-            [
-                IdenticalLayers(blocks[start].start, blocks[start + period].start - blocks[start].start, times)
-                for start, period, times in cycles([block.ran for block in blocks])
-                if times > 1
-            ]
-        )
 
     @cached_property
     def block_of(self) -> dict[int, TraceSegment]:

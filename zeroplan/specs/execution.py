@@ -26,8 +26,6 @@ class LayerPosition(NamedTuple):
     tensor: int
     """Its first tensor, and how many it has."""
     tensors: int
-    like: int
-    """The number of its make: layers of one make run the same modules, on tensors of the same shapes."""
 
 
 class Execution(NamedTuple):
@@ -51,16 +49,6 @@ class Execution(NamedTuple):
     """Those that are entered, in order."""
 
 
-class IdenticalLayers(NamedTuple):
-    """Layers of a pass, one after the other, in which the same intervals come, each with as many bytes more or less."""
-
-    start: int
-    """Number of the first one's first interval."""
-    intervals: int
-    """Intervals of each."""
-    layers: int
-
-
 class Intervals(Protocol):
     """Forward or backward of a model as intervals, each answer worked out when somebody asks."""
 
@@ -77,9 +65,6 @@ class Intervals(Protocol):
 
     def ready(self) -> dict[int, int]:
         """The interval that each tensor's gradient ends."""
-
-    def identical_layers(self) -> tuple[IdenticalLayers, ...]:
-        """Layers in which the same intervals come."""
 
 
 class PassTimeline:
@@ -115,10 +100,6 @@ class PassTimeline:
     def ready(self) -> dict[int, int]:
         """The interval that each tensor's gradient ends."""
         return self.intervals.ready()
-
-    @cached_property
-    def identical_layers(self) -> tuple[IdenticalLayers, ...]:
-        return self.intervals.identical_layers()
 
 
 class Timeline(NamedTuple):
