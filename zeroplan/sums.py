@@ -56,10 +56,8 @@ def sums(job: Job, ledger: Ledger, paper: Ledger, time: StepTime | None) -> Iter
     processes, *saving = beside_on_host(job)
     between = (*ledger.host.resident, *saving)
     at_peak = total(ledger.host.peak.lines) > total(between)
-    meaning = (
-        "what a node's memory may hold at most, while the model is built or in a step"
-        if at_peak
-        else ("what a node's memory may hold at most, while the model is saved between steps")
+    meaning = "what a node's memory may hold at most, while the model is built or in a step" if at_peak else (
+        "what a node's memory may hold at most, while the model is saved between steps"
     )
     parts = _bytes((*(ledger.host.peak.lines if at_peak else between), processes))
     yield Sum(HOST_AT_MOST, "GiB", meaning, parts, "published")

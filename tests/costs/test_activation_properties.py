@@ -102,11 +102,7 @@ def test_one_sequence_alone_keeps_the_row_that_its_labels_are_cut_from(model, pr
 
 
 @few
-@given(
-    keys.filter(
-        lambda model: model.family not in {"falcon", "phi3"} and not model.config.get("reorder_and_upcast_attn")
-    )
-)
+@given(keys.filter(lambda model: model.family not in {"falcon", "phi3"} and not model.config.get("reorder_and_upcast_attn")))
 def test_one_sequence_alone_in_eager_attention(model):
     """Reshapes become views: with one key-value head neither keys nor values are copied to all heads; where values are
     a slice of a projection they keep all of it (GPT-NeoX: queries and keys beside them; DeepSeek: the keys' part
@@ -145,8 +141,7 @@ def test_fused_attention_is_linear_in_the_sequence(model, seq, precision):
     kept = {(each.part, each.operator) for make in counted(one).makes for each in make.kept}
     filled = 4 * 2 * model.shape.heads * model.shape.layers if ("scores", "EfficientAttention") in kept else 0
     found = [
-        saved(one._replace(workload=Workload(seq=at))) - filled * (round_up(at, TILE) - at)
-        for at in range(seq, seq + 4)
+        saved(one._replace(workload=Workload(seq=at))) - filled * (round_up(at, TILE) - at) for at in range(seq, seq + 4)
     ]
     assert (set(differences(found, 2)) == {0}) == (("scores", "Softmax") not in kept)
 
@@ -166,12 +161,8 @@ def test_checkpointing_raises_the_peak_by_a_layer_at_most(model, precision, atte
 
 @few
 @given(keys, precisions, attentions, st.integers(0, 3), st.sampled_from(["none", "full"]))
-def test_lines_by_kind_add_up_to_the_one_line_of_a_ledger_that_nobody_asks(
-    model, precision, attention, stage, checkpointing
-):
-    one = job_of(
-        model, precision=precision, attention=attention, stage=stage, checkpointing=checkpointing, micro_batch=2
-    )
+def test_lines_by_kind_add_up_to_the_one_line_of_a_ledger_that_nobody_asks(model, precision, attention, stage, checkpointing):
+    one = job_of(model, precision=precision, attention=attention, stage=stage, checkpointing=checkpointing, micro_batch=2)
     told, untold = ledger(one), ledger(one, detail=Detail.WHOLE)
     for phase in told.gpu.phases:
         lines, summed = told.gpu.worst(phase).lines, untold.gpu.worst(phase).lines
@@ -179,9 +170,7 @@ def test_lines_by_kind_add_up_to_the_one_line_of_a_ledger_that_nobody_asks(
         assert total(filter(is_activation, lines)) == total(filter(is_activation, summed))
     found = counted(one)
     assert found.bytes == alone(one).saved
-    parts = [each.bytes for make in found.makes for each in make.kept * make.layers] + [
-        each.bytes for each in found.rest
-    ]
+    parts = [each.bytes for make in found.makes for each in make.kept * make.layers] + [each.bytes for each in found.rest]
     assert sum(parts) == alone(one).saved
 
 
@@ -195,18 +184,13 @@ def test_a_list_of_micro_batches_gives_what_each_gives_alone(data):
     model = built(CONFIGS[key])
     one = job_of(model, stage=stage, attention=attention)
     together = [everything(one.at(micro_batch=batch)) for batch in batches]
-    each = [
-        everything(job_of(built(CONFIGS[key]), stage=stage, attention=attention, micro_batch=batch))
-        for batch in batches
-    ]
+    each = [everything(job_of(built(CONFIGS[key]), stage=stage, attention=attention, micro_batch=batch)) for batch in batches]
     assert together == each
 
 
 def everything(one: Job) -> tuple[Any, ...]:
     found = ledger(one)
-    moments = tuple(
-        (moment.phase, moment.place, tuple((x.name, x.bytes) for x in moment.lines)) for moment in found.gpu.moments
-    )
+    moments = tuple((moment.phase, moment.place, tuple((x.name, x.bytes) for x in moment.lines)) for moment in found.gpu.moments)
     return alone(one), moments
 
 
@@ -224,24 +208,12 @@ class Column(list):
         others = other if isinstance(other, Column) else [other] * len(self)
         return Column(act(one, another) for one, another in zip(self, others, strict=True))
 
-    def __add__(self, other):
-        return self._with(other, lambda x, y: x + y)
-
-    def __mul__(self, other):
-        return self._with(other, lambda x, y: x * y)
-
-    def __floordiv__(self, other):
-        return self._with(other, lambda x, y: x // y)
-
-    def __rfloordiv__(self, other):
-        return Column(other // x for x in self)
-
-    def __pow__(self, other):
-        return self._with(other, lambda x, y: x**y)
-
-    def __neg__(self):
-        return self * -1
-
+    def __add__(self, other): return self._with(other, lambda x, y: x + y)
+    def __mul__(self, other): return self._with(other, lambda x, y: x * y)
+    def __floordiv__(self, other): return self._with(other, lambda x, y: x // y)
+    def __rfloordiv__(self, other): return Column(other // x for x in self)
+    def __pow__(self, other): return self._with(other, lambda x, y: x**y)
+    def __neg__(self): return self * -1
     __radd__, __rmul__ = __add__, __mul__  # fmt: skip
 
 

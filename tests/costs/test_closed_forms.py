@@ -48,13 +48,7 @@ def test_without_dropout_three_of_five_bytes_of_a_score_are_gone():
     one = gpt(activation_function="gelu", attn_pdrop=0.0, resid_pdrop=0.0)
     (found,) = compared(one, counted(one))
     differences = {part.name: part.difference for part in found.parts}
-    assert differences == {
-        "norms": 16 * T,
-        "attention": 0,
-        "scores": -3 * N * B * S**2,
-        "mlp": 0,
-        "dropout": -2 * T * H,
-    }
+    assert differences == {"norms": 16 * T, "attention": 0, "scores": -3 * N * B * S**2, "mlp": 0, "dropout": -2 * T * H}
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])

@@ -147,7 +147,6 @@ def build(c: ApproximateConfig) -> Module:
         return GatedMLP(c, c.ffn, bias=c.biases) if c.gated else PlainMLP(c)
 
     attention = LatentAttention if c.kv_lora_rank else ApproximateAttention
-
     def layer(index: int) -> Module:
         if c.four_norms:
             return FourNormLayer(c, attention(c), mlp(index))  # type: ignore[arg-type]

@@ -108,7 +108,9 @@ class Experts(Module):
             from zeroplan.autograd import liger
 
             places = empty(run, chosen.shape, INT)
-            return liger.experts(x, run.parameter(self.gate_up_proj), run.parameter(self.down_proj), places, scores)
+            return liger.experts(
+                x, run.parameter(self.gate_up_proj), run.parameter(self.down_proj), places, scores
+            )
         return self.written_out(run, x, chosen, scores)
 
     def written_out(self, run: ForwardRun, x: Tensor, chosen: Tensor, scores: Tensor) -> Tensor:

@@ -19,4 +19,6 @@ def asked(options: Options, goal: Goal, fewest: Fewest | None = None) -> Plans |
     found = front_of(job, request.fixed, reserve=request.reserve, apart=goal.apart)
     if not found.rows:
         return None
-    return Plans(found, goal.apart, assumed_of(request, job), request.given, fewest, headroom=request.headroom)
+    return Plans(
+        found, goal.apart, assumed_of(request, job), request.given, fewest, headroom=request.headroom
+    )

@@ -41,7 +41,9 @@ SEQUENCE = (
     "for long ones"
 )
 EXPERT = "expert parallelism is not planned: experts are sharded by ZeRO as other weights are; write --stage 3"
-PACKING = "packing is not planned: every sequence has --seq tokens of one document; write --seq for the packed length"
+PACKING = (
+    "packing is not planned: every sequence has --seq tokens of one document; write --seq for the packed length"
+)
 IMAGES = "images, video and audio are not planned: a text model trains here on tokens; leave it out for the text model"
 OF_NO_STEP = "it changes neither the memory nor the time of a step; leave it out, and write --tokens for a whole run"
 EVALUATION = "evaluation and generation are not planned: the numbers are of training steps; leave it out"

@@ -42,7 +42,9 @@ class Options:
         self.script = script
 
     params: Annotated[Text, _option("--params", MODEL, "Parameter count, when only that is known.", "7B")] = None
-    model: Annotated[Text, _option("--model", MODEL, "Preset, config.json or its folder, or org/name.", "NAME")] = None
+    model: Annotated[
+        Text, _option("--model", MODEL, "Preset, config.json or its folder, or org/name.", "NAME")
+    ] = None
     config: Annotated[
         Text, _option("--config", JOB, "The strategy is that of this ds_config.json. - is standard input.", "FILE")
     ] = None
@@ -130,7 +132,9 @@ class Options:
         _option("--cluster", CLUSTER, "Node (see zeroplan clusters). Or a file that zeroplan calibrate has written.",
                 "NAME|FILE"),
     ] = None  # fmt: skip
-    accept: Annotated[Text, _option("--accept", CLUSTER, "Exit with 0 for a plan that is tight too.", "tight")] = None
+    accept: Annotated[
+        Text, _option("--accept", CLUSTER, "Exit with 0 for a plan that is tight too.", "tight")
+    ] = None
     hostfile: Annotated[Text, _option("--hostfile", CLUSTER, "Hosts in DeepSpeed's format.", "FILE")] = None
 
 
@@ -152,8 +156,7 @@ def with_options(
     own = [p.replace(kind=p.KEYWORD_ONLY) for p in list(inspect.signature(function).parameters.values())[1:]]
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=None)
-        for name, annotation in Options.__annotations__.items()
-        if name not in without
+        for name, annotation in Options.__annotations__.items() if name not in without
     ]
 
     first = [inspect.Parameter("word", inspect.Parameter.KEYWORD_ONLY, annotation=Named, default=None)] * positional

@@ -51,7 +51,9 @@ def read_optim(text: str | None) -> Named | None:
     return Named(text, OPTIMS[name] if name == text else OPTIMS[name]._replace(update="single-tensor"))
 
 
-def settle_optimizer(fixed: dict[str, Any], named: Named | None, config: ConfigFile | None, assumed: list[str]) -> None:
+def settle_optimizer(
+    fixed: dict[str, Any], named: Named | None, config: ConfigFile | None, assumed: list[str]
+) -> None:
     """Fill in the optimizer and its class, and say what was assumed of them."""
     section = config is not None and bool((config.content.get("optimizer") or {}).get("type"))
     if named is not None:

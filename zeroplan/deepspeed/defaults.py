@@ -62,7 +62,8 @@ def default(path: str, version: str = DEEPSPEED) -> Any:
     """What DeepSpeed takes where nobody writes the key. Raises `ContradictionError` for a version that is not known."""
     if version not in CHANGED:
         raise ContradictionError(
-            f"DeepSpeed {version} is not known; known are {', '.join(CHANGED)}, and all is compared with {DEEPSPEED}"
+            f"DeepSpeed {version} is not known; known are {', '.join(CHANGED)}, and all is compared with "
+            f"{DEEPSPEED}"
         )
     return CHANGED[version].get(path, KEYS[path].default)
 

@@ -99,7 +99,9 @@ def read_config(config: dict[str, Any], place: str, *, planned: bool = True) -> 
     batch = {key: _batch(config, key, place) for key in BATCH_FIELDS if config.get(key, AUTO) not in (AUTO, None)}
     fields |= {BATCH_FIELDS[key]: size for key, size in batch.items() if key != "train_batch_size"}
     alone = [key for key in BATCH_FIELDS if config.get(key) is not None] == list(batch) == ["train_batch_size"]
-    return Stated(fields, tuple(autos(config)), batch.get("train_batch_size"), tuple(notes), alone, unplanned(facts))
+    return Stated(
+        fields, tuple(autos(config)), batch.get("train_batch_size"), tuple(notes), alone, unplanned(facts)
+    )
 
 
 def _refuse_what_deepspeed_refuses(facts: Facts) -> None:

@@ -38,14 +38,10 @@ BOUNDS = {"minimum": "minimum", "maximum": "maximum", "exclusive_minimum": "excl
           "exclusive_maximum": "exclusiveMaximum"}  # fmt: skip
 _SPELLED = {one.config_type.lower(): one.config_type for one in OPTIMIZERS.values() if one.config_type}
 WORDS = {
-    "optimizer.type": tuple(
-        dict.fromkeys(
-            (
-                *(_SPELLED.get(name, name) for name in DEEPSPEED_OPTIMIZERS),
-                *(name.removeprefix("torch.") for name in CLASS_PARAMS if name.startswith("torch.")),
-            )
-        )
-    ),
+    "optimizer.type": tuple(dict.fromkeys((
+        *(_SPELLED.get(name, name) for name in DEEPSPEED_OPTIMIZERS),
+        *(name.removeprefix("torch.") for name in CLASS_PARAMS if name.startswith("torch.")),
+    ))),
     "scheduler.type": (*SCHEDULER_PARAMS, *TORCH_SCHEDULES),
 }
 """Names of classes, of DeepSpeed's own and of torch's."""

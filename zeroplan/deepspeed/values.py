@@ -185,7 +185,7 @@ def example(known: Key, value: Any) -> str:
 def meant(known: Key, value: Any) -> int | float | None:
     """The number that a text or fraction stands for, where the key takes it."""
     kind = known.kind.split("|")[0]
-    number = as_number(value.strip("\"' ") if isinstance(value, str) else value)
+    number = as_number(value.strip('"\' ') if isinstance(value, str) else value)
     if kind not in ("integer", "number") or isinstance(value, bool) or number is None:
         return None
     whole = int(number) if kind == "integer" or (number.is_integer() and "e" not in str(value)) else number

@@ -47,7 +47,7 @@ AT_START = {
     ],
     "deepspeed": [
         "The launchers append `--deepspeed --deepspeed_config`, and DeepSpeed's own `--local_rank` too: "
-        '`deepspeed.add_config_arguments(parser)` and `parser.add_argument("--local_rank", type=int)` take them.',
+        "`deepspeed.add_config_arguments(parser)` and `parser.add_argument(\"--local_rank\", type=int)` take them.",
     ],
     "accelerate": [PATH_INSIDE.format("accelerate.yaml")],
     "lightning": ["`from lightning_trainer import trainer` in the script, with this folder on `PYTHONPATH`."],
@@ -57,7 +57,7 @@ AT_START = {
 
 
 SHARED = {
-    "deepspeed": 'While a `transformers.integrations.HfDeepSpeedConfig("ds_config.json")` lives, transformers shares '
+    "deepspeed": "While a `transformers.integrations.HfDeepSpeedConfig(\"ds_config.json\")` lives, transformers shares "
     "the model out as it is made.",
     "lightning": "The model is made in `configure_model`, so that stage 3 shares it out from the start; "
     "`import torch._dynamo.polyfills.loader` stands before, which would fail in there.",

@@ -23,7 +23,7 @@ Copy it under another name before you put your own model and data in: zeroplan r
 """
 
 '''
-HF = """\
+HF = '''\
 import json
 from pathlib import Path
 
@@ -48,8 +48,8 @@ def main():
     model = {model}
 {calls}    data = RandomTokens(config.get_text_config().vocab_size, more.seq)
     Trainer(model, arguments, train_dataset=data).train()
-"""
-DEEPSPEED = """\
+'''
+DEEPSPEED = '''\
 import argparse
 from pathlib import Path
 
@@ -83,8 +83,8 @@ def main():
             engine.step()
         if engine.global_rank == 0:
             print(f"step {{step + 1}}: loss {{loss.item():.4f}}", flush=True)
-"""
-ACCELERATE = """\
+'''
+ACCELERATE = '''\
 import argparse
 from pathlib import Path
 
@@ -119,8 +119,8 @@ def main():
             optimizer.zero_grad()
         if number % ACCUMULATION == 0:
             accelerator.print(f"step {{number // ACCUMULATION}}: loss {{loss.item():.4f}}", flush=True)
-"""
-LIGHTNING = """\
+'''
+LIGHTNING = '''\
 import argparse
 from pathlib import Path
 
@@ -157,8 +157,8 @@ def main():
     vocabulary = AutoConfig.from_pretrained(HERE).get_text_config().vocab_size
     batches = torch.utils.data.DataLoader(RandomTokens(vocabulary, arguments.seq), batch_size=MICRO_BATCH)
     trainer(max_steps=arguments.steps, enable_checkpointing=False, logger=False).fit(LanguageModel(), batches)
-"""
-TOKENS = """
+'''
+TOKENS = '''
 class RandomTokens(torch.utils.data.Dataset):
     def __init__(self, vocabulary, length):
         self.vocabulary, self.length = vocabulary, length
@@ -169,16 +169,16 @@ class RandomTokens(torch.utils.data.Dataset):
     def __getitem__(self, index):
         tokens = torch.randint(self.vocabulary, (self.length,))
         return {"input_ids": tokens, "labels": tokens}
-"""
+'''
 SHARED = "    shared = HfDeepSpeedConfig(plan)  # while it lives, stage 3 shares models out as they are made\n"
 STARTED = "    deepspeed.init_distributed()  # stage 3 counts the processes; on CPUs the Trainer joins them later\n"
-MAIN = """
+MAIN = '''
 
 if __name__ == "__main__":
     main()
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()  # else its threads may abort a process that is done
-"""
+'''
 EARLY = "import torch._dynamo.polyfills.loader  # transformers would import it where stage 3 has replaced torch.empty"
 TEXTS = {"hf": HF, "deepspeed": DEEPSPEED, "accelerate": ACCELERATE, "lightning": LIGHTNING}
 WHO = {

@@ -28,7 +28,9 @@ def answer(found: Front) -> Text:
     first, last = found.rows[0], found.rows[-1]
     what = f"{title(first.job.model)} on {gpus(first.job)}"
     if len(found.rows) == 1:
-        return Text(f"{what}: {label(first)} is both the fastest and the leanest: {_ends(first)}.", style="bold green")
+        return Text(
+            f"{what}: {label(first)} is both the fastest and the leanest: {_ends(first)}.", style="bold green"
+        )
     return Text(
         f"{what}: {len(found.rows)} plans from {_ends(first)} ({label(first)}) to {_ends(last)} ({label(last)}).",
         style="bold green",

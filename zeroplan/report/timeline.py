@@ -76,7 +76,8 @@ def _columns(instants: Sequence[Instant], count: int) -> list[Instant]:
     """The fullest of as many moments as fall into each column; few moments are drawn wide."""
     edges = [at * len(instants) // count for at in range(count + 1)]
     return [
-        max(instants[start : max(end, start + 1)], key=lambda instant: instant.bytes) for start, end in pairwise(edges)
+        max(instants[start : max(end, start + 1)], key=lambda instant: instant.bytes)
+        for start, end in pairwise(edges)
     ]
 
 

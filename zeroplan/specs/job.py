@@ -45,10 +45,7 @@ class Job(NamedTuple):
         """The order in which a step runs the model."""
         strategy = self.strategy
         return self.model.execution(
-            self.leaves,
-            eager=strategy.attention == "eager",
-            flash=strategy.flash,
-            kernels=strategy.kernels,
+            self.leaves, eager=strategy.attention == "eager", flash=strategy.flash, kernels=strategy.kernels,
             recomputing=strategy.recomputing,
         )
 

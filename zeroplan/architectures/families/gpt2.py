@@ -73,7 +73,6 @@ class GPT2Config(GPTConfig):
     scale_attn_by_inverse_layer_idx: bool = False
     reorder_and_upcast_attn: bool = False
     add_cross_attention: bool = False
-
     @property
     def own_attention(self) -> tuple[str, ...]:
         return ("eager",) if self.reorder_and_upcast_attn else ()

@@ -34,7 +34,6 @@ class OlmoConfig(RotaryConfig):
     attention_dropout: float = 0.0
     clip_qkv: float | None = None
     pad_token_id: int | None = 1
-
     @property
     def changes_products(self) -> str:
         return "" if self.clip_qkv is None else "clips queries, keys and values in place (clip_qkv)"

@@ -32,13 +32,8 @@ def combinations(subject: Subject) -> Iterator[Hit]:
             continue
         if holds:
             found = row.found.format(stage=facts.stage)
-            yield Hit(
-                row.rule,
-                subject.spelled(row.key),
-                f"{found}: DeepSpeed refuses that ({row.source})",
-                row.instead.removeprefix("write "),
-                edits=_edits(subject, row),
-            )
+            yield Hit(row.rule, subject.spelled(row.key), f"{found}: DeepSpeed refuses that ({row.source})",
+                      row.instead.removeprefix("write "), edits=_edits(subject, row))
 
 
 def _edits(subject: Subject, row: Refusal) -> Edits:

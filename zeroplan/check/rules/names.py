@@ -130,40 +130,21 @@ def _refused(subject: Subject, entry: Entry) -> Hit:
     section, name = entry.section, entry.name
     rule, home = "ZP108", at_home(name)
     if section == "bf16" and any(known.name == name for known in children("fp16")):
-        return Hit(
-            "ZP302",
-            entry.path,
-            f"{name} belongs to fp16: DeepSpeed refuses it in bf16",
-            "delete it",
-            edits=deleted(subject.document, entry.path),
-        )
+        return Hit("ZP302", entry.path, f"{name} belongs to fp16: DeepSpeed refuses it in bf16", "delete it",
+                   edits=deleted(subject.document, entry.path))
     if section == "fp16" and name in ("opt_level", "fp16_opt_level"):
-        return Hit(
-            "ZP303",
-            entry.path,
-            f"{name} was apex's: DeepSpeed refuses it",
-            "delete it",
-            edits=deleted(subject.document, entry.path),
-        )
+        return Hit("ZP303", entry.path, f"{name} was apex's: DeepSpeed refuses it", "delete it",
+                   edits=deleted(subject.document, entry.path))
     if section == ZERO and name in LOOK_ALIKES:
-        return Hit(
-            "ZP410",
-            entry.path,
-            f"{name} is no key of zero_optimization: DeepSpeed refuses it",
-            *_offload(subject, entry, LOOK_ALIKES[name]),
-        )
+        return Hit("ZP410", entry.path, f"{name} is no key of zero_optimization: DeepSpeed refuses it",
+                   *_offload(subject, entry, LOOK_ALIKES[name]))
     edits = answers.place(subject, entry, home) if home else answers.key(subject, entry)
     if section in OFFLOADS and any(f"{other}.{name}" in home for other in OFFLOADS):
         rule, edits = "ZP507", ()
     elif section == ZERO and name in home:
         rule = "ZP512" if name == "aio" else "ZP412"
-    return Hit(
-        rule,
-        entry.path,
-        f"{named(name)} is no key of {section}: DeepSpeed refuses it",
-        _instead(entry, home),
-        edits=edits,
-    )
+    return Hit(rule, entry.path, f"{named(name)} is no key of {section}: DeepSpeed refuses it", _instead(entry, home),
+               edits=edits)
 
 
 def _ignored(subject: Subject, entry: Entry) -> Hit:
@@ -171,13 +152,9 @@ def _ignored(subject: Subject, entry: Entry) -> Hit:
     if name in IGNORED_KEYS or f"{entry.section}.{name}" in IGNORED_KEYS:
         new = IGNORED_KEYS.get(name) or IGNORED_KEYS[f"{entry.section}.{name}"]
         rule = "ZP617" if name == "lr_scheduler" else "ZP510"
-        return Hit(
-            rule,
-            entry.path,
-            f"DeepSpeed ignores {name} without a word; it reads {new}",
-            f'"{new.rpartition(".")[2]}": ...',
-            edits=answers.moved_to(subject, entry.path, KEYS[new], entry.value) if entry.section else (),
-        )
+        return Hit(rule, entry.path, f"DeepSpeed ignores {name} without a word; it reads {new}",
+                   f'"{new.rpartition(".")[2]}": ...',
+                   edits=answers.moved_to(subject, entry.path, KEYS[new], entry.value) if entry.section else ())
     if not entry.section and name in TRAINER_ARGUMENTS:
         return Hit("ZP107", entry.path, f"{name} is an option of the training script: DeepSpeed ignores it",
                    "delete it here, and set it there")  # fmt: skip
@@ -229,13 +206,8 @@ def deprecated_keys(subject: Subject) -> Iterator[Hit]:
             entry = Entry((ZERO, old), ZERO, None, section[old])
             yield Hit("ZP408", (ZERO, old), f"{old} is deprecated; {new} replaces it", *_offload(subject, entry, new))
         elif new:
-            yield Hit(
-                "ZP408",
-                (ZERO, old),
-                f"{old} is deprecated; {new} replaces it",
-                f'"{new}": {_short(section[old])}',
-                edits=renamed(subject.document, (ZERO, old), new),
-            )
+            yield Hit("ZP408", (ZERO, old), f"{old} is deprecated; {new} replaces it",
+                      f'"{new}": {_short(section[old])}', edits=renamed(subject.document, (ZERO, old), new))
         else:
             yield Hit("ZP408", (ZERO, old), f"{old} is deprecated and does nothing",
                       '"pin_memory": true in offload_optimizer or offload_param',

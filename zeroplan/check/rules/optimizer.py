@@ -71,22 +71,16 @@ def unknown_type(subject: Subject) -> Iterator[Hit]:
     if kind is None or _class(subject):
         return
     if not isinstance(kind, str):
-        yield Hit(
-            "ZP602", TYPE, f"{said(kind)} for optimizer.type: DeepSpeed stops, it takes a name", '"type": "AdamW"'
-        )
+        yield Hit("ZP602", TYPE, f"{said(kind)} for optimizer.type: DeepSpeed stops, it takes a name",
+                  '"type": "AdamW"')
         return
     for table, rule, why in ((REMOVED_OPTIMIZERS, "ZP601", "was removed from DeepSpeed"),
                              (NOT_OPTIMIZERS, "ZP602", "never was a type of DeepSpeed's")):  # fmt: skip
         for gone, instead in table.items():
             if gone.lower() == kind.lower():
                 same = gone in FUSED
-                yield Hit(
-                    rule,
-                    TYPE,
-                    f"{kind} {why}, which refuses it",
-                    f'"type": "{instead}"',
-                    edits=valued(subject.document, TYPE, f'"{instead}"') if same else (),
-                )
+                yield Hit(rule, TYPE, f"{kind} {why}, which refuses it", f'"type": "{instead}"',
+                          edits=valued(subject.document, TYPE, f'"{instead}"') if same else ())
                 return
     near = {name.lower(): name for name in (*TYPES, *(name.removeprefix("torch.") for name in CLASS_PARAMS))}
     write = near[nearest(kind, near)]
@@ -111,11 +105,8 @@ def unknown_params(subject: Subject) -> Iterator[Hit]:
     for name in _params(subject):
         if name in known or name == "max_grad_norm":
             continue
-        write = (
-            f'"{nearest(name, sorted(known))}": ...'
-            if name not in OPTIMIZER_PARAMS.get(kind.lower(), ())
-            else "delete it"
-        )
+        write = f'"{nearest(name, sorted(known))}": ...' if name not in OPTIMIZER_PARAMS.get(kind.lower(),
+                                                                                             ()) else "delete it"
         yield Hit("ZP606", (*PARAMS, name), f"{named(name)} is no parameter of {made}, which {kind} becomes here: "
                   "DeepSpeed refuses it", write, edits=answers.parameter(subject, (*PARAMS, name), known))  # fmt: skip
 
@@ -134,12 +125,8 @@ def wrong_values(subject: Subject) -> Iterator[Hit]:
 def adam_is_adamw(subject: Subject) -> Iterator[Hit]:
     kind, params = _type(subject), _params(subject)
     decay = params.get("weight_decay")
-    if (
-        isinstance(kind, str)
-        and kind.lower() == "adam"
-        and "adam_w_mode" not in params
-        and decay not in (None, 0, AUTO)
-    ):
+    if isinstance(kind, str) and kind.lower() == "adam" and "adam_w_mode" not in params and decay not in (None, 0,
+                                                                                                          AUTO):
         yield Hit("ZP609", TYPE, "Adam is AdamW here: DeepSpeed decays weights apart from the gradient",
                   '"type": "AdamW"', WARNING if params.get("torch_adam") else "")  # fmt: skip
 

@@ -65,13 +65,8 @@ def old_name(subject: Subject) -> Iterator[Hit]:
     if "bfloat16" in subject.config:
         beside = subject.config.get("bf16") is not None
         does = "ignored without a word beside bf16" if beside else "the old name of bf16"
-        yield Hit(
-            "ZP307",
-            ("bfloat16",),
-            f"bfloat16 is {does}",
-            "delete it" if beside else '"bf16": ...',
-            edits=() if beside or subject.setting.fills else renamed(subject.document, ("bfloat16",), "bf16"),
-        )
+        yield Hit("ZP307", ("bfloat16",), f"bfloat16 is {does}", "delete it" if beside else '"bf16": ...',
+                  edits=() if beside or subject.setting.fills else renamed(subject.document, ("bfloat16",), "bf16"))
 
 
 def auto_is_off(subject: Subject) -> Iterator[Hit]:

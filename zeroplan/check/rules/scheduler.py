@@ -74,13 +74,8 @@ def unknown_type(subject: Subject) -> Iterator[Hit]:
     if kind is None or (isinstance(kind, str) and (kind in SCHEDULER_PARAMS or kind in TORCH_SCHEDULERS)):
         return
     near = nearest(str(kind), SCHEDULER_PARAMS)
-    yield Hit(
-        "ZP610",
-        TYPE,
-        f"{said(kind)} is no schedule of DeepSpeed's: DeepSpeed refuses it",
-        f'"type": "{near}"',
-        edits=answers.word(subject, TYPE, kind, SCHEDULER_PARAMS),
-    )
+    yield Hit("ZP610", TYPE, f"{said(kind)} is no schedule of DeepSpeed's: DeepSpeed refuses it", f'"type": "{near}"',
+              edits=answers.word(subject, TYPE, kind, SCHEDULER_PARAMS))
 
 
 def params(subject: Subject) -> Iterator[Hit]:
@@ -94,26 +89,15 @@ def params(subject: Subject) -> Iterator[Hit]:
     for name, value in given.items():
         if name not in known:
             near = nearest(name, known)
-            yield Hit(
-                "ZP615",
-                (*PARAMS, name),
-                f"{named(name)} is no parameter of {kind}: DeepSpeed refuses it",
-                f'"{near}": ...',
-                edits=answers.parameter(subject, (*PARAMS, name), known),
-            )
-        elif (
-            kind in SCHEDULER_PARAMS
-            and (wants := _wrong(name, value))
-            and not (value == AUTO and _is_filled(subject, name))
-        ):
+            yield Hit("ZP615", (*PARAMS, name), f"{named(name)} is no parameter of {kind}: DeepSpeed refuses it",
+                      f'"{near}": ...', edits=answers.parameter(subject, (*PARAMS, name), known))
+        elif kind in SCHEDULER_PARAMS and (wants := _wrong(name,
+                                                           value)) and not (value == AUTO and _is_filled(subject,
+                                                                                                         name)):
             rule = "ZP207" if value == AUTO else "ZP612"
-            yield Hit(
-                rule,
-                (*PARAMS, name),
-                f"{said(value)} for {name}: DeepSpeed stops, it takes {wants}",
-                f'"{name}": {_instead(name, value)}',
-                edits=answers.value(subject, (*PARAMS, name), KEYS[f"scheduler.params.{name}"], value),
-            )
+            yield Hit(rule, (*PARAMS, name), f"{said(value)} for {name}: DeepSpeed stops, it takes {wants}",
+                      f'"{name}": {_instead(name, value)}',
+                      edits=answers.value(subject, (*PARAMS, name), KEYS[f"scheduler.params.{name}"], value))
 
 
 def _instead(name: str, value: Any) -> Any:

@@ -140,13 +140,8 @@ def _hit(subject: Subject, rule: str, entry: Entry, known: Key) -> Hit:
     else:
         new = "1" if rule == "ZP304" else instead(known, entry.value)  # 0 is no floor of a dynamic scale (ZP305)
         write = f'"{entry.name}": {new}' if known.settable else "delete it"
-    return Hit(
-        rule,
-        entry.path,
-        f"{said(entry.value)} here: DeepSpeed stops, it takes {wants}",
-        write,
-        edits=answers.value(subject, entry.path, known, entry.value),
-    )
+    return Hit(rule, entry.path, f"{said(entry.value)} here: DeepSpeed stops, it takes {wants}", write,
+               edits=answers.value(subject, entry.path, known, entry.value))
 
 
 def hand_read_values(subject: Subject) -> Iterator[Hit]:

@@ -81,9 +81,8 @@ def idle_at_this_stage(subject: Subject) -> Iterator[Hit]:
         if entry.value in (AUTO, None, False) or facts.stage in known.stages:
             continue
         if known.stages == ONLY_3 and not known.path.startswith(f"{ZERO}.zero_quantized"):
-            yield Hit(
-                "ZP402", entry.path, f"{entry.name} does nothing at stage {facts.stage}, only at stage 3", "delete it"
-            )
+            yield Hit("ZP402", entry.path, f"{entry.name} does nothing at stage {facts.stage}, only at stage 3",
+                      "delete it")
         elif known.stages == STAGES_1_2 and facts.stage == 3 and entry.value != known.default and not _has_own(entry):
             yield Hit("ZP403", entry.path, f"{entry.name} does nothing at stage 3", "delete it")
 

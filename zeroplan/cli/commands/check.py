@@ -19,30 +19,18 @@ def check(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", show_default=False)],
     reader: Annotated[
         str | None,
-        typer.Option(
-            "--for",
-            metavar="deepspeed|hf|accelerate|lightning",
-            show_default=False,
-            help='Who reads it (guessed from the file). So what "auto" means, and what is filled in.',
-        ),
+        typer.Option("--for", metavar="deepspeed|hf|accelerate|lightning", show_default=False,
+                     help='Who reads it (guessed from the file). So what "auto" means, and what is filled in.'),
     ] = None,
     trainer_args: Annotated[
         str | None,
-        typer.Option(
-            "--trainer-args",
-            metavar="FILE",
-            show_default=False,
-            help="TrainingArguments as JSON or YAML. Where they and the config say different things.",
-        ),
+        typer.Option("--trainer-args", metavar="FILE", show_default=False,
+                     help="TrainingArguments as JSON or YAML. Where they and the config say different things."),
     ] = None,
     client_optimizer: Annotated[
         str | None,
-        typer.Option(
-            "--client-optimizer",
-            metavar="yes|no",
-            show_default=False,
-            help="Whether the training script builds an optimizer.",
-        ),
+        typer.Option("--client-optimizer", metavar="yes|no", show_default=False,
+                     help="Whether the training script builds an optimizer."),
     ] = None,
     accelerator: Annotated[str, typer.Option("--accelerator", metavar="cuda|cpu", help="What it runs on.")] = "cuda",
     deepspeed: Annotated[
@@ -51,9 +39,8 @@ def check(
     ] = None,
     form: Annotated[
         str,
-        typer.Option(
-            "--format", metavar="full|concise|json|github|sarif|markdown|junit", help="How findings are written."
-        ),
+        typer.Option("--format", metavar="full|concise|json|github|sarif|markdown|junit",
+                     help="How findings are written."),
     ] = "full",
     select: Annotated[
         list[str] | None, typer.Option("--select", metavar="ZP4,ZP101", help="Only these rules.", show_default=False)
@@ -63,12 +50,8 @@ def check(
     ] = None,
     fail_on: Annotated[
         str | None,
-        typer.Option(
-            "--fail-on",
-            metavar="error|warning|advice",
-            show_default="warning",
-            help="From which severity the exit code is 1.",
-        ),
+        typer.Option("--fail-on", metavar="error|warning|advice", show_default="warning",
+                     help="From which severity the exit code is 1."),
     ] = None,
     exit_zero: Annotated[bool, typer.Option("--exit-zero", help="Exit code 0 whatever is found.")] = False,
     fix: Annotated[

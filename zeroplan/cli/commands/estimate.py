@@ -27,8 +27,7 @@ def estimate(
     partial: Annotated[
         bool,
         typer.Option(
-            "--partial",
-            rich_help_panel=OUTPUT,
+            "--partial", rich_help_panel=OUTPUT,
             help="Where a part of the job is not planned: what GPUs hold between steps, with no verdict and no time.",
         ),
     ] = False,

@@ -17,118 +17,67 @@ def recommend(
     *,
     output: Annotated[
         str | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-            show_default=False,
-            help="Write ds_config.json. - is standard output.",
-        ),
+        typer.Option("-o", "--output", metavar="FILE", rich_help_panel=OUTPUT, show_default=False,
+                     help="Write ds_config.json. - is standard output."),
     ] = None,
     folder: Annotated[
         str | None,
-        typer.Option(
-            "--dir",
-            metavar="FOLDER",
-            rich_help_panel=OUTPUT,
-            show_default=False,
-            help="Write all that starts the plan. Config, launchers, README.md.",
-        ),
+        typer.Option("--dir", metavar="FOLDER", rich_help_panel=OUTPUT, show_default=False,
+                     help="Write all that starts the plan. Config, launchers, README.md."),
     ] = None,
     target: Annotated[
         str,
-        typer.Option(
-            "--for",
-            metavar="hf|deepspeed|accelerate|lightning",
-            rich_help_panel=OUTPUT,
-            help='Who reads it. hf leaves "auto" where the Trainer fills in the plan, the others get every value.',
-        ),
+        typer.Option("--for", metavar="hf|deepspeed|accelerate|lightning", rich_help_panel=OUTPUT,
+                     help='Who reads it. hf leaves "auto" where the Trainer fills in the plan, the others get every '
+                     "value."),
     ] = "hf",
     allow: Annotated[
         str | None,
-        typer.Option(
-            "--allow",
-            metavar="code",
-            show_default=False,
-            rich_help_panel=GOAL,
-            help="Plan with changes of the training script too. What takes lines of code in it, such as "
-            "selective checkpointing; --dir writes them.",
-        ),
+        typer.Option("--allow", metavar="code", show_default=False, rich_help_panel=GOAL,
+                     help="Plan with changes of the training script too. What takes lines of code in it, such as "
+                     "selective checkpointing; --dir writes them."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace existing files.", rich_help_panel=OUTPUT)] = False,
     max_params: Annotated[
         bool,
-        typer.Option(
-            "--max-params",
-            rich_help_panel=GOAL,
-            help="The largest model that can be trained, with and without offload.",
-        ),
+        typer.Option("--max-params", rich_help_panel=GOAL,
+                     help="The largest model that can be trained, with and without offload."),
     ] = False,
     tokens: Annotated[
         str | None,
-        typer.Option(
-            "--tokens",
-            metavar="1T",
-            show_default=False,
-            rich_help_panel=GOAL,
-            help="Tokens to train: how long it takes.",
-        ),
+        typer.Option("--tokens", metavar="1T", show_default=False, rich_help_panel=GOAL,
+                     help="Tokens to train: how long it takes."),
     ] = None,
     deadline: Annotated[
         str | None,
-        typer.Option(
-            "--deadline",
-            metavar="30d|12h|2w",
-            show_default=False,
-            rich_help_panel=GOAL,
-            help="By when --tokens must be trained.",
-        ),
+        typer.Option("--deadline", metavar="30d|12h|2w", show_default=False, rich_help_panel=GOAL,
+                     help="By when --tokens must be trained."),
     ] = None,
     price: Annotated[
         str | None,
-        typer.Option(
-            "--price",
-            metavar="2.5|a100=1.8,h100=3",
-            show_default=False,
-            rich_help_panel=GOAL,
-            help="Of a GPU-hour, in dollars or as in 2.5EUR: what training costs.",
-        ),
+        typer.Option("--price", metavar="2.5|a100=1.8,h100=3", show_default=False, rich_help_panel=GOAL,
+                     help="Of a GPU-hour, in dollars or as in 2.5EUR: what training costs."),
     ] = None,
     objective: Annotated[
         str,
-        typer.Option(
-            "--objective",
-            metavar="NAME",
-            rich_help_panel=GOAL,
-            help="What is looked for. The fastest plan; that which needs fewest bytes of a GPU "
-            "(least-memory); all of which none is both faster and leaner (pareto); fewest-gpus: as --gpus "
-            "auto; cheapest (with --price): of several cards, or GPU counts (--gpus auto), that whose tokens "
-            "cost least.",
-        ),
+        typer.Option("--objective", metavar="NAME", rich_help_panel=GOAL,
+                     help="What is looked for. The fastest plan; that which needs fewest bytes of a GPU "
+                     "(least-memory); all of which none is both faster and leaner (pareto); fewest-gpus: as --gpus "
+                     "auto; cheapest (with --price): of several cards, or GPU counts (--gpus auto), that whose tokens "
+                     "cost least."),
     ] = "fastest",
     apart: Annotated[
         str | None,
-        typer.Option(
-            "--apart",
-            metavar="1%",
-            show_default=False,
-            rich_help_panel=GOAL,
-            help="Of --objective pareto, how far rows are apart. By what share each needs less than the one "
-            "before (1%; 0: show all).",
-        ),
+        typer.Option("--apart", metavar="1%", show_default=False, rich_help_panel=GOAL,
+                     help="Of --objective pareto, how far rows are apart. By what share each needs less than the one "
+                     "before (1%; 0: show all)."),
     ] = None,
     why: Annotated[
         list[str] | None,
-        typer.Option(
-            "--why",
-            metavar="WHAT",
-            show_default=False,
-            rich_help_panel=GOAL,
-            help="Why not zero-2, offload or another. What it lacks, or how much slower it is, line by line. "
-            "Also no-offload, optimizer-cpu, param-nvme, micro-batch-4, checkpointing-full, no-overlap, "
-            "buckets-5e8 and the like. Repeatable.",
-        ),
+        typer.Option("--why", metavar="WHAT", show_default=False, rich_help_panel=GOAL,
+                     help="Why not zero-2, offload or another. What it lacks, or how much slower it is, line by line. "
+                     "Also no-offload, optimizer-cpu, param-nvme, micro-batch-4, checkpointing-full, no-overlap, "
+                     "buckets-5e8 and the like. Repeatable."),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
