@@ -111,7 +111,7 @@ class Request(NamedTuple):
 
     @property
     def _version_defaults(self) -> dict[str, Any]:
-        """Of another version than that which `Strategy` has the defaults of."""
+        """Defaults of the job's version of DeepSpeed, where it is not the one whose defaults `Strategy` has."""
         if self.deepspeed == sources.DEEPSPEED:
             return {}
         from zeroplan.deepspeed.defaults import strategy_defaults  # with all tables of keys

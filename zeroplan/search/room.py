@@ -26,7 +26,7 @@ def _activations(job: Job) -> int:
 
 
 def least_needed(job: Job) -> int:
-    """The same with what a process takes beside PyTorch's allocator."""
+    """Bytes that a GPU needs at least: `lower_bound`, and what a process takes beside PyTorch's allocator."""
     return lower_bound(job) + total(outside(job))
 
 

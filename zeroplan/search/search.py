@@ -66,7 +66,7 @@ class Contender(NamedTuple):
 
 
 class Search:
-    """Of one space, for one objective."""
+    """Search one space for one objective."""
 
     def __init__(self, space: Space, reserve: float | None, objective: str, below: float = inf) -> None:
         self.space, self.objective, self.evaluator, self.below = space, objective, Evaluator(reserve), below
@@ -81,7 +81,7 @@ class Search:
         refined: list[Contender] = []
         for least, configuration in self._by_bound():
             best = min([*refined, *entries], key=self.order, default=None)
-            if least > (self._limit(best) if best else self.below):
+            if least > min(self.below, self._limit(best) if best else inf):
                 break
             if entry := self._first(configuration, best):
                 if len(refined) < EARLY:
@@ -244,7 +244,7 @@ def _next(values: tuple[Any, ...], now: Any) -> Any:
 def best(space: Space, reserve: float | None, objective: str = FASTEST, below: float = inf) -> SearchSummary:
     """The fastest strategy of a space that fits, keeping `reserve` of each card free, or the one that needs least.
 
-    `below`: seconds of a step above which none is of use; where all that comes near is, one above may be returned.
+    `below`: seconds of a step above which none is of use: nothing slower is looked for, though one may be returned.
     """
     search = Search(space, reserve, objective, below)
     entry = search.run()

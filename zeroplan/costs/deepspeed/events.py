@@ -50,7 +50,7 @@ class GatheredTimeline(NamedTuple):
     def is_within(self, other: GatheredTimeline, more: int) -> bool:
         """Whether at no moment there are over `more` elements more than in the other, of a pass over the same hooks."""
         mine, others = ({at: row for at, *row in timeline.rows} for timeline in (self, other))
-        here = there = 0
+        here, there = self.ready[0], other.ready[0]
         for at in sorted(mine.keys() | others.keys()):
             ready, most, elements, secondary, _less = mine.get(at, (here, here, here, 0, 0))
             may_be_ready, at_most, after, apart, _less = others.get(at, (there, there, there, 0, 0))

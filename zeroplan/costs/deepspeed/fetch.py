@@ -12,7 +12,7 @@ from itertools import product
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.cache import by_execution, cached
+from zeroplan.costs.cache import IdentityKey, by_execution, cached
 from zeroplan.costs.deepspeed.access_order import AccessOrder, access_order
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
@@ -69,8 +69,9 @@ class MicroSteps(NamedTuple):
         """Those of a later step between them hold the most: the first makes secondary partitions one by one, and needs
         no more than the next unless it fetches by all-reduce, whose buffers stay.
         """
-        joins = any(gather.joined for gather in self.steady.calls)
-        return (self.steady, self.later) if joins and self.later is not self.steady else (self.later,)
+        if self.later is self.steady or not any(gather.joined for gather in self.steady.calls):
+            return (self.later,)
+        return self.steady, self.later
 
 
 def distinct(found: MicroSteps) -> tuple[MicroStep, ...]:
@@ -89,6 +90,11 @@ def micro_steps(job: Job) -> MicroSteps:
     if result is None:
         raise TooFewBuffersError(job)
     return result
+
+
+def by_replay(job: Job) -> Hashable:
+    """The replay of its gathers, which holds for one order of execution and for all thresholds that change nothing."""
+    return IdentityKey(micro_steps(job))
 
 
 @cached(gathers_key, order=by_execution)

@@ -147,8 +147,9 @@ def less_in_forward(job: Job) -> int:
     """
     if job.strategy.stage < 3:
         return 0
-    rows = [row for found in micro_steps(job).largest for row in found.forward.rows]
-    most, fewest = max(row[2] for row in rows), max(most - less for _at, _ready, most, _el, _second, less in rows)
+    forwards = [micro_step.forward for micro_step in micro_steps(job).largest]
+    most = max(max(forward.most) for forward in forwards)
+    fewest = max(most - less for forward in forwards for most, less in zip(forward.most, forward.less, strict=True))
     return job.strategy.element_bytes * (most - fewest)
 
 

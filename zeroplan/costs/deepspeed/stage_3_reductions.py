@@ -37,8 +37,8 @@ class Reductions(NamedTuple):
 
 def _arrivals_key(strategy: Strategy) -> Hashable:
     """Gradients come in one order, however far parameters are gathered ahead, wherever they go."""
-    again = strategy.recomputing.every > 0
-    return again, strategy.memory_efficient_linear, groups_key(strategy), strategy.autocast_dtype
+    recomputes = strategy.recomputing.every > 0
+    return recomputes, strategy.memory_efficient_linear, groups_key(strategy), strategy.autocast_dtype
 
 
 cached_per_order = cached(_arrivals_key, order=by_execution)
@@ -173,6 +173,6 @@ def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
     dtypes, sizes, limit = communication_dtypes(job), tensor_sizes(job), job.strategy.reduce_bucket_size
     for dtype in bucket_dtypes(job):
         here = {tensor: at for tensor, at in arrivals(job) if dtypes[tensor] == dtype}
-        found = list(buckets(here, sizes, limit))
-        for bucket, following in zip_longest(found, found[1:]):
+        in_order = list(buckets(here, sizes, limit))
+        for bucket, following in zip_longest(in_order, in_order[1:]):
             yield dtype, bucket, here[following.tensors[0]] if following else END

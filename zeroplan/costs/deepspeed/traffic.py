@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 
-from zeroplan.costs.cache import IdentityKey, cached, gradients, order_free_key, strategy_key
+from zeroplan.costs.cache import cached, gradients, order_free_key, strategy_key
 from zeroplan.costs.deepspeed import muon_gather, muon_offload, quantized_collectives, zenflow
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
-from zeroplan.costs.deepspeed.fetch import distinct, micro_steps
+from zeroplan.costs.deepspeed.fetch import by_replay, distinct, micro_steps
 from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
@@ -167,10 +167,10 @@ def _group(job: Job, kind: str, ranks: int) -> str:
 def _gathered_key(strategy: Strategy) -> Hashable:
     """Under hpZ the step's are counted over all micro-steps."""
     most = strategy.grad_accum if strategy.hpz_partition_size > 1 else 3
-    return strategy.dtype, strategy.autocast_dtype, strategy.quantized_weights, min(strategy.grad_accum, most)
+    return strategy.dtype, min(strategy.grad_accum, most)
 
 
-cached_per_replay = cached(_gathered_key, order=lambda job: IdentityKey(micro_steps(job)))
+cached_per_replay = cached(_gathered_key, order=by_replay)
 
 
 @cached_per_replay

@@ -16,9 +16,9 @@ from itertools import accumulate, groupby, zip_longest
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
-from zeroplan.costs.cache import IdentityKey, by_execution, cached, no_key, strategy_key
+from zeroplan.costs.cache import by_execution, cached, no_key, strategy_key
 from zeroplan.costs.deepspeed.events import Gather
-from zeroplan.costs.deepspeed.fetch import distinct, gathers_key, micro_steps
+from zeroplan.costs.deepspeed.fetch import by_replay, distinct, gathers_key, micro_steps
 from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution
 from zeroplan.costs.deepspeed.stage_3_reductions import cached_per_reductions, reductions, reductions_key
 from zeroplan.costs.deepspeed.traffic import reduced
@@ -139,7 +139,7 @@ Placed = tuple[tuple[int, int], StreamEvent]
 """An event before a hook: the hook's number, then reductions before gathers before waits."""
 
 
-@cached(no_key, order=lambda job: (IdentityKey(micro_steps(job)), by_execution(job)))
+@cached(no_key, order=by_replay)
 def _gathers(job: Job) -> list[tuple[tuple[StreamEvent, ...], list[Placed]]]:
     """What each hook and the look ahead gather, and what it waits for, in forward and in backward: of each micro-step
     that differs.
