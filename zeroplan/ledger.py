@@ -259,6 +259,14 @@ class Copied(NamedTuple):
     """gpu, host or nvme; `target` likewise."""
     target: str
     line: Line
+    pinned: bool = True
+    """From or to page-locked memory, as CUDA knows it."""
+    concurrent: str = ""
+    """What runs meanwhile: `backward`, the optimizer's `update`, or nothing."""
+    pieces: int = 1
+    """Parts in which it is made, where something runs meanwhile."""
+    every_micro_step: bool = False
+    """In each micro-step a part of it; else all in the last, or after it."""
 
 
 class Activations(NamedTuple):

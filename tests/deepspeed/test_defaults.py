@@ -8,6 +8,7 @@ from tests.jobs import job
 from zeroplan.deepspeed import defaults
 from zeroplan.deepspeed.write import ds_config
 from zeroplan.errors import ContradictionError
+from zeroplan.specs.engine import EngineVersion
 from zeroplan.specs.strategy import Strategy
 
 VERSION = "99.0.0"
@@ -35,10 +36,11 @@ def test_another_version_changes_what_is_meant(changed):
 def test_a_plan_writes_what_is_not_the_versions_default(changed):
     """What equals 0.19.8's default is written where another version has another."""
     one = job("llama-3.2-1b", gpus=8, stage=3)
-    now, then = (ds_config(each, "deepspeed")["zero_optimization"] for each in (one, one._replace(deepspeed=VERSION)))
+    elsewhere = one._replace(engine=EngineVersion(version=VERSION))
+    now, then = (ds_config(each, "deepspeed")["zero_optimization"] for each in (one, elsewhere))
     assert "zero_hpz_partition_size" not in now
     assert then["zero_hpz_partition_size"] == 1
-    other = job("llama-3.2-1b", gpus=8, stage=1)._replace(deepspeed=VERSION)
+    other = job("llama-3.2-1b", gpus=8, stage=1)._replace(engine=EngineVersion(version=VERSION))
     assert ds_config(other, "deepspeed")["zero_optimization"]["round_robin_gradients"] is False
 
 

@@ -8,9 +8,9 @@ from itertools import product
 from typing import Any
 
 from tests.jobs import job
+from zeroplan.costs.engine import Numbers
 from zeroplan.errors import ContradictionError
 from zeroplan.search import Candidate, Space, evaluate, space
-from zeroplan.search.numbers import Numbers
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Offload
 from zeroplan.units import GiB

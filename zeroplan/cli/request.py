@@ -13,11 +13,12 @@ from zeroplan.cli.request_build import check_build
 from zeroplan.cli.request_cluster import read_cluster
 from zeroplan.cli.request_operators import check_operators, choose_attention
 from zeroplan.cli.request_optimizer import read_optim, settle_optimizer
-from zeroplan.costs.deepspeed.fetch import with_room
+from zeroplan.costs.engines import engine_of
 from zeroplan.errors import ContradictionError, QuantityError, UnplannedError, nearest, shown
 from zeroplan.fit import TIGHT
 from zeroplan.specs.checkpointing import DEEPSPEED, KINDS, is_checkpointing
 from zeroplan.specs.cluster import Cluster
+from zeroplan.specs.engine import EngineVersion
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import Model, Unplanned
@@ -106,8 +107,8 @@ class Request(NamedTuple):
     def job(self, **changes: Any) -> Job:
         """The job with the stated fields, defaults, and `changes`."""
         strategy = Strategy(**{"stage": 0, **self._version_defaults, **DEFAULTS, **self.fixed, **changes})
-        job = Job(self.model, self.cluster, self.workload, strategy, self.rank, self.deepspeed)
-        return job if self.given else with_room(job)
+        job = Job(self.model, self.cluster, self.workload, strategy, self.rank, EngineVersion(version=self.deepspeed))
+        return job if self.given else engine_of(job).completed(job)
 
     @property
     def _version_defaults(self) -> dict[str, Any]:

@@ -24,6 +24,10 @@ def strategy_key(strategy: Strategy) -> Hashable:
     return strategy._replace(micro_batch=1, grad_accum=min(strategy.grad_accum, most))
 
 
+def _recomputes(strategy: Strategy) -> Hashable:
+    return strategy.recomputing.every > 0
+
+
 def order_free_key(strategy: Strategy) -> Hashable:
     """Below stage 3 nothing but the order of gradients depends on the model's operators and on what runs again."""
     plain = strategy._replace(
@@ -75,7 +79,7 @@ def cached(
 
         @wraps(count)
         def looked_up(job: Job) -> T:
-            key = (job.model, job.ranks, job.cluster.nodes, job.rank, job.deepspeed, key_of(job.strategy), order(job))
+            key = (job.model, job.ranks, job.cluster.nodes, job.rank, job.engine, key_of(job.strategy), order(job))
             result: T = known.get(key, MISSING)  # one look: a strategy's sixty fields are hashed in each
             if result is MISSING:
                 if len(known) >= max_size:
@@ -86,3 +90,7 @@ def cached(
         return looked_up
 
     return decorate
+
+
+cached_per_execution = cached(_recomputes, order=by_execution)
+"""Remember what is read of a job's module hooks alone."""

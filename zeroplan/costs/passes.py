@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zeroplan.costs.alignment import interval_of
-from zeroplan.costs.allocations import START, MemorySnapshot
+from zeroplan.costs.allocations import END, START, MemorySnapshot
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.execution import PassTimeline, Timeline
@@ -17,6 +16,15 @@ from zeroplan.specs.model import TimelineRequest
 def timeline_of(job: Job) -> Timeline | None:
     """The model's own timeline under this job; None where it is not written out: closed forms serve then."""
     return job.model.timeline(timeline_request(job), job.leaves)
+
+
+def interval_of(key: int, activations: PassTimeline, at: int) -> int:
+    """The interval at whose end an event of the engine falls; `at`: the one that was reached, where nothing tells."""
+    if key == END:
+        return len(activations.most) - 1
+    if key == START:
+        return at
+    return activations.ready.get(~key, at) if key < 0 else activations.hooks[key]
 
 
 def alone(job: Job) -> Activations | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zeroplan.costs.alignment import interval_of
 from zeroplan.costs.allocations import PassProfile
-from zeroplan.costs.ledger import STAGES, ledger
-from zeroplan.costs.passes import passes, timeline_of, timeline_request
+from zeroplan.costs.engines import engine_of
+from zeroplan.costs.ledger import ledger
+from zeroplan.costs.passes import interval_of, passes, timeline_of, timeline_request
 from zeroplan.formulas.moments import token_ids
 from zeroplan.ledger import Detail, Line, Moment, is_activation, total
 from zeroplan.specs.execution import PassTimeline
@@ -59,8 +59,8 @@ def _passes(job: Job) -> Iterator[Instant]:
     if found is None:
         yield from _moments(job, ("forward", "backward"))
         return
-    stage = STAGES[job.strategy.stage]
-    phase_memory, held, ids = stage.phase_memory(job), total(stage.resident(job)), token_ids(job.tokens)
+    engine = engine_of(job)
+    phase_memory, held, ids = engine.phase_memory(job), total(engine.resident(job)), token_ids(job.tokens)
     for phase, model, profile, still in (
         ("forward", found.forward, phase_memory.forward_pass, phase_memory.forward),
         ("backward", found.backward, phase_memory.backward_pass, phase_memory.loss),

@@ -86,7 +86,7 @@ def _planned(job: Job, target: str, sharing: int) -> dict[str, Any]:
         "gradient_accumulation_steps": filled(strategy.grad_accum),
         "gradient_clipping": filled(strategy.gradient_clipping),
     }
-    usual = strategy_defaults(job.deepspeed)
+    usual = strategy_defaults(job.engine.version)
     changed = {key: field for key, field in TOP_FIELDS.items() if getattr(strategy, field) != usual[field]}
     config |= {key: getattr(strategy, field) for key, field in changed.items() if key not in config}
     config |= _precision(strategy, target, usual)

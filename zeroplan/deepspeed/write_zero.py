@@ -52,7 +52,7 @@ def zero_section(job: Job, *, for_trainer: bool) -> dict[str, Any]:
     zero |= {key: value for key, value in _changed(job).items() if key not in zero}
     for name in BUFFERS:
         if section := getattr(strategy, name):
-            zero[name] = _offload(section, name, job.deepspeed)
+            zero[name] = _offload(section, name, job.engine.version)
     if strategy.selective:
         zero["zenflow"] = zenflow_section(strategy.selective)
     return zero | (_leaves(job) if strategy.stage == 3 else {})
@@ -73,7 +73,7 @@ def aio(strategy: Strategy) -> dict[str, Any]:
 
 def _changed(job: Job) -> dict[str, Any]:
     """What is not as DeepSpeed has it, of the keys that the stage reads: zero_hpz_partition_size and the like."""
-    strategy, usual = job.strategy, strategy_defaults(job.deepspeed)
+    strategy, usual = job.strategy, strategy_defaults(job.engine.version)
     return {
         key: getattr(strategy, field) for key, field in ZERO_FIELDS.items()
         if strategy.stage in KEYS[f"zero_optimization.{key}"].stages and getattr(strategy, field) != usual[field]

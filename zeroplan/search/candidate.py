@@ -7,9 +7,7 @@ from math import inf
 from typing import NamedTuple
 
 from zeroplan.clock import Speed, StepTime
-from zeroplan.costs.deepspeed.fetch import with_room
-from zeroplan.costs.deepspeed.offload_copies import copies
-from zeroplan.costs.deepspeed.traffic import traffic
+from zeroplan.costs.engines import engine_of
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.rates import is_timed
 from zeroplan.costs.timing.step import step_time
@@ -103,12 +101,14 @@ def rounded(seconds: float) -> float:
 
 def evaluate(job: Job, reserve: float | None) -> Candidate:
     """Count and time one job, keeping `reserve` of each card free."""
-    job = with_room(job)
+    job = engine_of(job).completed(job)
     counted = ledger(job, detail=Detail.WHOLE)
     return Candidate(job, counted, fit(job, counted, reserve=reserve), step_time(job, counted))
 
 
 def timed(job: Job) -> float:
     """Seconds of a step, from what is moved alone: no memory is counted."""
-    job = with_room(job)
-    return step_time(job, Ledger("deepspeed", Tier(), traffic=traffic(job), copies=copies(job))).total
+    engine = engine_of(job)
+    job = engine.completed(job)
+    moved = Ledger(job.engine.name, Tier(), traffic=engine.traffic(job), copies=engine.copies(job))
+    return step_time(job, moved).total

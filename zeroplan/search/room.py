@@ -5,7 +5,7 @@ Both are parts of the exact count, so nothing is left out that would fit; what r
 
 from __future__ import annotations
 
-from zeroplan.costs.deepspeed import host
+from zeroplan.costs.engines import engine_of
 from zeroplan.costs.ledger import resident
 from zeroplan.costs.outside import outside
 from zeroplan.costs.passes import timeline_request
@@ -40,7 +40,8 @@ def has_room(configuration: Configuration, reserve: float | None) -> bool:
     """Whether card, host and disks have room for so much, with the numbers that hold least on each."""
     job = configuration.minimum_memory
     on_host = [job, *configuration.with_less_on_host(job)][-1]
-    tiers = host_fit(job, host.tier(on_host)), nvme_fit(job, total(host.nvme(on_host).peak.lines))
+    engine = engine_of(job)
+    tiers = host_fit(job, engine.host(on_host)), nvme_fit(job, total(engine.nvme(on_host).peak.lines))
     if not all(tier.fits is not False if reserve is None else tier.enough for tier in tiers):
         return False
     return fits_by_bound(job, reserve)

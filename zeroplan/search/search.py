@@ -23,12 +23,11 @@ from zeroplan.costs.timing.computing import computing
 from zeroplan.costs.timing.step import software_of
 from zeroplan.ledger import total
 from zeroplan.search.candidate import Candidate, Evaluator, rounded
-from zeroplan.search.numbers import OPTIMIZER
 from zeroplan.search.room import fits_by_bound, has_room, least_needed
-from zeroplan.search.space import BUCKETS, KEPT, Configuration, Space
+from zeroplan.search.space import Configuration, Space
 from zeroplan.specs.job import Job
 from zeroplan.specs.objective import FASTEST, LEAST_MEMORY
-from zeroplan.specs.strategy import STAGES, Offload
+from zeroplan.specs.strategy import Offload
 
 EARLY, REFINED = 2, 3
 """Configurations whose numbers are refined as they come up, and the nearest of the others."""
@@ -162,8 +161,7 @@ class Search:
         entry = self._leanest(configuration) if best is None or self.objective == LEAST_MEMORY else None
         if self.objective == LEAST_MEMORY or (best is None and entry is None):
             return entry
-        monotone = configuration.variant.choice["stage"] == STAGES[-1]
-        for jobs in [*configuration.starts(), list(configuration.with_less_on_host(configuration.at()))[::-1]]:
+        for jobs, monotone in configuration.starts():
             limit = NEAR * min(one.seconds for one in (best, entry) if one)
             if one := self._fastest_fitting(jobs, limit, monotone=monotone):
                 entry = min(filter(None, (entry, Contender(one, configuration))), key=self.order)
@@ -195,7 +193,7 @@ class Search:
             for name, values in entry.configuration.variant.numbers.items():
                 entry = self._first_better(entry, (entry.candidate.job.at(**{name: value}) for value in values))
             if entry is before:
-                for name in (*BUCKETS, *KEPT, OPTIMIZER):
+                for name in entry.configuration.engine.gains_by_room:
                     entry = self._first_better(entry, self._with_room_made(entry, name))
         return entry
 
@@ -217,7 +215,7 @@ class Search:
         larger = _next(numbers.get(name, ()), getattr(strategy, name))
         if larger is None or self.timed(raised := entry.candidate.job.at(**{name: larger})) >= entry.seconds:
             return
-        for other in ("contiguous_gradients", *BUCKETS, *KEPT):
+        for other in entry.configuration.engine.makes_room:
             values = numbers.get(other, ()) if other != name else ()
             smaller = sorted((one for one in values if one < getattr(strategy, other)), reverse=True)
             for less in smaller[:: -(-len(smaller) // MADE_SMALLER) or 1]:

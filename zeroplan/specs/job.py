@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.cluster import Cluster
-from zeroplan.specs.execution import Execution
+from zeroplan.specs.engine import EngineVersion
+from zeroplan.specs.execution import Execution, ModuleHook
 from zeroplan.specs.model import LeafModules, Model
 from zeroplan.specs.strategy import Strategy, Workload
 
@@ -22,8 +23,8 @@ class Job(NamedTuple):
     strategy: Strategy
     rank: int | None = None
     """The rank that is looked at; None: the one that needs most."""
-    deepspeed: str = DEEPSPEED
-    """The version that runs it."""
+    engine: EngineVersion = EngineVersion()
+    """What runs it."""
 
     @property
     def ranks(self) -> int:
@@ -49,6 +50,12 @@ class Job(NamedTuple):
             recomputing=strategy.recomputing,
         )
 
+    @property
+    def backward_hooks(self) -> Sequence[ModuleHook]:
+        """Modules that backward enters and leaves, with what checkpointing runs again."""
+        execution = self.execution
+        return execution.recomputing if self.strategy.recomputing.every else execution.backward
+
     def at(self, **changes: Any) -> Job:
         """The same job under a changed strategy. A search asks for thousands: fields are put in their places.
 
@@ -58,7 +65,7 @@ class Job(NamedTuple):
         for name, value in changes.items():
             fields[FIELDS[name]] = value
         strategy = tuple.__new__(Strategy, fields)
-        return JOB((self.model, self.cluster, self.workload, strategy, self.rank, self.deepspeed))
+        return JOB((self.model, self.cluster, self.workload, strategy, self.rank, self.engine))
 
 
 JOB = partial(tuple.__new__, Job)

@@ -10,7 +10,7 @@ from benchmarks.published.rows import Row, UncomputableError
 from benchmarks.published.shapes import shape
 from benchmarks.published.timing.clusters import cluster_of, with_early_flash
 from zeroplan.clock import StepTime
-from zeroplan.costs.deepspeed.traffic import BACKWARD, FORWARD
+from zeroplan.costs.engine import BACKWARD, FORWARD
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.step import step_time
 from zeroplan.errors import ZeroplanError

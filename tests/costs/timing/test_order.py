@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from zeroplan.catalog.models import model
+from zeroplan.costs.engine import FOR_GATHER, FOR_REDUCTION, GATHER, REDUCE, IssueOrder
+from zeroplan.costs.engines import engine_of
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.timing.order import FOR_GATHER, FOR_REDUCTION, GATHER, REDUCE, order, stall_seconds
+from zeroplan.costs.timing.stalls import backward_progress, forward_progress, stall_seconds
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy, Workload
@@ -19,6 +21,19 @@ def job(name: str = "llama-2-7b", **strategy: Any) -> Job:
     return Job(model(name), Cluster(nodes=1, gpus_per_node=8), Workload(2048), Strategy(**strategy))
 
 
+def order(one: Job) -> IssueOrder:
+    return engine_of(one).issue_order(one)
+
+
+def stalls(one: Job, work: float, gathers: float, reductions: float) -> tuple[float, float]:
+    """Of forward, which reduces nothing, and of backward."""
+    found = order(one)
+    return (
+        stall_seconds(found.forward, forward_progress(one), work, gathers, 0.0),
+        stall_seconds(found.backward, backward_progress(one), work, gathers, reductions),
+    )
+
+
 def test_gathers_wait_for_nothing_but_the_reductions_before_them():
     """Two gathers of 1 s are done after 1 and 2 s; work of 2 s that needs the first waits 1 s, so the second is there.
 
@@ -26,25 +41,22 @@ def test_gathers_wait_for_nothing_but_the_reductions_before_them():
     3 s of work, due at 4 s, wait 3 s for it. The last reduction of 3 s begins when all 6 s of work are done, at 10 s.
     """
     events = [
-        (GATHER, 0.0, 1 / 3, 0), (GATHER, 0.0, 1 / 3, 1), (FOR_GATHER, 0.0, 0.0, 0),
-        (FOR_GATHER, 1 / 3, 0.0, 1), (REDUCE, 1 / 3, 0.5, 0), (GATHER, 1 / 3, 1 / 3, 2),
-        (FOR_GATHER, 0.5, 0.0, 2), (REDUCE, 1.0, 0.5, 1),
+        (GATHER, 0, 1 / 3, 0), (GATHER, 0, 1 / 3, 1), (FOR_GATHER, 0, 0.0, 0),
+        (FOR_GATHER, 1, 0.0, 1), (REDUCE, 1, 0.5, 0), (GATHER, 1, 1 / 3, 2),
+        (FOR_GATHER, 2, 0.0, 2), (REDUCE, 3, 0.5, 1),
     ]  # fmt: skip
-    assert stall_seconds(events, work=6.0, gathers=3.0, reductions=6.0) == pytest.approx(1 + 3 + 3)
+    done = [0.0, 1 / 3, 0.5, 1.0]
+    assert stall_seconds(events, done, work=6.0, gathers=3.0, reductions=6.0) == pytest.approx(1 + 3 + 3)
 
 
 def test_a_network_that_takes_no_time_is_not_waited_for():
-    found = order(job(stage=3))
-    assert stall_seconds(found.forward, 1.0, 0.0, 0.0) == stall_seconds(found.backward, 1.0, 0.0, 0.0) == 0.0
+    assert stalls(job(stage=3), 1.0, 0.0, 0.0) == (0.0, 0.0)
 
 
 def test_a_slow_network_is_never_idle():
     """Where traffic takes a hundred times as long as work, the pass takes as long as the traffic and what cannot run
     beside it: all but the work after the last reduction."""
-    found = order(job(stage=3))
-    for events in found:
-        waits = stall_seconds(events, 1.0, 100.0, 0.0 if events is found.forward else 100.0)
-        traffic = 100.0 if events is found.forward else 200.0
+    for waits, traffic in zip(stalls(job(stage=3), 1.0, 100.0, 100.0), (100.0, 200.0), strict=True):
         assert traffic - 1.0 <= waits + 1e-9
         assert waits <= traffic
 
@@ -71,15 +83,15 @@ def test_gathers_are_the_ledger_s(strategy: dict[str, Any]):
 def test_without_prefetch_backward_hides_nothing_of_its_gathers():
     """Each gather is issued when its module runs, behind the reduction of the bucket that just got full; in forward
     nothing is before it but gathers."""
-    without, with_it = order(job(stage=3, prefetch_bucket_size=0)), order(job(stage=3))
-    assert stall_seconds(without.backward, 2.0, 0.3, 0.3) > 0.3 > 5 * stall_seconds(with_it.backward, 2.0, 0.3, 0.3)
-    assert stall_seconds(without.forward, 1.0, 0.3, 0.0) < 0.05
+    without, with_it = job(stage=3, prefetch_bucket_size=0), job(stage=3)
+    assert stalls(without, 2.0, 0.3, 0.3)[1] > 0.3 > 5 * stalls(with_it, 2.0, 0.3, 0.3)[1]
+    assert stalls(without, 1.0, 0.3, 0.0)[0] < 0.05
 
 
 def test_a_bucket_for_the_whole_model_is_reduced_when_backward_is_over():
-    found = order(job(stage=2, overlap_comm=True, reduce_bucket_size=10_000_000_000))
-    assert [event[0] for event in found.backward] == [REDUCE]
-    assert stall_seconds(found.backward, 5.0, 0.0, 0.7) == pytest.approx(0.7)
+    one = job(stage=2, overlap_comm=True, reduce_bucket_size=10_000_000_000)
+    assert [event[0] for event in order(one).backward] == [REDUCE]
+    assert stalls(one, 5.0, 0.0, 0.7)[1] == pytest.approx(0.7)
 
 
 def test_work_waits_for_the_bucket_before():
@@ -91,5 +103,5 @@ def test_work_waits_for_the_bucket_before():
 
 def test_the_tied_table_works_as_the_head():
     """GPT-2's table of 38.6M elements is 31 % of what tokens are multiplied with (124.3M): its backward comes first."""
-    found = order(job("gpt2", stage=2, overlap_comm=True, reduce_bucket_size=1_000_000)).backward
-    assert found[0][1] > 38.6 / 124.3
+    one = job("gpt2", stage=2, overlap_comm=True, reduce_bucket_size=1_000_000)
+    assert backward_progress(one)[order(one).backward[0][1]] > 38.6 / 124.3

@@ -12,12 +12,11 @@ from itertools import product
 from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.cache import IdentityKey, by_execution, cached
+from zeroplan.costs.cache import IdentityKey, by_execution, cached, cached_per_execution
 from zeroplan.costs.deepspeed.access_order import AccessOrder, access_order
 from zeroplan.costs.deepspeed.coordinator import Coordinator
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
-from zeroplan.costs.deepspeed.module_hooks import backward_hooks, cached_per_execution
 from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.partitions import secondary_ranks, secondary_sizes, small_tensors
 from zeroplan.costs.deepspeed.thresholds import ReplayThresholds, Settings
@@ -275,7 +274,7 @@ def _coordinator(job: Job, settings: Settings) -> Coordinator:
 def access_order_of(job: Job) -> AccessOrder:
     """The model's, as this job runs it."""
     order = job.execution
-    return access_order(tensor_sizes(job), (order.forward, backward_hooks(job)), order.leaves, order.subtrees)
+    return access_order(tensor_sizes(job), (order.forward, job.backward_hooks), order.leaves, order.subtrees)
 
 
 DEFAULT_SIZE = Offload("nvme").buffer_size

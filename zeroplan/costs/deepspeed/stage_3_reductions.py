@@ -18,7 +18,6 @@ from zeroplan.costs.deepspeed.layout import (
     groups_key,
     tensor_sizes,
 )
-from zeroplan.costs.deepspeed.module_hooks import backward_hooks
 from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall, quantizes_gradients, reduced
 from zeroplan.costs.deepspeed.reduction import Bucket, all_reduced, buckets
@@ -69,7 +68,7 @@ def ready_gradients(job: Job) -> tuple[GradientEvent, ...]:
 
     What a checkpointed layer runs again comes before: backward of its last module waits for what that saves.
     """
-    hooks = backward_hooks(job)
+    hooks = job.backward_hooks
     in_backward = [at for at, hook in enumerate(hooks) if hook.backward and hook.tensors]
     entered: dict[int, int] = {}
     users = last_users(hooks)
@@ -120,7 +119,7 @@ def left_leaves(job: Job) -> dict[int, tuple[int, ...]]:
         )
     position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
     return {
-        at: tuple(sorted(hook.tensors, key=position.__getitem__)) for at, hook in enumerate(backward_hooks(job))
+        at: tuple(sorted(hook.tensors, key=position.__getitem__)) for at, hook in enumerate(job.backward_hooks)
         if hook.backward and not hook.enters and hook.module in execution.leaves
     }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from zeroplan.costs.cache import cached, gradients, order_free_key, strategy_key
 from zeroplan.costs.deepspeed import muon_gather, muon_offload, quantized_collectives, zenflow
@@ -13,13 +13,13 @@ from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
 from zeroplan.costs.deepspeed.stage_3_reductions import cached_per_reductions, reductions
+from zeroplan.costs.engine import BACKWARD, EVERY, FIRST, FORWARD, LAST, LATER, UPDATE, PhaseTransfer
 from zeroplan.formulas import volume
 from zeroplan.ledger import DTYPE_BYTES, Rule, Transfer
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
 MICRO_STEP, STEP = "micro_step", "step"
-FORWARD, BACKWARD = "forward", "backward"
 
 
 @cached(strategy_key)
@@ -221,3 +221,34 @@ def _stage_3(job: Job) -> list[Transfer]:
         *_moved(job, STEP, "all_gather", strategy.dtype,
                 list(map(padded_sizes(job).__getitem__, persistent_tensors(job)))),
     ]  # fmt: skip
+
+
+def in_phases(job: Job, traffic: Sequence[Transfer]) -> Iterator[PhaseTransfer]:
+    """Gathers of stage 3 run in the pass that issues them, reductions in backward, the rest after the step.
+
+    Those of stage 1 come in the last micro-step's backward.
+    """
+    gathers = gathered_for_modules(job) if job.strategy.stage == 3 and job.ranks > 1 else []
+    for entry in traffic:
+        if entry in gathers:
+            if entry == gathers[0]:
+                yield from _gathers_in_phases(job)
+        elif entry.when == MICRO_STEP:
+            yield PhaseTransfer(BACKWARD, entry)
+        elif _in_last_backward(job, entry):
+            yield PhaseTransfer(BACKWARD, entry, LAST)
+        else:
+            yield PhaseTransfer(UPDATE, entry)
+
+
+def _gathers_in_phases(job: Job) -> Iterator[PhaseTransfer]:
+    each = gathered_in_passes(job)
+    for name, transfers in zip((FIRST, LATER) if len(each) > 1 else (EVERY,), each, strict=True):
+        for transfer in transfers:
+            yield PhaseTransfer(transfer.when, transfer, name, gathers=True)
+
+
+def _in_last_backward(job: Job, entry: Transfer) -> bool:
+    """Stage 1's buckets; what the engine reduces by itself, at stage 0 and for BF16_Optimizer, comes after it."""
+    by_engine = not job.strategy.stage or job.strategy.runs_bf16_optimizer
+    return "reduce" in entry.collective and entry.rule is volume.replayed and not by_engine

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.clock import COMPUTE, term
-from zeroplan.costs.deepspeed.module_hooks import backward_hooks
+from zeroplan.costs.engines import engine_of
 from zeroplan.costs.timing.computing import ComputePass, Computing
 from zeroplan.formulas import roofline
 from zeroplan.specs.cluster import SourcedValue
@@ -27,9 +27,9 @@ class Hooks(NamedTuple):
 
 def hooks(job: Job, software: Software) -> Hooks:
     """Each module is a hook that enters it and one that leaves it."""
-    if job.strategy.stage < 3 or software.hook is None:
+    if not engine_of(job).hooked(job) or software.hook is None:
         return Hooks()
-    passes = job.execution.forward, backward_hooks(job)
+    passes = job.execution.forward, job.backward_hooks
     return Hooks(*(roofline.hooks(len(hooks) / 2, software.hook.value) for hooks in passes))
 
 

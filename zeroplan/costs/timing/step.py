@@ -7,15 +7,14 @@ from itertools import chain
 from typing import NamedTuple
 
 from zeroplan.clock import OPTIMIZER, StepTime, Term, term
-from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.resident import state_bytes, state_dtype
+from zeroplan.costs.engines import engine_of
 from zeroplan.costs.timing.computing import Computing, computing
 from zeroplan.costs.timing.hooks import waited
-from zeroplan.costs.timing.offload import host_terms, updated_by_cpus
-from zeroplan.costs.timing.rates import rates
+from zeroplan.costs.timing.offload import host_terms
+from zeroplan.costs.timing.rates import products_in, rates
 from zeroplan.costs.timing.traffic import Communication, communication
 from zeroplan.formulas import roofline
-from zeroplan.ledger import DTYPE_BYTES, Ledger
+from zeroplan.ledger import Ledger
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import LIGER, LIGER_LOSS, TRANSFORMERS, Software
 
@@ -58,35 +57,30 @@ def offload(parts: StepParts) -> Iterable[Term]:
     return host_terms(parts.job, parts.ledger, parts.passes)
 
 
-def newton_schulz(parts: StepParts) -> Iterable[Term]:
-    """Muon's products; nothing under another optimizer."""
-    if not matrices(parts.job):
-        return ()
-    from zeroplan.costs.timing.muon import muon_terms
+def newton_schulz(parts: StepParts) -> Iterator[Term]:
+    """Muon's products, on the rank that has most of them; nothing under another optimizer."""
+    job = parts.job
+    if products := engine_of(job).update(job).products:
+        rate, memory = products_in(job, PRECISIONS[products.dtype]), rates(job).memory
+        yield term(
+            OPTIMIZER, "Newton-Schulz products", roofline.products, rate, memory, flops=products.flops,
+            rate=rate.value, touched=products.touched, bandwidth=memory.value,
+        )  # fmt: skip
 
-    return muon_terms(parts.job)
+
+PRECISIONS = {"float16": "fp16", "bfloat16": "bf16"}
 
 
-def update(parts: StepParts) -> list[Term]:
+def update(parts: StepParts) -> Iterator[Term]:
     """On the GPU: the norm of gradients and their clipping, then the optimizer."""
-    job, strategy = parts.job, parts.job.strategy
-    here = job.model.parameters / strategy.shards(1, job.ranks)
-    if strategy.offload_optimizer:
-        here -= updated_by_cpus(job)
-    if here < 1:
-        return []
-    single, w = DTYPE_BYTES["float32"], strategy.element_bytes
-    states = 2 * (DTYPE_BYTES[strategy.master] + state_bytes(job, state_dtype(job)))
-    narrow = 2 * single + w if w < single else single  # the gradient widened, the weights written; or the gradient
-    passes = [("optimizer on the GPU", states + narrow)]
-    if strategy.compute_grad_norm or strategy.gradient_clipping:
-        clipped = 2 * single if strategy.gradient_clipping else 0
-        passes.insert(0, ("gradient norm and clipping", w + clipped))
-    memory = rates(job).memory
-    return [
-        term(OPTIMIZER, name, roofline.streamed, memory, touched=here * each, bandwidth=memory.value)
-        for name, each in passes
-    ]
+    done, memory = engine_of(parts.job).update(parts.job), rates(parts.job).memory
+    if done.on_gpu < 1:
+        return
+    for name, each in (("gradient norm and clipping", done.norm), ("optimizer on the GPU", done.moved)):
+        if each:
+            yield term(
+                OPTIMIZER, name, roofline.streamed, memory, touched=done.on_gpu * each, bandwidth=memory.value
+            )
 
 
 TERMS: tuple[Callable[[StepParts], Iterable[Term]], ...] = (passes, collectives, offload, newton_schulz, update)

@@ -1,7 +1,4 @@
-"""What of the traffic shows: beside forward and backward where DeepSpeed overlaps, else all of it.
-
-Where in a step each of the ledger's collectives runs.
-"""
+"""What of the traffic shows: beside forward and backward where the engine overlaps, else all of it."""
 
 from __future__ import annotations
 
@@ -9,55 +6,36 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from zeroplan.clock import COMMUNICATION, Term, term
-from zeroplan.costs.deepspeed.traffic import (
+from zeroplan.costs.engine import (
     BACKWARD,
+    EVERY,
+    FIRST,
     FORWARD,
-    MICRO_STEP,
-    gathered_for_modules,
-    gathered_in_passes,
+    LAST,
+    LATER,
+    UPDATE,
+    IssuedEvent,
+    IssueOrder,
+    PhaseTransfer,
 )
+from zeroplan.costs.engines import engine_of
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.network import call
-from zeroplan.costs.timing.order import EventOrder, StreamEvent, order, stall_seconds
 from zeroplan.costs.timing.rates import rates
-from zeroplan.formulas import network, overlap, roofline, volume
+from zeroplan.costs.timing.stalls import backward_progress, forward_progress, stall_seconds
+from zeroplan.formulas import network, overlap, roofline
 from zeroplan.ledger import Ledger, Transfer
 from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import Software
 
-UPDATE = "after the step"
-EVERY, FIRST, LATER, LAST = "every micro-step", "the first", "each later one", "the last"
 
-
-class PhaseTransfer(NamedTuple):
-    """All calls of one kind in one phase: of every micro-step, or of some alone."""
-
-    phase: str
-    transfer: Transfer
-    micro_steps: str = EVERY
-    gathers: bool = False
-    """For modules, at stage 3."""
-
-
-def phases(job: Job, traffic: Sequence[Transfer]) -> Iterator[PhaseTransfer]:
-    """Gathers of stage 3 run in the pass that issues them, reductions in backward, the rest after the step.
-
-    Those of stage 1 come in the last micro-step's backward. What says its pass, as another engine's may, runs there.
-    """
-    gathers = gathered_for_modules(job) if job.strategy.stage == 3 and job.ranks > 1 else []
-    for entry in traffic:
-        if entry.when in (FORWARD, BACKWARD):
-            yield PhaseTransfer(entry.when, entry)
-        elif entry in gathers:
-            if entry == gathers[0]:
-                yield from _gathered(job)
-        elif entry.when == MICRO_STEP:
-            yield PhaseTransfer(BACKWARD, entry)
-        elif _in_last_backward(job, entry):
-            yield PhaseTransfer(BACKWARD, entry, LAST)
-        else:
-            yield PhaseTransfer(UPDATE, entry)
+def phases(job: Job, transfers: Sequence[Transfer]) -> Iterator[PhaseTransfer]:
+    """Where each runs: one that names its phase there, the others where the engine says."""
+    yield from (PhaseTransfer(entry.when, entry) for entry in transfers if entry.when in (FORWARD, BACKWARD))
+    yield from engine_of(job).in_phases(
+        job, [entry for entry in transfers if entry.when not in (FORWARD, BACKWARD)]
+    )  # fmt: skip
 
 
 def grouped_micro_steps(job: Job, sent: Sequence[PhaseTransfer]) -> Iterator[tuple[str, list[PhaseTransfer], int]]:
@@ -69,19 +47,6 @@ def grouped_micro_steps(job: Job, sent: Sequence[PhaseTransfer]) -> Iterator[tup
             left -= times
     if left:
         yield EVERY, every, left
-
-
-def _gathered(job: Job) -> Iterator[PhaseTransfer]:
-    found = gathered_in_passes(job)
-    for name, transfers in zip((FIRST, LATER) if len(found) > 1 else (EVERY,), found, strict=True):
-        for transfer in transfers:
-            yield PhaseTransfer(transfer.when, transfer, name, gathers=True)
-
-
-def _in_last_backward(job: Job, entry: Transfer) -> bool:
-    """Stage 1's buckets; what the engine reduces by itself, at stage 0 and for BF16_Optimizer, comes after it."""
-    by_engine = not job.strategy.stage or job.strategy.runs_bf16_optimizer
-    return "reduce" in entry.collective and entry.rule is volume.replayed and not by_engine
 
 
 MEMORY_PER_BYTE = 3.5
@@ -104,36 +69,37 @@ class ConcurrentTraffic(NamedTuple):
     times: int
     """How many of a step's micro-steps they are."""
     work: float
-    events: Sequence[StreamEvent]
+    events: Sequence[IssuedEvent]
     """The order in which all is issued; none where that is not known."""
+    done: Sequence[float]
+    """The share of the work before each module hook of the pass."""
 
 
 def concurrent_traffic(
-    job: Job, sent: Sequence[PhaseTransfer], found: Computing, software: Software
+    job: Job, sent: Sequence[PhaseTransfer], computed: Computing, software: Software
 ) -> Iterator[ConcurrentTraffic]:
     """Forwards, then backwards."""
-    in_order = job.strategy.stage and job.strategy.overlaps and sent and software.in_order
-    for phase, work in ((FORWARD, found.forward.seconds), (BACKWARD, found.backward.seconds)):
+    engine = engine_of(job)
+    in_order = sent and software.in_order and engine.exposed_share(job, software)
+    passes = (
+        (FORWARD, computed.forward.seconds, forward_progress), (BACKWARD, computed.backward.seconds, backward_progress)
+    )  # fmt: skip
+    for phase, work, progress in passes:
         for name, here, times in grouped_micro_steps(job, [entry for entry in sent if entry.phase == phase]):
-            events = order(job, first=name == FIRST) if in_order else EventOrder()
-            yield ConcurrentTraffic(phase, here, times, work, events.forward if phase == FORWARD else events.backward)
+            order = engine.issue_order(job, first=name == FIRST) if in_order else IssueOrder()
+            events = order.forward if phase == FORWARD else order.backward
+            yield ConcurrentTraffic(phase, here, times, work, events, progress(job) if events else ())
 
 
-def exposed_share_of(job: Job, software: Software) -> SourcedValue | None:
-    """The share of overlapped communication that is exposed; None where nothing is overlapped."""
-    if not (job.strategy.overlaps and job.strategy.stage):
-        return None
-    return software.exposed_share_at_stage_3 if job.strategy.stage == 3 else software.exposed_share
-
-
-def communication(job: Job, ledger: Ledger, found: Computing, software: Software) -> Communication:
+def communication(job: Job, ledger: Ledger, computed: Computing, software: Software) -> Communication:
     """Beside a step's forwards, beside its backwards, and after both."""
-    sent, exposed_share = list(phases(job, ledger.traffic)), exposed_share_of(job, software)
+    engine = engine_of(job)
+    sent, exposed_share = list(phases(job, ledger.traffic)), engine.exposed_share(job, software)
     terms: dict[str, list[Term]] = {FORWARD: [], BACKWARD: []}
-    for phase, here, times, work, events in concurrent_traffic(job, sent, found, software):
-        terms[phase] += exposed(job, here, work, exposed_share, times, events)
-    after = exposed(job, [entry for entry in sent if entry.phase == UPDATE], 0.0, None, 1)
-    return Communication(_joined(terms[FORWARD]), _joined(terms[BACKWARD]), _joined(after))
+    for concurrent in concurrent_traffic(job, sent, computed, software):
+        terms[concurrent.phase] += exposed(job, concurrent, exposed_share)
+    after = ConcurrentTraffic(UPDATE, [entry for entry in sent if entry.phase == UPDATE], 1, 0.0, (), ())
+    return Communication(_joined(terms[FORWARD]), _joined(terms[BACKWARD]), _joined(exposed(job, after, None)))
 
 
 def busy(job: Job, ledger: Ledger, phase: str) -> float:
@@ -141,19 +107,17 @@ def busy(job: Job, ledger: Ledger, phase: str) -> float:
     here = [entry for entry in phases(job, ledger.traffic) if entry.phase == phase]
     return sum(
         times * entry.transfer.calls * call(job.cluster, entry.transfer).seconds
-        for _name, alike_ones, times in grouped_micro_steps(job, here)
-        for entry in alike_ones
+        for _name, same, times in grouped_micro_steps(job, here)
+        for entry in same
     )
 
 
-def exposed(
-    job: Job, sent: list[PhaseTransfer], work: float, exposed_share: SourcedValue | None, times: int,
-    events: Sequence[StreamEvent] = (),
-) -> list[Term]:  # fmt: skip
-    """The exposed time of all collectives beside this much work, shared out by their seconds; None: nothing is hidden.
+def exposed(job: Job, concurrent: ConcurrentTraffic, exposed_share: SourcedValue | None) -> list[Term]:
+    """The exposed time of all these collectives, shared out by their seconds; no `exposed_share`: nothing is hidden.
 
-    `events`: the order in which they are issued; without one they are spread evenly, but for one call of each alone.
+    Without the order in which they are issued they are spread evenly, but for one call of each alone.
     """
+    _phase, sent, times, work, events, done = concurrent
     calls = [(entry, call(job.cluster, entry.transfer)) for entry in sent]
     traffic = sum(entry.transfer.calls * one.seconds for entry, one in calls)
     if not traffic or not times:
@@ -165,12 +129,12 @@ def exposed(
         slowed = roofline.streamed(MEMORY_PER_BYTE * wire, memory.value)
         if events:
             gathers = sum(entry.transfer.calls * one.seconds for entry, one in calls if entry.gathers)
-            stall = stall_seconds(events, work + slowed, gathers, traffic - gathers)
+            stall = stall_seconds(events, done, work + slowed, gathers, traffic - gathers)
         else:
             alone = sum(min(1.0, entry.transfer.calls) * one.seconds for entry, one in calls)
             stall = overlap.evenly(work + slowed, traffic, alone)
-        concurrent = overlap.added(stall, work + slowed, traffic, exposed_share.value) + slowed
-        visible = min(traffic, concurrent)  # never more than one after the other
+        added = overlap.added(stall, work + slowed, traffic, exposed_share.value) + slowed
+        visible = min(traffic, added)  # never more than one after the other
     return [
         term(
             COMMUNICATION, f"{entry.transfer.collective}, {entry.phase}", network.piped, *one.figures,

@@ -1,0 +1,107 @@
+"""DeepSpeed 0.19.8 as an engine: which file of this folder says what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from zeroplan.costs.deepspeed import (
+    adagrad,
+    fetch,
+    host,
+    issue_order,
+    muon,
+    nvme_swap,
+    offload_copies,
+    search_space,
+    stage_0,
+    stage_3,
+    stage_3_initialize,
+    stages_0_2_initialize,
+    stages_1_2,
+    traffic,
+    update,
+)
+from zeroplan.costs.engine import Choice, IssueOrder, Numbers, OptimizerUpdate, PhaseTransfer, Start, Values
+from zeroplan.costs.memory import PhaseMemory
+from zeroplan.ledger import Copied, Line, Tier, Transfer
+from zeroplan.specs.cluster import SourcedValue
+from zeroplan.specs.job import Job
+from zeroplan.specs.software import Software
+
+STAGES: dict[int, Any] = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
+INITIALIZE = {
+    0: stages_0_2_initialize.init_stage_0, 1: stages_0_2_initialize.init_stages_1_2,
+    2: stages_0_2_initialize.init_stages_1_2, 3: stage_3_initialize.initialize,
+}  # fmt: skip
+
+
+class DeepSpeed:
+    """`zeroplan.costs.engine.Engine` as DeepSpeed 0.19.8 is."""
+
+    gains_by_room: tuple[str, ...] = search_space.GAINS_BY_ROOM
+    makes_room: tuple[str, ...] = search_space.MAKES_ROOM
+
+    def check(self, job: Job) -> None:
+        adagrad.check(job)
+        muon.check(job)
+        if job.strategy.stage == 3:
+            nvme_swap.check_buffers(job)
+
+    def completed(self, job: Job) -> Job:
+        return fetch.with_room(job)
+
+    def resident(self, job: Job) -> list[Line]:
+        lines: list[Line] = STAGES[job.strategy.stage].resident(job)
+        return lines
+
+    def initialize(self, job: Job) -> tuple[Line, ...]:
+        return INITIALIZE[job.strategy.stage](job)
+
+    def phase_memory(self, job: Job) -> PhaseMemory:
+        result: PhaseMemory = STAGES[job.strategy.stage].phase_memory(job)
+        return result
+
+    def host(self, job: Job) -> Tier:
+        return host.tier(job)
+
+    def nvme(self, job: Job) -> Tier:
+        return host.nvme(job)
+
+    def traffic(self, job: Job) -> tuple[Transfer, ...]:
+        return traffic.traffic(job)
+
+    def copies(self, job: Job) -> tuple[Copied, ...]:
+        return offload_copies.copies(job)
+
+    def in_phases(self, job: Job, transfers: Sequence[Transfer]) -> Iterator[PhaseTransfer]:
+        return traffic.in_phases(job, transfers)
+
+    def issue_order(self, job: Job, *, first: bool = False) -> IssueOrder:
+        return issue_order.issue_orders(job)[0 if first else -1]
+
+    def exposed_share(self, job: Job, software: Software) -> SourcedValue | None:
+        if not (job.strategy.overlaps and job.strategy.stage):
+            return None
+        return software.exposed_share_at_stage_3 if job.strategy.stage == 3 else software.exposed_share
+
+    def hooked(self, job: Job) -> bool:
+        return job.strategy.stage == 3
+
+    def update(self, job: Job) -> OptimizerUpdate:
+        return update.update(job)
+
+    def choices(self, job: Job, fixed: Values) -> Iterator[Choice]:
+        return search_space.choices(job, fixed)
+
+    def numbers(self, job: Job, choice: Choice, fixed: Values) -> Numbers:
+        return search_space.numbers(job, choice, fixed)
+
+    def lean(self, choice: Choice, numbers: Numbers) -> Iterator[Values]:
+        return search_space.lean(choice, numbers)
+
+    def fast(self, job: Job, numbers: Numbers, has_room: Callable[[Values], bool]) -> Iterator[Values]:
+        return search_space.fast(job, numbers, has_room)
+
+    def starts(self, choice: Choice, numbers: Numbers) -> Iterator[Start]:
+        return search_space.starts(choice, numbers)
