@@ -233,9 +233,9 @@ def test_a_model_takes_deepspeeds_default_leaves() -> None:
     for family, leaves in [("mixtral", 2), ("llama", 0)]:
         config = {"model_type": family, **TINY, "num_hidden_layers": 2, "num_key_value_heads": 2}
         model = model_of(*read_config(config, "config.json"), name=family, source="test")
-        assert len(model.execution().leaves) == leaves
-        assert model.execution() is model.execution(LeafModules())
-        assert without_layers(model.execution(NO_LEAVES)) == order(config)
+        assert len(model.profile.execution().leaves) == leaves
+        assert model.profile.execution() is model.profile.execution(LeafModules())
+        assert without_layers(model.profile.execution(NO_LEAVES)) == order(config)
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
@@ -256,6 +256,6 @@ def test_the_reference_is_small() -> None:
 
 def test_layers_have_a_place_and_a_first_tensor() -> None:
     """GPT-2's have 12 tensors each, after two embeddings."""
-    gpt2 = model_of(*read_config({**GPT2, "n_layer": 3}, ""), name="", source="").execution()
+    gpt2 = model_of(*read_config({**GPT2, "n_layer": 3}, ""), name="", source="").profile.execution()
     assert [(layer.tensor, layer.tensors) for layer in gpt2.layers] == [(2, 12), (14, 12), (26, 12)]
     assert [gpt2.modules[layer.module] for layer in gpt2.layers] == ["transformer.h.0", "transformer.h.1", "transformer.h.2"]

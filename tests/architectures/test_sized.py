@@ -35,7 +35,7 @@ def drawn(family: str, rng: random.Random) -> Model | None:
             config[field] = rng.randint(1, 11)
     try:
         found = model_of(*read_config(config, "drawn"), name="drawn", source="drawn")
-        run_trace(found.timeline.root, ForwardRun(2, 2, 8, attention="eager", kernel="math"))  # type: ignore[attr-defined]
+        run_trace(found.profile.root, ForwardRun(2, 2, 8, attention="eager", kernel="math"))  # type: ignore[attr-defined]
     except (ZeroplanError, AssertionError):  # refused; or loads, and runs nowhere
         return None
     except NotImplementedError:
@@ -63,7 +63,7 @@ def test_as_a_run_of_that_batch(family: str):
         model, wanted = drawn(family, rng), asked(rng)
         if model is None:
             continue
-        root = model.timeline.root  # type: ignore[attr-defined]
+        root = model.profile.root  # type: ignore[attr-defined]
         assert is_even(wanted)
         try:
             direct = run_trace(root, run_of(wanted))
@@ -115,12 +115,12 @@ def test_stage_3s_own_linear_function(family: str):
         kernels = ["transformers", "transformers", "liger", "liger-loss"] if family in LIGER_FAMILIES else ["transformers"]
         wanted = wanted._replace(kernels=rng.choice(kernels))
         own = wanted._replace(zero_linear=True)
-        torchs, of_stage_3 = (model.timeline.alone(each) for each in (wanted, own))
+        torchs, of_stage_3 = (model.profile.alone(each) for each in (wanted, own))
         if torchs is None or of_stage_3 is None:
             compared += 1  # not written out
             continue
         assert wanted.autocast_bytes or torchs[0] == of_stage_3[0], wanted
-        less, more = (model.timeline.recomputed_share(each) for each in (wanted, own))
+        less, more = (model.profile.recomputed_share(each) for each in (wanted, own))
         if less is not None and more is not None:
             assert all(one <= other for one, other in zip(less, more, strict=True)), wanted
         compared += 1
@@ -128,18 +128,18 @@ def test_stage_3s_own_linear_function(family: str):
 
 def shown(model: Model, wanted: TimelineRequest) -> list[object]:
     """All that a job is told, and what is alive at a few moments, by kind."""
-    timeline = model.timeline
-    laid = timeline(wanted)
+    profile = model.profile
+    laid = profile.timeline(wanted)
     if laid is None:
         return []
-    found: list[object] = [laid.saved, *map(written, laid[:2]), timeline.alone(wanted), timeline.recomputed_share(wanted)]
+    found: list[object] = [laid.saved, *map(written, laid[:2]), profile.alone(wanted), profile.recomputed_share(wanted)]
     for backward in (False, True):
-        alive = partial(timeline.allocated, wanted, backward=backward)
-        found.append(timeline.peak(wanted, backward=backward))
+        alive = partial(profile.allocated, wanted, backward=backward)
+        found.append(profile.peak(wanted, backward=backward))
         levels = (laid.backward if backward else laid.forward).most
         at = levels.index(max(levels))
-        found += [alive(at=at, size=levels[at]), timeline.places(wanted, backward=backward)]
-    return [*found, timeline.flops(wanted), timeline.saved(wanted)]
+        found += [alive(at=at, size=levels[at]), profile.places(wanted, backward=backward)]
+    return [*found, profile.flops(wanted), profile.saved(wanted)]
 
 
 def written(one: PassTimeline) -> list[object]:

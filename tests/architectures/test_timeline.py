@@ -32,7 +32,7 @@ def passes(model: Model, attention: str, checkpointing: str):
     stretch the path of the module at work.
     """
     request = TimelineRequest(2, 8, 2, False, attention, "cuda", recomputing(checkpointing), True)
-    order, found = model.execution(eager=request.eager), model.timeline(request)
+    order, found = model.profile.execution(eager=request.eager), model.profile.timeline(request)
     assert found is not None
     for hooks, one in (
         (order.forward, found.forward),
@@ -40,7 +40,7 @@ def passes(model: Model, attention: str, checkpointing: str):
     ):
         backward = one is found.backward
         met = [(hook, order.modules[hook.module], at) for hook, at in zip(hooks, one.hooks, strict=True)]
-        yield met, model.timeline.places(request, backward=backward)
+        yield met, model.profile.places(request, backward=backward)
 
 
 def test_every_family_was_run():

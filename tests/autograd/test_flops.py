@@ -24,7 +24,7 @@ def counted(case: Case, *, causal: bool = False, **changes: object) -> Flops:
         attention=case["attention"], zero_linear=False,
         kernel="cpu" if case["device"] == "cpu" else case["kernel"] or "flash", recomputing=recomputing_of(case),
     )  # fmt: skip
-    found = model_of(family, config, name="case", source="case").timeline.flops(request._replace(**changes), causal=causal)
+    found = model_of(family, config, name="case", source="case").profile.flops(request._replace(**changes), causal=causal)
     assert found is not None
     return found
 

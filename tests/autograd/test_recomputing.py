@@ -50,7 +50,7 @@ def test_a_few_layers_stand_for_the_others(case: Case):
         recomputing=recomputing_of(case),
     )  # fmt: skip
     model = model_of(family, config, name="case", source="case")
-    assert model.timeline.alone(request) == tuple(case[counted] for counted in COUNTED)
+    assert model.profile.alone(request) == tuple(case[counted] for counted in COUNTED)
 
 
 @pytest.mark.filterwarnings("ignore")

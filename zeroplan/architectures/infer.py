@@ -51,6 +51,6 @@ def infer(parameters: int, label: str) -> Model:
     tensors = (*shaped.tensors, ParameterSpec("inferred.rest", (rest,), rest)) if rest else shaped.tensors
     return Model(
         name=label, family="llama", tensors=tensors, parameters=parameters, shape=shaped.shape, source=source,
-        execution=shaped.execution, timeline=shaped.timeline, buffers=shaped.buffers,
+        profile=shaped.profile, buffers=shaped.buffers,
         config={"model_type": "llama", **fields}, inferred=True,
     )  # fmt: skip

@@ -85,8 +85,8 @@ def counted(job: Job, *, recomputed: bool = False) -> SavedActivations | None:
         return None
     request = timeline_request(job)._replace(zero_linear=False)
     if recomputed:
-        return job.model.timeline.saved(request._replace(recomputing=PLAIN))
-    result = job.model.timeline.saved(request)
+        return job.model.profile.saved(request._replace(recomputing=PLAIN))
+    result = job.model.profile.saved(request)
     return result if result is not None and result.bytes == own_bytes.saved else None
 
 
@@ -97,7 +97,7 @@ def peaks(job: Job) -> dict[str, AllocatedActivations]:
         return {}
     request = timeline_request(job)._replace(zero_linear=False)
     sizes = {"forward": own_bytes.forward_peak, "backward": own_bytes.backward_peak}
-    result = {phase: job.model.timeline.peak(request, backward=phase == "backward") for phase in sizes}
+    result = {phase: job.model.profile.peak(request, backward=phase == "backward") for phase in sizes}
     return {phase: at for phase, at in result.items() if at is not None and sum(at.kinds.values()) == sizes[phase]}
 
 

@@ -20,5 +20,5 @@ class Operations(NamedTuple):
 
 def operations(job: Job) -> Operations | None:
     """None where there is no timeline, and under Liger's kernels, whose products are not counted."""
-    flops, causal = (job.model.timeline.flops(timeline_request(job), causal=causal) for causal in (False, True))
+    flops, causal = (job.model.profile.flops(timeline_request(job), causal=causal) for causal in (False, True))
     return Operations(flops, causal) if flops and causal else None

@@ -15,7 +15,7 @@ from zeroplan.specs.model import TimelineRequest
 
 def timeline_of(job: Job) -> Timeline | None:
     """The model's own timeline under this job; None where it is not written out: closed forms serve then."""
-    return job.model.timeline(timeline_request(job), job.leaves)
+    return job.model.profile.timeline(timeline_request(job), job.leaves)
 
 
 def interval_of(key: int, activations: PassTimeline, at: int) -> int:
@@ -29,7 +29,7 @@ def interval_of(key: int, activations: PassTimeline, at: int) -> int:
 
 def alone(job: Job) -> Activations | None:
     """The model's own bytes without DeepSpeed, whose stage 3 runs another linear function."""
-    result = job.model.timeline.alone(timeline_request(job)._replace(zero_linear=False), job.leaves)
+    result = job.model.profile.alone(timeline_request(job)._replace(zero_linear=False), job.leaves)
     return Activations(*result) if result else None
 
 
@@ -103,7 +103,7 @@ def at_work(job: Job, found: PassPeak, *, backward: bool, detail: Detail) -> tup
     """The module at that moment, and what the model has by kind, the largest first; one line where nobody asks."""
     if not detail:
         return "activations", [line("activations", forms.at_work, size=found.activations)]
-    module, kinds = job.model.timeline.allocated(
+    module, kinds = job.model.profile.allocated(
         timeline_request(job),
         job.leaves,
         backward=backward,

@@ -65,7 +65,7 @@ def _passes(job: Job) -> Iterator[Instant]:
         ("forward", found.forward, phase_memory.forward_pass, phase_memory.forward),
         ("backward", found.backward, phase_memory.backward_pass, phase_memory.loss),
     ):
-        places = job.model.timeline.places(timeline_request(job), job.leaves, backward=phase == "backward")
+        places = job.model.profile.places(timeline_request(job), job.leaves, backward=phase == "backward")
         for at, concurrent, activations in _aligned(model, profile, still):
             yield Instant(phase, places[at] or "loss", held, concurrent + ids, activations)
 

@@ -22,7 +22,7 @@ def lower_bound(job: Job) -> int:
 
 def _activations(job: Job) -> int:
     """The model's own bytes at their fullest; 0 where they are not written out."""
-    return max(job.model.timeline.alone(timeline_request(job), job.leaves) or (0,))
+    return max(job.model.profile.alone(timeline_request(job), job.leaves) or (0,))
 
 
 def least_needed(job: Job) -> int:

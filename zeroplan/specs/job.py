@@ -45,7 +45,7 @@ class Job(NamedTuple):
     def execution(self) -> Execution:
         """The order in which a step runs the model."""
         strategy = self.strategy
-        return self.model.execution(
+        return self.model.profile.execution(
             self.leaves, eager=strategy.attention == "eager", flash=strategy.flash, kernels=strategy.kernels,
             recomputing=strategy.recomputing,
         )

@@ -91,20 +91,25 @@ class LeafModules(NamedTuple):
 DEFAULT_LEAVES = LeafModules()
 
 
-class ExecutionOrder(Protocol):
-    def __call__(
+class ModelProfile(Protocol):
+    """What a step of a model runs and has alive: order of modules, bytes, FLOPs. Today families that are described make
+    it, by running their modules on sizes.
+
+    What is not written out for a model or a request is None.
+    """
+
+    def execution(
         self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
         kernels: str = "transformers", recomputing: Recomputing = PLAIN,
     ) -> Execution:  # fmt: skip
-        """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own.
+        """The order in which a step enters and leaves modules, and in which gradients are ready.
 
+        `eager`: with eager attention, which returns its weights and in some families calls a dropout of its own.
         `flash`: with the flash-attention package, which in GPT-J leaves out such a dropout.
         """
 
-
-class Timelines(Protocol):
-    def __call__(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
-        """None for a family whose forward is not written out."""
+    def timeline(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
+        """Bytes alive in each interval of forward and backward."""
 
     def alone(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> tuple[int, int, int] | None:
         """Bytes saved when forward has returned, and the peaks of forward and of backward."""
@@ -191,15 +196,14 @@ class Model(NamedTuple):
     parameters: int
     """Trainable parameters, tied tensors once: the sum over `tensors`."""
     shape: Shape
-    execution: ExecutionOrder
-    """Worked out when first asked for."""
     buffers: tuple[tuple[str, int], ...]
     """dtype and elements of each buffer that the model registers (rotary frequencies and the like); dtype
     "training" is that of the parameters, "built" is float32, or that of the parameters under zero.Init; "kept" is
     float32 whatever data_types.buffer_dtype says, as transformers' model asks (_keep_in_fp32_modules_strict)."""
     source: str
     """Where tensors and shape come from: a preset, a config.json, or inferred from a count."""
-    timeline: Timelines
+    profile: ModelProfile
+    """Its step, worked out as far as it is read."""
     config: dict[str, Any] = {}  # noqa: RUF012 (a tuple's default, never changed)
     """config.json of the model, `model_type` included; empty where nothing stated one."""
     inferred: bool = False

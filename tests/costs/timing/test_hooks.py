@@ -33,7 +33,7 @@ def modules(model, layers):
     """Modules that forward goes through, of which DeepSpeed hooks each."""
     config = {**MODELS[model], LAYERS[model]: layers}
     kind, read_in = read_config(config, "case")
-    return len(model_of(kind, read_in, name="case", source="case", content=config).execution().forward) / 2
+    return len(model_of(kind, read_in, name="case", source="case", content=config).profile.execution().forward) / 2
 
 
 @pytest.mark.parametrize(("model", "layers"), [*product(MODELS, (12, 24))])

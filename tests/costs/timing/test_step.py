@@ -47,7 +47,7 @@ def test_products_and_attention_are_those_of_the_trace(name: str):
     """The trace's FLOPs are compared with torch's own count (tests/autograd/test_flops.py)."""
     one = job(name, seq=512, micro_batch=2)
     one = one if one.model.has_sdpa else one.at(attention="eager")
-    found, counted = work(one), one.model.timeline.flops(timeline_request(one), causal=True)
+    found, counted = work(one), one.model.profile.flops(timeline_request(one), causal=True)
     rope = 2.0 * 2 * 512 * one.model.shape.head_width  # some families make their rotary angles by a product
     products = found.layers.flops + found.head.flops
     assert products + found.attention == pytest.approx(counted.forward, abs=2 * rope)

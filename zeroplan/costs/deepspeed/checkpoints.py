@@ -26,7 +26,7 @@ def _how(job: Job) -> ActivationCheckpointing:
 def sizes(job: Job) -> tuple[int, ...]:
     """Bytes of each layer's input. Raises `ContradictionError` for a family whose forward is not written out."""
     try:
-        return job.model.timeline.offloaded_inputs(timeline_request(job)) if _how(job).empties else ()
+        return job.model.profile.offloaded_inputs(timeline_request(job)) if _how(job).empties else ()
     except NotImplementedError:
         raise ContradictionError(
             f"activation_checkpointing: found for {job.model.family}, whose activations are a closed form that has "

@@ -61,7 +61,7 @@ def recomputed_shares(job: Job) -> RecomputedShare:
     if job.strategy.recomputing.attention:
         return RecomputedShare(0.0, 1.0)
     result = (
-        job.model.timeline.recomputed_share(timeline_request(job)._replace(batch=MIN_IDENTICAL_BATCH))
+        job.model.profile.recomputed_share(timeline_request(job)._replace(batch=MIN_IDENTICAL_BATCH))
         if recomputed_layers
         else None
     ) or RecomputedShare(recomputed_layers, recomputed_layers)
