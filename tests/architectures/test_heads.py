@@ -11,12 +11,12 @@ import pytest
 
 from tests.architectures.draws import draw
 from tests.autograd.recorded import COUNTED, Case, name, read, run_of
-from zeroplan.architectures.forward_run import step
 from zeroplan.architectures.heads import builder, head_of
 from zeroplan.architectures.leaves import class_name
 from zeroplan.architectures.module import Activation
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import BARE, FAMILIES, accepted_architectures, family, language_models
+from zeroplan.architectures.trace import run_step
 from zeroplan.catalog.models import from_file
 from zeroplan.errors import SpecError, ZeroplanError
 
@@ -44,7 +44,7 @@ def test_enough_of_everything_is_recorded():
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['architecture']} {name(case)}")
 def test_as_torch_measured(case: Case):
     run = run_of(case)
-    assert step(built(case["config"], case["architecture"]), run) == {counted: case[counted] for counted in COUNTED}
+    assert run_step(built(case["config"], case["architecture"]), run) == {counted: case[counted] for counted in COUNTED}
     assert run.allocated == 0
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import REFERENCES
-from zeroplan.architectures.forward_run import ForwardRun, step
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.read import build_module, read_config
+from zeroplan.architectures.trace import run_step
 from zeroplan.specs.checkpointing import Recomputing
 
 Case = dict[str, Any]
@@ -60,7 +61,7 @@ def held(case: Case, **changes: Any) -> dict[str, int]:
     run.frozen = frozenset(
         id(parameter) for name, parameter in root.named_parameters() if any(part in name for part in case.get("freeze", ()))
     )
-    found = step(root, run)
+    found = run_step(root, run)
     assert run.allocated == 0
     return found
 

@@ -6,6 +6,7 @@ import pytest
 
 from zeroplan.autograd.elementwise import add, mul, mul_scalar, tanh, to
 from zeroplan.autograd.engine import Engine
+from zeroplan.autograd.graph import parameter
 from zeroplan.autograd.log import FREED, MADE
 from zeroplan.autograd.memory import READY, Memory
 from zeroplan.autograd.products import embedding, linear
@@ -55,7 +56,7 @@ def memory() -> Heard:
 def rows(memory: Heard, table: Weight | None = None) -> Tensor:
     """[2, 3, 8] that needs a gradient."""
     ids = given(memory, (2, 3), 8)
-    return embedding(ids, memory.parameter(table or Weight(10, 8)))
+    return embedding(ids, parameter(memory, table or Weight(10, 8)))
 
 
 def test_a_storage_lives_as_long_as_something_refers_to_it(memory):
@@ -69,7 +70,7 @@ def test_a_storage_lives_as_long_as_something_refers_to_it(memory):
 
 def test_parameters_and_inputs_are_not_counted(memory):
     ids, weight = given(memory, (2, 3), 8), Weight(10, 8)
-    assert memory.parameter(weight) is memory.parameter(weight) is not memory.parameter(Weight(10, 8))
+    assert parameter(memory, weight) is parameter(memory, weight) is not parameter(memory, Weight(10, 8))
     assert memory.allocated == 0
     del ids
 
@@ -77,7 +78,7 @@ def test_parameters_and_inputs_are_not_counted(memory):
 def test_linears_that_share_an_input_keep_it_once(memory):
     """Queries, keys and values of 4 elements a token: three outputs of 2·3·4·2 = 48 bytes, one input of 96."""
     x = rows(memory)
-    made = [linear(x, memory.parameter(Weight(4, 8))) for _ in range(3)]
+    made = [linear(x, parameter(memory, Weight(4, 8))) for _ in range(3)]
     assert memory.allocated == X + 3 * 48
     del x
     assert memory.allocated == X + 3 * 48
@@ -149,7 +150,7 @@ def test_the_node_made_last_runs_first(memory):
     first, second = Weight(4, 8), Weight(6, 8)
     memory.events = []
     x = rows(memory)
-    loss = cat((linear(x, memory.parameter(first)), linear(x, memory.parameter(second))), -1)
+    loss = cat((linear(x, parameter(memory, first)), linear(x, parameter(memory, second))), -1)
     memory.backward(loss)
     assert [event.identity for event in ready(memory)][:2] == [id(second), id(first)]
 
@@ -158,7 +159,7 @@ def test_a_tied_weight_has_one_gradient_when_both_uses_have_given_theirs(memory)
     """The head's gradient waits for the embedding's; the sum is a third tensor."""
     table = Weight(10, 8)
     memory.events = []
-    logits = linear(rows(memory, table), memory.parameter(table))
+    logits = linear(rows(memory, table), parameter(memory, table))
     made = [size for size, _live in memory.backward(logits)]
     loss = 2 * 3 * 10 * BF16
     assert made == [loss, TABLE, X, TABLE, TABLE]  # logits', the head's, x's, the embedding's, their sum
@@ -171,7 +172,7 @@ def test_the_gradient_of_a_broadcast_weight_is_summed(memory):
     weight = Weight(8)
     memory.events = []
     x = rows(memory)
-    made = [size for size, _live in memory.backward(mul(memory.parameter(weight), x))]
+    made = [size for size, _live in memory.backward(mul(parameter(memory, weight), x))]
     assert made == [X, X, X, 16, TABLE]  # the loss's, x's, the weight's whole, the weight's, the table's
     assert ready(memory)[0].identity == id(weight)
     assert len(ready(memory)) == 2

@@ -8,9 +8,10 @@ import pytest
 
 from tests.autograd.recorded import COUNTED, Case, name, run_of
 from tests.conftest import REFERENCES
-from zeroplan.architectures.forward_run import MULTIPROCESSORS, step
+from zeroplan.architectures.forward_run import MULTIPROCESSORS
 from zeroplan.architectures.read import build_module, read_config
 from zeroplan.architectures.registry import LIGER_FAMILIES
+from zeroplan.architectures.trace import run_step
 from zeroplan.autograd.liger import chunk
 
 CASES: list[Case] = json.loads((REFERENCES / "liger_0.8.5.json").read_text())["measured"]
@@ -20,7 +21,7 @@ def held(case: Case, kernels: str | None = None) -> dict[str, int]:
     family, config = read_config(dict(case["config"]), "recorded")
     run = run_of(case)
     run.kernels = kernels or case["kernels"]
-    found = step(build_module(family, config), run)
+    found = run_step(build_module(family, config), run)
     assert run.allocated == 0
     return found
 

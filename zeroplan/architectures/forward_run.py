@@ -1,20 +1,17 @@
-"""One forward and backward of a model on tensors without numbers, as a training step of transformers runs it."""
+"""What modules are run with: sizes of the batch, the attention and kernels that run, layers that are checkpointed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from zeroplan.architectures.identical_layers import checkpointed_layers, input_embedding
-from zeroplan.autograd.autocast import autocast
-from zeroplan.autograd.engine import Engine
-from zeroplan.autograd.memory import ENTER, LEAVE, Memory
+from zeroplan.autograd.graph import parameter
+from zeroplan.autograd.memory import ENTER, LEAVE, Memory, Shaped
 from zeroplan.autograd.tensor import Tensor, empty, given
 from zeroplan.specs.checkpointing import PLAIN, ActivationCheckpointing, Recomputing
 from zeroplan.specs.model import TimelineRequest
 
 if TYPE_CHECKING:
-    from zeroplan.architectures.module import Module
     from zeroplan.autograd.offloaded_inputs import InputOffload
 
 BOOL, FLOAT, LONG = 1, 4, 8
@@ -71,19 +68,18 @@ class ForwardRun(Memory):
         self.weights: Callable[[], Tensor | None] = lambda: None
         """What the last layer that ran returned beside its output."""
 
-    def checkpoints(self, root: Module) -> None:
-        """The layers of this tree that are, and its input embedding (enable_input_require_grads)."""
-        self.checkpointed = checkpointed_layers(root, self.recomputing)
-        self.opens = input_embedding(root) if self.checkpointed else 0
+    def parameter(self, of: Shaped) -> Tensor:
+        """The tensor that stands for a module's parameter."""
+        return parameter(self, of)
 
-    def enter(self, module: Module) -> int:
+    def enter(self, module: object) -> int:
         """A module's forward begins; gives the module around it."""
         outer = self.scope
         self.record_event(ENTER, id(module))
         self.scope = id(module)
         return outer
 
-    def leave(self, module: Module, outer: int) -> None:
+    def leave(self, module: object, outer: int) -> None:
         self.record_event(LEAVE, id(module))
         self.scope = outer
 
@@ -164,21 +160,3 @@ class LayerInputs(NamedTuple):
     rope: tuple[Tensor, Tensor] | None = None
     local: bool = False
     """A query sees fewer keys than the sequence has."""
-
-
-def forward(root: Module, run: ForwardRun) -> Tensor:
-    """The loss; torch.autocast is left when it is there."""
-    with autocast(run, run.autocast_bytes):
-        loss: Tensor = root(run, run.ids())
-    return loss
-
-
-def step(root: Module, run: ForwardRun) -> dict[str, int]:
-    """Bytes over what is held before forward: saved for backward, and the peaks of forward and of backward."""
-    run.checkpoints(root)
-    loss: Any = forward(root, run)
-    saved, peak = run.allocated, run.max_allocated
-    run.reset_peak()
-    Engine().run(loss)
-    del loss
-    return {"saved": saved, "forward_peak": peak, "backward_peak": run.max_allocated}

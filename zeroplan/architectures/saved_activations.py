@@ -12,10 +12,11 @@ from copy import copy
 from typing import Any
 
 from zeroplan.architectures.config import Config
-from zeroplan.architectures.forward_run import ForwardRun, forward, run_of
+from zeroplan.architectures.forward_run import ForwardRun, run_of
 from zeroplan.architectures.identical_layers import checkpointing_layers, representatives
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
+from zeroplan.architectures.trace import checkpoint_layers, run_forward
 from zeroplan.autograd.equation import named, terms
 from zeroplan.autograd.log import StorageRecord, storages_alive
 from zeroplan.autograd.tensor import Tensor
@@ -61,9 +62,9 @@ def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> Save
     run.passed_over = frozenset(id(layer) for layer in checkpointing_layers(root)) - {
         ran for _layer, ran in representative
     }
-    run.checkpoints(root)
+    checkpoint_layers(root, run)
     inputs = _inputs(root) if run.checkpointed else {}
-    loss = forward(root, run)
+    loss = run_forward(root, run)
     inside: dict[int, list[StorageRecord]] = {}
     for storage in sorted(storages_alive(run.log), key=lambda each: (each.kept_at, -each.bytes)):
         own = request.recomputing.keeps_products or storage.layer not in run.checkpointed  # else others keep it

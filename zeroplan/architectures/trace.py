@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from zeroplan.architectures.forward_run import ForwardRun
-from zeroplan.architectures.forward_run import forward as forward_of
-from zeroplan.architectures.identical_layers import representatives
+from zeroplan.architectures.identical_layers import checkpointed_layers, input_embedding, representatives
 from zeroplan.architectures.module import Module
+from zeroplan.autograd.autocast import autocast
 from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import FREED, MADE, Log
 from zeroplan.autograd.memory import ENTER, LEAVE, AllocationEvent
+from zeroplan.autograd.tensor import Tensor
 
 
 class Trace(NamedTuple):
@@ -39,16 +40,40 @@ class Trace(NamedTuple):
     """Bytes of the inputs that were offloaded, by layer."""
 
 
+def checkpoint_layers(root: Module, run: ForwardRun) -> None:
+    """Choose the layers of this tree that are, and its input embedding (enable_input_require_grads)."""
+    run.checkpointed = checkpointed_layers(root, run.recomputing)
+    run.opens = input_embedding(root) if run.checkpointed else 0
+
+
+def run_forward(root: Module, run: ForwardRun) -> Tensor:
+    """The loss; torch.autocast is left when it is there."""
+    with autocast(run, run.autocast_bytes):
+        loss: Tensor = root(run, run.ids())
+    return loss
+
+
+def run_step(root: Module, run: ForwardRun) -> dict[str, int]:
+    """Bytes over what is held before forward: saved for backward, and the peaks of forward and of backward."""
+    checkpoint_layers(root, run)
+    loss: Any = run_forward(root, run)
+    saved, peak = run.allocated, run.max_allocated
+    run.reset_peak()
+    Engine().run(loss)
+    del loss
+    return {"saved": saved, "forward_peak": peak, "backward_peak": run.max_allocated}
+
+
 def run_trace(root: Module, run: ForwardRun) -> Trace:
     """Run forward and backward once."""
     layers = representatives(root, run.recomputing)
-    run.checkpoints(root)
+    checkpoint_layers(root, run)
     ran = {chosen for _layer, chosen in layers}
     run.passed_over = frozenset(layer for layer, _chosen in layers) - ran
     forward: list[AllocationEvent] = []
     backward: list[AllocationEvent] = []
     run.events = forward
-    loss = forward_of(root, run)
+    loss = run_forward(root, run)
     saved, drops = run.allocated, dropped(run)
     run.record_event("loss", 0)
     run.events = backward

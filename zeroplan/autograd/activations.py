@@ -17,8 +17,8 @@ from zeroplan.autograd.elementwise import (
     unary_saving_input,
     unary_saving_result,
 )
-from zeroplan.autograd.graph import Needs, operator, result
-from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.graph import operator, result
+from zeroplan.autograd.tensor import Needs, Tensor
 
 
 def activation(function: str, x: Tensor) -> Tensor:

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from zeroplan.autograd.elementwise import to
-from zeroplan.autograd.graph import AccumulateGrad
 from zeroplan.autograd.memory import Memory
-from zeroplan.autograd.tensor import Tensor
+from zeroplan.autograd.tensor import AccumulateGrad, Tensor
 
 FLOAT = 4
 

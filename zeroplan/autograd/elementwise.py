@@ -13,9 +13,9 @@ Copies into a part of a tensor that is there already.
 
 from __future__ import annotations
 
-from zeroplan.autograd.graph import Needs, operator, result, save_for_backward
+from zeroplan.autograd.graph import operator, result, save_for_backward
 from zeroplan.autograd.strides import Sizes, broadcast, broadcast_strides, infer_dense_strides, is_dense
-from zeroplan.autograd.tensor import Tensor, empty, empty_like
+from zeroplan.autograd.tensor import Needs, Tensor, empty, empty_like
 
 BOOL = 1
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from zeroplan.autograd.elementwise import tensor_iterator
-from zeroplan.autograd.graph import AccumulateGrad, Node, RequiresGradResult, sum_to
+from zeroplan.autograd.graph import RequiresGradResult, sum_to
 from zeroplan.autograd.log import BACKWARD
 from zeroplan.autograd.memory import RAN, READY, Memory
-from zeroplan.autograd.tensor import Tensor, empty, empty_like
+from zeroplan.autograd.tensor import AccumulateGrad, Node, Tensor, empty, empty_like
 
 PYTHON = "Func"
 """In the name of a node written in Python (torch.autograd.Function): its gradients go when it returns, before its

@@ -2,47 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from zeroplan.autograd.log import KEPT
 from zeroplan.autograd.memory import Memory, Shaped
 from zeroplan.autograd.strides import Sizes, contiguous_strides
-from zeroplan.autograd.tensor import Tensor, empty
-
-Needs = tuple[bool, ...]
-"""Which inputs of an operator need a gradient."""
-Gradients = Tensor | None | Sequence[Tensor | None]
-Backward = Callable[..., Gradients]
-
-
-class Node:
-    """One operator's backward."""
-
-    __slots__ = (
-        "backward", "edges", "layer", "name", "numbers", "saved", "scope", "sequence", "shapes", "unpack", "widths",
-    )  # fmt: skip
-
-    def __init__(self, name: str, sequence: int, scope: int, layer: int) -> None:
-        self.name, self.sequence, self.scope, self.layer = name, sequence, scope, layer
-        self.shapes: tuple[Sizes, ...] = ()
-        self.widths: tuple[int, ...] = ()
-        """Bytes of an element of each result: gradients take their shape and dtype."""
-        self.saved: list[Any] = []
-        self.numbers: tuple[Any, ...] = ()
-        self.edges: tuple[tuple[Node, int] | None, ...] = ()
-        self.backward: Backward | None = None
-        self.unpack: Callable[[Any], Tensor] | None = None
-
-
-class AccumulateGrad(Node):
-    """Where a parameter's gradient is accumulated."""
-
-    __slots__ = ("parameter",)
-
-    def __init__(self, parameter: int, shape: Sizes, width: int) -> None:
-        super().__init__("AccumulateGrad", 0, 0, 0)
-        self.parameter, self.shapes, self.widths = parameter, (shape,), (width,)
+from zeroplan.autograd.tensor import AccumulateGrad, Backward, Node, Tensor, empty
 
 
 class RequiresGradResult(AccumulateGrad):
@@ -153,6 +119,15 @@ def leaf(memory: Memory, of: Shaped) -> Tensor:
     """A parameter: its bytes are not this memory's, its gradient's are."""
     node = AccumulateGrad(id(of), of.shape, memory.width)
     return Tensor(None, of.shape, contiguous_strides(of.shape), memory.width, memory, node)
+
+
+def parameter(memory: Memory, of: Shaped) -> Tensor:
+    """The tensor that stands for a module's parameter in a run."""
+    if of not in memory.parameters:
+        tensor = leaf(memory, of)
+        memory.parameters[of] = tensor.detach() if id(of) in memory.frozen else tensor
+    known: Tensor = memory.parameters[of]
+    return known
 
 
 def sum_to(x: Tensor, shape: Sizes) -> Tensor:

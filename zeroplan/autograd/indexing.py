@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from zeroplan.autograd.graph import Needs, operator, result, save_for_backward
+from zeroplan.autograd.graph import operator, result, save_for_backward
 from zeroplan.autograd.strides import Sizes
-from zeroplan.autograd.tensor import Tensor, empty, empty_like
+from zeroplan.autograd.tensor import Needs, Tensor, empty, empty_like
 
 BOOL, LONG = 1, 8
 

@@ -6,11 +6,11 @@ from Liger's own Python (tests/references/make_liger_reference.py); what a kerne
 
 from __future__ import annotations
 
-from zeroplan.autograd.graph import Needs, operator, result, results, save_for_backward
+from zeroplan.autograd.graph import operator, result, results, save_for_backward
 from zeroplan.autograd.losses import FLOAT, LABEL
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.strides import Sizes
-from zeroplan.autograd.tensor import Tensor, empty, empty_like
+from zeroplan.autograd.tensor import Needs, Tensor, empty, empty_like
 from zeroplan.autograd.views import contiguous, reshape, transpose_plain, view
 
 BOOL, INT = 1, 4

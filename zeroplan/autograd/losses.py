@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from zeroplan.autograd.autocast import cast_to_fp32
 from zeroplan.autograd.elementwise import to
-from zeroplan.autograd.graph import Needs, operator, result, save_for_backward
+from zeroplan.autograd.graph import operator, result, save_for_backward
 from zeroplan.autograd.reductions import log_softmax
 from zeroplan.autograd.strides import contiguous_strides
-from zeroplan.autograd.tensor import Tensor, empty, empty_like, given
+from zeroplan.autograd.tensor import Needs, Tensor, empty, empty_like, given
 from zeroplan.autograd.views import contiguous, view
 
 LABEL = 8

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from zeroplan.autograd.log import EVENT, FORWARD, Log
-
-if TYPE_CHECKING:
-    from zeroplan.autograd.checkpoint import CheckpointFrame
-    from zeroplan.autograd.tensor import Tensor
-
 
 ENTER, LEAVE, RAN, READY = "enter", "leave", "ran", "ready"
 
@@ -34,6 +29,17 @@ class Shaped(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]: ...
+
+
+class SavedTensorHooks(Protocol):
+    """What stands between the graph and the tensors it saves (torch.autograd.graph.saved_tensors_hooks)."""
+
+    def pack(self, tensor: Any) -> Any: ...
+
+    def unpack(self, packed: Any) -> Any: ...
+
+    def product(self, compute: Callable[[], tuple[Any, ...]]) -> tuple[Any, ...]:
+        """The results of a product: made, or as they were kept."""
 
 
 class Memory:
@@ -72,17 +78,17 @@ class Memory:
         """Whether operators build the graph."""
         self.sequence = 0
         """The number of the latest node: backward takes the latest first."""
-        self.checkpoint: CheckpointFrame | None = None
-        """Stands between the graph and the tensors it saves, inside a checkpointed layer."""
+        self.checkpoint: SavedTensorHooks | None = None
+        """Inside a checkpointed layer its frame."""
         self.until_loss: list[Any] = []
         """What lives as long as the loss does."""
-        self.parameters: dict[Shaped, Tensor] = {}
-        """By identity."""
+        self.parameters: dict[Shaped, Any] = {}
+        """The tensor that stands for each, by identity."""
         self.frozen: frozenset[int] = frozenset()
         """Those that do not train, by identity."""
         self.autocast = 0
         """Bytes of an element of what torch.autocast computes in; 0: it is off."""
-        self.cast_cache: dict[int, Tensor] = {}
+        self.cast_cache: dict[int, Any] = {}
         """Parameters in that dtype, while it is on."""
         self.forgotten: list[int] = []
         """Numbers of the storages of those that were there when it was last left."""
@@ -97,16 +103,6 @@ class Memory:
         """FLOPs of products by phase, layer, and whether a causal kernel may leave out half of the pairs of tokens."""
         self.events: list[AllocationEvent] | None = None
         """What happens when, if anyone asks."""
-
-    def parameter(self, of: Shaped) -> Tensor:
-        """The tensor that stands for a module's parameter."""
-        result = self.parameters.get(of)
-        if result is None:
-            from zeroplan.autograd.graph import leaf
-
-            result = leaf(self, of)
-            self.parameters[of] = result = result.detach() if id(of) in self.frozen else result
-        return result
 
     def add_flops(self, multiplications: int, *, causal: bool = False) -> None:
         """A product of so many multiplications, each with its addition, runs now."""

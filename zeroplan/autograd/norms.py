@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from zeroplan.autograd.autocast import cast_to_fp32
-from zeroplan.autograd.graph import Needs, operator, result, save_for_backward
-from zeroplan.autograd.tensor import Tensor, empty, empty_like
+from zeroplan.autograd.graph import operator, result, save_for_backward
+from zeroplan.autograd.tensor import Needs, Tensor, empty, empty_like
 
 FLOAT = 4
 

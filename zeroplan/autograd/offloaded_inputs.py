@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from zeroplan.autograd.graph import Node, log_saved
+from zeroplan.autograd.graph import log_saved
 from zeroplan.autograd.strides import Sizes, contiguous_strides
-from zeroplan.autograd.tensor import Storage, Tensor, empty
+from zeroplan.autograd.tensor import Node, Storage, Tensor, empty
 
 PLACEHOLDER = 4
 """Bytes of torch.empty([]), which an offloaded input's own tensor holds."""

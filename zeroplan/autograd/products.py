@@ -8,9 +8,9 @@ from __future__ import annotations
 from math import prod
 
 from zeroplan.autograd.autocast import cast_all_for_product
-from zeroplan.autograd.graph import Needs, operator, product, result, save_for_backward
+from zeroplan.autograd.graph import operator, product, result, save_for_backward
 from zeroplan.autograd.strides import Sizes
-from zeroplan.autograd.tensor import Tensor, empty, empty_like
+from zeroplan.autograd.tensor import Needs, Tensor, empty, empty_like
 from zeroplan.autograd.views import expand, reshape, reshape_plain, transpose, view
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from zeroplan.autograd.elementwise import tensor_iterator, to
-from zeroplan.autograd.graph import Needs, operator, result
+from zeroplan.autograd.graph import operator, result
 from zeroplan.autograd.strides import Sizes
-from zeroplan.autograd.tensor import Tensor, empty, empty_like
+from zeroplan.autograd.tensor import Needs, Tensor, empty, empty_like
 
 FLOAT = 4
 

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from zeroplan.autograd.engine import Engine
-from zeroplan.autograd.graph import AccumulateGrad, operator, results, save_for_backward
+from zeroplan.autograd.graph import operator, results, save_for_backward
 from zeroplan.autograd.log import RECOMPUTING
 from zeroplan.autograd.memory import LEAVE, RAN, Memory
 from zeroplan.autograd.offloaded_inputs import InputOffload, OffloadedInput
 from zeroplan.autograd.strides import Sizes
-from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.tensor import AccumulateGrad, Tensor, empty
 
 
 class Input(AccumulateGrad):

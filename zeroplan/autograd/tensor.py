@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING
+from typing import Any
 
 from zeroplan.autograd.log import FREED, MADE
 from zeroplan.autograd.memory import Memory
 from zeroplan.autograd.strides import Sizes, contiguous_strides, infer_dense_strides, is_contiguous, is_dense
-
-if TYPE_CHECKING:
-    from zeroplan.autograd.graph import Node
 
 
 class Storage:
@@ -63,6 +61,41 @@ class Tensor:
     def as_strided(self, shape: Sizes, strides: Sizes, width: int | None = None) -> Tensor:
         """The same bytes in another shape, perhaps in a dtype of another width, without a gradient."""
         return Tensor(self.storage, shape, strides, width or self.width, self.memory)
+
+
+Needs = tuple[bool, ...]
+"""Which inputs of an operator need a gradient."""
+Gradients = Tensor | None | Sequence[Tensor | None]
+Backward = Callable[..., Gradients]
+
+
+class Node:
+    """One operator's backward."""
+
+    __slots__ = (
+        "backward", "edges", "layer", "name", "numbers", "saved", "scope", "sequence", "shapes", "unpack", "widths",
+    )  # fmt: skip
+
+    def __init__(self, name: str, sequence: int, scope: int, layer: int) -> None:
+        self.name, self.sequence, self.scope, self.layer = name, sequence, scope, layer
+        self.shapes: tuple[Sizes, ...] = ()
+        self.widths: tuple[int, ...] = ()
+        """Bytes of an element of each result: gradients take their shape and dtype."""
+        self.saved: list[Any] = []
+        self.numbers: tuple[Any, ...] = ()
+        self.edges: tuple[tuple[Node, int] | None, ...] = ()
+        self.backward: Backward | None = None
+        self.unpack: Callable[[Any], Tensor] | None = None
+
+
+class AccumulateGrad(Node):
+    """Where a parameter's gradient is accumulated."""
+
+    __slots__ = ("parameter",)
+
+    def __init__(self, parameter: int, shape: Sizes, width: int) -> None:
+        super().__init__("AccumulateGrad", 0, 0, 0)
+        self.parameter, self.shapes, self.widths = parameter, (shape,), (width,)
 
 
 def empty(memory: Memory, shape: Sizes, width: int, strides: Sizes | None = None) -> Tensor:

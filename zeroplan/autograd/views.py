@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from zeroplan.autograd.graph import Needs, operator, result, results, sum_to
+from zeroplan.autograd.graph import operator, result, results, sum_to
 from zeroplan.autograd.strides import Sizes, broadcast_strides, infer_size, view_strides
-from zeroplan.autograd.tensor import Tensor, empty
+from zeroplan.autograd.tensor import Needs, Tensor, empty
 
 
 def transpose(x: Tensor, one: int, other: int) -> Tensor:
