@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div
+from zeroplan.categories import Category
 
 
 def parameters(psi: int, w: int, n_d: int) -> int:
@@ -110,11 +111,8 @@ def persistent_parameters(persistent: int, w: int) -> int:
     return w * persistent
 
 
-def model_buffers(size: int) -> int:
-    """S -- buffers that the model registers: rotary frequencies, masks, router biases [transformers models]."""
-    return size
-
-
-def scalars(tensors: int, w: int) -> int:
-    """w·t -- single numbers that stay: the last gradient norm, flags [DeepSpeed runtime]."""
-    return w * tensors
+# fmt: off
+model_buffers = Category("model buffers", "transformers models",
+    "buffers that the model registers: rotary frequencies, masks, router biases")
+scalars = Category("scalars", "DeepSpeed runtime",
+    "single numbers that stay: the last gradient norm, flags")
