@@ -78,7 +78,7 @@ def fetched_to_quantize(accum: int, moved: int, w: int) -> int:
 updated_parameters = Category("updated parameters", f"{STAGES_1_2}:step",
     "updated parameters, from where the optimizer runs to where they are kept",
     note="Stage 3: runtime/zero/stage3.py, _reassign_or_swap_out_partitioned_parameters.")
-persistent_partitions = Category("persistent partitions", "DeepSpeed runtime/zero/parameter_offload.py:get_persistent",
+persistent_partitions = Category("persistent partitions", f"{STAGE_3}:_post_step",
     "offloaded partitions of the persistent parameters, after the step")
 secondary_partitions = Category("secondary partitions", f"{PARTITIONS}:_partition_param_sec",
     "the second copy of offloaded parameters (hpZ), made on the GPU and kept on the host until the step's end")

@@ -82,5 +82,5 @@ converted_gradients = Category("converted gradients", f"{FUSED}:step",
     "one group's gradients, each converted to fp32 before they are joined")
 fp32_gradients = Category("fp32 gradients", f"{STAGES_1_2}:step",
     "the gradients that the optimizer reads, in the master weights' dtype, one group at a time")
-optimizer_temporaries = Category("optimizer temporaries", "torch torch/optim, transformers optimization.py",
+optimizer_temporaries = Category("optimizer temporaries", "torch torch/optim",
     "copies that torch's optimizer makes of a partition, foreach or tensor by tensor, or transformers' Adafactor")
