@@ -33,6 +33,13 @@ def attention_eager(t: int, s: int, q: int, a: int, w: int) -> int:
     return 4 * w * t * q + (4 + w) * a * t * s
 
 
+def clamped_scores(t: int, s: int, a: int, layers: int) -> int:
+    """2·L·n·T·s -- scores that OPT's attention clamped with torch.max, which keeps its input [transformers before 4.48
+    models/opt/modeling_opt.py].
+    """
+    return 2 * layers * a * t * s
+
+
 def gated_mlp(t: int, f: int, w: int) -> int:
     """4·w·T·f -- gate, its activation, up, and their product [transformers models/llama/modeling_llama.py]."""
     return 4 * w * t * f

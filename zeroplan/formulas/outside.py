@@ -1,4 +1,4 @@
-"""What a process takes on the card outside PyTorch's allocator."""
+"""What a process takes of the card beyond what PyTorch has allocated: outside its allocator, and reserved by it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ def at_most(most: int, percent: int, size: int) -> int:
     The allocator gives back whole free segments alone, so that part of what is free cannot be had.
     """
     return ceil_div(percent * most, 100) + size
+
+
+def left_by_flattening(psi: int, w: int) -> int:
+    """w·Ψ -- blocks of the model as built, which flattening on the card frees into the allocator's cache: smaller than
+    long activations, they stay reserved beside them [DeepSpeed runtime/zero/stage_1_and_2.py since #7828].
+    """
+    return w * psi
+
 
 
 # fmt: off

@@ -1,4 +1,6 @@
-"""Parameters, gradients and optimizer states: the paper's closed forms, then what DeepSpeed holds."""
+"""What is held between steps: parameters, gradients and optimizer states, by the paper's closed forms and as DeepSpeed
+holds them; buckets and scratch.
+"""
 
 from __future__ import annotations
 
@@ -109,6 +111,27 @@ def shard_states(shards: int, m: int) -> int:
 def persistent_parameters(persistent: int, w: int) -> int:
     """w·Q -- tensors under the persistence threshold stay whole [DeepSpeed runtime/zero/parameter_offload.py]."""
     return w * persistent
+
+
+def reduce_bucket(bucket: int, w: int, copies: int) -> int:
+    """c·w·B -- the buffer gradients are copied into, two with overlap_comm [DeepSpeed runtime/zero/stage_1_and_2.py].
+
+    reduce_bucket_size counts elements: 5e8 of them are 1 GB in 16 bit, whatever the model's size.
+    """
+    return copies * w * bucket
+
+
+def whole_gradients(psi: int, g: int) -> int:
+    """g·Ψ -- all gradients alive at the end of backward [DeepSpeed runtime/zero/stage_1_and_2.py]."""
+    return g * psi
+
+
+def offload_scratch(largest: int, g: int) -> int:
+    """g·Λ -- scratch of the largest tensor's size for gradients bound for the host [DeepSpeed
+    runtime/zero/stage_1_and_2.py].
+    """
+    return g * largest
+
 
 
 # fmt: off

@@ -16,7 +16,7 @@ from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.muon_update import COMPUTED, ProductFlops, products
 from zeroplan.costs.timing.rates import products_in, rates
-from zeroplan.formulas import roofline
+from zeroplan.formulas import timing
 from zeroplan.specs.job import Job
 
 PRECISIONS = {"float16": "fp16", "bfloat16": "bf16"}
@@ -27,7 +27,7 @@ def muon_terms(job: Job) -> list[Term]:
     result = _slowest(job)
     rate, memory = products_in(job, PRECISIONS[COMPUTED[job.strategy.ns_method]]), rates(job).memory
     return [
-        term(OPTIMIZER, "Newton-Schulz products", roofline.products, rate, memory, flops=result.flops, rate=rate.value,
+        term(OPTIMIZER, "Newton-Schulz products", timing.products, rate, memory, flops=result.flops, rate=rate.value,
              touched=result.touched, bandwidth=memory.value)
     ]  # fmt: skip
 

@@ -39,7 +39,7 @@ from zeroplan.costs.deepspeed.traffic import BACKWARD
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.rates import NVME, host_adam, host_link
 from zeroplan.costs.timing.traffic import busy
-from zeroplan.formulas import beside, overlap
+from zeroplan.formulas import timing
 from zeroplan.ledger import Copied, Ledger
 from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
@@ -90,7 +90,7 @@ def _beside_backward(job: Job, hidden: float, partitions: float, room: float) ->
     buckets = ceil_div(job.model.parameters, max(1, job.strategy.reduce_bucket_size))
     each, room = partitions / micro_steps, room / micro_steps
     last = hidden - (micro_steps - 1) * each
-    return (micro_steps - 1) * overlap.piecewise(each, room, buckets) + overlap.piecewise(last, room, buckets)
+    return (micro_steps - 1) * timing.piecewise(each, room, buckets) + timing.piecewise(last, room, buckets)
 
 
 def _kind(job: Job, entry: Copied) -> CopyKind:
@@ -116,7 +116,7 @@ def _copy(job: Job, kind: CopyKind, size: int) -> Term:
     if not kind.pinned:
         source = f"{PAGEABLE} where memory is not pinned: {speed.source}"
         speed = speed._replace(value=PAGEABLE * speed.value, source=source)
-    return term(OFFLOAD, kind.label, beside.copied, speed, moved_bytes=size, speed=speed.value)
+    return term(OFFLOAD, kind.label, timing.copied, speed, moved_bytes=size, speed=speed.value)
 
 
 READ_DELAY = SourcedValue(
@@ -154,7 +154,7 @@ def disk_terms(job: Job, ledger: Ledger, update: float) -> list[Term]:
         if beside_update := sum(line.bytes for line in files if line.name in pipelined):
             entry = moved(job, f"{name}, beside the update", ranks * beside_update, speed, delay)
             tiles = sum(group.swapped for group in optimized(job))
-            result.append(showing(entry, overlap.piecewise(entry.seconds, update, tiles)))
+            result.append(showing(entry, timing.piecewise(entry.seconds, update, tiles)))
     return result
 
 
@@ -167,9 +167,9 @@ def moved(job: Job, name: str, size: int, speed: SourcedValue, delay: SourcedVal
     queue = strategy.aio_queue_depth * strategy.aio_block_size
     in_flight = job.cluster.gpus_per_node * strategy.aio_intra_op_parallelism * queue
     awaited = strategy.aio_block_size if strategy.aio_overlap_events else queue
-    by_disk = term(OFFLOAD, name, beside.copied, speed, moved_bytes=size, speed=speed.value)
+    by_disk = term(OFFLOAD, name, timing.copied, speed, moved_bytes=size, speed=speed.value)
     as_requested = term(
-        OFFLOAD, name, beside.requested, speed, delay, moved_bytes=size, in_flight=in_flight, delay=delay.value,
+        OFFLOAD, name, timing.requested, speed, delay, moved_bytes=size, in_flight=in_flight, delay=delay.value,
         awaited=awaited, speed=speed.value,
     )  # fmt: skip
     return max(by_disk, as_requested, key=lambda entry: entry.seconds)
@@ -204,7 +204,7 @@ def updating(job: Job) -> list[Term]:
     if not job.strategy.offload_optimizer or not (updated := updated_by_cpus(job) * job.cluster.gpus_per_node):
         return []
     pace = host_adam(job.cluster)
-    return [term(OFFLOAD, ON_CPU, beside.updated_on_host, pace, updated=updated, pace=pace.value)]
+    return [term(OFFLOAD, ON_CPU, timing.updated_on_host, pace, updated=updated, pace=pace.value)]
 
 
 def updated_by_cpus(job: Job) -> int:

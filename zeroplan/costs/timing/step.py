@@ -14,7 +14,7 @@ from zeroplan.costs.timing.hooks import waited
 from zeroplan.costs.timing.offload import host_terms, updated_by_cpus
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.traffic import Communication, communication
-from zeroplan.formulas import roofline
+from zeroplan.formulas import timing
 from zeroplan.ledger import DTYPE_BYTES, Ledger
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import LIGER, LIGER_LOSS, TRANSFORMERS, Software
@@ -84,7 +84,7 @@ def update(parts: StepParts) -> list[Term]:
         passes.insert(0, ("gradient norm and clipping", w + clipped))
     memory = rates(job).memory
     return [
-        term(OPTIMIZER, name, roofline.streamed, memory, touched=here * each, bandwidth=memory.value)
+        term(OPTIMIZER, name, timing.streamed, memory, touched=here * each, bandwidth=memory.value)
         for name, each in passes
     ]
 
