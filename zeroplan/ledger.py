@@ -1,7 +1,8 @@
 """The ledger: what is held where and when, and what is moved, each entry with the formula that gave it.
 
 A formula is a function whose docstring begins `equation -- meaning [Source place].`; a line keeps the function and
-the values it was given, so whoever asks why can read equation, symbols and source off the number itself.
+the values it was given, so whoever asks why can read equation, symbols and source off the number itself. Where bytes
+were counted and no equation gives them, a category says in its place what they are.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from enum import IntEnum
 from functools import cache
 from typing import NamedTuple
 
+from zeroplan.categories import Activation, Category
 from zeroplan.errors import ContradictionError
 from zeroplan.sources import SOURCES
 from zeroplan.symbols import SYMBOLS
@@ -22,6 +24,7 @@ PHASES = ("init", "forward", "backward", "step")
 FIRST = ("first_forward", "first_backward")
 """Phases of the run's first optimizer step, where it needs more than the later ones."""
 Rule = Callable[..., int]
+"""A formula, or the category of what was counted."""
 
 DTYPE_BYTES = {
     "float64": 8, "float32": 4, "int64": 8, "int32": 4, "float16": 2, "bfloat16": 2, "bool": 1, "uint8": 1, "int8": 1,
@@ -40,6 +43,7 @@ class Detail(IntEnum):
 
 class Provenance(NamedTuple):
     equation: str
+    """Empty for a category."""
     meaning: str
     source: str
     place: str
@@ -53,7 +57,13 @@ class Provenance(NamedTuple):
 
 @cache
 def provenance(rule: Callable[..., float]) -> Provenance:
-    """Equation, meaning and source of a formula, read from its docstring. Raises `ContradictionError` without any."""
+    """Equation, meaning and source of a formula, read from its docstring, or of a category.
+
+    Raises `ContradictionError` where Python keeps no docstrings.
+    """
+    if isinstance(rule, Category):
+        source, _, place = rule.source.partition(" ")
+        return Provenance("", rule.meaning, source, place, rule.note)
     if sys.flags.optimize > 1:
         raise ContradictionError(
             "found Python without docstrings (-OO, PYTHONOPTIMIZE=2), expected those that formulas are read from; "
@@ -64,6 +74,32 @@ def provenance(rule: Callable[..., float]) -> Provenance:
     if match is None or match[3] not in SOURCES:
         raise AssertionError(f"{rule.__name__}: docstring is not 'equation -- meaning [Source place].'")
     return Provenance(match[1], match[2], match[3], match[4] or "", " ".join(rest.split()))
+
+
+def rule_name(rule: Rule) -> str:
+    """The name of a formula or category, in words."""
+    return rule.name if isinstance(rule, Category) else rule.__name__.replace("_", " ")
+
+
+def expression(rule: Rule, symbols: Mapping[str, int]) -> str:
+    """The equation, or what was counted, in words."""
+    if not isinstance(rule, Category):
+        return provenance(rule).equation
+    (counted,) = symbols.keys() - {"w"}
+    meaning = SYMBOLS[counted].meaning
+    return f"bytes of one × {meaning}" if "w" in symbols else meaning
+
+
+def worked(rule: Rule, symbols: Mapping[str, int]) -> str:
+    """The equation with values in place of its letters, or the count with its units."""
+    if not isinstance(rule, Category):
+        return worked_out(provenance(rule).equation, symbols)
+    amounts = sorted(symbols.items(), key=lambda symbol: symbol[0] != "w")
+    return " × ".join(_amount(value, SYMBOLS[name].unit) for name, value in amounts)
+
+
+def _amount(value: int, unit: str) -> str:
+    return f"{value:,} {unit.removesuffix('s') if value == 1 else unit}"
 
 
 def worked_out(equation: str, symbols: Mapping[str, float]) -> str:
@@ -91,11 +127,11 @@ class Line(NamedTuple):
 
     @property
     def formula(self) -> str:
-        return self.equation or provenance(self.rule).equation
+        return self.equation or expression(self.rule, self.symbols)
 
     @property
     def worked(self) -> str:
-        return self.equation or worked_out(self.formula, self.symbols)
+        return self.equation or worked(self.rule, self.symbols)
 
     @property
     def source(self) -> str:
@@ -170,7 +206,7 @@ class Tier(NamedTuple):
 
 def is_activation(entry: Line) -> bool:
     """Whether the model's own operators made it: activations, logits, the loss."""
-    return entry.rule.__module__.endswith(".activations")
+    return isinstance(entry.rule, Activation) or entry.rule.__module__.endswith(".activations")
 
 
 def less_activations(tier: Tier, phase: str) -> int:
@@ -241,11 +277,11 @@ class Transfer(NamedTuple):
 
     @property
     def formula(self) -> str:
-        return provenance(self.rule).equation
+        return expression(self.rule, self.symbols)
 
     @property
     def worked(self) -> str:
-        return worked_out(self.formula, self.symbols)
+        return worked(self.rule, self.symbols)
 
     @property
     def source(self) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from zeroplan.costs.outside import outside
 from zeroplan.costs.passes import timeline_of
-from zeroplan.formulas.versions import left_by_flattening
+from zeroplan.formulas.outside import left_by_flattening
 from zeroplan.ledger import Ledger, total
 from zeroplan.specs.job import Job
 from zeroplan.units import GiB, gib

@@ -19,7 +19,7 @@ from benchmarks.published.constants import (
 from benchmarks.published.prediction import Moment, Prediction, prediction
 from benchmarks.published.rows import Row
 from benchmarks.published.shapes import Shape, Stage, shape, stages
-from zeroplan.formulas import activations, buffers, fused, gathered, megatron
+from zeroplan.formulas import activations, fused, gathered, megatron, states
 from zeroplan.ledger import Line, line
 
 BUCKET = 500_000_000
@@ -89,7 +89,7 @@ def _zero_states(row: Row, psi: int, n: int) -> States:
     whole = line("gradients", megatron.gradients, psi=psi)
     share = line("gradient partition", megatron.gradient_partition, psi=psi, n_d=n)
     elements = min(row.setting("reduce_?bucket") or BUCKET, psi)
-    bucket = line("reduce bucket", buffers.reduce_bucket, bucket=elements, w=2, copies=1)
+    bucket = line("reduce bucket", states.reduce_bucket, bucket=elements, w=2, copies=1)
     if row.stage == 0:
         held = line("states", megatron.pipeline_states, psi=psi)
         return States([held], [whole], [line("step copies", megatron.step_copies, psi=psi)])

@@ -12,7 +12,7 @@ from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import config_class, known_fields
 from zeroplan.costs.ledger import ledger
 from zeroplan.errors import ZeroplanError
-from zeroplan.formulas import activations, fused, versions
+from zeroplan.formulas import activations, fused, outside
 from zeroplan.ledger import Ledger, Line, Tier, is_activation, line, total
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
@@ -65,10 +65,10 @@ def predict(row: Row) -> Prediction:
 def _left_by_initialize(row: Row, job: Job) -> int:
     """Blocks that flattening or partitioning on the card frees and does not hand back."""
     if row.stage == 3 and not job.strategy.builds_partitioned:
-        return versions.left_by_flattening(job.model.parameters, job.strategy.element_bytes)
+        return outside.left_by_flattening(job.model.parameters, job.strategy.element_bytes)
     if row.stage not in (1, 2) or (row.version("deepspeed") or (0,)) < FLATTENS_ON_THE_CARD:
         return 0
-    return versions.left_by_flattening(job.model.parameters, job.strategy.element_bytes)
+    return outside.left_by_flattening(job.model.parameters, job.strategy.element_bytes)
 
 
 def job_of(row: Row, one: Shape) -> tuple[Job, list[str]]:
@@ -181,7 +181,8 @@ def _old_attention(row: Row, one: Shape) -> tuple[Line, ...]:
     clamps = "opt" in row.lower("model") and (version is None or version < NO_TORCH_MAX)
     if not clamps or "eager" not in row.lower("attention_impl") or row.checkpointing == "full":
         return ()
-    return (line("clamped scores", versions.clamped_scores, t=row.tokens, s=row.seq, a=one.heads, layers=one.layers),)
+    sizes = {"t": row.tokens, "s": row.seq, "a": one.heads, "layers": one.layers}
+    return (line("clamped scores", activations.clamped_scores, **sizes),)
 
 
 def _with_liger(row: Row, one: Shape, found: Ledger) -> list[Moment]:

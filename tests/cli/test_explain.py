@@ -100,6 +100,21 @@ def test_the_letters_of_an_equation_are_explained(zeroplan):
     assert "bytes of the line itself" not in out
 
 
+def test_what_was_counted_is_shown_as_a_count(zeroplan):
+    """The reduce bucket of 500,000,000 elements in bf16: no letters that stand for numbers of a replay."""
+    typed = "reduce bucket", "--model", "llama-3.1-8b", "--gpus", "8", "--stage", "3"
+    text = " ".join(zeroplan("explain", *typed, "-v").out.split())
+    for said in ("2 bytes × 500,000,000 elements", "counted: bytes of one × elements", "stage_1_and_2.py:setup_buckets"):
+        assert said in text
+    assert "w·Y" not in text
+    counted = zeroplan("explain", *typed, "--json").json["entries"][-1]
+    assert counted["worked"] == "2 bytes × 500,000,000 elements"
+    assert counted["symbols"] == {"alive": 500_000_000, "w": 2}
+    lines = zeroplan("estimate", *typed[1:], "-vv").out
+    assert re.search(r"reduce bucket +0.93 GiB +2 bytes × 500,000,000 elements +init", lines)
+    assert "w·Y" not in lines
+
+
 WORDS = ["peak", "needed", "free", "tokens/s", "MFU", "HFU", "interval"]
 
 

@@ -17,9 +17,8 @@ from zeroplan.sources import KINDS, SOURCES
 from zeroplan.symbols import SYMBOLS
 
 ROOMS = (
-    "states", "buffers", "moments", "gathered", "hosted", "activations", "volume", "compute", "outside", "muon", "zenflow",
-    "korthikanti", "zero_infinity",
-    "megatron", "fused", "fully_sharded", "versions", "copied", "roofline", "network", "overlap", "beside",
+    "states", "moments", "hosted", "activations", "volume", "outside", "muon", "zenflow", "copied", "timing",
+    "korthikanti", "zero_infinity", "megatron", "fused", "fully_sharded",
 )  # fmt: skip
 NOT_FORMULAS = {"ceil_div", "power_of_two", "sqrt", "log2"}
 SUMS = (

@@ -47,7 +47,7 @@ class Sweep(NamedTuple):
 
 
 def link_of(seconds: float, wire: float, latency: float) -> float:
-    """The rate ℓ with which x/ℓ + H + √(H·x/ℓ), `formulas.network.piped` inside a node, gives these seconds."""
+    """The rate ℓ with which x/ℓ + H + √(H·x/ℓ), `formulas.timing.piped` inside a node, gives these seconds."""
     root = (sqrt(max(4 * seconds - 3 * latency, latency)) - sqrt(latency)) / 2
     return wire / root**2 if root else wire / seconds
 

@@ -23,7 +23,7 @@ from zeroplan.deepspeed.keys import KEYS, key
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.errors import ContradictionError, UnknownNameError
 from zeroplan.fit import PLACES
-from zeroplan.ledger import Detail, Line, Transfer
+from zeroplan.ledger import Detail, Line, Transfer, rule_name
 from zeroplan.levels import RESERVED, USED, USED_ON_OTHERS, Level, shown_by
 from zeroplan.specs.job import Job
 
@@ -183,4 +183,4 @@ def _plain(text: str) -> str:
 
 def _names(entry: Line | Transfer) -> tuple[str, ...]:
     of_call = [_plain(entry.title)] if isinstance(entry, Transfer) else []
-    return _plain(entry.name), _plain(entry.rule.__name__), *of_call
+    return _plain(entry.name), _plain(rule_name(entry.rule)), *of_call

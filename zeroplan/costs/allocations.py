@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from zeroplan.ledger import DTYPE_BYTES, Line, Rule, line
+from zeroplan.categories import Category
+from zeroplan.ledger import DTYPE_BYTES, Line, line
 
-Kind = tuple[Rule, str]
-"""The formula that says what these elements are, and their dtype."""
+Kind = tuple[Category, str]
+"""What these elements are, and their dtype."""
 
 
-Allocation = tuple[Rule, str, int]
+Allocation = tuple[Category, str, int]
 """What it is, its dtype, and its elements."""
 
 
@@ -53,7 +54,7 @@ class AllocationTracker:
         """The most bytes since the last snapshot, and what they were."""
         self.at_most: tuple[int, ...] = ()
 
-    def allocate(self, rule: Rule, dtype: str, elements: int) -> None:
+    def allocate(self, rule: Category, dtype: str, elements: int) -> None:
         kind = rule, dtype
         self.elements[kind] = self.elements.get(kind, 0) + elements
         self.bytes += DTYPE_BYTES[dtype] * elements
@@ -76,7 +77,7 @@ class AllocationTracker:
         """A snapshot's elements by kind."""
         return dict(zip(self.elements, elements, strict=False))
 
-    def free(self, rule: Rule, dtype: str, elements: int) -> None:
+    def free(self, rule: Category, dtype: str, elements: int) -> None:
         kind = rule, dtype
         self.elements[kind] = self.elements.get(kind, 0) - elements
         self.bytes -= DTYPE_BYTES[dtype] * elements
@@ -155,9 +156,9 @@ class Variables:
 
 
 def as_lines(elements: dict[Kind, int]) -> tuple[Line, ...]:
-    """One line for each kind, named as its formula is."""
+    """One line for each kind, named as its category is."""
     return tuple(
-        line(rule.__name__.replace("_", " "), rule, dtype, alive=count, w=DTYPE_BYTES[dtype])
+        line(rule.name, rule, dtype, alive=count, w=DTYPE_BYTES[dtype])
         for (rule, dtype), count in elements.items()
         if count
     )

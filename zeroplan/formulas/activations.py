@@ -1,6 +1,10 @@
-"""What forward keeps for backward, in closed form, as transformers runs a decoder layer without fused kernels."""
+"""Activations: in closed form, as transformers runs a decoder layer without fused kernels; and what the model's own
+operators keep and make, counted one by one.
+"""
 
 from __future__ import annotations
+
+from zeroplan.categories import Activation
 
 
 def rms_norm(t: int, h: int, w: int) -> int:
@@ -27,6 +31,13 @@ def attention_eager(t: int, s: int, q: int, a: int, w: int) -> int:
     in w [transformers models/llama/modeling_llama.py].
     """
     return 4 * w * t * q + (4 + w) * a * t * s
+
+
+def clamped_scores(t: int, s: int, a: int, layers: int) -> int:
+    """2·L·n·T·s -- scores that OPT's attention clamped with torch.max, which keeps its input [transformers before 4.48
+    models/opt/modeling_opt.py].
+    """
+    return 2 * layers * a * t * s
 
 
 def gated_mlp(t: int, f: int, w: int) -> int:
@@ -56,11 +67,6 @@ def checkpoints(t: int, h: int, layers: int, w: int) -> int:
     return layers * w * t * h
 
 
-def one_layer(layer_bytes: int) -> int:
-    """A -- the layer that backward has recomputed [torch utils/checkpoint.py]."""
-    return layer_bytes
-
-
 def layer_gradients(t: int, f: int, h: int, w: int) -> int:
     """w·T·(2·f + 2·h) -- gradients of activations in flight inside one layer [zeroplan]."""
     return w * t * (2 * f + 2 * h)
@@ -76,108 +82,51 @@ def logits(t: int, v: int, logit_bytes: int) -> int:
     return logit_bytes * t * v
 
 
-def linear_layers(size: int) -> int:
-    """S -- inputs of linear layers, each once, kept for the weights' gradients [torch derivatives.yaml mm, addmm]."""
-    return size
+# fmt: off
+one_layer = Activation("one layer", "torch utils/checkpoint.py",
+    "the layer that backward has recomputed")
 
+# kept for backward
+linear_layers = Activation("linear layers", "torch derivatives.yaml mm, addmm",
+    "inputs of linear layers, each once, kept for the weights' gradients")
+norms = Activation("norms", "transformers models",
+    "inputs of norms, in fp32 where the model makes such a copy, and their deviations")
+attention = Activation("attention", "transformers integrations/sdpa_attention.py",
+    "queries, keys, values, and the scores' softmax or the log-sum-exp of a fused kernel")
+flash_attention = Activation("flash attention", "flash-attn flash_attn_interface.py",
+    "queries, keys, values, the output and a log-sum-exp of each row in fp32")
+activation_functions = Activation("activation functions", "transformers activations.py",
+    "what activation functions keep: their input or their result")
+products = Activation("products", "torch derivatives.yaml mul",
+    "factors of products element by element: gates, normalized inputs, cosines")
+dropout = Activation("dropout", "torch ATen/native/Dropout.cpp",
+    "masks of dropout, one byte an element on CUDA")
+experts = Activation("experts", "transformers integrations/moe.py",
+    "tokens gathered by expert, what their products keep, and the router's indices")
+logits_and_loss = Activation("logits and loss", "transformers loss/loss_utils.py",
+    "log-probabilities in fp32, and labels")
+inputs_of_layers = Activation("inputs of layers", "torch utils/checkpoint.py",
+    "inputs of checkpointed layers, on one GPU of a tensor-parallel group",
+    note="partition_activations leaves S/τ on each of τ ranks, and brings S back in a layer's backward; with τ = 1 it "
+    "keeps a copy of the whole, 4 bytes in place of what it copied, and saves nothing (DeepSpeed "
+    "runtime/activation_checkpointing/checkpointing.py). cpu_checkpointing alone leaves the last two there.")
 
-def norms(size: int) -> int:
-    """S -- inputs of norms, in fp32 where the model makes such a copy, and their deviations [transformers models]."""
-    return size
+# kept for backward by Liger's kernels
+liger_norms = Activation("Liger norms", "Liger ops/rms_norm.py",
+    "inputs of norms in the model's own dtype, and 1/deviation of each row in fp32")
+liger_mlps = Activation("Liger MLPs", "Liger ops/swiglu.py",
+    "gate and up, not the activation; their gradients are written over them")
+liger_experts = Activation("Liger experts", "Liger ops/fused_moe.py",
+    "what experts have before the activation, and indices")
+liger_rotary_positions = Activation("Liger rotary positions", "Liger ops/rope.py",
+    "cosines and sines")
+liger_loss = Activation("Liger loss", "Liger ops/fused_linear_cross_entropy.py",
+    "gradients of the head's input and of its weight, made in forward; never all logits")
 
-
-def attention(size: int) -> int:
-    """S -- queries, keys, values, and the scores' softmax or the log-sum-exp of a fused kernel [transformers
-    integrations/sdpa_attention.py].
-    """
-    return size
-
-
-def activation_functions(size: int) -> int:
-    """S -- what activation functions keep: their input or their result [transformers activations.py]."""
-    return size
-
-
-def products(size: int) -> int:
-    """S -- factors of products element by element: gates, normalized inputs, cosines [torch derivatives.yaml mul]."""
-    return size
-
-
-def dropout(size: int) -> int:
-    """S -- masks of dropout, one byte an element on CUDA [torch ATen/native/Dropout.cpp]."""
-    return size
-
-
-def experts(size: int) -> int:
-    """S -- tokens gathered by expert, what their products keep, and the router's indices [transformers
-    integrations/moe.py].
-    """
-    return size
-
-
-def logits_and_loss(size: int) -> int:
-    """S -- log-probabilities in fp32, and labels [transformers loss/loss_utils.py]."""
-    return size
-
-
-def inputs_of_layers(size: int) -> int:
-    """S -- inputs of checkpointed layers, on one GPU of a tensor-parallel group [torch utils/checkpoint.py].
-
-    partition_activations leaves S/τ on each of τ ranks, and brings S back in a layer's backward; with τ = 1 it keeps
-    a copy of the whole, 4 bytes in place of what it copied, and saves nothing (DeepSpeed
-    runtime/activation_checkpointing/checkpointing.py). cpu_checkpointing alone leaves the last two there.
-    """
-    return size
-
-
-def liger_norms(size: int) -> int:
-    """S -- inputs of norms in the model's own dtype, and 1/deviation of each row in fp32 [Liger ops/rms_norm.py]."""
-    return size
-
-
-def liger_mlps(size: int) -> int:
-    """S -- gate and up, not the activation; their gradients are written over them [Liger ops/swiglu.py]."""
-    return size
-
-
-def liger_experts(size: int) -> int:
-    """S -- what experts have before the activation, and indices [Liger ops/fused_moe.py]."""
-    return size
-
-
-def liger_rotary_positions(size: int) -> int:
-    """S -- cosines and sines [Liger ops/rope.py]."""
-    return size
-
-
-def liger_loss(size: int) -> int:
-    """S -- gradients of the head's input and of its weight, made in forward; never all logits [Liger
-    ops/fused_linear_cross_entropy.py].
-    """
-    return size
-
-
-def flash_attention(size: int) -> int:
-    """S -- queries, keys, values, the output and a log-sum-exp of each row in fp32 [flash-attn
-    flash_attn_interface.py].
-    """
-    return size
-
-
-def flash_attention_inside_its_kernel(size: int) -> int:
-    """S -- sums of gradients in fp32, and keys' and values' gradients for every query head, while the kernel runs
-    [flash-attn flash_api.cpp].
-    """
-    return size
-
-
-def at_work(size: int) -> int:
-    """S -- what operators have made and nothing keeps for backward: residual stream, logits, temporaries [transformers
-    models].
-    """
-    return size
-
-
-def gradients_of_activations(size: int) -> int:
-    """S -- gradients on their way back, before they reach a parameter [torch torch/csrc/autograd/engine.cpp]."""
-    return size
+# made and freed
+at_work = Activation("at work", "transformers models",
+    "what operators have made and nothing keeps for backward: residual stream, logits, temporaries")
+gradients_of_activations = Activation("gradients of activations", "torch torch/csrc/autograd/engine.cpp",
+    "gradients on their way back, before they reach a parameter")
+flash_attention_inside_its_kernel = Activation("flash attention inside its kernel", "flash-attn flash_api.cpp",
+    "sums of gradients in fp32, and keys' and values' gradients for every query head, while the kernel runs")

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div
+from zeroplan.categories import Category
+
+STAGES_1_2 = "DeepSpeed runtime/zero/stage_1_and_2.py"
+PARTITIONS = "DeepSpeed runtime/zero/partition_parameters.py"
+STAGE_3 = "DeepSpeed runtime/zero/stage3.py"
 
 
 def gradients_for_the_optimizer(moved: int, master: int) -> int:
@@ -54,22 +59,6 @@ def partitions_from_host(accum: int, moved: int, g: int) -> int:
     return accum * g * moved
 
 
-def updated_parameters(moved: int, w: int) -> int:
-    """w·X -- updated parameters, from where the optimizer runs to where they are kept [DeepSpeed
-    runtime/zero/stage_1_and_2.py:step].
-
-    Stage 3: runtime/zero/stage3.py, _reassign_or_swap_out_partitioned_parameters.
-    """
-    return w * moved
-
-
-def secondary_partitions(moved: int, w: int) -> int:
-    """w·X -- the second copy of offloaded parameters (hpZ), made on the GPU and kept on the host until the step's end
-    [DeepSpeed runtime/zero/partition_parameters.py:_partition_param_sec].
-    """
-    return w * moved
-
-
 def fetched_partitions(accum: int, moved: int, w: int) -> int:
     """α·w·X -- offloaded partitions, copied to the GPU each time they are gathered [DeepSpeed
     runtime/zero/partition_parameters.py:_all_gather_dtype].
@@ -84,63 +73,36 @@ def fetched_to_quantize(accum: int, moved: int, w: int) -> int:
     return accum * w * moved
 
 
-def persistent_partitions(moved: int, w: int) -> int:
-    """w·X -- offloaded partitions of the persistent parameters, after the step [DeepSpeed
-    runtime/zero/parameter_offload.py:get_persistent].
-    """
-    return w * moved
+# fmt: off
+# parameters
+updated_parameters = Category("updated parameters", f"{STAGES_1_2}:step",
+    "updated parameters, from where the optimizer runs to where they are kept",
+    note="Stage 3: runtime/zero/stage3.py, _reassign_or_swap_out_partitioned_parameters.")
+persistent_partitions = Category("persistent partitions", f"{STAGE_3}:_post_step",
+    "offloaded partitions of the persistent parameters, after the step")
+secondary_partitions = Category("secondary partitions", f"{PARTITIONS}:_partition_param_sec",
+    "the second copy of offloaded parameters (hpZ), made on the GPU and kept on the host until the step's end")
 
+# Muon
+muon_updates = Category("muon updates", f"{STAGE_3}:_apply_muon_updates_cpu_offload",
+    "this rank's gradients of Muon's matrices, and back from them its updates")
+muon_momentum = Category("muon momentum", f"{STAGE_3}:_apply_muon_updates_cpu_offload",
+    "this rank's momentum of Muon's matrices, to where it is updated and back")
 
-def muon_updates(moved: int, w: int) -> int:
-    """w·X -- this rank's gradients of Muon's matrices, and back from them its updates [DeepSpeed
-    runtime/zero/stage3.py:_apply_muon_updates_cpu_offload].
-    """
-    return w * moved
+# single numbers
+norms = Category("norms", f"{STAGE_3}:complete_grad_norm_calculation_for_cpu_offload",
+    "the gradients' norm, a number for each sub-group")
+zero_norms = Category("zero norms", f"{STAGES_1_2}:get_grad_norm_direct",
+    "a zero, made on the host, for each group of which this rank has nothing but padding")
+overflow_flag = Category("overflow flag", f"{STAGE_3}:has_overflow",
+    "fp16's overflow flag, which the ranks then agree on")
+unscaling = Category("unscaling", "torch torch/amp/grad_scaler.py:_unscale_grads_",
+    "under fp16 autocast the inverse of the loss scale and the overflow flag, for each update on the host")
+unscaled = Category("unscaled", "torch torch/amp/grad_scaler.py:update",
+    "the overflow flag, back on the GPU, which moves the loss scale")
 
-
-def muon_momentum(moved: int, w: int) -> int:
-    """w·X -- their momentum, likewise both ways [DeepSpeed
-    runtime/zero/stage3.py:_apply_muon_updates_cpu_offload].
-    """
-    return w * moved
-
-
-def norms(tensors: int, w: int) -> int:
-    """w·t -- the gradients' norm, a number for each sub-group [DeepSpeed
-    runtime/zero/stage3.py:complete_grad_norm_calculation_for_cpu_offload].
-    """
-    return w * tensors
-
-
-def zero_norms(tensors: int, w: int) -> int:
-    """w·t -- a zero, made on the host, for each group of which this rank has nothing but padding [DeepSpeed
-    runtime/zero/stage_1_and_2.py:get_grad_norm_direct].
-    """
-    return w * tensors
-
-
-def overflow_flag(tensors: int, w: int) -> int:
-    """w·t -- fp16's overflow flag, which the ranks then agree on [DeepSpeed runtime/zero/stage3.py:has_overflow]."""
-    return w * tensors
-
-
-def unscaling(tensors: int, w: int) -> int:
-    """w·t -- under fp16 autocast the inverse of the loss scale and the overflow flag, for each update on the host
-    [torch torch/amp/grad_scaler.py:_unscale_grads_].
-    """
-    return w * tensors
-
-
-def unscaled(tensors: int, w: int) -> int:
-    """w·t -- and the flag back, which moves the loss scale [torch torch/amp/grad_scaler.py:update]."""
-    return w * tensors
-
-
-def files_read(size: int) -> int:
-    """S -- swap files read, whole and aligned [DeepSpeed runtime/swap_tensor]."""
-    return size
-
-
-def files_written(size: int) -> int:
-    """S -- swap files written, whole and aligned [DeepSpeed runtime/swap_tensor]."""
-    return size
+# NVMe
+files_read = Category("files read", "DeepSpeed runtime/swap_tensor",
+    "swap files read, whole and aligned")
+files_written = Category("files written", "DeepSpeed runtime/swap_tensor",
+    "swap files written, whole and aligned")

@@ -63,7 +63,7 @@ def flattened(flat: int, w: int, ranks: int) -> int:
 
 def defragmented(shards: int, w: int, ranks: int) -> int:
     """r·w·P -- all partitions pass through host memory once, to lie side by side on the GPU [DeepSpeed
-    runtime/utils.py:defragment].
+    runtime/zero/utils.py:defragment].
     """
     return ranks * w * shards
 

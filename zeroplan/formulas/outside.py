@@ -1,25 +1,9 @@
-"""What a process takes on the card outside PyTorch's allocator."""
+"""What a process takes of the card beyond what PyTorch has allocated: outside its allocator, and reserved by it."""
 
 from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div
-
-
-def context(size: int) -> int:
-    """S -- CUDA context and libraries of one process [zeroplan].
-
-    Measured on single cards between 0.5 GiB (A100, RTX 4090) and 1.1 GiB (V100); the preset says which is taken.
-    """
-    return size
-
-
-def communicator(size: int) -> int:
-    """S -- buffers that NCCL keeps on a card for one communicator [NCCL issue 964].
-
-    544 MiB between two A100 over NVLink and 688 MiB among four. By its maintainers (issue 864) they grow with the
-    channels, so with the links' bandwidth, and not beyond two nodes.
-    """
-    return size
+from zeroplan.categories import Category
 
 
 def at_most(most: int, percent: int, size: int) -> int:
@@ -29,3 +13,22 @@ def at_most(most: int, percent: int, size: int) -> int:
     The allocator gives back whole free segments alone, so that part of what is free cannot be had.
     """
     return ceil_div(percent * most, 100) + size
+
+
+def left_by_flattening(psi: int, w: int) -> int:
+    """w·Ψ -- blocks of the model as built, which flattening on the card frees into the allocator's cache: smaller than
+    long activations, they stay reserved beside them [DeepSpeed runtime/zero/stage_1_and_2.py since #7828].
+    """
+    return w * psi
+
+
+
+# fmt: off
+context = Category("context", "zeroplan",
+    "CUDA context and libraries of one process",
+    note="Measured on single cards between 0.5 GiB (A100, RTX 4090) and 1.1 GiB (V100); the preset says which is "
+    "taken.")
+communicator = Category("communicator", "NCCL issue 964",
+    "buffers that NCCL keeps on a card for one communicator",
+    note="544 MiB between two A100 over NVLink and 688 MiB among four. By its maintainers (issue 864) they grow with "
+    "the channels, so with the links' bandwidth, and not beyond two nodes.")

@@ -1,8 +1,11 @@
-"""Parameters, gradients and optimizer states: the paper's closed forms, then what DeepSpeed holds."""
+"""What is held between steps: parameters, gradients and optimizer states, by the paper's closed forms and as DeepSpeed
+holds them; buckets and scratch.
+"""
 
 from __future__ import annotations
 
 from zeroplan.arithmetic import ceil_div
+from zeroplan.categories import Category
 
 
 def parameters(psi: int, w: int, n_d: int) -> int:
@@ -110,11 +113,29 @@ def persistent_parameters(persistent: int, w: int) -> int:
     return w * persistent
 
 
-def model_buffers(size: int) -> int:
-    """S -- buffers that the model registers: rotary frequencies, masks, router biases [transformers models]."""
-    return size
+def reduce_bucket(bucket: int, w: int, copies: int) -> int:
+    """c·w·B -- the buffer gradients are copied into, two with overlap_comm [DeepSpeed runtime/zero/stage_1_and_2.py].
+
+    reduce_bucket_size counts elements: 5e8 of them are 1 GB in 16 bit, whatever the model's size.
+    """
+    return copies * w * bucket
 
 
-def scalars(tensors: int, w: int) -> int:
-    """w·t -- single numbers that stay: the last gradient norm, flags [DeepSpeed runtime]."""
-    return w * tensors
+def whole_gradients(psi: int, g: int) -> int:
+    """g·Ψ -- all gradients alive at the end of backward [DeepSpeed runtime/zero/stage_1_and_2.py]."""
+    return g * psi
+
+
+def offload_scratch(largest: int, g: int) -> int:
+    """g·Λ -- scratch of the largest tensor's size for gradients bound for the host [DeepSpeed
+    runtime/zero/stage_1_and_2.py].
+    """
+    return g * largest
+
+
+
+# fmt: off
+model_buffers = Category("model buffers", "transformers models",
+    "buffers that the model registers: rotary frequencies, masks, router biases")
+scalars = Category("scalars", "DeepSpeed runtime",
+    "single numbers that stay: the last gradient norm, flags")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from zeroplan.categories import Category
+
 
 def paper_reduce(psi: int, g: int) -> int:
     """g·Ψ -- every gradient is reduced once [ZeRO §7.1]."""
@@ -13,11 +15,8 @@ def paper_gather(psi: int, w: int) -> int:
     return w * psi
 
 
-def replayed(moved: int, w: int) -> int:
-    """w·X -- what the replay of DeepSpeed's own order of events sends [DeepSpeed runtime/zero]."""
-    return w * moved
-
-
-def scalars(tensors: int, w: int) -> int:
-    """w·t -- one number a call: overflow flags and gradient norms [DeepSpeed runtime/zero]."""
-    return w * tensors
+# fmt: off
+replayed = Category("replayed", "DeepSpeed runtime/zero",
+    "what the replay of DeepSpeed's own order of events sends")
+scalars = Category("scalars", "DeepSpeed runtime/zero",
+    "one number a call: overflow flags and gradient norms")

@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from zeroplan.categories import Category
 from zeroplan.clock import Speed
 from zeroplan.costs.passes import timeline_of
 from zeroplan.fit import FITS, TIGHT, Fit, need
@@ -239,8 +240,13 @@ def _lines_table(counted: Ledger) -> Table:
         grid.columns[index].justify = "left"
         grid.columns[index].no_wrap = False
     for entry, phases in counted.gpu.lines():
-        grid.add_row(entry.name, gib(entry.bytes), entry.formula, " ".join(phases).replace("_", "-"))
+        grid.add_row(entry.name, gib(entry.bytes), _formula(entry), " ".join(phases).replace("_", "-"))
     return grid
+
+
+def _formula(entry: Line) -> str:
+    """The equation, or where there is none the count itself."""
+    return entry.worked if isinstance(entry.rule, Category) else entry.formula
 
 
 def _traffic(counted: Ledger) -> list[RenderableType]:
@@ -264,5 +270,5 @@ def _copies(counted: Ledger) -> list[RenderableType]:
     names = {"gpu": "GPU", "host": "host", "nvme": "NVMe"}
     for entry in counted.copies:
         line = entry.line
-        grid.add_row(line.name, names[entry.source], names[entry.target], gb(line.bytes), line.formula)
+        grid.add_row(line.name, names[entry.source], names[entry.target], gb(line.bytes), _formula(line))
     return ["", heading("What each rank copies between GPU, host and NVMe"), grid]

@@ -7,6 +7,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from zeroplan.categories import Category
 from zeroplan.costs.timing.step import step_time
 from zeroplan.deepspeed.key_cost import UNCOUNTED, KeyCostRow, differ
 from zeroplan.deepspeed.keys.key import Key
@@ -38,9 +39,10 @@ def screen(found: Found, keys: list[Key], costs: dict[str, list[KeyCostRow]], jo
 def _formula(group: Found) -> list[RenderableType]:
     _job, first = group[0]
     origin = provenance(first.rule)
+    written = "" if _equations(group) else origin.equation
     source = SOURCES[origin.source]
     parts: list[RenderableType] = [
-        heading(first.name if _equations(group) else f"{first.name} = {origin.equation}"),
+        heading(f"{first.name} = {written}" if written else first.name),
         Text(f"  {origin.meaning}"),
     ]
     grid = table(["", "at", "worked out", "bytes", ""])
@@ -51,6 +53,8 @@ def _formula(group: Found) -> list[RenderableType]:
         size = gb(entry.bytes) if source.kind == "paper" else gib(entry.bytes)
         grid.add_row("", f"ZeRO-{job.strategy.stage}", entry.worked, f"{entry.bytes:,}", size)
     parts.append(grid)
+    if isinstance(first.rule, Category) and not _equations(group):
+        parts.append(Text(f"  counted: {first.formula}"))
     parts += [Text(f"  {one.letter}  {one.meaning}{f' [{one.unit}]' if one.unit else ''}") for one in _symbols(group)]
     parts.append(Text(f"  source: {origin.cited} ({source.address})"))
     parts.append(Text(f"  evidence: {source.kind}"))
@@ -66,8 +70,9 @@ def _equations(group: Found) -> list[str]:
 
 def _symbols(group: Found) -> list[Symbol]:
     """The letters that the formula, or each line's own equation, is written in."""
+    first = group[0][1]
     if not (equations := _equations(group)):
-        return [SYMBOLS[name] for name in group[0][1].symbols]
+        return [] if isinstance(first.rule, Category) else [SYMBOLS[name] for name in first.symbols]
     used = letters_in(equations)
     return [symbol for letter, symbol in BY_LETTER.items() if letter in used]
 

@@ -25,9 +25,9 @@ class Entry(JsonObject):
     bytes: int
     """Bytes of the line, or of the collective's full tensors."""
     formula: str
-    """The equation."""
+    """The equation; of what was counted, in words what was."""
     worked: str
-    """The equation with values in place of its letters."""
+    """The equation with values in place of its letters; of what was counted, the count with its units."""
     symbols: Mapping[str, int]
     """Values by symbol."""
     source: str

@@ -26,9 +26,9 @@ class Line(NamedBytes):
     dtype: str
     """As torch names it; empty where several are mixed."""
     formula: str
-    """The equation that gave the bytes."""
+    """The equation that gave the bytes; of what was counted, in words what was."""
     symbols: Mapping[str, int]
-    """Values by symbol that the formula was worked out with."""
+    """Values by symbol that the formula was worked out with, or what was counted and the bytes of one."""
     source: str
     """Where the formula is from: a paper or a file of DeepSpeed, with the place."""
     evidence: str
@@ -188,7 +188,7 @@ class Transfer(Collective):
     ranks: int
     """Ranks of the group."""
     formula: str
-    """The equation that gave the bytes."""
+    """The equation that gave the bytes; of what was counted, in words what was."""
     source: str
     """Where the formula is from."""
 

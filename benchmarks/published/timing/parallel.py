@@ -22,7 +22,7 @@ from zeroplan.costs.timing.network import call
 from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.traffic import MEMORY_PER_BYTE
 from zeroplan.costs.timing.work import WeightMatrix, matrices, work
-from zeroplan.formulas import overlap, roofline, volume
+from zeroplan.formulas import timing, volume
 from zeroplan.ledger import Transfer
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
@@ -67,7 +67,7 @@ def parallel_step(row: Row, found: Timed) -> StepTime:
     data = _data_parallel(row, job, split, found, computed)
     computed += max(0.0, split.micro_batches * sum(hooks(job, found.software)) - computed - of_tensors * slots - data)
     own = job.model.parameters / (split.tp * split.pp * max(1, row.degree("dp") * split.cp))
-    last = term(OPTIMIZER, "optimizer on the GPU", roofline.streamed, at.memory, touched=OPTIMIZER_BYTES * own,
+    last = term(OPTIMIZER, "optimizer on the GPU", timing.streamed, at.memory, touched=OPTIMIZER_BYTES * own,
                 bandwidth=at.memory.value)  # fmt: skip
     return StepTime((
         _seconds(COMPUTE, "compute and the pipeline's bubble", computed, at),
@@ -77,7 +77,7 @@ def parallel_step(row: Row, found: Timed) -> StepTime:
 
 
 def _seconds(group: str, name: str, seconds: float, at: Rates) -> Term:
-    return term(group, name, roofline.launches, at.products, kernels=1.0, start=seconds)
+    return term(group, name, timing.launches, at.products, kernels=1.0, start=seconds)
 
 
 def _pass(job: Job, split: Degrees, at: Rates, found: Timed, share: float, *, backward: bool) -> float:
@@ -88,7 +88,7 @@ def _pass(job: Job, split: Degrees, at: Rates, found: Timed, share: float, *, ba
         products, elements = BACKWARD_PRODUCTS, BACKWARD_ELEMENTS
         attention, scores = BACKWARD_ATTENTION, BACKWARD_SCORES
     linear = sum(
-        times * roofline.products(*_product(matrix, tokens, tp, at)) for matrix, times in matrices(job.model).layers
+        times * timing.products(*_product(matrix, tokens, tp, at)) for matrix, times in matrices(job.model).layers
     )
     seconds = products * linear * share
     passes, memory = found.software.passes.value, at.memory.value
@@ -103,7 +103,7 @@ def _pass(job: Job, split: Degrees, at: Rates, found: Timed, share: float, *, ba
 def _head(job: Job, split: Degrees, at: Rates, found: Timed) -> float:
     """Logits and loss of one micro-batch, forward and backward: the last stage has them beside its layers."""
     whole, parts = work(job), split.cp * split.tp
-    products = roofline.products(
+    products = timing.products(
         whole.head.flops / parts, at.products.value, whole.head.touched / parts, at.memory.value
     )
     loss = found.software.logit_bytes.value * whole.logits / parts / at.memory.value
@@ -125,7 +125,7 @@ def _attention(job: Job, split: Degrees, flops: float, share: float, at: Rates) 
     shape = job.model.shape
     size = int(2 * job.tokens * shape.keys / split.tp * shape.layers * share * 2)
     traffic = _collective(job.cluster, "all_gather", size, split.cp, int(shape.layers * share))
-    return seconds + overlap.together(seconds, traffic, 0.15)
+    return seconds + timing.together(seconds, traffic, 0.15)
 
 
 def _tensor_parallel(row: Row, job: Job, split: Degrees, layers: float, again: float) -> float:
@@ -152,7 +152,7 @@ def _data_parallel(row: Row, job: Job, split: Degrees, found: Timed, work: float
         return gather + scatter
     traffic = (2 * gather + scatter) * (split.micro_batches if split.pp == 1 else 1)
     slowed = MEMORY_PER_BYTE * 8 * psi / rates(job).memory.value
-    return overlap.together(work + slowed, traffic, found.software.exposed_share_at_stage_3.value) + slowed
+    return timing.together(work + slowed, traffic, found.software.exposed_share_at_stage_3.value) + slowed
 
 
 def _of_a_slice(cluster: Cluster, tp: int) -> Cluster:

@@ -10,7 +10,7 @@ from tests.costs.timing.test_step import job, timed
 from zeroplan.clock import Term
 from zeroplan.costs.deepspeed.nvme_swap import gradient_files, optimizer_files
 from zeroplan.costs.timing.offload import READ_DELAY, moved
-from zeroplan.formulas import beside
+from zeroplan.formulas import timing
 from zeroplan.specs.cluster import Cluster, SourcedValue
 from zeroplan.specs.strategy import Offload
 
@@ -44,7 +44,7 @@ def test_requests_in_flight_are_those_of_a_published_sweep():
 def test_one_block_in_flight_by_hand():
     # a block of 128 KiB takes 120 us and 131,072 / 5e9 = 26.2 us: 146.2 us each, where the disk alone needs 26.2
     found, plain = terms(aio_queue_depth=1, aio_block_size=131_072)[READ], terms()[READ]
-    assert found.rule is beside.requested
+    assert found.rule is timing.requested
     assert found.seconds == pytest.approx(plain.symbols["moved_bytes"] / 131_072 * 146.2144e-6)
     assert plain.seconds == pytest.approx(plain.symbols["moved_bytes"] / 5e9)
 

@@ -9,7 +9,7 @@ import pytest
 
 from zeroplan.catalog import hardware
 from zeroplan.costs.timing.network import call
-from zeroplan.formulas import network, volume
+from zeroplan.formulas import timing, volume
 from zeroplan.ledger import Transfer
 from zeroplan.specs.cluster import Cluster
 
@@ -51,7 +51,7 @@ def test_and_so_on_each_machine(machine: str):
 
 def test_a_message_goes_round_in_pieces():
     # 1 GB at 100 GB/s is 10 ms; 4 ms of latency, 1 of them inside the node: √(1 ms · 10 ms) = 3.162 ms
-    assert network.piped(1e9, 100e9, 4e-3, 1e-3) == pytest.approx(10e-3 + 4e-3 + 3.1623e-3, rel=1e-4)
+    assert timing.piped(1e9, 100e9, 4e-3, 1e-3) == pytest.approx(10e-3 + 4e-3 + 3.1623e-3, rel=1e-4)
 
 
 def test_small_buckets_cost_more_a_byte_than_large_ones_between_nodes_most():

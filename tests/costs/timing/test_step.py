@@ -16,7 +16,7 @@ from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.speed import HARDWARE, MODEL, interval, speed
 from zeroplan.costs.timing.step import step_time
 from zeroplan.costs.timing.work import pairs, work
-from zeroplan.formulas import roofline
+from zeroplan.formulas import timing
 from zeroplan.specs.cluster import Cluster, SourcedValue
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Offload, Strategy, Workload
@@ -62,7 +62,7 @@ def test_a_layers_bytes_by_hand():
 def test_products_take_their_multiplications_and_their_operands():
     # 2·512·1024·2048 FLOP at 1 TFLOP/s and 2·(512·1024 + 1024·2048 + 512·2048) bytes at 1 TB/s
     flops, touched = 2 * 512 * 1024 * 2048, 2 * (512 * 1024 + 1024 * 2048 + 512 * 2048)
-    assert roofline.products(flops, 1e12, touched, 1e12) == pytest.approx(2.1475e-3 + 7.34e-6, rel=1e-4)
+    assert timing.products(flops, 1e12, touched, 1e12) == pytest.approx(2.1475e-3 + 7.34e-6, rel=1e-4)
 
 
 def test_causal_attention_leaves_out_what_lies_ahead_and_beyond_a_window():

@@ -42,7 +42,7 @@ from zeroplan.costs.deepspeed.resident import (
 )
 from zeroplan.costs.deepspeed.stage_3_backward import backward_of, replay_backward
 from zeroplan.costs.memory import PhaseMemory
-from zeroplan.formulas import buffers, gathered, moments, muon, states
+from zeroplan.formulas import gathered, moments, muon, states
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
 from zeroplan.specs.job import Job
 
@@ -61,7 +61,7 @@ def resident(job: Job) -> list[Line]:
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):
             size = {"bucket": strategy.reduce_bucket_size, "w": DTYPE_BYTES[dtype], "copies": 1}
-            lines.append(line("reduce bucket", buffers.reduce_bucket, dtype, **size))
+            lines.append(line("reduce bucket", states.reduce_bucket, dtype, **size))
     if persistent := persistent_elements(job):
         lines.append(line(PERSISTENT, states.persistent_parameters, strategy.dtype, persistent=persistent, w=w))
     emptied = line("emptied leaves", states.emptied_leaves, "float32", tensors=_emptied_leaves(job))

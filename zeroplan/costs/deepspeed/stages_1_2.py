@@ -18,7 +18,7 @@ from zeroplan.costs.deepspeed.resident import (
 from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
 from zeroplan.costs.deepspeed.stages_1_2_step import update
 from zeroplan.costs.memory import PhaseMemory
-from zeroplan.formulas import buffers, muon, states
+from zeroplan.formulas import muon, states
 from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 
@@ -30,13 +30,13 @@ def resident(job: Job) -> list[Line]:
     lines = [line("parameters", states.flat_parameters, strategy.dtype, flat=flat, w=w)]
     if strategy.offload_optimizer:
         largest = job.model.largest.elements
-        lines.append(line("offload scratch", buffers.offload_scratch, strategy.dtype, largest=largest, g=w))
+        lines.append(line("offload scratch", states.offload_scratch, strategy.dtype, largest=largest, g=w))
         lines += gather_buffers.lines(muon_offload.kept(job))
         lines += zenflow.resident(job)
     else:
         lines += _optimizer(job, flat)
     if strategy.runs_bf16_optimizer:
-        lines.append(line("fp32 gradients", buffers.whole_gradients, "float32", psi=flat, g=4))
+        lines.append(line("fp32 gradients", states.whole_gradients, "float32", psi=flat, g=4))
     norms = {"float32": int(strategy.compute_grad_norm and not strategy.offload_optimizer)}
     return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *step_counters.on_gpu(job)]
 

@@ -8,7 +8,7 @@ from zeroplan.clock import COMPUTE, Term, term
 from zeroplan.costs.passes import timeline_request
 from zeroplan.costs.timing.rates import Rates, rates
 from zeroplan.costs.timing.work import ForwardWork, work
-from zeroplan.formulas import roofline
+from zeroplan.formulas import timing
 from zeroplan.specs.account import RecomputedShare
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import MIN_IDENTICAL_BATCH
@@ -94,7 +94,7 @@ def _layers(found: ForwardWork, at: Rates, software: Software, *, backward: bool
     products = BACKWARD_PRODUCTS if backward else 1.0
     terms = [
         _products(f"{PRODUCTS}, {way}", at, products, found.layers.flops, found.layers.touched),
-        term(COMPUTE, f"element-wise operators, {way}", roofline.streamed, at.memory, software.passes,
+        term(COMPUTE, f"element-wise operators, {way}", timing.streamed, at.memory, software.passes,
              times=BACKWARD_ELEMENTS if backward else 1.0, touched=software.passes.value * found.elements,
              bandwidth=at.memory.value),
     ]  # fmt: skip
@@ -102,20 +102,20 @@ def _layers(found: ForwardWork, at: Rates, software: Software, *, backward: bool
         factor = BACKWARD_SCORES if backward else 1.0
         terms += [
             _products(f"{ATTENTION}, {way}", at, products, found.attention, 0.0),
-            term(COMPUTE, f"{SCORES}, {way}", roofline.streamed, at.memory, times=factor,
+            term(COMPUTE, f"{SCORES}, {way}", timing.streamed, at.memory, times=factor,
                  touched=found.scores, bandwidth=at.memory.value),
         ]  # fmt: skip
     else:
         factor = BACKWARD_ATTENTION if backward else 1.0
         terms.append(
-            term(COMPUTE, f"{ATTENTION}, {way}", roofline.attention, at.attention, times=factor, flops=found.attention,
+            term(COMPUTE, f"{ATTENTION}, {way}", timing.attention, at.attention, times=factor, flops=found.attention,
                  rate=at.attention.value)
         )  # fmt: skip
     return tuple(terms)
 
 
 def _products(name: str, at: Rates, times: float, flops: float, touched: float) -> Term:
-    return term(COMPUTE, name, roofline.products, at.products, at.memory, times=times, flops=flops,
+    return term(COMPUTE, name, timing.products, at.products, at.memory, times=times, flops=flops,
                 rate=at.products.value, touched=touched, bandwidth=at.memory.value)  # fmt: skip
 
 
@@ -126,13 +126,13 @@ def _pass(way: str, found: ForwardWork, at: Rates, software: Software, layers: t
         products, share, starts = BACKWARD_PRODUCTS, 1 - LOSS_FORWARD, 2
     head = _products(f"{LOGITS}, {way}", at, products, found.head.flops, found.head.touched)
     loss = term(
-        COMPUTE, f"loss, {way}", roofline.streamed, at.memory, software.logit_bytes,
+        COMPUTE, f"loss, {way}", timing.streamed, at.memory, software.logit_bytes,
         touched=share * software.logit_bytes.value * found.logits, bandwidth=at.memory.value,
     )  # fmt: skip
     terms = (*layers, head, loss)
     symbols = {"kernels": float(starts * found.kernels), "start": at.start.value}
-    waiting = roofline.launches(**symbols) - sum(entry.seconds for entry in terms)
+    waiting = timing.launches(**symbols) - sum(entry.seconds for entry in terms)
     if waiting <= 0:
         return ComputePass(terms)
-    idle = term(COMPUTE, f"waiting for kernels to start, {way}", roofline.launches, at.start, **symbols)
+    idle = term(COMPUTE, f"waiting for kernels to start, {way}", timing.launches, at.start, **symbols)
     return ComputePass((*terms, idle._replace(seconds=waiting, times=waiting / idle.seconds)))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from zeroplan.clock import COMPUTE, term
 from zeroplan.costs.engines import engine_of
 from zeroplan.costs.timing.computing import ComputePass, Computing
-from zeroplan.formulas import roofline
+from zeroplan.formulas import timing
 from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import Software
@@ -30,7 +30,7 @@ def hooks(job: Job, software: Software) -> Hooks:
     if not engine_of(job).hooked(job) or software.hook is None:
         return Hooks()
     passes = job.execution.forward, job.backward_hooks
-    return Hooks(*(roofline.hooks(len(hooks) / 2, software.hook.value) for hooks in passes))
+    return Hooks(*(timing.hooks(len(hooks) / 2, software.hook.value) for hooks in passes))
 
 
 def waited(job: Job, software: Software, found: Computing, forward: float = 0.0, backward: float = 0.0) -> Computing:
@@ -52,6 +52,6 @@ def _waited(
     if hook is None or seconds <= 0:
         return found
     one = term(
-        COMPUTE, f"waiting for stage 3's hooks, {way}", roofline.hooks, hook, modules=host / hook.value, hook=hook.value
+        COMPUTE, f"waiting for stage 3's hooks, {way}", timing.hooks, hook, modules=host / hook.value, hook=hook.value
     )
     return ComputePass((*found.terms, one._replace(seconds=seconds, times=seconds / one.seconds)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.costs.timing.rates import link
-from zeroplan.formulas import network
+from zeroplan.formulas import timing
 from zeroplan.ledger import Transfer
 from zeroplan.specs.cluster import Cluster, SourcedValue
 
@@ -39,9 +39,9 @@ def call(cluster: Cluster, transfer: Transfer) -> CallTime:
     crosses = between_nodes(cluster, transfer)
     hop = (cluster.crossing or CROSSING) if crosses else (cluster.hop or HOP)
     if kind == "all_to_all" and crosses:
-        speed, latency_of_ring = shared(cluster), network.ring_latency(ranks - 1, hop.value)
+        speed, latency_of_ring = shared(cluster), timing.ring_latency(ranks - 1, hop.value)
     symbols = {"wire": wire, "link": speed.value, "latency": latency_of_ring, "filling": filling}
-    return CallTime(network.piped(**symbols), (speed, hop), symbols)
+    return CallTime(timing.piped(**symbols), (speed, hop), symbols)
 
 
 def between_nodes(cluster: Cluster, transfer: Transfer) -> bool:
@@ -61,10 +61,10 @@ def latency(cluster: Cluster, collective: str, ranks: int) -> float:
     passes = 2 if collective == "all_reduce" else 1
     hop = (cluster.hop or HOP).value
     if ranks <= cluster.gpus_per_node:
-        return network.ring_latency(passes * (ranks - 1), hop)
+        return timing.ring_latency(passes * (ranks - 1), hop)
     crossing = (cluster.crossing or CROSSING).value
-    ring = network.ring_latency(passes * (ranks - 1), crossing)
+    ring = timing.ring_latency(passes * (ranks - 1), crossing)
     if collective != "all_reduce":
         return ring
     nodes = ranks / cluster.gpus_per_node
-    return min(ring, network.tree_latency(cluster.gpus_per_node - 1, hop, nodes, LEVEL.value))
+    return min(ring, timing.tree_latency(cluster.gpus_per_node - 1, hop, nodes, LEVEL.value))

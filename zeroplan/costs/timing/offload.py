@@ -22,7 +22,7 @@ from zeroplan.costs.engines import engine_of
 from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.rates import NVME, host_adam, host_link
 from zeroplan.costs.timing.traffic import busy
-from zeroplan.formulas import beside, overlap
+from zeroplan.formulas import timing
 from zeroplan.ledger import Copied, Ledger
 from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
@@ -71,7 +71,7 @@ def _beside_backward(job: Job, copies: Sequence[Copied], hidden: float, room: fl
     partitions = sum(entry.line.bytes for entry in copies if entry.every_micro_step) / host_link(job.cluster).value
     each, room = partitions / micro_steps, room / micro_steps
     last = hidden - (micro_steps - 1) * each
-    return (micro_steps - 1) * overlap.piecewise(each, room, pieces) + overlap.piecewise(last, room, pieces)
+    return (micro_steps - 1) * timing.piecewise(each, room, pieces) + timing.piecewise(last, room, pieces)
 
 
 def _copy(job: Job, kind: CopyKind, size: int) -> Term:
@@ -80,7 +80,7 @@ def _copy(job: Job, kind: CopyKind, size: int) -> Term:
     if not kind.pinned:
         source = f"{PAGEABLE} where memory is not pinned: {speed.source}"
         speed = speed._replace(value=PAGEABLE * speed.value, source=source)
-    return term(OFFLOAD, kind.label, beside.copied, speed, moved_bytes=size, speed=speed.value)
+    return term(OFFLOAD, kind.label, timing.copied, speed, moved_bytes=size, speed=speed.value)
 
 
 READ_DELAY = SourcedValue(
@@ -112,7 +112,7 @@ def disk_terms(job: Job, ledger: Ledger, update: float) -> list[Term]:
         if with_update := [entry for entry in files if entry.concurrent]:
             size = sum(entry.line.bytes for entry in with_update)
             entry = moved(job, f"{name}, beside the update", ranks * size, speed, delay)
-            result.append(showing(entry, overlap.piecewise(entry.seconds, update, with_update[0].pieces)))
+            result.append(showing(entry, timing.piecewise(entry.seconds, update, with_update[0].pieces)))
     return result
 
 
@@ -125,9 +125,9 @@ def moved(job: Job, name: str, size: int, speed: SourcedValue, delay: SourcedVal
     queue = strategy.aio_queue_depth * strategy.aio_block_size
     in_flight = job.cluster.gpus_per_node * strategy.aio_intra_op_parallelism * queue
     awaited = strategy.aio_block_size if strategy.aio_overlap_events else queue
-    by_disk = term(OFFLOAD, name, beside.copied, speed, moved_bytes=size, speed=speed.value)
+    by_disk = term(OFFLOAD, name, timing.copied, speed, moved_bytes=size, speed=speed.value)
     as_requested = term(
-        OFFLOAD, name, beside.requested, speed, delay, moved_bytes=size, in_flight=in_flight, delay=delay.value,
+        OFFLOAD, name, timing.requested, speed, delay, moved_bytes=size, in_flight=in_flight, delay=delay.value,
         awaited=awaited, speed=speed.value,
     )  # fmt: skip
     return max(by_disk, as_requested, key=lambda entry: entry.seconds)
@@ -162,4 +162,4 @@ def updating(job: Job) -> list[Term]:
     if not (updated := engine_of(job).update(job).on_host * job.cluster.gpus_per_node):
         return []
     pace = host_adam(job.cluster)
-    return [term(OFFLOAD, ON_CPU, beside.updated_on_host, pace, updated=updated, pace=pace.value)]
+    return [term(OFFLOAD, ON_CPU, timing.updated_on_host, pace, updated=updated, pace=pace.value)]

@@ -27,7 +27,7 @@ from zeroplan.costs.timing.offload import ON_CPU
 from zeroplan.costs.timing.rates import multiplied_in
 from zeroplan.costs.timing.step import step_time
 from zeroplan.costs.timing.work import work
-from zeroplan.formulas import compute
+from zeroplan.formulas import timing
 from zeroplan.ledger import Ledger
 from zeroplan.specs.job import Job
 
@@ -96,8 +96,8 @@ def utilisation(job: Job, step: StepTime) -> tuple[Utilisation, ...]:
         return ()
     available = peak * step.total / job.strategy.micro_steps
     shape, tokens = job.model.shape, job.tokens
-    linear = compute.parameter_flops(active_parameters(job), tokens)
-    causal = compute.attention_flops(shape.queries, shape.layers, job.workload.seq, tokens)
+    linear = timing.parameter_flops(active_parameters(job), tokens)
+    causal = timing.attention_flops(shape.queries, shape.layers, job.workload.seq, tokens)
     return (
         Utilisation(MFU, MODEL, (linear + 2 * causal) / available),
         Utilisation(MFU_CAUSAL, MODEL_CAUSAL, (linear + causal) / available),

@@ -13,7 +13,7 @@ from zeroplan.costs.timing.hooks import waited
 from zeroplan.costs.timing.offload import host_terms
 from zeroplan.costs.timing.rates import products_in, rates
 from zeroplan.costs.timing.traffic import Communication, communication
-from zeroplan.formulas import roofline
+from zeroplan.formulas import timing
 from zeroplan.ledger import Ledger
 from zeroplan.specs.job import Job
 from zeroplan.specs.software import LIGER, LIGER_LOSS, TRANSFORMERS, Software
@@ -63,7 +63,7 @@ def newton_schulz(parts: StepParts) -> Iterator[Term]:
     if products := engine_of(job).update(job).products:
         rate, memory = products_in(job, PRECISIONS[products.dtype]), rates(job).memory
         yield term(
-            OPTIMIZER, "Newton-Schulz products", roofline.products, rate, memory, flops=products.flops,
+            OPTIMIZER, "Newton-Schulz products", timing.products, rate, memory, flops=products.flops,
             rate=rate.value, touched=products.touched, bandwidth=memory.value,
         )  # fmt: skip
 
@@ -79,7 +79,7 @@ def update(parts: StepParts) -> Iterator[Term]:
     for name, each in (("gradient norm and clipping", done.norm), ("optimizer on the GPU", done.moved)):
         if each:
             yield term(
-                OPTIMIZER, name, roofline.streamed, memory, touched=done.on_gpu * each, bandwidth=memory.value
+                OPTIMIZER, name, timing.streamed, memory, touched=done.on_gpu * each, bandwidth=memory.value
             )
 
 

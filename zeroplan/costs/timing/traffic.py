@@ -23,7 +23,7 @@ from zeroplan.costs.timing.computing import Computing
 from zeroplan.costs.timing.network import call
 from zeroplan.costs.timing.rates import rates
 from zeroplan.costs.timing.stalls import backward_progress, forward_progress, stall_seconds
-from zeroplan.formulas import network, overlap, roofline
+from zeroplan.formulas import timing
 from zeroplan.ledger import Ledger, Transfer
 from zeroplan.specs.cluster import SourcedValue
 from zeroplan.specs.job import Job
@@ -126,18 +126,18 @@ def exposed(job: Job, concurrent: ConcurrentTraffic, exposed_share: SourcedValue
     if exposed_share:
         memory = rates(job).memory
         wire = sum(entry.transfer.calls * one.symbols["wire"] for entry, one in calls)
-        slowed = roofline.streamed(MEMORY_PER_BYTE * wire, memory.value)
+        slowed = timing.streamed(MEMORY_PER_BYTE * wire, memory.value)
         if events:
             gathers = sum(entry.transfer.calls * one.seconds for entry, one in calls if entry.gathers)
             stall = stall_seconds(events, done, work + slowed, gathers, traffic - gathers)
         else:
             alone = sum(min(1.0, entry.transfer.calls) * one.seconds for entry, one in calls)
-            stall = overlap.evenly(work + slowed, traffic, alone)
-        added = overlap.added(stall, work + slowed, traffic, exposed_share.value) + slowed
+            stall = timing.evenly(work + slowed, traffic, alone)
+        added = timing.added(stall, work + slowed, traffic, exposed_share.value) + slowed
         visible = min(traffic, added)  # never more than one after the other
     return [
         term(
-            COMMUNICATION, f"{entry.transfer.collective}, {entry.phase}", network.piped, *one.figures,
+            COMMUNICATION, f"{entry.transfer.collective}, {entry.phase}", timing.piped, *one.figures,
             *([exposed_share] if exposed_share else []),
             times=times * entry.transfer.calls * visible / traffic, **one.symbols,
         )
