@@ -87,7 +87,7 @@ class Start(NamedTuple):
     """Each needs no more memory than the one before."""
 
 
-class Engine(Protocol):
+class TrainingEngine(Protocol):
     """One version of a training engine. All methods are of one rank of the job, the one that needs most."""
 
     def check(self, job: Job) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from zeroplan.costs.deepspeed.engine import DeepSpeed
-from zeroplan.costs.engine import Engine
+from zeroplan.costs.engine import TrainingEngine
 from zeroplan.specs.job import Job
 
-ENGINES: dict[str, Engine] = {"deepspeed": DeepSpeed()}
+ENGINES: dict[str, TrainingEngine] = {"deepspeed": DeepSpeed()}
 
 
-def engine_of(job: Job) -> Engine:
+def engine_of(job: Job) -> TrainingEngine:
     """The engine that runs a job."""
     return ENGINES[job.engine.name]

@@ -8,7 +8,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from zeroplan.costs import recomputing
-from zeroplan.costs.engine import Choice, Engine, Numbers, Start, Values
+from zeroplan.costs.engine import Choice, Numbers, Start, TrainingEngine, Values
 from zeroplan.costs.engines import engine_of
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
@@ -47,7 +47,7 @@ class Configuration(NamedTuple):
         return space.job.at(**{**variant.choice, **sized, **defaults, **values})
 
     @property
-    def engine(self) -> Engine:
+    def engine(self) -> TrainingEngine:
         return engine_of(self.space.job)
 
     @property

@@ -37,7 +37,7 @@ INITIALIZE = {
 
 
 class DeepSpeed:
-    """`zeroplan.costs.engine.Engine` as DeepSpeed 0.19.8 is."""
+    """`zeroplan.costs.engine.TrainingEngine` as DeepSpeed 0.19.8 is."""
 
     gains_by_room: tuple[str, ...] = search_space.GAINS_BY_ROOM
     makes_room: tuple[str, ...] = search_space.MAKES_ROOM
