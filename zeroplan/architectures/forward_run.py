@@ -76,14 +76,14 @@ class ForwardRun(Memory):
         self.checkpointed = checkpointed_layers(root, self.recomputing)
         self.opens = input_embedding(root) if self.checkpointed else 0
 
-    def enter(self, module: Module) -> int:
+    def enter(self, module: Module, _inputs: tuple[Any, ...] = ()) -> int:
         """A module's forward begins; gives the module around it."""
         outer = self.scope
         self.record_event(ENTER, id(module))
         self.scope = id(module)
         return outer
 
-    def leave(self, module: Module, outer: int) -> None:
+    def leave(self, module: Module, outer: int, _out: Any = None) -> None:
         self.record_event(LEAVE, id(module))
         self.scope = outer
 

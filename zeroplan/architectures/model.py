@@ -103,20 +103,24 @@ def executes(root: Module, model_type: str) -> ExecutionOrder:
     """The order in which a training step runs this tree, each answer worked out once."""
 
     @cache
-    def result(paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing) -> Execution:
-        return execution(root, paths, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
+    def result(
+        paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing, frozen: frozenset[int]
+    ) -> Execution:
+        return execution(
+            root, paths, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing, frozen=frozen
+        )
 
     @cache
     def order(
         leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
-        kernels: str = "transformers", recomputing: Recomputing = PLAIN,
+        kernels: str = "transformers", recomputing: Recomputing = PLAIN, frozen: frozenset[int] = frozenset(),
     ) -> Execution:  # fmt: skip
-        if recomputing == EVERY_LAYER:
+        if recomputing == EVERY_LAYER and not frozen:
             recomputing = PLAIN  # whose `recomputing` is that of every layer
         paths = leaf_paths(root, model_type, leaves)
         by_eager, by_flash = attention_orders(root)
         eager = eager and (by_eager or bool(paths))  # a leaf's hooks fire for eager attention's weights too
-        return result(paths, eager, flash and by_flash, kernels, recomputing)
+        return result(paths, eager, flash and by_flash, kernels, recomputing, frozen)
 
     return order
 

@@ -46,7 +46,7 @@ class Job(NamedTuple):
         strategy = self.strategy
         return self.model.execution(
             self.leaves, eager=strategy.attention == "eager", flash=strategy.flash, kernels=strategy.kernels,
-            recomputing=strategy.recomputing,
+            recomputing=strategy.recomputing, frozen=self.model.frozen,
         )
 
     def at(self, **changes: Any) -> Job:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
+from zeroplan.errors import ContradictionError
 from zeroplan.specs.account import AllocatedActivations, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
@@ -23,7 +27,7 @@ class Unplanned(NamedTuple):
 
 
 class ParameterSpec(NamedTuple):
-    """A trainable tensor, named as transformers names it."""
+    """A parameter, named as transformers names it."""
 
     name: str
     shape: tuple[int, ...]
@@ -32,6 +36,8 @@ class ParameterSpec(NamedTuple):
     """Forward saves views of it for backward, which keep it alive after stage 3 has released it."""
     linear: bool = False
     """A parameter of a torch.nn.Linear, by one of its owners if it is tied."""
+    trainable: bool = True
+    """Its requires_grad when `initialize` is called: a frozen one has no gradient, and no optimizer knows of it."""
 
 
 MIN_IDENTICAL_BATCH = 2
@@ -94,11 +100,12 @@ DEFAULT_LEAVES = LeafModules()
 class ExecutionOrder(Protocol):
     def __call__(
         self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
-        kernels: str = "transformers", recomputing: Recomputing = PLAIN,
+        kernels: str = "transformers", recomputing: Recomputing = PLAIN, frozen: frozenset[int] = frozenset(),
     ) -> Execution:  # fmt: skip
         """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own.
 
-        `flash`: with the flash-attention package, which in GPT-J leaves out such a dropout.
+        `flash`: with the flash-attention package, which in GPT-J leaves out such a dropout. `frozen`: indices of tensors
+        that do not train; what needs no gradient has no backward, and no hook of DeepSpeed's fires there.
         """
 
 
@@ -188,8 +195,9 @@ class Model(NamedTuple):
     name: str
     family: str
     tensors: tuple[ParameterSpec, ...]
+    """All parameters, frozen ones among them, tied ones once, as `named_parameters` gives them."""
     parameters: int
-    """Trainable parameters, tied tensors once: the sum over `tensors`."""
+    """Their elements, trainable or not; of those that train, `trainable_parameters`."""
     shape: Shape
     execution: ExecutionOrder
     """Worked out when first asked for."""
@@ -236,4 +244,63 @@ class Model(NamedTuple):
 
     @property
     def largest(self) -> ParameterSpec:
+        """Of all, trainable or not."""
         return max(self.tensors, key=lambda tensor: tensor.elements)
+
+    @property
+    def trainable(self) -> tuple[int, ...]:
+        """Indices into `tensors` of those that train, in order; only these have gradients and optimizer states."""
+        return _training(self).trainable
+
+    @property
+    def trainable_parameters(self) -> int:
+        """Elements of those that train."""
+        return _training(self).elements
+
+    @property
+    def frozen(self) -> frozenset[int]:
+        """Indices of those that do not."""
+        return _training(self).frozen
+
+    @property
+    def frozen_parameters(self) -> int:
+        """Elements of those."""
+        return self.parameters - self.trainable_parameters
+
+    @property
+    def largest_trainable(self) -> int:
+        """Elements of the largest that trains."""
+        return _training(self).largest
+
+
+class _Training(NamedTuple):
+    trainable: tuple[int, ...]
+    frozen: frozenset[int]
+    elements: int
+    largest: int
+
+
+@lru_cache(maxsize=64)
+def _training(model: Model) -> _Training:
+    """What follows from the model's tensors; counted once, as models are hashed by identity."""
+    trainable = tuple([index for index, tensor in enumerate(model.tensors) if tensor.trainable])
+    sizes = [model.tensors[index].elements for index in trainable]
+    frozen = frozenset(range(len(model.tensors))).difference(trainable)
+    return _Training(trainable, frozen, sum(sizes), max(sizes, default=0))
+
+
+def with_frozen(model: Model, patterns: Sequence[str], trainable: Sequence[str] = ()) -> Model:
+    """The model with requires_grad_(False) on the parameters of these names, but for those that are `trainable` all the
+    same: globs, as `*embed_tokens*`.
+
+    Raises `ContradictionError` where nothing is left to train: torch has no optimizer without parameters.
+    """
+
+    def is_frozen(name: str) -> bool:
+        frozen, kept = (any(fnmatchcase(name, each) for each in globs) for globs in (patterns, trainable))
+        return frozen and not kept
+
+    tensors = tuple([tensor._replace(trainable=not is_frozen(tensor.name)) for tensor in model.tensors])
+    if not any(tensor.trainable for tensor in tensors):
+        raise ContradictionError(f"{model.name}: all parameters are frozen; leave one to train")
+    return model._replace(tensors=tensors)

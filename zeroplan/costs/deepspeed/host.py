@@ -41,6 +41,7 @@ from zeroplan.costs.deepspeed.partitions import (
     secondary_sizes,
     shard_elements,
     shard_sizes,
+    trainable_shard_elements,
 )
 from zeroplan.costs.deepspeed.resident import counts_on_gpu, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.stages_0_2_initialize import flattened_on_host
@@ -132,7 +133,7 @@ def stages_1_2(job: Job) -> Iterator[HostAllocation]:
         of_muon = [layout.partition for layout in flat_groups(job) if layout.muon]
         yield HostAllocation("optimizer states", master, _bytes(of_muon, master))
     yield HostAllocation("parameter staging", dtype, _bytes(shares, dtype), pin)
-    yield HostAllocation("gradient scratch", dtype, _bytes([job.model.largest.elements], dtype), pin)
+    yield HostAllocation("gradient scratch", dtype, _bytes([job.model.largest_trainable], dtype), pin)
     if master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
         own = list(map(tensor_sizes(job).__getitem__, accumulated(job)))
         yield HostAllocation("accumulated gradients", dtype, _bytes(own, dtype), pin)
@@ -152,7 +153,7 @@ def _step_counters(job: Job, count: int) -> Iterator[HostAllocation]:
     strategy = job.strategy
     if strategy.optimizer == "adagrad" and not strategy.offload_optimizer:
         wrapped = strategy.stage > 0 or strategy.element_bytes == 2
-        yield HostAllocation("step counters", "float32", (4,) * (count + wrapped * len(job.model.tensors)))
+        yield HostAllocation("step counters", "float32", (4,) * (count + wrapped * len(job.model.trainable)))
     elif count and (strategy.runs_torch_adam or strategy.offload_optimizer) and not counts_on_gpu(job):
         yield HostAllocation("step counters", "float32", (4,) * count)
 
@@ -178,7 +179,7 @@ def stage_3(job: Job) -> Iterator[HostAllocation]:
         groups = optimized(job)
         kept = [group.elements for group in groups if not (group.on_gpu or group.swapped)]
         torchs = [group.elements for group in groups if group.swapped and group.by_torch]
-        partitions = [shard_elements(job)]
+        partitions = [trainable_shard_elements(job)]
         yield HostAllocation("gradients", strategy.accumulation, _bytes(partitions, strategy.accumulation), pin)
         yield HostAllocation("gradients for the optimizer", master, _bytes(kept, master), pin)
         yield HostAllocation("master weights", master, _bytes(kept, master))
@@ -195,6 +196,9 @@ def stage_3(job: Job) -> Iterator[HostAllocation]:
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         shards = [sum(shard_sizes(job)[index] for index in members) for members in group_members(job)]
         yield HostAllocation("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)
+        pin = TORCH if strategy.offload_param.pin_memory else PAGEABLE
+        frozen = [shard_sizes(job)[index] for index in sorted(job.model.frozen)]
+        yield HostAllocation("frozen parameters", strategy.dtype, _bytes(frozen, strategy.dtype), pin)
     elif strategy.offload_param:
         yield from parameter_blocks(job)
 

@@ -84,6 +84,12 @@ def shard_elements(job: Job) -> int:
     return sum(shard_sizes(job))
 
 
+@cached(no_key)
+def trainable_shard_elements(job: Job) -> int:
+    """Of those that train: what gradient partitions have."""
+    return sum(map(shard_sizes(job).__getitem__, job.model.trainable))
+
+
 @cached(lambda strategy: (strategy.param_persistence_threshold, strategy.model_persistence_threshold))
 def small_tensors(job: Job) -> list[int]:
     """Those that stage 3 never releases, in order, while their sum stays under the model's threshold."""

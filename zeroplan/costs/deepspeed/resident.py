@@ -91,7 +91,8 @@ def built_states(job: Job) -> list[Line]:
         return []
     return [
         line(
-            "optimizer states", states.built_states, strategy.dtype, psi=job.model.parameters, w=strategy.element_bytes
+            "optimizer states", states.built_states, strategy.dtype, psi=job.model.trainable_parameters,
+            w=strategy.element_bytes,
         )
     ]
 

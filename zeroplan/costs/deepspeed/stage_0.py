@@ -9,7 +9,7 @@ from __future__ import annotations
 from zeroplan.costs.allocations import END, START, AllocationTracker, PassProfile
 from zeroplan.costs.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed import step_counters
-from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.layout import tensor_sizes, trainable_sizes
 from zeroplan.costs.deepspeed.muon import adam_elements
 from zeroplan.costs.deepspeed.muon_update import last_update, update_whole
 from zeroplan.costs.deepspeed.reduction import engine_runs
@@ -37,7 +37,7 @@ def resident(job: Job) -> list[Line]:
 
 
 def _optimizer(job: Job) -> list[Line]:
-    psi, lines = job.model.parameters, []
+    psi, lines = job.model.trainable_parameters, []
     if job.strategy.element_bytes == 2:
         lines.append(line("fp32 master copy", states.whole_master, "float32", psi=psi))
     of_adam = adam_elements(job)
@@ -52,7 +52,7 @@ def _optimizer(job: Job) -> list[Line]:
 def phase_memory(job: Job) -> PhaseMemory:
     strategy, tracker = job.strategy, AllocationTracker()
     gradients = make_gradients(job, tracker, strategy.dtype)
-    reduce_by_engine(job, tracker, tensor_sizes(job), strategy.dtype)
+    reduce_by_engine(job, tracker, trainable_sizes(job), strategy.dtype)
     tracker.mark(END)
     backward, together = tracker.peak_lines(), PassProfile(tracker)
     tracker.reset_peak()
@@ -63,10 +63,10 @@ def phase_memory(job: Job) -> PhaseMemory:
 
 def make_gradients(job: Job, tracker: AllocationTracker, dtype: str) -> tuple[Line, ...]:
     """Gradients one after the other as backward makes them, or all there from earlier micro-steps."""
-    sizes, order = tensor_sizes(job), job.execution.gradients
+    sizes, order, every = tensor_sizes(job), job.execution.gradients, job.model.trainable_parameters
     accumulates = job.strategy.grad_accum > 1
-    rest = job.model.parameters - (0 if accumulates else sum(sizes[index] for index in order))
-    tracker.allocate(moments.gradients, dtype, job.model.parameters if accumulates else rest)
+    rest = every - (0 if accumulates else sum(sizes[index] for index in order))
+    tracker.allocate(moments.gradients, dtype, every if accumulates else rest)
     tracker.mark(START)
     for index in order:
         if not accumulates:
@@ -92,12 +92,12 @@ def _step_flat(job: Job, tracker: AllocationTracker) -> None:
         with tracker.transient((moments.converted_gradients, "float32", elements)):
             tracker.allocate(moments.fp32_gradients, "float32", elements)
         tracker.free(moments.gradients, job.strategy.dtype, elements)
-    tracker.free(moments.fp32_gradients, "float32", job.model.parameters)
+    tracker.free(moments.fp32_gradients, "float32", job.model.trainable_parameters)
 
 
 def _step_apart(job: Job, tracker: AllocationTracker) -> None:
     """FP16_UnfusedOptimizer converts every gradient and keeps the 16-bit ones; fp32 reads them as they are."""
-    converted = job.model.parameters if job.strategy.element_bytes == 2 else 0
+    converted = job.model.trainable_parameters if job.strategy.element_bytes == 2 else 0
     copies = max((temporaries(job, tensors) for tensors in group_tensors(job)), default=0)
     with tracker.transient((moments.fp32_gradients, "float32", converted)):
         update_whole(job, tracker, makes_states=False)

@@ -30,6 +30,7 @@ from zeroplan.costs.deepspeed.partitions import (
     small_tensors,
     sub_group_members,
     sub_groups,
+    trainable_shard_elements,
 )
 from zeroplan.costs.deepspeed.resident import (
     built_states,
@@ -56,7 +57,8 @@ def resident(job: Job) -> list[Line]:
         lines.append(line("parameters", states.shard_parameters, strategy.dtype, shards=shards, w=w))
     if not strategy.offload_optimizer:
         g = DTYPE_BYTES[strategy.accumulation]
-        lines.append(line("gradients", states.shard_gradients, strategy.accumulation, shards=shards, g=g))
+        trained = trainable_shard_elements(job)
+        lines.append(line("gradients", states.shard_gradients, strategy.accumulation, shards=trained, g=g))
     lines += [*_optimizer(job), *gather_buffers.lines(_of_muon(job).kept(job))]
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):

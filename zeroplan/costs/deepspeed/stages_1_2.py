@@ -28,8 +28,10 @@ def resident(job: Job) -> list[Line]:
     strategy, w = job.strategy, job.strategy.element_bytes
     flat = sum(layout.flat for layout in flat_groups(job))
     lines = [line("parameters", states.flat_parameters, strategy.dtype, flat=flat, w=w)]
+    if frozen := job.model.frozen_parameters:  # each in storage of its own
+        lines.append(line("frozen parameters", states.whole_parameters, strategy.dtype, psi=frozen, w=w))
     if strategy.offload_optimizer:
-        largest = job.model.largest.elements
+        largest = job.model.largest_trainable
         lines.append(line("offload scratch", buffers.offload_scratch, strategy.dtype, largest=largest, g=w))
         lines += gather_buffers.lines(muon_offload.kept(job))
         lines += zenflow.resident(job)

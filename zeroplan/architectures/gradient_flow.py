@@ -1,0 +1,92 @@
+"""Where gradients flow in a tree of which some parameters do not train: the hooks that DeepSpeed has there fire.
+
+Backward enters a module where something that it returns needs a gradient, and leaves it where something that it is given
+does (runtime/zero/parameter_offload.py: PreBackwardFunctionForModule, PostBackwardFunctionModule). One forward pass on a
+short sequence tells both: its operators know which of their results need one.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from zeroplan.architectures.forward_run import ForwardRun, forward
+from zeroplan.architectures.identical_layers import input_embedding
+from zeroplan.architectures.module import KEPT_TREES, Module
+from zeroplan.autograd.tensor import Tensor
+
+TOKENS = 8
+"""Of the pass: how many there are changes nothing."""
+
+
+class GradientFlow:
+    """The modules into which backward goes, and those out of which it does."""
+
+    def __init__(self, entered: frozenset[int], left: frozenset[int]) -> None:
+        """Modules by identity."""
+        self.entered, self.left = entered, left
+
+    def enters(self, module: Module) -> bool:
+        return id(module) in self.entered
+
+    def leaves(self, module: Module) -> bool:
+        return id(module) in self.left
+
+
+class Everywhere(GradientFlow):
+    """All parameters train."""
+
+    def __init__(self) -> None:
+        super().__init__(frozenset(), frozenset())
+
+    def enters(self, _module: Module) -> bool:
+        return True
+
+    def leaves(self, _module: Module) -> bool:
+        return True
+
+
+EVERYWHERE = Everywhere()
+
+
+class FlowRun(ForwardRun):
+    """A forward pass that notes what each module is given, and what it returns."""
+
+    __slots__ = ("given", "returned")
+
+    def __init__(self, attention: str, kernels: str) -> None:
+        super().__init__(2, 1, TOKENS, attention=attention, kernel="flash", kernels=kernels)
+        self.given: set[int] = set()
+        self.returned: set[int] = set()
+
+    def enter(self, module: Module, inputs: tuple[Any, ...] = ()) -> int:
+        if _needs_gradient(inputs):
+            self.given.add(id(module))
+        return super().enter(module, inputs)
+
+    def leave(self, module: Module, outer: int, out: Any = None) -> None:
+        if _needs_gradient(out) or id(module) == self.opens:
+            self.returned.add(id(module))
+        super().leave(module, outer, out)
+
+
+def _needs_gradient(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return value.node is not None
+    return isinstance(value, tuple) and any(map(_needs_gradient, value))
+
+
+@lru_cache(maxsize=2 * KEPT_TREES)
+def gradient_flow(
+    root: Module, frozen: frozenset[int], *, eager: bool, flash: bool, kernels: str, checkpoints: bool
+) -> GradientFlow:
+    """`frozen`: the tree's parameters that do not train, by their place among `named_parameters`; `checkpoints`: layers
+    are, so that the words' embeddings ask for a gradient in any case (enable_input_require_grads).
+    """
+    if not frozen:
+        return EVERYWHERE
+    run = FlowRun("eager" if eager else "flash_attention_2" if flash else "sdpa", kernels)
+    run.frozen = frozenset(id(p) for place, (_name, p) in enumerate(root.named_parameters()) if place in frozen)
+    run.opens = input_embedding(root) if checkpoints else 0
+    forward(root, run)
+    return GradientFlow(frozenset(run.returned), frozenset(run.given))
