@@ -67,6 +67,13 @@ def shard_parameters(shards: int, w: int) -> int:
     return w * shards
 
 
+def kept_secondary_partitions(shards: int, w: int) -> int:
+    """w·P -- this rank's piece of the second copy of frozen parameters, divided among the ranks of a node (hpZ): the
+    step drops that of what it updates alone [DeepSpeed runtime/zero/stage3.py:invalidate_secondary_tensor].
+    """
+    return w * shards
+
+
 def shard_gradients(shards: int, g: int) -> int:
     """g·P -- gradient partitions, allocated once and kept [DeepSpeed runtime/zero/stage3.py]."""
     return g * shards

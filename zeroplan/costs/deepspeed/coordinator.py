@@ -68,7 +68,8 @@ class Coordinator(GatheredStorages):
         for index in self.available:
             self.swapper.release(index)
         self.available, self.storage, self.buffers, self.gathered = set(self.persistent), {}, [], 0
-        self.views, self.secondary, self.copied, self.most, self.waiting = set(), set(), 0, 0, NOTHING
+        self.views, self.copied, self.most, self.waiting = set(), 0, 0, NOTHING
+        self.secondary &= self.frozen
         self.swapper.fetch(sorted(self.persistent))
 
     def micro_step(self, *, records: bool = False) -> MicroStep:

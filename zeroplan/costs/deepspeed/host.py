@@ -39,11 +39,12 @@ from zeroplan.costs.deepspeed.nvme_swap import (
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     secondary_sizes,
+    secondary_sizes_anew,
     shard_elements,
     shard_sizes,
     trainable_shard_elements,
 )
-from zeroplan.costs.deepspeed.resident import counts_on_gpu, host_state_dtype, state_bytes
+from zeroplan.costs.deepspeed.resident import FROZEN, counts_on_gpu, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.stages_0_2_initialize import flattened_on_host
 from zeroplan.costs.deepspeed.step_counters import updated_tensors
 from zeroplan.formulas import hosted
@@ -198,17 +199,19 @@ def stage_3(job: Job) -> Iterator[HostAllocation]:
         yield HostAllocation("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)
         pin = TORCH if strategy.offload_param.pin_memory else PAGEABLE
         frozen = [shard_sizes(job)[index] for index in sorted(job.model.frozen)]
-        yield HostAllocation("frozen parameters", strategy.dtype, _bytes(frozen, strategy.dtype), pin)
+        yield HostAllocation(FROZEN, strategy.dtype, _bytes(frozen, strategy.dtype), pin)
+        kept = [secondary_sizes(job)[index] for index in sorted(job.model.frozen)] if secondary_sizes(job) else []
+        yield HostAllocation("secondary partitions", strategy.dtype, _bytes(kept, strategy.dtype), pin)
     elif strategy.offload_param:
         yield from parameter_blocks(job)
 
 
 def _secondary(job: Job) -> Iterator[HostAllocation]:
-    """A second copy of offloaded parameters lies beside the first until the step's end (hpZ)."""
+    """A second copy of offloaded parameters that train lies beside the first until the step's end (hpZ)."""
     if offload := job.strategy.offload_param:
         pin = TORCH if offload.pin_memory else PAGEABLE
         yield HostAllocation(
-            "secondary partitions", job.strategy.dtype, _bytes(secondary_sizes(job), job.strategy.dtype), pin
+            "secondary partitions", job.strategy.dtype, _bytes(secondary_sizes_anew(job), job.strategy.dtype), pin
         )
 
 

@@ -46,6 +46,12 @@ def secondary_sizes(job: Job) -> list[int]:
     return [padded // shared for padded in padded_sizes(job)] if shared else []
 
 
+@cached(lambda strategy: (strategy.stage, strategy.hpz_partition_size, strategy.offload_param))
+def secondary_sizes_anew(job: Job) -> list[int]:
+    """Of these the ones that each step drops and makes anew, zeros for others: those of frozen tensors stay."""
+    return [0 if index in job.model.frozen else size for index, size in enumerate(secondary_sizes(job))]
+
+
 @cached(no_key)
 def shard_sizes(job: Job) -> list[int]:
     """Elements of one rank's partition of each tensor: stage 3 splits every one by itself, rounded up."""

@@ -15,6 +15,7 @@ from zeroplan.costs.deepspeed.muon_update import last_update, update_whole
 from zeroplan.costs.deepspeed.reduction import engine_runs
 from zeroplan.costs.deepspeed.resident import (
     built_states,
+    frozen_parameters,
     model_buffers,
     numbers,
     state_bytes,
@@ -30,10 +31,10 @@ from zeroplan.specs.job import Job
 
 def resident(job: Job) -> list[Line]:
     """Between steps. Gradients live from backward to the step only; 16-bit training copies them to fp32 there."""
-    psi, w = job.model.parameters, job.strategy.element_bytes
+    psi, w = job.model.trainable_parameters, job.strategy.element_bytes
     parameters = line("parameters", states.whole_parameters, job.strategy.dtype, psi=psi, w=w)
     single = [*numbers(job, {}), *step_counters.on_gpu(job)]
-    return [parameters, *_optimizer(job), *built_states(job), *model_buffers(job), *single]
+    return [parameters, *frozen_parameters(job), *_optimizer(job), *built_states(job), *model_buffers(job), *single]
 
 
 def _optimizer(job: Job) -> list[Line]:
