@@ -1,8 +1,8 @@
 """Where gradients flow in a tree of which some parameters do not train: the hooks that DeepSpeed has there fire.
 
-Backward enters a module where something that it returns needs a gradient, and leaves it where something that it is given
-does (runtime/zero/parameter_offload.py: PreBackwardFunctionForModule, PostBackwardFunctionModule). One forward pass on a
-short sequence tells both: its operators know which of their results need one.
+Backward enters a module where something that it returns needs a gradient, and leaves it where something that it is
+given does (runtime/zero/parameter_offload.py: PreBackwardFunctionForModule, PostBackwardFunctionModule). One forward
+pass on a short sequence tells both: its operators know which of their results need one.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ class Walked(NamedTuple):
 class Walk:
     """Modules as forward enters and leaves them, and the uses of parameters.
 
-    Below a module whose path is in `leaves` nothing has hooks. Of identical layers the first is walked, unless gradients
-    do not flow everywhere.
+    Below a module whose path is in `leaves` nothing has hooks. Of identical layers the first is walked; where gradients
+    do not flow everywhere, each.
     """
 
     def __init__(

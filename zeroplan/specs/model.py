@@ -104,8 +104,8 @@ class ExecutionOrder(Protocol):
     ) -> Execution:  # fmt: skip
         """`eager`: with eager attention, which returns its weights and in some families calls a dropout of its own.
 
-        `flash`: with the flash-attention package, which in GPT-J leaves out such a dropout. `frozen`: indices of tensors
-        that do not train; what needs no gradient has no backward, and no hook of DeepSpeed's fires there.
+        `flash`: with the flash-attention package, which in GPT-J leaves out such a dropout. `frozen`: indices of the
+        tensors that do not train; what needs no gradient has no backward, and no hook of DeepSpeed's fires there.
         """
 
 

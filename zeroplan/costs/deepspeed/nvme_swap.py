@@ -230,7 +230,8 @@ def swapped_parameters(job: Job) -> list[int]:
         return []
     _flat, outside = _in_memory(job)
     return [
-        index for members in (*outside, sorted(job.model.frozen)) for index, shard in zip(members, _shards(job, members), strict=True)
+        index for members in (*outside, sorted(job.model.frozen))
+        for index, shard in zip(members, _shards(job, members), strict=True)
         if is_swappable(job, w * shard)
     ]  # fmt: skip
 

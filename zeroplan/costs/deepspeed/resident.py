@@ -56,7 +56,7 @@ def counts_on_gpu(job: Job) -> bool:
 def frozen_parameters(job: Job) -> list[Line]:
     """Those that do not train, below stage 3: each whole, in storage of its own, in no flat group."""
     frozen, w = job.model.frozen_parameters, job.strategy.element_bytes
-    return [line(FROZEN, states.whole_parameters, job.strategy.dtype, psi=frozen, w=w)] if frozen else []
+    return [line(FROZEN, states.frozen_parameters, job.strategy.dtype, frozen=frozen, w=w)] if frozen else []
 
 
 def model_buffers(job: Job) -> list[Line]:

@@ -22,7 +22,7 @@ from zeroplan.costs.deepspeed.resident import (
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.deepspeed.stages_0_2_initialize import flattens, group_elements, group_tensors
+from zeroplan.costs.deepspeed.stages_0_2_initialize import flattens, group_tensors
 from zeroplan.costs.memory import PhaseMemory
 from zeroplan.formulas import moments, muon, states
 from zeroplan.ledger import Line, line
@@ -88,9 +88,12 @@ def reduce_by_engine(job: Job, tracker: AllocationTracker, sizes: list[int], dty
 
 
 def _step_flat(job: Job, tracker: AllocationTracker) -> None:
-    """FP16_Optimizer: group by group each gradient is converted, then all are joined; the 16-bit ones go."""
-    for elements in group_elements(job):
-        with tracker.transient((moments.converted_gradients, "float32", elements)):
+    """FP16_Optimizer: group by group each gradient is converted, then all are joined; the 16-bit ones go. A lone one
+    is joined with nothing, and not copied.
+    """
+    for tensors in group_tensors(job):
+        elements = sum(tensors)
+        with tracker.transient((moments.converted_gradients, "float32", elements if len(tensors) > 1 else 0)):
             tracker.allocate(moments.fp32_gradients, "float32", elements)
         tracker.free(moments.gradients, job.strategy.dtype, elements)
     tracker.free(moments.fp32_gradients, "float32", job.model.trainable_parameters)

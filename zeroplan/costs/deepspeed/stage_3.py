@@ -82,9 +82,9 @@ def _frozen(job: Job) -> Iterator[Line]:
     kept = sum(secondary_sizes(job)) - sum(secondary_sizes_anew(job))
     frozen = shard_elements(job) - trainable_shard_elements(job)
     if frozen:
-        yield line(FROZEN, states.shard_parameters, dtype, shards=frozen, w=w)
+        yield line(FROZEN, states.frozen_shards, dtype, frozen=frozen, w=w)
     if kept:
-        yield line("secondary partitions", states.kept_secondary_partitions, dtype, shards=kept, w=w)
+        yield line("secondary partitions", states.kept_secondary_partitions, dtype, frozen=kept, w=w)
 
 
 def _emptied_leaves(job: Job) -> int:
@@ -198,7 +198,9 @@ def _first_step(job: Job) -> dict[str, Any]:
 
 
 def _secondary(job: Job) -> tuple[Line, ...]:
-    """Secondary partitions of all tensors that train, once the step has made them; beside offloaded parameters on the host."""
+    """Secondary partitions of all tensors that train, once the step has made them; beside offloaded parameters on the
+    host.
+    """
     return _gathered(job, 0, 0 if job.strategy.offload_param else sum(secondary_sizes_anew(job)))
 
 

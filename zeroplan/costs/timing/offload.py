@@ -87,7 +87,7 @@ def pcie_terms(job: Job, ledger: Ledger, room: float) -> list[Term]:
 def _beside_backward(job: Job, hidden: float, partitions: float, room: float) -> float:
     """What shows of all these copies, bucket by bucket; the optimizer's gradients come in the last micro-step alone."""
     micro_steps = job.strategy.micro_steps
-    buckets = ceil_div(job.model.parameters, max(1, job.strategy.reduce_bucket_size))
+    buckets = ceil_div(job.model.trainable_parameters, max(1, job.strategy.reduce_bucket_size))
     each, room = partitions / micro_steps, room / micro_steps
     last = hidden - (micro_steps - 1) * each
     return (micro_steps - 1) * overlap.piecewise(each, room, buckets) + overlap.piecewise(last, room, buckets)
@@ -209,7 +209,7 @@ def updating(job: Job) -> list[Term]:
 
 def updated_by_cpus(job: Job) -> int:
     """One rank's parameters that the CPUs update; stage 3 may leave whole sub-groups to the GPU (`ratio`)."""
-    share = job.model.parameters // job.ranks
+    share = job.model.trainable_parameters // job.ranks
     if job.strategy.stage == 3:
         share -= sum(group.elements for group in on_gpu(job))
     return max(0, share)

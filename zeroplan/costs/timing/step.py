@@ -70,7 +70,7 @@ def newton_schulz(parts: StepParts) -> Iterable[Term]:
 def update(parts: StepParts) -> list[Term]:
     """On the GPU: the norm of gradients and their clipping, then the optimizer."""
     job, strategy = parts.job, parts.job.strategy
-    here = job.model.parameters / strategy.shards(1, job.ranks)
+    here = job.model.trainable_parameters / strategy.shards(1, job.ranks)
     if strategy.offload_optimizer:
         here -= updated_by_cpus(job)
     if here < 1:
