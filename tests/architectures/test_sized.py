@@ -66,10 +66,10 @@ def test_as_a_run_of_that_batch(family: str):
         root = model.timeline.root  # type: ignore[attr-defined]
         assert is_even(wanted)
         try:
-            direct = run_trace(root, run_of(wanted))
+            direct = run_trace(root, run_of(wanted, root))
         except NotImplementedError:
             continue
-        shared = batch_scaled(run_trace(root, run_of(wanted._replace(batch=MANY)))).at(wanted.batch)
+        shared = batch_scaled(run_trace(root, run_of(wanted._replace(batch=MANY), root))).at(wanted.batch)
         assert shared._replace(log=direct.log) == direct, wanted
         assert ended(shared.log()) == ended(direct.log()), wanted
         compared += 1

@@ -145,14 +145,21 @@ def input_offload_of(how: ActivationCheckpointing) -> InputOffload | None:
     return InputOffload(partitions=how.partitions, on_host=how.on_host, buffers=buffers)
 
 
-def run_of(request: TimelineRequest) -> ForwardRun:
-    """A run as a job asks for it."""
+def identities(root: Module, places: frozenset[int]) -> frozenset[int]:
+    """Parameters of a tree, by their places among `named_parameters`."""
+    return frozenset(id(p) for place, (_name, p) in enumerate(root.named_parameters()) if place in places)
+
+
+def run_of(request: TimelineRequest, root: Module) -> ForwardRun:
+    """A run of this tree as a job asks for it."""
     run = ForwardRun(
         request.width, request.batch, request.seq, attention=request.attention, kernel=request.kernel,
         recomputing=request.recomputing, half=request.half, kernels=request.kernels,
         autocast_bytes=request.autocast_bytes,
     )  # fmt: skip
     run.zero_linear = request.zero_linear
+    if request.frozen:
+        run.frozen = identities(root, request.frozen)
     return run
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from zeroplan.architectures.forward_run import ForwardRun, forward
+from zeroplan.architectures.forward_run import ForwardRun, forward, identities
 from zeroplan.architectures.identical_layers import input_embedding
 from zeroplan.architectures.module import KEPT_TREES, Module
 from zeroplan.autograd.tensor import Tensor
@@ -86,7 +86,7 @@ def gradient_flow(
     if not frozen:
         return EVERYWHERE
     run = FlowRun("eager" if eager else "flash_attention_2" if flash else "sdpa", kernels)
-    run.frozen = frozenset(id(p) for place, (_name, p) in enumerate(root.named_parameters()) if place in frozen)
+    run.frozen = identities(root, frozen)
     run.opens = input_embedding(root) if checkpoints else 0
     forward(root, run)
     return GradientFlow(frozenset(run.returned), frozenset(run.given))

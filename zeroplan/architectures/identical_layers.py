@@ -27,7 +27,7 @@ def input_embedding(root: Module) -> int:
 
 @lru_cache(maxsize=2 * KEPT_TREES)
 def representatives(
-    root: Module, recomputing: Recomputing = PLAIN, ran: Recomputing | None = None
+    root: Module, recomputing: Recomputing = PLAIN, ran: Recomputing | None = None, *, frozen: bool = False
 ) -> list[tuple[int, int]]:
     """Each layer, in order, with its representative (the layer that runs for it), by identity; `ran`: under `ran_as`.
 
@@ -35,10 +35,10 @@ def representatives(
 
     What identical layers share (cosines, a mask) goes with the first of them in backward. Where a layer also returns
     its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then, and where
-    DeepSpeed treats inputs by their place.
+    DeepSpeed treats inputs by their place, or some parameters are `frozen`.
     """
     layers = checkpointing_layers(root)
-    if _each_by_itself(root, recomputing):
+    if frozen or _each_by_itself(root, recomputing):
         return [(id(layer), id(layer)) for layer in layers]
     run_for: dict[Hashable, int] = {}
     for layer, role in zip(layers, layer_roles(root, ran or recomputing), strict=True):

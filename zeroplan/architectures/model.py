@@ -185,7 +185,7 @@ class ModelTimelines:
             found = self.trace(request).flops
         except NotImplementedError:
             return None
-        times = Counter(chosen for _layer, chosen in self.layers(request.recomputing))
+        times = Counter(chosen for _layer, chosen in self.layers(request.recomputing, request.frozen))
         times[0] = 1  # outside of all layers
         sums: Counter[str] = Counter()
         for (phase, layer, triangle), count in found.items():
@@ -203,7 +203,7 @@ class ModelTimelines:
             found = self.trace(request).flops
         except NotImplementedError:
             return None
-        layers = self.layers(request.recomputing)
+        layers = self.layers(request.recomputing, request.frozen)
         times = Counter(chosen for _layer, chosen in layers)
         sums: Counter[tuple[str, bool]] = Counter()
         for (phase, layer, causal), count in found.items():
@@ -217,7 +217,7 @@ class ModelTimelines:
 
     def offloaded_inputs(self, request: TimelineRequest) -> tuple[int, ...]:
         result = self.trace(request).inputs
-        return tuple(result[chosen] for _layer, chosen in self.layers(request.recomputing))
+        return tuple(result[chosen] for _layer, chosen in self.layers(request.recomputing, request.frozen))
 
     def saved(self, request: TimelineRequest) -> SavedActivations | None:
         from zeroplan.architectures.saved_activations import saved
@@ -238,11 +238,12 @@ class ModelTimelines:
 
     def _by_itself(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
         """Its own layers ran: what one keeps, and for whom, depends on the next one."""
-        if ran_as(self.root, request.recomputing) == request.recomputing:
+        if request.frozen or ran_as(self.root, request.recomputing) == request.recomputing:
             return self.expanded(request, leaves)
         layers = representatives(self.root, request.recomputing)
         return ExpandedTrace(
-            Structure(self.root, self._order(leaves, *_how(request)), layers), run_trace(self.root, run_of(request))
+            Structure(self.root, self._order(leaves, *_how(request)), layers),
+            run_trace(self.root, run_of(request, self.root)),
         )
 
     def _named(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
@@ -251,34 +252,41 @@ class ModelTimelines:
 
         root, _sizes = self.names()
         order = self._order(leaves, *_how(request))
-        layers = representatives(root, request.recomputing)
-        return ExpandedTrace(Structure(root, order, layers), run_trace(root, run_of(with_named_batch(request))))
+        layers = representatives(root, request.recomputing, frozen=bool(request.frozen))
+        run = run_of(with_named_batch(request), root)
+        return ExpandedTrace(Structure(root, order, layers), run_trace(root, run))
 
     def _structure(self, leaves: LeafModules, *how: Any) -> Structure:
-        return Structure(self.root, self._order(leaves, *how), self.layers(how[-1]))
+        *_attention, recomputing, frozen = how
+        return Structure(self.root, self._order(leaves, *how), self.layers(recomputing, frozen))
 
     def _order(
-        self, leaves: LeafModules, eager: bool, flash: bool, kernels: str, recomputing: Recomputing
-    ) -> Execution:
-        return self.executes(leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
+        self, leaves: LeafModules, eager: bool, flash: bool, kernels: str, recomputing: Recomputing,
+        frozen: frozenset[int],
+    ) -> Execution:  # fmt: skip
+        return self.executes(
+            leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing, frozen=frozen
+        )
 
-    def layers(self, recomputing: Recomputing) -> list[tuple[int, int]]:
+    def layers(self, recomputing: Recomputing, frozen: frozenset[int]) -> list[tuple[int, int]]:
         """Each layer, and its representative in the trace."""
-        return representatives(self.root, recomputing, ran_as(self.root, recomputing))
+        return representatives(self.root, recomputing, ran_as(self.root, recomputing), frozen=bool(frozen))
 
     def trace(self, request: TimelineRequest) -> Trace:
         """The trace of the representative layers; what gives the same trace runs once."""
+        if request.frozen:
+            return self.ran(request)
         return self.ran(request._replace(recomputing=ran_as(self.root, request.recomputing)))
 
     def _ran(self, request: TimelineRequest) -> Trace:
         if is_even(request):
             return self.with_many(request._replace(batch=MANY)).at(request.batch)
-        return run_trace(self.root, run_of(request))
+        return run_trace(self.root, run_of(request, self.root))
 
     def _with_many(self, request: TimelineRequest) -> BatchScaledTrace:
-        return batch_scaled(run_trace(self.root, run_of(request)))
+        return batch_scaled(run_trace(self.root, run_of(request, self.root)))
 
 
-def _how(request: TimelineRequest) -> tuple[bool, bool, str, Recomputing]:
+def _how(request: TimelineRequest) -> tuple[bool, bool, str, Recomputing, frozenset[int]]:
     """What decides the order of execution, beside leaf modules."""
-    return request.eager, request.flash, request.kernels, request.recomputing
+    return request.eager, request.flash, request.kernels, request.recomputing, request.frozen

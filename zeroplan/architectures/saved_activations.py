@@ -56,8 +56,8 @@ def with_named_batch(request: TimelineRequest) -> TimelineRequest:
 def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> SavedActivations:
     """What is alive when forward has returned, by the module and operator that keep it."""
     sizes = {"b": request.batch, "s": request.seq, "w": request.width, **sizes}
-    run = run_of(with_named_batch(request))
-    representative = representatives(root, request.recomputing)
+    run = run_of(with_named_batch(request), root)
+    representative = representatives(root, request.recomputing, frozen=bool(request.frozen))
     run.passed_over = frozenset(id(layer) for layer in checkpointing_layers(root)) - {
         ran for _layer, ran in representative
     }

@@ -41,7 +41,7 @@ class Trace(NamedTuple):
 
 def run_trace(root: Module, run: ForwardRun) -> Trace:
     """Run forward and backward once."""
-    layers = representatives(root, run.recomputing)
+    layers = representatives(root, run.recomputing, frozen=bool(run.frozen))
     run.checkpoints(root)
     ran = {chosen for _layer, chosen in layers}
     run.passed_over = frozenset(layer for layer, _chosen in layers) - ran

@@ -64,6 +64,8 @@ class TimelineRequest(NamedTuple):
     """Or Liger's, as `Strategy.kernels` says."""
     autocast_bytes: int = 0
     """Bytes of an element of what torch.autocast computes in; 0: without it."""
+    frozen: frozenset[int] = frozenset()
+    """Indices of the tensors that do not train."""
 
     @property
     def eager(self) -> bool:

@@ -139,9 +139,13 @@ def _flatten_on_host(job: Job, tracker: AllocationTracker, layout: Group) -> Non
 
 
 def _flatten(job: Job, tracker: AllocationTracker, order: tuple[int, ...], flat: int) -> None:
-    """A group's tensors are copied into one, of which they become views."""
+    """A group's tensors are copied into one, of which they become views; a lone one without padding is that itself."""
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
     elements = sum(map(sizes.__getitem__, order))
+    if len(order) == 1 and flat == elements:
+        tracker.free(moments.model_as_built, dtype, elements)
+        tracker.allocate(moments.flat_parameters, dtype, flat)
+        return
     transposed = sum(sizes[index] for index in order if transposes(job, index)) if job.strategy.selective else 0
     concurrent = (zenflow.transposed_matrices, dtype, transposed), (moments.zeros_to_flatten, dtype, flat - elements)
     with tracker.transient(*concurrent):
