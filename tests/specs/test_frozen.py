@@ -38,7 +38,7 @@ def test_trainable_all_the_same():
     """Two norms a layer and one behind them, each a weight and a bias."""
     norms = with_frozen(model(), ["*"], ["*.ln_*"])
     assert norms.trainable_parameters == (2 * LAYERS + 1) * 2 * HIDDEN
-    assert norms.largest_trainable == HIDDEN
+    assert norms.largest_trainable.elements == HIDDEN
     assert norms.largest.elements == WORDS * HIDDEN
 
 

@@ -1,6 +1,6 @@
 """Where gradients flow in a tree of which some parameters do not train: the hooks that DeepSpeed has there fire.
 
-Backward enters a module where something that it returns needs a gradient, and leaves it where something that it is
+Backward enters a module where something that it returns needs a gradient, and exits it where something that it is
 given does (runtime/zero/parameter_offload.py: PreBackwardFunctionForModule, PostBackwardFunctionModule). One forward
 pass on a short sequence tells both: its operators know which of their results need one.
 """
@@ -20,17 +20,17 @@ TOKENS = 8
 
 
 class GradientFlow:
-    """The modules into which backward goes, and those out of which it does."""
+    """The modules that backward enters, and those that it exits."""
 
-    def __init__(self, entered: frozenset[int], left: frozenset[int]) -> None:
+    def __init__(self, entered: frozenset[int], exited: frozenset[int]) -> None:
         """Modules by identity."""
-        self.entered, self.left = entered, left
+        self.entered, self.exited = entered, exited
 
     def enters(self, module: Module) -> bool:
         return id(module) in self.entered
 
-    def leaves(self, module: Module) -> bool:
-        return id(module) in self.left
+    def exits(self, module: Module) -> bool:
+        return id(module) in self.exited
 
 
 class Everywhere(GradientFlow):
@@ -42,7 +42,7 @@ class Everywhere(GradientFlow):
     def enters(self, _module: Module) -> bool:
         return True
 
-    def leaves(self, _module: Module) -> bool:
+    def exits(self, _module: Module) -> bool:
         return True
 
 

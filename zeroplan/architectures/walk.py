@@ -153,7 +153,7 @@ class Walk:
         place = self.places.setdefault(path, len(self.places))
         tensors = self.below(module) if leaf else self.own(module)
         self.steps.add(ModuleHook(True, place, tensors, False))
-        if module.takes_gradient and self.flow.leaves(module):
+        if module.takes_gradient and self.flow.exits(module):
             self.undo.add(ModuleHook(False, place, tensors, True))
         self.forward(path, module, not leaf)
         self.steps.add(ModuleHook(False, place, tensors, False))

@@ -270,8 +270,8 @@ class Model(NamedTuple):
         return self.parameters - self.trainable_parameters
 
     @property
-    def largest_trainable(self) -> int:
-        """Elements of the largest that trains."""
+    def largest_trainable(self) -> ParameterSpec:
+        """Of those that train."""
         return _training(self).largest
 
 
@@ -279,16 +279,17 @@ class _Training(NamedTuple):
     trainable: tuple[int, ...]
     frozen: frozenset[int]
     elements: int
-    largest: int
+    largest: ParameterSpec
 
 
 @lru_cache(maxsize=64)
 def _training(model: Model) -> _Training:
     """What follows from the model's tensors; counted once, as models are hashed by identity."""
     trainable = tuple([index for index, tensor in enumerate(model.tensors) if tensor.trainable])
-    sizes = [model.tensors[index].elements for index in trainable]
     frozen = frozenset(range(len(model.tensors))).difference(trainable)
-    return _Training(trainable, frozen, sum(sizes), max(sizes, default=0))
+    tensors = [model.tensors[index] for index in trainable]
+    largest = max(tensors, key=lambda tensor: tensor.elements)
+    return _Training(trainable, frozen, sum([tensor.elements for tensor in tensors]), largest)
 
 
 def with_frozen(model: Model, patterns: Sequence[str], trainable: Sequence[str] = ()) -> Model:

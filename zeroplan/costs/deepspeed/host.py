@@ -39,10 +39,10 @@ from zeroplan.costs.deepspeed.nvme_swap import (
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     secondary_sizes,
-    secondary_sizes_anew,
     shard_elements,
     shard_sizes,
     trainable_shard_elements,
+    transient_secondary_sizes,
 )
 from zeroplan.costs.deepspeed.resident import FROZEN, counts_on_gpu, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.stages_0_2_initialize import flattened_on_host
@@ -134,7 +134,7 @@ def stages_1_2(job: Job) -> Iterator[HostAllocation]:
         of_muon = [layout.partition for layout in flat_groups(job) if layout.muon]
         yield HostAllocation("optimizer states", master, _bytes(of_muon, master))
     yield HostAllocation("parameter staging", dtype, _bytes(shares, dtype), pin)
-    yield HostAllocation("gradient scratch", dtype, _bytes([job.model.largest_trainable], dtype), pin)
+    yield HostAllocation("gradient scratch", dtype, _bytes([job.model.largest_trainable.elements], dtype), pin)
     if master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
         own = list(map(tensor_sizes(job).__getitem__, accumulated(job)))
         yield HostAllocation("accumulated gradients", dtype, _bytes(own, dtype), pin)
@@ -211,7 +211,7 @@ def _secondary(job: Job) -> Iterator[HostAllocation]:
     if offload := job.strategy.offload_param:
         pin = TORCH if offload.pin_memory else PAGEABLE
         yield HostAllocation(
-            "secondary partitions", job.strategy.dtype, _bytes(secondary_sizes_anew(job), job.strategy.dtype), pin
+            "secondary partitions", job.strategy.dtype, _bytes(transient_secondary_sizes(job), job.strategy.dtype), pin
         )
 
 

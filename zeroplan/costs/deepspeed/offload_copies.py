@@ -17,7 +17,12 @@ from zeroplan.costs.deepspeed.nvme_swap import (
     parameter_bytes,
     swapped_parameters,
 )
-from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes_anew, sub_groups
+from zeroplan.costs.deepspeed.partitions import (
+    persistent_tensors,
+    secondary_ranks,
+    sub_groups,
+    transient_secondary_sizes,
+)
 from zeroplan.costs.deepspeed.stage_3_reductions import to_host
 from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
 from zeroplan.formulas import copied
@@ -142,7 +147,7 @@ def _parameters(job: Job) -> Iterator[Copied]:
                   accum=times, moved=shares[True], w=2)  # fmt: skip
     second = sum(
         max(0, min(share, size - rank_of(job) % secondary_ranks(job) * share))  # padding is not copied
-        for share, size in zip(secondary_sizes_anew(job), sizes, strict=False)
+        for share, size in zip(transient_secondary_sizes(job), sizes, strict=False)
     )
     yield _copied(GPU, HOST, "secondary partitions", copied.secondary_partitions, dtype, moved=second, w=w)
     persistent = sum(ceil_div(sizes[index], ranks) for index in persistent_tensors(job))

@@ -47,7 +47,7 @@ def secondary_sizes(job: Job) -> list[int]:
 
 
 @cached(lambda strategy: (strategy.stage, strategy.hpz_partition_size, strategy.offload_param))
-def secondary_sizes_anew(job: Job) -> list[int]:
+def transient_secondary_sizes(job: Job) -> list[int]:
     """Of these the ones that each step drops and makes anew, zeros for others: those of frozen tensors stay."""
     return [0 if index in job.model.frozen else size for index, size in enumerate(secondary_sizes(job))]
 

@@ -26,13 +26,13 @@ from zeroplan.costs.deepspeed.partitions import (
     persistent_elements,
     persistent_tensors,
     secondary_sizes,
-    secondary_sizes_anew,
     shard_elements,
     shard_sizes,
     small_tensors,
     sub_group_members,
     sub_groups,
     trainable_shard_elements,
+    transient_secondary_sizes,
 )
 from zeroplan.costs.deepspeed.resident import (
     FROZEN,
@@ -79,7 +79,7 @@ def resident(job: Job) -> list[Line]:
 def _frozen(job: Job) -> Iterator[Line]:
     """Partitions of what does not train, and the second copies of it that stay (hpZ)."""
     dtype, w = job.strategy.dtype, job.strategy.element_bytes
-    kept = sum(secondary_sizes(job)) - sum(secondary_sizes_anew(job))
+    kept = sum(secondary_sizes(job)) - sum(transient_secondary_sizes(job))
     frozen = shard_elements(job) - trainable_shard_elements(job)
     if frozen:
         yield line(FROZEN, states.frozen_shards, dtype, frozen=frozen, w=w)
@@ -201,7 +201,7 @@ def _secondary(job: Job) -> tuple[Line, ...]:
     """Secondary partitions of all tensors that train, once the step has made them; beside offloaded parameters on the
     host.
     """
-    return _gathered(job, 0, 0 if job.strategy.offload_param else sum(secondary_sizes_anew(job)))
+    return _gathered(job, 0, 0 if job.strategy.offload_param else sum(transient_secondary_sizes(job)))
 
 
 def _from_host(job: Job) -> tuple[Line, ...]:

@@ -33,7 +33,7 @@ def initialize(job: Job) -> tuple[Line, ...]:
             tracker.allocate(moments.reduce_bucket, dtype, strategy.reduce_bucket_size)
     if not strategy.offload_optimizer:
         tracker.allocate(gathered.gradient_partitions, strategy.accumulation, trainable_shard_elements(job))
-    largest = job.model.largest_trainable  # each is gathered once to have its hook
+    largest = job.model.largest_trainable.elements  # each is gathered once to have its hook
     tracker.allocate(gathered.gathered_parameters, strategy.dtype, round_up(largest, job.ranks))
     if strategy.offload_param:
         tracker.allocate(gathered.partitions_from_host, strategy.dtype, ceil_div(largest, job.ranks))

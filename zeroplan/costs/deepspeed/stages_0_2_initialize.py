@@ -62,7 +62,7 @@ def _initialized(job: Job) -> tuple[AllocationTracker, list[Group]]:
         else:
             tracker.allocate(moments.master_weights, dtype, layout.partition)
     if strategy.offload_optimizer:
-        tracker.allocate(moments.offload_scratch, dtype, job.model.largest_trainable)
+        tracker.allocate(moments.offload_scratch, dtype, job.model.largest_trainable.elements)
     elif not strategy.runs_bf16_optimizer:
         share = sum(layout.partition for layout in flat_groups(job))
         tracker.allocate(moments.fp32_gradients, strategy.master, share)

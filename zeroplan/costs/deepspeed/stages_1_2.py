@@ -31,7 +31,7 @@ def resident(job: Job) -> list[Line]:
     lines = [line("parameters", states.flat_parameters, strategy.dtype, flat=flat, w=w)]
     lines += frozen_parameters(job)
     if strategy.offload_optimizer:
-        largest = job.model.largest_trainable
+        largest = job.model.largest_trainable.elements
         lines.append(line("offload scratch", buffers.offload_scratch, strategy.dtype, largest=largest, g=w))
         lines += gather_buffers.lines(muon_offload.kept(job))
         lines += zenflow.resident(job)
