@@ -7,13 +7,15 @@ pass on a short sequence tells both: its operators know which of their results n
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import lru_cache
 from typing import Any
 
 from zeroplan.architectures.forward_run import ForwardRun, forward, identities
-from zeroplan.architectures.identical_layers import input_embedding
+from zeroplan.architectures.identical_layers import checkpointing_layers, input_embedding
 from zeroplan.architectures.module import KEPT_TREES, Module
 from zeroplan.autograd.tensor import Tensor
+from zeroplan.specs.model import TimelineRequest
 
 TOKENS = 8
 """Of the pass: how many there are changes nothing."""
@@ -90,3 +92,23 @@ def gradient_flow(
     run.opens = input_embedding(root) if checkpoints else 0
     forward(root, run)
     return GradientFlow(frozenset(run.returned), frozenset(run.given))
+
+
+def layers_that_train(root: Module, request: TimelineRequest) -> tuple[Hashable, ...]:
+    """Of each layer which parameters train, and whether backward enters and exits it; nothing where all do."""
+    eager, flash, checkpoints = request.eager, request.flash, request.recomputing.every > 0
+    return _layers_that_train(root, request.frozen, eager, flash, request.kernels, checkpoints)
+
+
+@lru_cache(maxsize=2 * KEPT_TREES)
+def _layers_that_train(
+    root: Module, frozen: frozenset[int], eager: bool, flash: bool, kernels: str, checkpoints: bool
+) -> tuple[Hashable, ...]:
+    if not frozen:
+        return ()
+    flow = gradient_flow(root, frozen, eager=eager, flash=flash, kernels=kernels, checkpoints=checkpoints)
+    still = identities(root, frozen)
+    return tuple([
+        (tuple([id(p) in still for _name, p in layer.named_parameters()]), flow.enters(layer), flow.exits(layer))
+        for layer in checkpointing_layers(root)
+    ])  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from fractions import Fraction
 from functools import cache, lru_cache
 from math import prod
@@ -14,6 +14,7 @@ from zeroplan.architectures.batch_scaled import MANY, BatchScaledTrace, batch_sc
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, execution
 from zeroplan.architectures.forward_run import run_of
+from zeroplan.architectures.gradient_flow import layers_that_train
 from zeroplan.architectures.identical_layers import ran_as, representatives
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Linear, Module, tree
@@ -185,7 +186,7 @@ class ModelTimelines:
             found = self.trace(request).flops
         except NotImplementedError:
             return None
-        times = Counter(chosen for _layer, chosen in self.layers(request.recomputing, request.frozen))
+        times = Counter(chosen for _layer, chosen in self.layers(request))
         times[0] = 1  # outside of all layers
         sums: Counter[str] = Counter()
         for (phase, layer, triangle), count in found.items():
@@ -203,7 +204,7 @@ class ModelTimelines:
             found = self.trace(request).flops
         except NotImplementedError:
             return None
-        layers = self.layers(request.recomputing, request.frozen)
+        layers = self.layers(request)
         times = Counter(chosen for _layer, chosen in layers)
         sums: Counter[tuple[str, bool]] = Counter()
         for (phase, layer, causal), count in found.items():
@@ -217,7 +218,7 @@ class ModelTimelines:
 
     def offloaded_inputs(self, request: TimelineRequest) -> tuple[int, ...]:
         result = self.trace(request).inputs
-        return tuple(result[chosen] for _layer, chosen in self.layers(request.recomputing, request.frozen))
+        return tuple(result[chosen] for _layer, chosen in self.layers(request))
 
     def saved(self, request: TimelineRequest) -> SavedActivations | None:
         from zeroplan.architectures.saved_activations import saved
@@ -234,7 +235,8 @@ class ModelTimelines:
             return None
 
     def _expanded(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
-        return ExpandedTrace(self.structure(leaves, *_how(request)), self.trace(request))
+        trains = layers_that_train(self.root, request)
+        return ExpandedTrace(self.structure(leaves, trains, *_how(request)), self.trace(request))
 
     def _by_itself(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
         """Its own layers ran: what one keeps, and for whom, depends on the next one."""
@@ -252,13 +254,15 @@ class ModelTimelines:
 
         root, _sizes = self.names()
         order = self._order(leaves, *_how(request))
-        layers = representatives(root, request.recomputing, frozen=bool(request.frozen))
+        trains = layers_that_train(root, request)
+        layers = representatives(root, request.recomputing, trains=trains)
         run = run_of(with_named_batch(request), root)
-        return ExpandedTrace(Structure(root, order, layers), run_trace(root, run))
+        return ExpandedTrace(Structure(root, order, layers), run_trace(root, run, trains))
 
-    def _structure(self, leaves: LeafModules, *how: Any) -> Structure:
-        *_attention, recomputing, frozen = how
-        return Structure(self.root, self._order(leaves, *how), self.layers(recomputing, frozen))
+    def _structure(self, leaves: LeafModules, trains: tuple[Hashable, ...], *how: Any) -> Structure:
+        *_attention, recomputing, _frozen = how
+        layers = representatives(self.root, recomputing, self._ran_as(recomputing, trains), trains)
+        return Structure(self.root, self._order(leaves, *how), layers)
 
     def _order(
         self, leaves: LeafModules, eager: bool, flash: bool, kernels: str, recomputing: Recomputing,
@@ -268,23 +272,29 @@ class ModelTimelines:
             leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing, frozen=frozen
         )
 
-    def layers(self, recomputing: Recomputing, frozen: frozenset[int]) -> list[tuple[int, int]]:
+    def _ran_as(self, recomputing: Recomputing, trains: tuple[Hashable, ...]) -> Recomputing:
+        return recomputing if trains else ran_as(self.root, recomputing)
+
+    def layers(self, request: TimelineRequest) -> list[tuple[int, int]]:
         """Each layer, and its representative in the trace."""
-        return representatives(self.root, recomputing, ran_as(self.root, recomputing), frozen=bool(frozen))
+        trains = layers_that_train(self.root, request)
+        return representatives(self.root, request.recomputing, self._ran_as(request.recomputing, trains), trains)
 
     def trace(self, request: TimelineRequest) -> Trace:
         """The trace of the representative layers; what gives the same trace runs once."""
-        if request.frozen:
-            return self.ran(request)
-        return self.ran(request._replace(recomputing=ran_as(self.root, request.recomputing)))
+        recomputing = self._ran_as(request.recomputing, layers_that_train(self.root, request))
+        return self.ran(request._replace(recomputing=recomputing))
 
     def _ran(self, request: TimelineRequest) -> Trace:
         if is_even(request):
             return self.with_many(request._replace(batch=MANY)).at(request.batch)
-        return run_trace(self.root, run_of(request, self.root))
+        return self._run(request)
 
     def _with_many(self, request: TimelineRequest) -> BatchScaledTrace:
-        return batch_scaled(run_trace(self.root, run_of(request, self.root)))
+        return batch_scaled(self._run(request))
+
+    def _run(self, request: TimelineRequest) -> Trace:
+        return run_trace(self.root, run_of(request, self.root), layers_that_train(self.root, request))
 
 
 def _how(request: TimelineRequest) -> tuple[bool, bool, str, Recomputing, frozenset[int]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from zeroplan.architectures.config import Config
 from zeroplan.architectures.forward_run import ForwardRun, forward, run_of
+from zeroplan.architectures.gradient_flow import layers_that_train
 from zeroplan.architectures.identical_layers import checkpointing_layers, representatives
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
@@ -57,7 +58,7 @@ def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> Save
     """What is alive when forward has returned, by the module and operator that keep it."""
     sizes = {"b": request.batch, "s": request.seq, "w": request.width, **sizes}
     run = run_of(with_named_batch(request), root)
-    representative = representatives(root, request.recomputing, frozen=bool(request.frozen))
+    representative = representatives(root, request.recomputing, trains=layers_that_train(root, request))
     run.passed_over = frozenset(id(layer) for layer in checkpointing_layers(root)) - {
         ran for _layer, ran in representative
     }

@@ -7,7 +7,7 @@ depend on how many layers there are, only what the others before it keep.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -39,9 +39,9 @@ class Trace(NamedTuple):
     """Bytes of the inputs that were offloaded, by layer."""
 
 
-def run_trace(root: Module, run: ForwardRun) -> Trace:
-    """Run forward and backward once."""
-    layers = representatives(root, run.recomputing, frozen=bool(run.frozen))
+def run_trace(root: Module, run: ForwardRun, trains: tuple[Hashable, ...] = ()) -> Trace:
+    """Run forward and backward once; `trains`: as `representatives` has it."""
+    layers = representatives(root, run.recomputing, trains=trains)
     run.checkpoints(root)
     ran = {chosen for _layer, chosen in layers}
     run.passed_over = frozenset(layer for layer, _chosen in layers) - ran
