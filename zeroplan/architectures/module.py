@@ -29,7 +29,7 @@ KEPT_TREES = 8
 
 
 class Parameter:
-    """A trainable tensor. Two modules that hold the same object are tied."""
+    """A parameter. Two modules that hold the same object are tied."""
 
     __slots__ = ("shape",)
 
