@@ -207,7 +207,9 @@ def beside_on_host(job: Job) -> tuple[Line, ...]:
     if not any(part and part.device == "cpu" for part in (strategy.offload_optimizer, strategy.offload_param)):
         return processes, saved
     k, nodes = paper_state_bytes(strategy.optimizer, strategy.precision), job.cluster.nodes
-    return processes, saved, line("page cache", hosted.cached_files, psi=psi, w=w, k=k, nodes=nodes)
+    trained, frozen = job.model.trainable_parameters, job.model.frozen_parameters
+    cached = line("page cache", hosted.cached_files, psi=trained, frozen=frozen, w=w, k=k, nodes=nodes)
+    return processes, saved, cached
 
 
 def nvme_fit(job: Job, files: int) -> TierFit:

@@ -88,7 +88,7 @@ def left_by_initialize(job: Job, peak: int) -> int:
     ml-engineering's stage-2 runs reserve as much more.
     """
     fp32 = job.strategy.built_on == "gpu" and job.strategy.built_dtype == "float32"
-    left = left_by_flattening(job.model.parameters, 4 if fp32 else job.strategy.element_bytes)
+    left = left_by_flattening(job.model.trainable_parameters, 4 if fp32 else job.strategy.element_bytes)
     capacity = job.cluster.capacity
     has_room = capacity is None or peak + left + total(outside(job)) <= capacity
     return left if job.strategy.stage in (1, 2) and has_room and not job.strategy.runs_bf16_optimizer else 0

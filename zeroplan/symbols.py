@@ -12,7 +12,8 @@ class Symbol(NamedTuple):
 
 
 SYMBOLS: dict[str, Symbol] = {
-    "psi": Symbol("Ψ", "elements", "trainable parameters of the model"),
+    "psi": Symbol("Ψ", "elements", "parameters of the model; of gradients and optimizer states, those that train"),
+    "frozen": Symbol("Θ", "elements", "parameters that do not train, as far as this rank holds them"),
     "flat": Symbol("F", "elements", "parameters flattened and padded to a multiple of 2N"),
     "shards": Symbol("P", "elements", "what one rank owns at stage 3: each tensor split over N, rounded up"),
     "persistent": Symbol("Q", "elements", "small tensors that stay gathered at stage 3, each padded to N"),

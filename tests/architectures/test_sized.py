@@ -10,11 +10,11 @@ import pytest
 from tests.architectures import draws
 from zeroplan.architectures import identical_layers
 from zeroplan.architectures.batch_scaled import MANY, batch_scaled, is_even
-from zeroplan.architectures.forward_run import ForwardRun, run_of
+from zeroplan.architectures.forward_run import ForwardRun
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.architectures.registry import FAMILIES, LIGER_FAMILIES
-from zeroplan.architectures.trace import run_trace
+from zeroplan.architectures.trace import run_of, run_trace
 from zeroplan.errors import ZeroplanError
 from zeroplan.specs.checkpointing import recomputing
 from zeroplan.specs.execution import PassTimeline
@@ -66,10 +66,10 @@ def test_as_a_run_of_that_batch(family: str):
         root = model.profile.root  # type: ignore[attr-defined]
         assert is_even(wanted)
         try:
-            direct = run_trace(root, run_of(wanted))
+            direct = run_trace(root, run_of(wanted, root))
         except NotImplementedError:
             continue
-        shared = batch_scaled(run_trace(root, run_of(wanted._replace(batch=MANY)))).at(wanted.batch)
+        shared = batch_scaled(run_trace(root, run_of(wanted._replace(batch=MANY), root))).at(wanted.batch)
         assert shared._replace(log=direct.log) == direct, wanted
         assert ended(shared.log()) == ended(direct.log()), wanted
         compared += 1

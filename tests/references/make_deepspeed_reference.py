@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 TARGET = Path(__file__).with_name("deepspeed_0.19.8.json")
+FROZEN = "frozen_0.19.8.json"
 LEFT_OUT = ("steps", "activations", "seed", "mode")
 STEPS = 3
 SECTION = "activation_checkpointing"
@@ -138,6 +139,11 @@ def joined(texts, entries):
     return [*(by_case | {case_of(entry): line(entry) for entry in entries}).values()]
 
 
+def is_for(target, case):
+    """Runs in which something is frozen have a file of their own."""
+    return bool(case.get("freeze")) == (target.name == FROZEN)
+
+
 def main(paths):
     add = "--add" in paths
     paths = [path for path in paths if path != "--add"]
@@ -148,7 +154,7 @@ def main(paths):
     stopped = [
         {"case": run["case"], "refused": run["refused"].splitlines()[-1][:300]} for run in runs if "refused" in run
     ]
-    ran = [run for run in runs if "refused" not in run and "failed" not in run and not run["case"].get("freeze")]
+    ran = [run for run in runs if "refused" not in run and "failed" not in run and is_for(target, run["case"])]
     versions, date = runs[0]["versions"], max(run["date"] for run in runs)
     lines = {"measured": [], "refused": []}
     if add:

@@ -13,11 +13,12 @@ from zeroplan.deepspeed.read import read_config
 from zeroplan.ledger import total
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
+from zeroplan.specs.model import with_frozen
 from zeroplan.specs.strategy import Strategy, Workload
 
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
 NAMES = ("deepspeed", "zenflow", "liger", "recomputing", "checkpointing", "flash_attn", "bert", "autocast", "unusual", "plans",
-         "waiting", "optimizers")  # fmt: skip
+         "waiting", "optimizers", "frozen")  # fmt: skip
 RECORDED = {name: json.loads((REFERENCES / f"{name}_0.19.8.json").read_text()) for name in NAMES}
 RUNS: list[dict[str, Any]] = [{**run, "of": name} for name, found in RECORDED.items() for run in found["measured"]]
 REFUSED: list[dict[str, Any]] = [run for found in RECORDED.values() for run in found["refused"]]
@@ -35,8 +36,11 @@ def job_of(case: dict[str, Any]) -> Job:
     fields["kernels"] = case.get("kernels", "transformers")
     fields |= {name: case[name] for name in ("micro_batch", "checkpointing", "attention", "parameter_groups")}
     per_node = min(case["ranks_per_node"], case["world"])
+    model = model_of(model_type, config, name="case", source="case")
+    if case.get("freeze"):
+        model = with_frozen(model, case["freeze"], case.get("train") or ())
     found = Job(
-        model=model_of(model_type, config, name="case", source="case"),
+        model=model,
         cluster=Cluster(nodes=case["world"] // per_node, gpus_per_node=per_node),
         workload=Workload(seq=case["seq"]),
         rank=case["rank"],
@@ -54,4 +58,5 @@ def label(run: dict[str, Any]) -> str:
     offload = "+zenflow" if zero.get("zenflow") else "+offload" if zero.get("offload_optimizer") else ""
     kernels = f"+{case['kernels']}" if "kernels" in case else ""
     again = f"+{case['checkpointing']}" if case["checkpointing"] not in ("none", "full") else ""
-    return f"{case['model']['model_type']}-stage{zero.get('stage', 0)}-x{case['world']}{offload}{kernels}{again}"
+    frozen = "+frozen" if case.get("freeze") else ""
+    return f"{case['model']['model_type']}-stage{zero.get('stage', 0)}-x{case['world']}{offload}{kernels}{again}{frozen}"

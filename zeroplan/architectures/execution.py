@@ -3,7 +3,7 @@
 A module enters when DeepSpeed's hook before its forward or backward fetches its parameters, and exits when the
 hook after it releases them; a module without parameters has these hooks too. One that enters backward and never
 exits keeps its parameters to the end, where DeepSpeed releases what is left. A gradient is ready when the first
-use of its parameter has run backward.
+use of its parameter has run backward. What does not train has none, and backward does not go where nothing needs one.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 
+from zeroplan.architectures.gradient_flow import gradient_flow
 from zeroplan.architectures.identical_layers import checkpointing_layers, first_parameter, signature_numbers
 from zeroplan.architectures.module import KEPT_TREES, Module, tree
 from zeroplan.architectures.walk import Walk
@@ -24,26 +25,32 @@ EVERY_LAYER = Recomputing(1)
 
 def execution(
     root: Module, leaves: frozenset[str] = NO_LEAVES, *, eager: bool = False, flash: bool = False,
-    kernels: str = "transformers", recomputing: Recomputing = PLAIN,
+    kernels: str = "transformers", recomputing: Recomputing = PLAIN, frozen: frozenset[int] = frozenset(),
 ) -> Execution:  # fmt: skip
-    """`leaves`: paths of the modules fetched as a whole. `eager`, `flash`: with that attention."""
-    walk, result = walk_once(root, leaves, eager, flash, kernels)
+    """`leaves`: paths of the modules fetched as a whole. `eager`, `flash`: with that attention. `frozen`: places of the
+    parameters that do not train.
+    """
+    walk, result = walk_once(root, leaves, eager, flash, kernels, frozen, bool(frozen and recomputing.every))
     which = recomputing if recomputing.every else EVERY_LAYER
     return result._replace(recomputing=OnDemand(lambda: tuple(walk.recomputing(which))))
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
-def walk_once(root: Module, leaves: frozenset[str], eager: bool, flash: bool, kernels: str) -> tuple[Walk, Execution]:
+def walk_once(
+    root: Module, leaves: frozenset[str], eager: bool, flash: bool, kernels: str, frozen: frozenset[int],
+    checkpoints: bool,
+) -> tuple[Walk, Execution]:  # fmt: skip
     """One walk, and what follows from it whatever runs again; that is left empty here."""
-    walk = Walk(root, leaves, eager=eager, flash=flash, kernels=kernels)
+    flow = gradient_flow(root, frozen, eager=eager, flash=flash, kernels=kernels, checkpoints=checkpoints)
+    walk = Walk(root, leaves, eager=eager, flash=flash, kernels=kernels, flow=flow)
     whole = frozenset(place for path, place in walk.places.items() if path in leaves)
     return walk, Execution(
         modules=tuple(walk.places),
         forward=OnDemand(lambda: tuple(walk.steps.every())),
         backward=OnDemand(lambda: tuple(walk.backward())),
         recomputing=(),
-        gradients=ready(walk.uses),
-        gradients_stage_3=ready(walk.uses_stage3()),
+        gradients=ready(walk.uses, frozen),
+        gradients_stage_3=ready(walk.uses_stage3(), frozen),
         leaves=whole,
         subtrees=subtrees(root, walk) if whole else (),
         layers=tuple(layers(root, walk)),
@@ -76,6 +83,6 @@ def subtrees(root: Module, walk: Walk) -> tuple[tuple[int, ...], ...]:
     return tuple(walk.below(modules[path]) for path in walk.places)
 
 
-def ready(uses: list[int]) -> tuple[int, ...]:
-    """Parameters by their first use, the latest first."""
-    return tuple(reversed(dict.fromkeys(uses)))
+def ready(uses: list[int], frozen: frozenset[int] = frozenset()) -> tuple[int, ...]:
+    """Parameters that train by their first use, the latest first."""
+    return tuple([index for index in reversed(dict.fromkeys(uses)) if index not in frozen])

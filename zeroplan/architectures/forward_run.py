@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.autograd.graph import parameter
 from zeroplan.autograd.memory import ENTER, LEAVE, Memory, Shaped
 from zeroplan.autograd.tensor import Tensor, empty, given
 from zeroplan.specs.checkpointing import PLAIN, ActivationCheckpointing, Recomputing
-from zeroplan.specs.model import TimelineRequest
 
 if TYPE_CHECKING:
     from zeroplan.autograd.offloaded_inputs import InputOffload
@@ -72,14 +71,14 @@ class ForwardRun(Memory):
         """The tensor that stands for a module's parameter."""
         return parameter(self, of)
 
-    def enter(self, module: object) -> int:
+    def enter(self, module: object, _inputs: tuple[Any, ...] = ()) -> int:
         """A module's forward begins; gives the module around it."""
         outer = self.scope
         self.record_event(ENTER, id(module))
         self.scope = id(module)
         return outer
 
-    def leave(self, module: object, outer: int) -> None:
+    def leave(self, module: object, outer: int, _out: Any = None) -> None:
         self.record_event(LEAVE, id(module))
         self.scope = outer
 
@@ -139,17 +138,6 @@ def input_offload_of(how: ActivationCheckpointing) -> InputOffload | None:
 
     buffers = how.number or 0 if how.contiguous else 0
     return InputOffload(partitions=how.partitions, on_host=how.on_host, buffers=buffers)
-
-
-def run_of(request: TimelineRequest) -> ForwardRun:
-    """A run as a job asks for it."""
-    run = ForwardRun(
-        request.width, request.batch, request.seq, attention=request.attention, kernel=request.kernel,
-        recomputing=request.recomputing, half=request.half, kernels=request.kernels,
-        autocast_bytes=request.autocast_bytes,
-    )  # fmt: skip
-    run.zero_linear = request.zero_linear
-    return run
 
 
 class LayerInputs(NamedTuple):

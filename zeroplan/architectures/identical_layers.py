@@ -27,23 +27,25 @@ def input_embedding(root: Module) -> int:
 
 @lru_cache(maxsize=2 * KEPT_TREES)
 def representatives(
-    root: Module, recomputing: Recomputing = PLAIN, ran: Recomputing | None = None
+    root: Module, recomputing: Recomputing = PLAIN, ran: Recomputing | None = None, trains: tuple[Hashable, ...] = ()
 ) -> list[tuple[int, int]]:
-    """Each layer, in order, with its representative (the layer that runs for it), by identity; `ran`: under `ran_as`.
+    """Each layer, in order, with its representative (the layer that runs for it), by identity; `ran`: under `ran_as`;
+    `trains`: what of each layer trains, where not all does (`gradient_flow.layers_that_train`).
 
     The first layer of each signature and the last of all represent themselves, the second of a signature the others.
 
     What identical layers share (cosines, a mask) goes with the first of them in backward. Where a layer also returns
-    its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then, and where
-    DeepSpeed treats inputs by their place.
+    its weights, what it leaves depends on whether the one before keeps its own: each runs for itself then, where
+    DeepSpeed treats inputs by their place, and where some layers are checkpointed and not all trains.
     """
     layers = checkpointing_layers(root)
-    if _each_by_itself(root, recomputing):
+    if _each_by_itself(root, recomputing) or (trains and recomputing.every > 1):
         return [(id(layer), id(layer)) for layer in layers]
     run_for: dict[Hashable, int] = {}
-    for layer, role in zip(layers, layer_roles(root, ran or recomputing), strict=True):
+    for layer, role in zip(layers, layer_roles(root, ran or recomputing, trains), strict=True):
         run_for.setdefault(role, id(layer))
-    return [(id(layer), run_for[role]) for layer, role in zip(layers, layer_roles(root, recomputing), strict=True)]
+    roles = layer_roles(root, recomputing, trains)
+    return [(id(layer), run_for[role]) for layer, role in zip(layers, roles, strict=True)]
 
 
 SHARED = (2, 3)
@@ -68,13 +70,15 @@ FIRST, LATER, LAST = range(3)
 
 
 @lru_cache(maxsize=2 * KEPT_TREES)
-def layer_roles(root: Module, recomputing: Recomputing) -> list[Hashable]:
-    """Each layer's signature, whether it is checkpointed, and whether it is the first of these or the last of all."""
+def layer_roles(root: Module, recomputing: Recomputing, trains: tuple[Hashable, ...] = ()) -> list[Hashable]:
+    """Each layer's signature, what of it trains, whether it is checkpointed, and whether it is the first of these or
+    the last of all.
+    """
     seen: set[Hashable] = set()
     result: list[Hashable] = []
     plain = signature_numbers(root, PLAIN)
     for number, kind in enumerate(plain):
-        like = kind, recomputing.has(number)
+        like = kind, recomputing.has(number), trains[number] if trains else None
         result.append((like, LAST if number == len(plain) - 1 else LATER if like in seen else FIRST))
         seen.add(like)
     return result

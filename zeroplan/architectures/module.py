@@ -29,7 +29,7 @@ KEPT_TREES = 8
 
 
 class Parameter:
-    """A trainable tensor. Two modules that hold the same object are tied."""
+    """A parameter. Two modules that hold the same object are tied."""
 
     __slots__ = ("shape",)
 
@@ -111,9 +111,9 @@ class Module:
 
     def __call__(self, run: ForwardRun, *inputs: Any) -> Any:
         """Forward; the inputs live as long as it runs."""
-        outer = run.enter(self)
+        outer = run.enter(self, inputs)
         out = self.forward(run, *inputs)
-        run.leave(self, outer)
+        run.leave(self, outer, out)
         return out
 
     def forward(self, run: ForwardRun, *inputs: Any) -> Any:
@@ -154,9 +154,9 @@ class Unary(Module):
     """A module that makes one tensor of one."""
 
     def __call__(self, run: ForwardRun, x: Tensor) -> Tensor:
-        outer = run.enter(self)
+        outer = run.enter(self, (x,))
         out = self.forward(run, x)
-        run.leave(self, outer)
+        run.leave(self, outer, out)
         return out
 
     def forward(self, run: ForwardRun, x: Tensor) -> Tensor:
@@ -186,11 +186,11 @@ class GradientCheckpointingLayer(Module):
     def __call__(self, run: Any, *inputs: Any) -> Any:
         if id(self) in run.passed_over:
             return (inputs[0], run.weights()) if self.gives_weights else inputs[0]
-        outer = run.enter(self)
+        outer = run.enter(self, inputs)
         run.layer = id(self)
         forward = self.checkpointed if id(self) in run.checkpointed else self.forward
         out = forward(run, *inputs)
-        run.leave(self, outer)
+        run.leave(self, outer, out)
         run.layer = 0
         if self.gives_weights and out[1] is not None:
             run.weights = ref(out[1])  # a layer passed over gives them again, as long as they live

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any, Protocol
@@ -11,14 +11,14 @@ from typing import Any, Protocol
 from zeroplan.architectures.allocated import allocated_at
 from zeroplan.architectures.batch_scaled import MANY, BatchScaledTrace, batch_scaled, is_even
 from zeroplan.architectures.execution import EVERY_LAYER, attention_orders, execution
-from zeroplan.architectures.forward_run import run_of
+from zeroplan.architectures.gradient_flow import layers_that_train
 from zeroplan.architectures.identical_layers import ran_as, representatives
 from zeroplan.architectures.leaves import leaf_paths
 from zeroplan.architectures.module import Module
 from zeroplan.architectures.places import places
 from zeroplan.architectures.structure import Structure
 from zeroplan.architectures.timeline import ExpandedTrace, timeline
-from zeroplan.architectures.trace import Trace, run_trace
+from zeroplan.architectures.trace import Trace, run_of, run_trace
 from zeroplan.autograd.log import BACKWARD, FORWARD, RECOMPUTING
 from zeroplan.specs.account import AllocatedActivations, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
@@ -29,7 +29,7 @@ from zeroplan.specs.model import DEFAULT_LEAVES, LeafModules, TimelineRequest
 class ExecutionOrder(Protocol):
     def __call__(
         self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
-        kernels: str = "transformers", recomputing: Recomputing = PLAIN,
+        kernels: str = "transformers", recomputing: Recomputing = PLAIN, frozen: frozenset[int] = frozenset(),
     ) -> Execution: ...  # fmt: skip
 
 
@@ -37,20 +37,24 @@ def executes(root: Module, model_type: str) -> ExecutionOrder:
     """The order in which a training step runs this tree, each answer worked out once."""
 
     @cache
-    def result(paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing) -> Execution:
-        return execution(root, paths, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
+    def result(
+        paths: frozenset[str], eager: bool, flash: bool, kernels: str, recomputing: Recomputing, frozen: frozenset[int]
+    ) -> Execution:
+        return execution(
+            root, paths, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing, frozen=frozen
+        )
 
     @cache
     def order(
         leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
-        kernels: str = "transformers", recomputing: Recomputing = PLAIN,
+        kernels: str = "transformers", recomputing: Recomputing = PLAIN, frozen: frozenset[int] = frozenset(),
     ) -> Execution:  # fmt: skip
-        if recomputing == EVERY_LAYER:
+        if recomputing == EVERY_LAYER and not frozen:
             recomputing = PLAIN  # whose `recomputing` is that of every layer
         paths = leaf_paths(root, model_type, leaves)
         by_eager, by_flash = attention_orders(root)
         eager = eager and (by_eager or bool(paths))  # a leaf's hooks fire for eager attention's weights too
-        return result(paths, eager, flash and by_flash, kernels, recomputing)
+        return result(paths, eager, flash and by_flash, kernels, recomputing, frozen)
 
     return order
 
@@ -80,9 +84,11 @@ class TracedProfile:
 
     def execution(
         self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
-        kernels: str = "transformers", recomputing: Recomputing = PLAIN,
+        kernels: str = "transformers", recomputing: Recomputing = PLAIN, frozen: frozenset[int] = frozenset(),
     ) -> Execution:  # fmt: skip
-        return self.executes(leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
+        return self.executes(
+            leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing, frozen=frozen
+        )
 
     def timeline(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
         return self.timelines(request, leaves)
@@ -124,7 +130,7 @@ class TracedProfile:
             found = self.trace(request).flops
         except NotImplementedError:
             return None
-        times = Counter(chosen for _layer, chosen in self.layers(request.recomputing))
+        times = Counter(chosen for _layer, chosen in self.layers(request))
         times[0] = 1  # outside of all layers
         sums: Counter[str] = Counter()
         for (phase, layer, triangle), count in found.items():
@@ -142,7 +148,7 @@ class TracedProfile:
             found = self.trace(request).flops
         except NotImplementedError:
             return None
-        layers = self.layers(request.recomputing)
+        layers = self.layers(request)
         times = Counter(chosen for _layer, chosen in layers)
         sums: Counter[tuple[str, bool]] = Counter()
         for (phase, layer, causal), count in found.items():
@@ -156,7 +162,7 @@ class TracedProfile:
 
     def offloaded_inputs(self, request: TimelineRequest) -> tuple[int, ...]:
         result = self.trace(request).inputs
-        return tuple(result[chosen] for _layer, chosen in self.layers(request.recomputing))
+        return tuple(result[chosen] for _layer, chosen in self.layers(request))
 
     def saved(self, request: TimelineRequest) -> SavedActivations | None:
         from zeroplan.architectures.saved_activations import saved
@@ -173,15 +179,17 @@ class TracedProfile:
             return None
 
     def _expanded(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
-        return ExpandedTrace(self.structure(leaves, *_how(request)), self.trace(request))
+        trains = layers_that_train(self.root, request)
+        return ExpandedTrace(self.structure(leaves, trains, *_how(request)), self.trace(request))
 
     def _by_itself(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
         """Its own layers ran: what one keeps, and for whom, depends on the next one."""
-        if ran_as(self.root, request.recomputing) == request.recomputing:
+        if request.frozen or ran_as(self.root, request.recomputing) == request.recomputing:
             return self.expanded(request, leaves)
         layers = representatives(self.root, request.recomputing)
         return ExpandedTrace(
-            Structure(self.root, self._order(leaves, *_how(request)), layers), run_trace(self.root, run_of(request))
+            Structure(self.root, self._order(leaves, *_how(request)), layers),
+            run_trace(self.root, run_of(request, self.root)),
         )
 
     def _named(self, request: TimelineRequest, leaves: LeafModules) -> ExpandedTrace:
@@ -190,34 +198,49 @@ class TracedProfile:
 
         root, _sizes = self.names()
         order = self._order(leaves, *_how(request))
-        layers = representatives(root, request.recomputing)
-        return ExpandedTrace(Structure(root, order, layers), run_trace(root, run_of(with_named_batch(request))))
+        trains = layers_that_train(root, request)
+        layers = representatives(root, request.recomputing, trains=trains)
+        run = run_of(with_named_batch(request), root)
+        return ExpandedTrace(Structure(root, order, layers), run_trace(root, run, trains))
 
-    def _structure(self, leaves: LeafModules, *how: Any) -> Structure:
-        return Structure(self.root, self._order(leaves, *how), self.layers(how[-1]))
+    def _structure(self, leaves: LeafModules, trains: tuple[Hashable, ...], *how: Any) -> Structure:
+        *_attention, recomputing, _frozen = how
+        layers = representatives(self.root, recomputing, self._ran_as(recomputing, trains), trains)
+        return Structure(self.root, self._order(leaves, *how), layers)
 
     def _order(
-        self, leaves: LeafModules, eager: bool, flash: bool, kernels: str, recomputing: Recomputing
-    ) -> Execution:
-        return self.execution(leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing)
+        self, leaves: LeafModules, eager: bool, flash: bool, kernels: str, recomputing: Recomputing,
+        frozen: frozenset[int],
+    ) -> Execution:  # fmt: skip
+        return self.execution(
+            leaves, eager=eager, flash=flash, kernels=kernels, recomputing=recomputing, frozen=frozen
+        )
 
-    def layers(self, recomputing: Recomputing) -> list[tuple[int, int]]:
+    def _ran_as(self, recomputing: Recomputing, trains: tuple[Hashable, ...]) -> Recomputing:
+        return recomputing if trains else ran_as(self.root, recomputing)
+
+    def layers(self, request: TimelineRequest) -> list[tuple[int, int]]:
         """Each layer, and its representative in the trace."""
-        return representatives(self.root, recomputing, ran_as(self.root, recomputing))
+        trains = layers_that_train(self.root, request)
+        return representatives(self.root, request.recomputing, self._ran_as(request.recomputing, trains), trains)
 
     def trace(self, request: TimelineRequest) -> Trace:
         """The trace of the representative layers; what gives the same trace runs once."""
-        return self.ran(request._replace(recomputing=ran_as(self.root, request.recomputing)))
+        recomputing = self._ran_as(request.recomputing, layers_that_train(self.root, request))
+        return self.ran(request._replace(recomputing=recomputing))
 
     def _ran(self, request: TimelineRequest) -> Trace:
         if is_even(request):
             return self.with_many(request._replace(batch=MANY)).at(request.batch)
-        return run_trace(self.root, run_of(request))
+        return self._run(request)
 
     def _with_many(self, request: TimelineRequest) -> BatchScaledTrace:
-        return batch_scaled(run_trace(self.root, run_of(request)))
+        return batch_scaled(self._run(request))
+
+    def _run(self, request: TimelineRequest) -> Trace:
+        return run_trace(self.root, run_of(request, self.root), layers_that_train(self.root, request))
 
 
-def _how(request: TimelineRequest) -> tuple[bool, bool, str, Recomputing]:
+def _how(request: TimelineRequest) -> tuple[bool, bool, str, Recomputing, frozenset[int]]:
     """What decides the order of execution, beside leaf modules."""
-    return request.eager, request.flash, request.kernels, request.recomputing
+    return request.eager, request.flash, request.kernels, request.recomputing, request.frozen

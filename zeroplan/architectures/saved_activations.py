@@ -12,11 +12,12 @@ from copy import copy
 from typing import Any
 
 from zeroplan.architectures.config import Config
-from zeroplan.architectures.forward_run import ForwardRun, run_of
+from zeroplan.architectures.forward_run import ForwardRun
+from zeroplan.architectures.gradient_flow import layers_that_train
 from zeroplan.architectures.identical_layers import checkpointing_layers, representatives
 from zeroplan.architectures.module import Dropout, Module
 from zeroplan.architectures.norms import LayerNorm, RMSNorm
-from zeroplan.architectures.trace import checkpoint_layers, run_forward
+from zeroplan.architectures.trace import checkpoint_layers, run_forward, run_of
 from zeroplan.autograd.equation import named, terms
 from zeroplan.autograd.log import StorageRecord, storages_alive
 from zeroplan.autograd.tensor import Tensor
@@ -57,8 +58,8 @@ def with_named_batch(request: TimelineRequest) -> TimelineRequest:
 def saved(root: Module, sizes: dict[str, int], request: TimelineRequest) -> SavedActivations:
     """What is alive when forward has returned, by the module and operator that keep it."""
     sizes = {"b": request.batch, "s": request.seq, "w": request.width, **sizes}
-    run = run_of(with_named_batch(request))
-    representative = representatives(root, request.recomputing)
+    run = run_of(with_named_batch(request), root)
+    representative = representatives(root, request.recomputing, trains=layers_that_train(root, request))
     run.passed_over = frozenset(id(layer) for layer in checkpointing_layers(root)) - {
         ran for _layer, ran in representative
     }

@@ -90,12 +90,14 @@ class _ExpandedPass:
             if layer != OUTSIDE:
                 ran[layer] = (at, at + size)
             at += size
-        first, last = min(start for start, _end in ran.values()), max(end for _start, end in ran.values())
+        size = len(events)  # where nothing in the layers trains, or before them, backward does not reach them
+        first = min((start for start, _end in ran.values()), default=size)
+        last = max((end for _start, end in ran.values()), default=size)
         order = range(len(representative) - 1, -1, -1) if backward else range(len(representative))
         blocks = [TraceSegment(OUTSIDE, 0, first, 0)]
         start = first
         for layer in order:
-            begin, end = ran[representative[layer]]
+            begin, end = ran.get(representative[layer], (start, start))
             blocks.append(TraceSegment(layer, begin, end, start))
             start += end - begin
         blocks.append(TraceSegment(OUTSIDE, last, len(events), start))

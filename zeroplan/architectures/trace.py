@@ -7,7 +7,7 @@ depend on how many layers there are, only what the others before it keep.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from zeroplan.autograd.engine import Engine
 from zeroplan.autograd.log import FREED, MADE, Log
 from zeroplan.autograd.memory import ENTER, LEAVE, AllocationEvent
 from zeroplan.autograd.tensor import Tensor
+from zeroplan.specs.model import TimelineRequest
 
 
 class Trace(NamedTuple):
@@ -38,6 +39,24 @@ class Trace(NamedTuple):
     """As `Memory.flops`."""
     inputs: dict[int, int]
     """Bytes of the inputs that were offloaded, by layer."""
+
+
+def identities(root: Module, places: frozenset[int]) -> frozenset[int]:
+    """Parameters of a tree, by their places among `named_parameters`."""
+    return frozenset(id(p) for place, (_name, p) in enumerate(root.named_parameters()) if place in places)
+
+
+def run_of(request: TimelineRequest, root: Module) -> ForwardRun:
+    """A run of this tree as a job asks for it."""
+    run = ForwardRun(
+        request.width, request.batch, request.seq, attention=request.attention, kernel=request.kernel,
+        recomputing=request.recomputing, half=request.half, kernels=request.kernels,
+        autocast_bytes=request.autocast_bytes,
+    )  # fmt: skip
+    run.zero_linear = request.zero_linear
+    if request.frozen:
+        run.frozen = identities(root, request.frozen)
+    return run
 
 
 def checkpoint_layers(root: Module, run: ForwardRun) -> None:
@@ -64,9 +83,9 @@ def run_step(root: Module, run: ForwardRun) -> dict[str, int]:
     return {"saved": saved, "forward_peak": peak, "backward_peak": run.max_allocated}
 
 
-def run_trace(root: Module, run: ForwardRun) -> Trace:
-    """Run forward and backward once."""
-    layers = representatives(root, run.recomputing)
+def run_trace(root: Module, run: ForwardRun, trains: tuple[Hashable, ...] = ()) -> Trace:
+    """Run forward and backward once; `trains`: as `representatives` has it."""
+    layers = representatives(root, run.recomputing, trains=trains)
     checkpoint_layers(root, run)
     ran = {chosen for _layer, chosen in layers}
     run.passed_over = frozenset(layer for layer, _chosen in layers) - ran

@@ -8,6 +8,7 @@ from __future__ import annotations
 from itertools import count
 from typing import NamedTuple
 
+from zeroplan.architectures.gradient_flow import EVERYWHERE, GradientFlow
 from zeroplan.architectures.identical_layers import checkpointing_layers, signature_numbers
 from zeroplan.architectures.module import GradientCheckpointingLayer, Module
 from zeroplan.architectures.module_hooks import HookSequence, LayerHooks
@@ -48,11 +49,15 @@ class Walked(NamedTuple):
 class Walk:
     """Modules as forward enters and leaves them, and the uses of parameters.
 
-    Below a module whose path is in `leaves` nothing has hooks. Of identical layers the first is walked.
+    Below a module whose path is in `leaves` nothing has hooks. Of identical layers the first is walked; where gradients
+    do not flow everywhere, each.
     """
 
-    def __init__(self, root: Module, leaves: frozenset[str], *, eager: bool, flash: bool, kernels: str) -> None:
-        self.leaves, self.eager, self.flash = leaves, eager, flash
+    def __init__(
+        self, root: Module, leaves: frozenset[str], *, eager: bool, flash: bool, kernels: str,
+        flow: GradientFlow = EVERYWHERE,
+    ) -> None:  # fmt: skip
+        self.leaves, self.eager, self.flash, self.flow = leaves, eager, flash, flow
         self.liger, self.fuses_loss = kernels == "liger", kernels != "transformers"
         self.index: dict[int, int] = {}  # of parameters, by identity
         self.places: dict[str, int] = {}  # of the modules entered, by path
@@ -110,6 +115,8 @@ class Walk:
         start, place, uses, biased = self.now(), len(self.places), len(self.uses), len(self.biased)
         self.layer_places[id(layer)] = self.places.get(path, place)
         self.call(path, layer, leaf)
+        if self.flow is not EVERYWHERE:
+            return
         steps, undo, used = self.steps.since(start[0]), self.undo.since(start[1]), self.uses[uses:]
         own = self.parameters[id(layer)]
         if set(used).union(*[hook.tensors for hook in steps]) <= set(own):
@@ -146,11 +153,12 @@ class Walk:
         place = self.places.setdefault(path, len(self.places))
         tensors = self.below(module) if leaf else self.own(module)
         self.steps.add(ModuleHook(True, place, tensors, False))
-        if module.takes_gradient:
+        if module.takes_gradient and self.flow.exits(module):
             self.undo.add(ModuleHook(False, place, tensors, True))
         self.forward(path, module, not leaf)
         self.steps.add(ModuleHook(False, place, tensors, False))
         fetches = self.fetches_as_leaf(module) if leaf else module.backward_fetches
+        fetches *= self.flow.enters(module)
         self.undo.add(*[ModuleHook(True, place, tensors, True)] * fetches)
 
     def fetches_as_leaf(self, module: Module) -> int:
@@ -170,9 +178,9 @@ class Walk:
                 self.uses += self.own(children[name])
             elif name in children:
                 self.run(f"{path}.{name}" if path else name, children[name], hooked)
-        if module.saves_last:
+        if module.saves_last and self.flow.enters(module):
             self.saved = self.now()
-        if start:
+        if start and self.flow.enters(module):  # one that needs no gradient does not run again
             self.layers.append(LayerSpan(start, self.saved, self.now(), self.numbers[id(module)]))
 
     def order(self, module: Module) -> tuple[str, ...]:

@@ -10,11 +10,13 @@ from zeroplan.specs.optimizer import paper_state_bytes
 
 
 def model_states(job: Job) -> tuple[Line, Line, Line]:
-    """Parameters, gradients and optimizer states on one GPU: 16Ψ in all with Adam in 16 bit at stage 0."""
-    psi, w, strategy = job.model.parameters, job.strategy.element_bytes, job.strategy
+    """Parameters, gradients and optimizer states on one GPU: 16Ψ in all with Adam in 16 bit at stage 0, where all
+    parameters train.
+    """
+    psi, w, strategy = job.model.trainable_parameters, job.strategy.element_bytes, job.strategy
     k = paper_state_bytes(strategy.optimizer, strategy.precision)
     return (
-        line("parameters", states.parameters, psi=psi, w=w, n_d=strategy.shards(3, job.ranks)),
+        line("parameters", states.parameters, psi=job.model.parameters, w=w, n_d=strategy.shards(3, job.ranks)),
         line("gradients", states.gradients, psi=psi, g=w, n_d=strategy.shards(2, job.ranks)),
         line("optimizer states", states.optimizer_states, psi=psi, k=k, n_d=strategy.shards(1, job.ranks)),
     )
@@ -22,9 +24,10 @@ def model_states(job: Job) -> tuple[Line, Line, Line]:
 
 def traffic(job: Job) -> tuple[Transfer, ...]:
     """2Ψ elements a step up to stage 2, 3Ψ at stage 3 (section 7); gathers come with every micro-step."""
-    psi, strategy = job.model.parameters, job.strategy
+    strategy, gathers = job.strategy, job.strategy.stage == 3  # what does not change is whole elsewhere
+    psi = job.model.trainable_parameters
     reduced = {"psi": psi, "g": strategy.element_bytes}
-    gathered = {"psi": psi, "w": strategy.element_bytes}
+    gathered = {"psi": job.model.parameters if gathers else psi, "w": strategy.element_bytes}
 
     def transfer(when: str, collective: str, rule: Rule, symbols: dict[str, int], calls: int = 1) -> Transfer:
         size = calls * rule(**symbols)

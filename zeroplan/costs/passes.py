@@ -41,7 +41,7 @@ def timeline_request(job: Job) -> TimelineRequest:
         half=strategy.dtype == "float16", attention=strategy.attention,
         kernel="cpu" if strategy.backend == "cpu" else "cuda", recomputing=strategy.recomputing,
         zero_linear=strategy.runs_zero_linear, kernels=strategy.kernels,
-        autocast_bytes=2 if strategy.autocast else 0,
+        autocast_bytes=2 if strategy.autocast else 0, frozen=job.model.frozen,
     )  # fmt: skip
 
 

@@ -87,8 +87,8 @@ def gathered_by_first(psi: int, w: int) -> int:
     return w * psi
 
 
-def cached_files(psi: int, w: int, k: int, nodes: int) -> int:
-    """2·w·Ψ + ⌈K·Ψ/m⌉ -- page cache of weights that a node reads and writes, and of its share of the states in a
+def cached_files(psi: int, frozen: int, w: int, k: int, nodes: int) -> int:
+    """2·w·(Ψ + Θ) + ⌈K·Ψ/m⌉ -- page cache of weights that a node reads and writes, and of its share of the states in a
     checkpoint: the kernel gives it back, limits of containers count it [zeroplan].
     """
-    return 2 * w * psi + ceil_div(k * psi, nodes)
+    return 2 * w * (psi + frozen) + ceil_div(k * psi, nodes)

@@ -48,6 +48,13 @@ def whole_parameters(psi: int, w: int) -> int:
     return w * psi
 
 
+def frozen_parameters(frozen: int, w: int) -> int:
+    """w·Θ -- frozen parameters, whole on each rank and in no flat group [DeepSpeed
+    runtime/utils.py:is_optimized_parameter].
+    """
+    return w * frozen
+
+
 def whole_master(psi: int) -> int:
     """4·Ψ -- the fp32 copy that 16-bit training updates, whole on each rank [DeepSpeed runtime/fp16]."""
     return 4 * psi
@@ -68,6 +75,20 @@ def whole_states(psi: int, m: int) -> int:
 def shard_parameters(shards: int, w: int) -> int:
     """w·P -- this rank's piece of every tensor at stage 3 [DeepSpeed runtime/zero/partition_parameters.py]."""
     return w * shards
+
+
+def frozen_shards(frozen: int, w: int) -> int:
+    """w·Θ -- this rank's piece of every frozen tensor at stage 3, which is gathered as any other [DeepSpeed
+    runtime/zero/partition_parameters.py].
+    """
+    return w * frozen
+
+
+def kept_secondary_partitions(frozen: int, w: int) -> int:
+    """w·Θ -- this rank's piece of the second copy of frozen parameters, divided among the ranks of a node (hpZ): the
+    step drops that of what it updates alone [DeepSpeed runtime/zero/stage3.py:invalidate_secondary_tensor].
+    """
+    return w * frozen
 
 
 def shard_gradients(shards: int, g: int) -> int:

@@ -47,7 +47,7 @@ class Job(NamedTuple):
         strategy = self.strategy
         return self.model.profile.execution(
             self.leaves, eager=strategy.attention == "eager", flash=strategy.flash, kernels=strategy.kernels,
-            recomputing=strategy.recomputing,
+            recomputing=strategy.recomputing, frozen=self.model.frozen,
         )
 
     @property

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
+from zeroplan.errors import ContradictionError
 from zeroplan.specs.account import AllocatedActivations, Flops, RecomputedShare, SavedActivations
 from zeroplan.specs.checkpointing import PLAIN, Recomputing
 from zeroplan.specs.execution import Execution, Timeline
@@ -23,7 +27,7 @@ class Unplanned(NamedTuple):
 
 
 class ParameterSpec(NamedTuple):
-    """A trainable tensor, named as transformers names it."""
+    """A parameter, named as transformers names it."""
 
     name: str
     shape: tuple[int, ...]
@@ -32,6 +36,8 @@ class ParameterSpec(NamedTuple):
     """Forward saves views of it for backward, which keep it alive after stage 3 has released it."""
     linear: bool = False
     """A parameter of a torch.nn.Linear, by one of its owners if it is tied."""
+    trainable: bool = True
+    """Its requires_grad when `initialize` is called: a frozen one has no gradient, and no optimizer knows of it."""
 
 
 MIN_IDENTICAL_BATCH = 2
@@ -58,6 +64,8 @@ class TimelineRequest(NamedTuple):
     """Or Liger's, as `Strategy.kernels` says."""
     autocast_bytes: int = 0
     """Bytes of an element of what torch.autocast computes in; 0: without it."""
+    frozen: frozenset[int] = frozenset()
+    """Indices of the tensors that do not train."""
 
     @property
     def eager(self) -> bool:
@@ -100,12 +108,13 @@ class ModelProfile(Protocol):
 
     def execution(
         self, leaves: LeafModules = DEFAULT_LEAVES, *, eager: bool = False, flash: bool = False,
-        kernels: str = "transformers", recomputing: Recomputing = PLAIN,
+        kernels: str = "transformers", recomputing: Recomputing = PLAIN, frozen: frozenset[int] = frozenset(),
     ) -> Execution:  # fmt: skip
         """The order in which a step enters and leaves modules, and in which gradients are ready.
 
         `eager`: with eager attention, which returns its weights and in some families calls a dropout of its own.
-        `flash`: with the flash-attention package, which in GPT-J leaves out such a dropout.
+        `flash`: with the flash-attention package, which in GPT-J leaves out such a dropout. `frozen`: indices of the
+        tensors that do not train; what needs no gradient has no backward, and no hook of DeepSpeed's fires there.
         """
 
     def timeline(self, request: TimelineRequest, leaves: LeafModules = DEFAULT_LEAVES) -> Timeline | None:
@@ -193,8 +202,9 @@ class Model(NamedTuple):
     name: str
     family: str
     tensors: tuple[ParameterSpec, ...]
+    """All parameters, frozen ones among them, tied ones once, as `named_parameters` gives them."""
     parameters: int
-    """Trainable parameters, tied tensors once: the sum over `tensors`."""
+    """Their elements, trainable or not; of those that train, `trainable_parameters`."""
     shape: Shape
     buffers: tuple[tuple[str, int], ...]
     """dtype and elements of each buffer that the model registers (rotary frequencies and the like); dtype
@@ -240,4 +250,64 @@ class Model(NamedTuple):
 
     @property
     def largest(self) -> ParameterSpec:
+        """Of all, trainable or not."""
         return max(self.tensors, key=lambda tensor: tensor.elements)
+
+    @property
+    def trainable(self) -> tuple[int, ...]:
+        """Indices into `tensors` of those that train, in order; only these have gradients and optimizer states."""
+        return _training(self).trainable
+
+    @property
+    def trainable_parameters(self) -> int:
+        """Elements of those that train."""
+        return _training(self).elements
+
+    @property
+    def frozen(self) -> frozenset[int]:
+        """Indices of those that do not."""
+        return _training(self).frozen
+
+    @property
+    def frozen_parameters(self) -> int:
+        """Elements of those."""
+        return self.parameters - self.trainable_parameters
+
+    @property
+    def largest_trainable(self) -> ParameterSpec:
+        """Of those that train."""
+        return _training(self).largest
+
+
+class _Training(NamedTuple):
+    trainable: tuple[int, ...]
+    frozen: frozenset[int]
+    elements: int
+    largest: ParameterSpec
+
+
+@lru_cache(maxsize=64)
+def _training(model: Model) -> _Training:
+    """What follows from the model's tensors; counted once, as models are hashed by identity."""
+    trainable = tuple([index for index, tensor in enumerate(model.tensors) if tensor.trainable])
+    frozen = frozenset(range(len(model.tensors))).difference(trainable)
+    tensors = [model.tensors[index] for index in trainable]
+    largest = max(tensors, key=lambda tensor: tensor.elements)
+    return _Training(trainable, frozen, sum([tensor.elements for tensor in tensors]), largest)
+
+
+def with_frozen(model: Model, patterns: Sequence[str], trainable: Sequence[str] = ()) -> Model:
+    """The model with requires_grad_(False) on the parameters of these names, but for those that are `trainable` all the
+    same: globs, as `*embed_tokens*`.
+
+    Raises `ContradictionError` where nothing is left to train: torch has no optimizer without parameters.
+    """
+
+    def is_frozen(name: str) -> bool:
+        frozen, kept = (any(fnmatchcase(name, each) for each in globs) for globs in (patterns, trainable))
+        return frozen and not kept
+
+    tensors = tuple([tensor._replace(trainable=not is_frozen(tensor.name)) for tensor in model.tensors])
+    if not any(tensor.trainable for tensor in tensors):
+        raise ContradictionError(f"{model.name}: all parameters are frozen; leave one to train")
+    return model._replace(tensors=tensors)

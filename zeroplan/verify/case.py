@@ -83,7 +83,14 @@ def case_of(job: Job, given: dict[str, Any] | None, *, mode: str, activations: b
         "optimizer": client(job),
         "built_in": strategy.built_in,
         "gpu_memory": room(job) if mode == "meta" else None,
+        **frozen(job),
     }
+
+
+def frozen(job: Job) -> dict[str, list[str]]:
+    """The parameters that do not train, by name; nothing where all do."""
+    names = [job.model.tensors[index].name for index in sorted(job.model.frozen)]
+    return {"freeze": names} if names else {}
 
 
 CLASSES = {"adamw": "AdamW", "sgd": "SGD", "sgd-momentum": "SGD", "adagrad": "Adagrad"}

@@ -12,7 +12,8 @@ from zeroplan.ledger import FIRST, PHASES, Checked, Ledger, less_activations, to
 from zeroplan.specs.job import Job
 
 NAMES = {
-    "flat parameters": "parameters", "parameter partitions": "parameters", "fp32 master": "master copy",
+    "flat parameters": "parameters", "parameter partitions": "parameters",
+    "frozen parameter partitions": "frozen parameters", "fp32 master": "master copy",
     "16-bit master copy": "master copy", "fp32 master copy": "master copy", "gradient partitions": "gradients",
     "step counters": "optimizer states", "norm scalars": "norm and flags", "overflow flag": "norm and flags",
     "fused optimizer's flag": "norm and flags",

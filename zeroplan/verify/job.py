@@ -11,6 +11,7 @@ from __future__ import annotations
 import fnmatch
 import functools
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -44,7 +45,7 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
             config, dtype=dtype, attn_implementation=case.get("attention", "eager")
         )
     for name, parameter in model.named_parameters():
-        if any(fnmatch.fnmatch(name, pattern) for pattern in case.get("freeze") or ()):
+        if matches(name, case.get("freeze")) and not matches(name, case.get("train")):
             parameter.requires_grad_(False)
     recomputes = recomputing(case.get("checkpointing") or "none")
     if case.get("checkpointing") == DEEPSPEED:
@@ -57,6 +58,11 @@ def build(case: dict[str, Any], device: str, init: Any = None) -> torch.nn.Modul
     elif recomputes.every:
         model.activation_checkpointing_enable(words(recomputes), every_n_layers=recomputes.every)
     return model.train()
+
+
+def matches(name: str, patterns: Sequence[str] | None) -> bool:
+    """Whether a parameter's name is one of these globs."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns or ())
 
 
 def checkpoint_attention() -> None:

@@ -20,7 +20,8 @@ A case is a dict (JSON):
     zero_init        build the model under deepspeed.zero.Init
     built_in         the dtype in which the model is built, null: the training dtype
     parameter_groups 1, 2 (decay and no decay, as the Trainer) or k (tensor i in group i mod k)
-    freeze           name patterns of parameters that do not train
+    freeze           globs of names of parameters that do not train: requires_grad_(False) before `initialize`
+    train            globs of names of those that train all the same
     activations      false: do not run the model without DeepSpeed as well
 """
 

@@ -139,10 +139,10 @@ def large_bucket(subject: Subject) -> Iterator[Hit]:
     if model is None or model.inferred or facts.stage == 0:
         return
     size = facts(path)
-    if isinstance(size, int | float) and size > model.parameters:
+    if isinstance(size, int | float) and size > model.trainable_parameters:
         yield Hit("ZP711", subject.spelled(path), f"a bucket of {size:,} elements for a model of "
-                  f"{count(model.parameters)}: all of it is allocated",
-                  f'"reduce_bucket_size": {model.parameters}')  # fmt: skip
+                  f"{count(model.trainable_parameters)}: all of it is allocated",
+                  f'"reduce_bucket_size": {model.trainable_parameters}')  # fmt: skip
 
 
 def small_buffers(subject: Subject) -> Iterator[Hit]:

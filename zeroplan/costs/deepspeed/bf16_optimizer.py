@@ -25,7 +25,7 @@ def phase_memory(job: Job) -> PhaseMemory:
         gradients = _added_at_once(job, tracker)
     else:
         gradients = make_gradients(job, tracker, "bfloat16")
-        tracker.transient_peak((moments.gradient_in_fp32, "float32", job.model.largest.elements))
+        tracker.transient_peak((moments.gradient_in_fp32, "float32", job.model.largest_trainable.elements))
     reduce_by_engine(job, tracker, [layout.flat for layout in groups], "float32")
     tracker.mark(END)
     backward, together = tracker.peak_lines(), PassProfile(tracker)

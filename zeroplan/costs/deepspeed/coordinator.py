@@ -27,6 +27,7 @@ class Coordinator(GatheredStorages):
         super().__init__(sizes, settings)
         self.passes, self.trace, self.own, self.full = access.passes, access.trace, access.own, access.full
         self.last_user, self.never_left = access.last_user, access.never_left
+        self.frozen = settings.frozen
         self.released: dict[tuple[int, int], frozenset[int]] = {}
         """What is released as a module is left, by the module and the coordinator's step: decided once (lru_cache)."""
         self._set(settings)
@@ -55,6 +56,11 @@ class Coordinator(GatheredStorages):
         self.recent: dict[int, int] = {}
         self.inside: defaultdict[int, set[int]] = defaultdict(set)
         """Tensor -> modules that use it now; a module that recomputes enters twice and leaves once."""
+        self.entered: dict[int, None] = {}
+        """Modules that backward has entered and not left, in order."""
+        self.recomputed: defaultdict[int, set[int]] = defaultdict(set)
+        """Module -> frozen tensors that were gathered to run a layer again inside its backward: they stay until its
+        end, and go then, whatever asks for them next (ds_recompute_parameters)."""
         self.step = 0
 
     def gather_persistent(self) -> None:
@@ -62,7 +68,8 @@ class Coordinator(GatheredStorages):
         for index in self.available:
             self.swapper.release(index)
         self.available, self.storage, self.buffers, self.gathered = set(self.persistent), {}, [], 0
-        self.views, self.secondary, self.copied, self.most, self.waiting = set(), set(), 0, 0, NOTHING
+        self.views, self.copied, self.most, self.waiting = set(), 0, 0, NOTHING
+        self.secondary &= self.frozen
         self.swapper.fetch(sorted(self.persistent))
 
     def micro_step(self, *, records: bool = False) -> MicroStep:
@@ -80,7 +87,7 @@ class Coordinator(GatheredStorages):
         prefetches = not self.records and self.bucket.exceeds(0)
         for at, (enters, module, tensors, backward) in enumerate(hooks):
             ready = self.gathered
-            if not tensors:  # half of the modules have none
+            if not tensors and not (backward and self.frozen):  # half of the modules have none
                 if not enters:
                     continue
                 self.step += 1
@@ -90,7 +97,7 @@ class Coordinator(GatheredStorages):
                 self._look_ahead()
             elif enters:
                 self.place = pass_index, at
-                self._fetch(module, tensors)
+                self._fetch(module, tensors, backward=backward)
                 if prefetches and self.queue:
                     self._look_ahead()
                 self.step += 1
@@ -110,7 +117,7 @@ class Coordinator(GatheredStorages):
             self.most, self.waiting = 0, NOTHING
         return timeline
 
-    def _fetch(self, module: int, tensors: Sequence[int]) -> None:
+    def _fetch(self, module: int, tensors: Sequence[int], *, backward: bool) -> None:
         """Gather what is missing, wait for it, and take the module's tensors off the queue (fetch_sub_module)."""
         own, flying = set(tensors), self.flying
         if missing := own - self.available - flying:
@@ -119,6 +126,8 @@ class Coordinator(GatheredStorages):
             self.consume(waited)
         pending, recent, queue, step = 0, self.recent, self.queue, self.step
         taken: set[int] = set()
+        if self.frozen and self.place[0]:
+            self._attribute(module, own, backward=backward)
         for index in own:
             self.inside[index].add(module)
             pending += recent.get(index, NEVER) < step
@@ -127,12 +136,31 @@ class Coordinator(GatheredStorages):
             recent[index] = used
             taken.add(index)
 
+    def _attribute(self, module: int, own: set[int], *, backward: bool) -> None:
+        """Note which modules backward is in; what a layer that runs again gathers, and does not train, is the latest
+        one's (update_recompute_parameters).
+        """
+        if backward:
+            self.entered[module] = None
+        elif self.entered:
+            owner = next(reversed(self.entered))
+            for index in own & self.frozen:
+                self.recomputed[owner].add(index)
+                self.inside[index].add(owner)
+
     def _exit(self, module: int, tensors: Sequence[int], pass_index: int, *, backward: bool) -> None:
         """Release what no other module uses and nothing asks for soon (release_sub_module)."""
         inside, available = self.inside, self.available
         for index in tensors:
             inside[index].discard(module)
-        for index in self._to_release(module, tensors):
+        released = self._to_release(module, tensors)
+        if backward and self.frozen:
+            self.entered.pop(module, None)
+            owned = self.recomputed.pop(module, set())
+            for index in owned:
+                inside[index].discard(module)
+            released |= owned - self.persistent
+        for index in released:
             if index in available and not inside[index]:
                 self.live_parameters -= self.sizes[index]
                 if not backward and self._is_kept(index, module, recomputes=bool(pass_index)):
@@ -215,7 +243,7 @@ class Coordinator(GatheredStorages):
     def _finish(self) -> None:
         """End of backward: modules whose exit never fired are released; before the next forward, what flies is."""
         for hook in self.never_left:
-            for index in set(hook.tensors) - self.persistent:
+            for index in (set(hook.tensors) | self.recomputed.get(hook.module, set())) - self.persistent:
                 self.drop(index)
         for index in self.flying:
             self.drop(index)

@@ -144,6 +144,7 @@ def _settings(job: Job) -> Settings:
         _checkpointed(job), strategy.recomputing.reentrant, frozenset(swapped_parameters(job)), parameter_buffers(job),
         _low_precision(job), strategy.element_bytes if strategy.quantized_weights else 2,
         strategy.dtype if strategy.quantized_weights else "", secondary_sizes(job), secondary_ranks(job),
+        job.model.frozen,
     )  # fmt: skip
 
 

@@ -231,7 +231,7 @@ class GatheredStorages:
     def copy_again(self, index: int) -> None:
         """The secondary partition of a tensor that is about to be partitioned; beside the offloaded on the host."""
         self.secondary.add(index)
-        if not self.settings.from_host:
+        if not self.settings.from_host and index not in self.settings.frozen:  # those stay, and count as resident
             self.copied += self.settings.second[index]
             self.most = max(self.most, self.gathered + self.copied)
 

@@ -41,8 +41,10 @@ from zeroplan.costs.deepspeed.partitions import (
     secondary_sizes,
     shard_elements,
     shard_sizes,
+    trainable_shard_elements,
+    transient_secondary_sizes,
 )
-from zeroplan.costs.deepspeed.resident import counts_on_gpu, host_state_dtype, state_bytes
+from zeroplan.costs.deepspeed.resident import FROZEN, counts_on_gpu, host_state_dtype, state_bytes
 from zeroplan.costs.deepspeed.stages_0_2_initialize import flattened_on_host
 from zeroplan.costs.deepspeed.step_counters import updated_tensors
 from zeroplan.formulas import hosted
@@ -132,7 +134,7 @@ def stages_1_2(job: Job) -> Iterator[HostAllocation]:
         of_muon = [layout.partition for layout in flat_groups(job) if layout.muon]
         yield HostAllocation("optimizer states", master, _bytes(of_muon, master))
     yield HostAllocation("parameter staging", dtype, _bytes(shares, dtype), pin)
-    yield HostAllocation("gradient scratch", dtype, _bytes([job.model.largest.elements], dtype), pin)
+    yield HostAllocation("gradient scratch", dtype, _bytes([job.model.largest_trainable.elements], dtype), pin)
     if master == "float32":  # whole tensors; 16-bit masters' own gradients take their pieces
         own = list(map(tensor_sizes(job).__getitem__, accumulated(job)))
         yield HostAllocation("accumulated gradients", dtype, _bytes(own, dtype), pin)
@@ -152,7 +154,7 @@ def _step_counters(job: Job, count: int) -> Iterator[HostAllocation]:
     strategy = job.strategy
     if strategy.optimizer == "adagrad" and not strategy.offload_optimizer:
         wrapped = strategy.stage > 0 or strategy.element_bytes == 2
-        yield HostAllocation("step counters", "float32", (4,) * (count + wrapped * len(job.model.tensors)))
+        yield HostAllocation("step counters", "float32", (4,) * (count + wrapped * len(job.model.trainable)))
     elif count and (strategy.runs_torch_adam or strategy.offload_optimizer) and not counts_on_gpu(job):
         yield HostAllocation("step counters", "float32", (4,) * count)
 
@@ -178,7 +180,7 @@ def stage_3(job: Job) -> Iterator[HostAllocation]:
         groups = optimized(job)
         kept = [group.elements for group in groups if not (group.on_gpu or group.swapped)]
         torchs = [group.elements for group in groups if group.swapped and group.by_torch]
-        partitions = [shard_elements(job)]
+        partitions = [trainable_shard_elements(job)]
         yield HostAllocation("gradients", strategy.accumulation, _bytes(partitions, strategy.accumulation), pin)
         yield HostAllocation("gradients for the optimizer", master, _bytes(kept, master), pin)
         yield HostAllocation("master weights", master, _bytes(kept, master))
@@ -195,16 +197,21 @@ def stage_3(job: Job) -> Iterator[HostAllocation]:
     if strategy.offload_param and strategy.offload_param.device == "cpu":
         shards = [sum(shard_sizes(job)[index] for index in members) for members in group_members(job)]
         yield HostAllocation("parameters", strategy.dtype, _bytes(shards, strategy.dtype), TORCH)
+        pin = TORCH if strategy.offload_param.pin_memory else PAGEABLE
+        frozen = [shard_sizes(job)[index] for index in sorted(job.model.frozen)]
+        yield HostAllocation(FROZEN, strategy.dtype, _bytes(frozen, strategy.dtype), pin)
+        kept = [secondary_sizes(job)[index] for index in sorted(job.model.frozen)] if secondary_sizes(job) else []
+        yield HostAllocation("secondary partitions", strategy.dtype, _bytes(kept, strategy.dtype), pin)
     elif strategy.offload_param:
         yield from parameter_blocks(job)
 
 
 def _secondary(job: Job) -> Iterator[HostAllocation]:
-    """A second copy of offloaded parameters lies beside the first until the step's end (hpZ)."""
+    """A second copy of offloaded parameters that train lies beside the first until the step's end (hpZ)."""
     if offload := job.strategy.offload_param:
         pin = TORCH if offload.pin_memory else PAGEABLE
         yield HostAllocation(
-            "secondary partitions", job.strategy.dtype, _bytes(secondary_sizes(job), job.strategy.dtype), pin
+            "secondary partitions", job.strategy.dtype, _bytes(transient_secondary_sizes(job), job.strategy.dtype), pin
         )
 
 

@@ -68,8 +68,8 @@ def group_members(job: Job) -> list[list[int]]:
 
 
 def _given_groups(job: Job) -> list[list[int]]:
-    """One group, decay and no decay, or dealt out in turn."""
-    every = range(len(job.model.tensors))
+    """One group, decay and no decay, or dealt out in turn; of what trains alone (_get_trainable_parameter_groups)."""
+    every = job.model.trainable
     count = job.strategy.parameter_groups
     if count == 1:
         return [list(every)]
@@ -109,19 +109,25 @@ def flat_groups(job: Job) -> list[Group]:
 
 @cached(lambda strategy: (strategy.autocast_dtype, strategy.communication))
 def communication_dtypes(job: Job) -> list[str]:
-    """The dtype in which each tensor's gradient travels."""
+    """The dtype in which each tensor's gradient travels, if it trains."""
     autocast_dtype, other = job.strategy.autocast_dtype, job.strategy.communication
     return [autocast_dtype if autocast_dtype and tensor.linear else other for tensor in job.model.tensors]
 
 
 def bucket_dtypes(job: Job) -> list[str]:
     """Gradients have a bucket for each dtype that they travel in, reduced in this order."""
-    return sorted(set(communication_dtypes(job)))
+    return sorted({communication_dtypes(job)[index] for index in job.model.trainable})
 
 
 @cached(no_key)
 def tensor_sizes(job: Job) -> list[int]:
+    """Elements of all tensors, trainable or not, by their index."""
     return [tensor.elements for tensor in job.model.tensors]
+
+
+def trainable_sizes(job: Job) -> list[int]:
+    """Elements of those that train, in order."""
+    return list(map(tensor_sizes(job).__getitem__, job.model.trainable))
 
 
 @cached(layout_key)

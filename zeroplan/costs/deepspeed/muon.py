@@ -25,7 +25,7 @@ def matrices(job: Job) -> frozenset[int]:
     return frozenset(
         index
         for index, tensor in enumerate(job.model.tensors)
-        if len(tensor.shape) >= 2 and not any(part in tensor.name.lower() for part in LEFT_TO_ADAM)
+        if tensor.trainable and len(tensor.shape) >= 2 and not any(part in tensor.name.lower() for part in LEFT_TO_ADAM)
     )
 
 
@@ -41,7 +41,7 @@ def halves(job: Job, members: Sequence[int]) -> list[list[int]]:
 def adam_elements(job: Job) -> int:
     """Elements of the tensors that Adam updates, all but Muon's matrices."""
     muons = matrices(job)
-    return sum(tensor.elements for index, tensor in enumerate(job.model.tensors) if index not in muons)
+    return sum(job.model.tensors[index].elements for index in job.model.trainable if index not in muons)
 
 
 def check(job: Job) -> None:

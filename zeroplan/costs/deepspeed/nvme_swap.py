@@ -206,7 +206,8 @@ def parameter_blocks(job: Job) -> Iterator[HostAllocation]:
     yield HostAllocation("parameters kept in memory", dtype, tuple(w * size for size in flat if size), TORCH)
     yield HostAllocation("no room for parameters", dtype, (w,) * flat.count(0))
     pin = TORCH if offload.pin_memory else PAGEABLE
-    kept = [w * shard for members in outside for shard in _shards(job, members) if not is_swappable(job, w * shard)]
+    apart = [*outside, sorted(job.model.frozen)]
+    kept = [w * shard for members in apart for shard in _shards(job, members) if not is_swappable(job, w * shard)]
     yield HostAllocation("small parameters kept in memory", dtype, tuple(kept), pin)
     if outside:
         reused = max(outside, key=lambda members: sum(_shards(job, members)))
@@ -221,13 +222,16 @@ def parameter_buffers(job: Job) -> int:
 
 
 def swapped_parameters(job: Job) -> list[int]:
-    """Tensors whose partitions live on NVMe: large enough, and in a sub-group that max_in_cpu does not keep."""
+    """Tensors whose partitions live on NVMe: large enough, and in a sub-group that max_in_cpu does not keep; of the
+    frozen it keeps none.
+    """
     offload, w = job.strategy.offload_param, job.strategy.element_bytes
     if offload is None or offload.device != "nvme":
         return []
     _flat, outside = _in_memory(job)
     return [
-        index for members in outside for index, shard in zip(members, _shards(job, members), strict=True)
+        index for members in (*outside, sorted(job.model.frozen))
+        for index, shard in zip(members, _shards(job, members), strict=True)
         if is_swappable(job, w * shard)
     ]  # fmt: skip
 

@@ -37,7 +37,12 @@ from zeroplan.costs.deepspeed.nvme_swap import (
     parameter_bytes,
     swapped_parameters,
 )
-from zeroplan.costs.deepspeed.partitions import persistent_tensors, secondary_ranks, secondary_sizes, sub_groups
+from zeroplan.costs.deepspeed.partitions import (
+    persistent_tensors,
+    secondary_ranks,
+    sub_groups,
+    transient_secondary_sizes,
+)
 from zeroplan.costs.deepspeed.stage_3_reductions import to_host
 from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
 from zeroplan.costs.engine import BACKWARD
@@ -78,7 +83,7 @@ def _as_it_runs(job: Job, entry: Copied) -> Copied:
     hidden = of_gradients and hides_gradients(strategy)
     return entry._replace(
         pinned=not through_swapper and (part is None or part.pin_memory), concurrent=BACKWARD * hidden,
-        pieces=ceil_div(job.model.parameters, max(1, strategy.reduce_bucket_size)) if hidden else 1,
+        pieces=ceil_div(job.model.trainable_parameters, max(1, strategy.reduce_bucket_size)) if hidden else 1,
         every_micro_step=name == PARTITIONS,
     )  # fmt: skip
 
@@ -202,7 +207,7 @@ def _parameters(job: Job) -> Iterator[Copied]:
                   accum=times, moved=shares[True], w=2)  # fmt: skip
     second = sum(
         max(0, min(share, size - rank_of(job) % secondary_ranks(job) * share))  # padding is not copied
-        for share, size in zip(secondary_sizes(job), sizes, strict=False)
+        for share, size in zip(transient_secondary_sizes(job), sizes, strict=False)
     )
     yield _copied(GPU, HOST, "secondary partitions", copied.secondary_partitions, dtype, moved=second, w=w)
     persistent = sum(ceil_div(sizes[index], ranks) for index in persistent_tensors(job))
@@ -220,7 +225,7 @@ def files_of_the_update(job: Job) -> Iterator[Copied]:
     for name, sizes in (("optimizer files", optimizer_files(job)), ("gradient files", gradient_files(job))):
         yield _copied(NVME, HOST, name, copied.files_read, master, size=sum(sizes))
         yield _copied(HOST, NVME, name, copied.files_written, master, size=sum(sizes))
-    written = parameter_bytes(job, swapped_parameters(job))
+    written = parameter_bytes(job, set(swapped_parameters(job)) - job.model.frozen)
     yield _copied(HOST, NVME, "parameter files", copied.files_written, job.strategy.dtype, size=written)
 
 

@@ -46,6 +46,12 @@ def secondary_sizes(job: Job) -> list[int]:
     return [padded // shared for padded in padded_sizes(job)] if shared else []
 
 
+@cached(lambda strategy: (strategy.stage, strategy.hpz_partition_size, strategy.offload_param))
+def transient_secondary_sizes(job: Job) -> list[int]:
+    """Of these the ones that each step drops and makes anew, zeros for others: those of frozen tensors stay."""
+    return [0 if index in job.model.frozen else size for index, size in enumerate(secondary_sizes(job))]
+
+
 @cached(no_key)
 def shard_sizes(job: Job) -> list[int]:
     """Elements of one rank's partition of each tensor: stage 3 splits every one by itself, rounded up."""
@@ -82,6 +88,12 @@ def own_shares(job: Job) -> OwnShares:
 def shard_elements(job: Job) -> int:
     """P: of all tensors."""
     return sum(shard_sizes(job))
+
+
+@cached(no_key)
+def trainable_shard_elements(job: Job) -> int:
+    """Of those that train: what gradient partitions have."""
+    return sum(map(shard_sizes(job).__getitem__, job.model.trainable))
 
 
 @cached(lambda strategy: (strategy.param_persistence_threshold, strategy.model_persistence_threshold))

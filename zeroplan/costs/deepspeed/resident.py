@@ -29,6 +29,8 @@ def temporaries_one_by_one(tensors: Sequence[int], *, made: int, adds_decay: boo
     return max((before + each * size for before, size in zip((0, *tensors), tensors, strict=False)), default=0)
 
 
+FROZEN = "frozen parameters"
+
 FUSED = ("adam", "adamw", "lion", "lamb", "muon")
 """Optimizers that run as DeepSpeed's own CUDA kernels, each but Lamb with a flag for overflow; of Muon, Adam's half."""
 
@@ -49,6 +51,12 @@ def counts_on_gpu(job: Job) -> bool:
     """Torch's fused Adam keeps each tensor's number of steps beside it (torch/optim/adam.py:_init_group)."""
     strategy = job.strategy
     return strategy.runs_torch_adam and strategy.update == "fused" and not strategy.offload_optimizer
+
+
+def frozen_parameters(job: Job) -> list[Line]:
+    """Those that do not train, below stage 3: each whole, in storage of its own, in no flat group."""
+    frozen, w = job.model.frozen_parameters, job.strategy.element_bytes
+    return [line(FROZEN, states.frozen_parameters, job.strategy.dtype, frozen=frozen, w=w)] if frozen else []
 
 
 def model_buffers(job: Job) -> list[Line]:
@@ -91,7 +99,8 @@ def built_states(job: Job) -> list[Line]:
         return []
     return [
         line(
-            "optimizer states", states.built_states, strategy.dtype, psi=job.model.parameters, w=strategy.element_bytes
+            "optimizer states", states.built_states, strategy.dtype, psi=job.model.trainable_parameters,
+            w=strategy.element_bytes,
         )
     ]
 

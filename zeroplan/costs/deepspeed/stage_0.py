@@ -9,19 +9,20 @@ from __future__ import annotations
 from zeroplan.costs.allocations import END, START, AllocationTracker, PassProfile
 from zeroplan.costs.cache import cached, gradients, order_free_key
 from zeroplan.costs.deepspeed import step_counters
-from zeroplan.costs.deepspeed.layout import tensor_sizes
+from zeroplan.costs.deepspeed.layout import tensor_sizes, trainable_sizes
 from zeroplan.costs.deepspeed.muon import adam_elements
 from zeroplan.costs.deepspeed.muon_update import last_update, update_whole
 from zeroplan.costs.deepspeed.reduction import engine_runs
 from zeroplan.costs.deepspeed.resident import (
     built_states,
+    frozen_parameters,
     model_buffers,
     numbers,
     state_bytes,
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.deepspeed.stages_0_2_initialize import flattens, group_elements, group_tensors
+from zeroplan.costs.deepspeed.stages_0_2_initialize import flattens, group_tensors
 from zeroplan.costs.memory import PhaseMemory
 from zeroplan.formulas import moments, muon, states
 from zeroplan.ledger import Line, line
@@ -30,14 +31,14 @@ from zeroplan.specs.job import Job
 
 def resident(job: Job) -> list[Line]:
     """Between steps. Gradients live from backward to the step only; 16-bit training copies them to fp32 there."""
-    psi, w = job.model.parameters, job.strategy.element_bytes
+    psi, w = job.model.trainable_parameters, job.strategy.element_bytes
     parameters = line("parameters", states.whole_parameters, job.strategy.dtype, psi=psi, w=w)
     single = [*numbers(job, {}), *step_counters.on_gpu(job)]
-    return [parameters, *_optimizer(job), *built_states(job), *model_buffers(job), *single]
+    return [parameters, *frozen_parameters(job), *_optimizer(job), *built_states(job), *model_buffers(job), *single]
 
 
 def _optimizer(job: Job) -> list[Line]:
-    psi, lines = job.model.parameters, []
+    psi, lines = job.model.trainable_parameters, []
     if job.strategy.element_bytes == 2:
         lines.append(line("fp32 master copy", states.whole_master, "float32", psi=psi))
     of_adam = adam_elements(job)
@@ -52,7 +53,7 @@ def _optimizer(job: Job) -> list[Line]:
 def phase_memory(job: Job) -> PhaseMemory:
     strategy, tracker = job.strategy, AllocationTracker()
     gradients = make_gradients(job, tracker, strategy.dtype)
-    reduce_by_engine(job, tracker, tensor_sizes(job), strategy.dtype)
+    reduce_by_engine(job, tracker, trainable_sizes(job), strategy.dtype)
     tracker.mark(END)
     backward, together = tracker.peak_lines(), PassProfile(tracker)
     tracker.reset_peak()
@@ -63,10 +64,10 @@ def phase_memory(job: Job) -> PhaseMemory:
 
 def make_gradients(job: Job, tracker: AllocationTracker, dtype: str) -> tuple[Line, ...]:
     """Gradients one after the other as backward makes them, or all there from earlier micro-steps."""
-    sizes, order = tensor_sizes(job), job.execution.gradients
+    sizes, order, every = tensor_sizes(job), job.execution.gradients, job.model.trainable_parameters
     accumulates = job.strategy.grad_accum > 1
-    rest = job.model.parameters - (0 if accumulates else sum(sizes[index] for index in order))
-    tracker.allocate(moments.gradients, dtype, job.model.parameters if accumulates else rest)
+    rest = every - (0 if accumulates else sum(sizes[index] for index in order))
+    tracker.allocate(moments.gradients, dtype, every if accumulates else rest)
     tracker.mark(START)
     for index in order:
         if not accumulates:
@@ -87,17 +88,20 @@ def reduce_by_engine(job: Job, tracker: AllocationTracker, sizes: list[int], dty
 
 
 def _step_flat(job: Job, tracker: AllocationTracker) -> None:
-    """FP16_Optimizer: group by group each gradient is converted, then all are joined; the 16-bit ones go."""
-    for elements in group_elements(job):
-        with tracker.transient((moments.converted_gradients, "float32", elements)):
+    """FP16_Optimizer: group by group each gradient is converted, then all are joined; the 16-bit ones go. A lone one
+    is joined with nothing, and not copied.
+    """
+    for tensors in group_tensors(job):
+        elements = sum(tensors)
+        with tracker.transient((moments.converted_gradients, "float32", elements if len(tensors) > 1 else 0)):
             tracker.allocate(moments.fp32_gradients, "float32", elements)
         tracker.free(moments.gradients, job.strategy.dtype, elements)
-    tracker.free(moments.fp32_gradients, "float32", job.model.parameters)
+    tracker.free(moments.fp32_gradients, "float32", job.model.trainable_parameters)
 
 
 def _step_apart(job: Job, tracker: AllocationTracker) -> None:
     """FP16_UnfusedOptimizer converts every gradient and keeps the 16-bit ones; fp32 reads them as they are."""
-    converted = job.model.parameters if job.strategy.element_bytes == 2 else 0
+    converted = job.model.trainable_parameters if job.strategy.element_bytes == 2 else 0
     copies = max((temporaries(job, tensors) for tensors in group_tensors(job)), default=0)
     with tracker.transient((moments.fp32_gradients, "float32", converted)):
         update_whole(job, tracker, makes_states=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import accumulate
 from types import ModuleType
 from typing import Any
@@ -30,8 +31,11 @@ from zeroplan.costs.deepspeed.partitions import (
     small_tensors,
     sub_group_members,
     sub_groups,
+    trainable_shard_elements,
+    transient_secondary_sizes,
 )
 from zeroplan.costs.deepspeed.resident import (
+    FROZEN,
     built_states,
     master_name,
     model_buffers,
@@ -51,9 +55,10 @@ PERSISTENT = "persistent parameters"
 
 def resident(job: Job) -> list[Line]:
     """Between steps; the optimizer's step partitions the persistent parameters first and gathers them last."""
-    strategy, w, shards, lines = job.strategy, job.strategy.element_bytes, shard_elements(job), []
+    strategy, w, shards, lines = job.strategy, job.strategy.element_bytes, trainable_shard_elements(job), []
     if not strategy.offload_param:
         lines.append(line("parameters", states.shard_parameters, strategy.dtype, shards=shards, w=w))
+        lines += _frozen(job)
     if not strategy.offload_optimizer:
         g = DTYPE_BYTES[strategy.accumulation]
         lines.append(line("gradients", states.shard_gradients, strategy.accumulation, shards=shards, g=g))
@@ -69,6 +74,17 @@ def resident(job: Job) -> list[Line]:
         lines.append(emptied)
     norms = {} if strategy.offload_optimizer else {"float64": 1, "bool": 1}
     return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *step_counters.on_gpu(job)]
+
+
+def _frozen(job: Job) -> Iterator[Line]:
+    """Partitions of what does not train, and the second copies of it that stay (hpZ)."""
+    dtype, w = job.strategy.dtype, job.strategy.element_bytes
+    kept = sum(secondary_sizes(job)) - sum(transient_secondary_sizes(job))
+    frozen = shard_elements(job) - trainable_shard_elements(job)
+    if frozen:
+        yield line(FROZEN, states.frozen_shards, dtype, frozen=frozen, w=w)
+    if kept:
+        yield line("secondary partitions", states.kept_secondary_partitions, dtype, frozen=kept, w=w)
 
 
 def _emptied_leaves(job: Job) -> int:
@@ -182,8 +198,10 @@ def _first_step(job: Job) -> dict[str, Any]:
 
 
 def _secondary(job: Job) -> tuple[Line, ...]:
-    """Secondary partitions of all tensors, once the step has made them; beside offloaded parameters on the host."""
-    return _gathered(job, 0, 0 if job.strategy.offload_param else sum(secondary_sizes(job)))
+    """Secondary partitions of all tensors that train, once the step has made them; beside offloaded parameters on the
+    host.
+    """
+    return _gathered(job, 0, 0 if job.strategy.offload_param else sum(transient_secondary_sizes(job)))
 
 
 def _from_host(job: Job) -> tuple[Line, ...]:

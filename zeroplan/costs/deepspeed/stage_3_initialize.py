@@ -11,7 +11,7 @@ from zeroplan.costs.allocations import AllocationTracker
 from zeroplan.costs.deepspeed import model_cast
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
-from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_elements
+from zeroplan.costs.deepspeed.partitions import secondary_sizes, shard_elements, trainable_shard_elements
 from zeroplan.costs.deepspeed.resident import built_states, model_buffers, state_bytes
 from zeroplan.formulas import gathered, moments
 from zeroplan.ledger import Line
@@ -25,15 +25,15 @@ def initialize(job: Job) -> tuple[Line, ...]:
         AllocationTracker() if job.strategy.builds_partitioned else model_cast.with_model(job),
     )
     for states in built_states(job):
-        tracker.allocate(moments.first_states, states.dtype, job.model.parameters)
+        tracker.allocate(moments.first_states, states.dtype, job.model.trainable_parameters)
     _partition(job, tracker)
     _master_weights(job, tracker)
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):
             tracker.allocate(moments.reduce_bucket, dtype, strategy.reduce_bucket_size)
     if not strategy.offload_optimizer:
-        tracker.allocate(gathered.gradient_partitions, strategy.accumulation, shard_elements(job))
-    largest = job.model.largest.elements
+        tracker.allocate(gathered.gradient_partitions, strategy.accumulation, trainable_shard_elements(job))
+    largest = job.model.largest_trainable.elements  # each is gathered once to have its hook
     tracker.allocate(gathered.gathered_parameters, strategy.dtype, round_up(largest, job.ranks))
     if strategy.offload_param:
         tracker.allocate(gathered.partitions_from_host, strategy.dtype, ceil_div(largest, job.ranks))
@@ -69,6 +69,6 @@ def _master_weights(job: Job, tracker: AllocationTracker) -> None:
     if strategy.offload_optimizer:
         tracker.allocate(gathered.fp32_gradients, strategy.master, sum(groups))
     else:
-        made = shard_elements(job) * state_bytes(job) // 4 if strategy.optimizer == "adagrad" else 0
+        made = trainable_shard_elements(job) * state_bytes(job) // 4 if strategy.optimizer == "adagrad" else 0
         with tracker.transient((gathered.fp32_gradients, strategy.master, max(groups))):
             tracker.allocate(moments.first_states, strategy.master, made)

@@ -107,11 +107,12 @@ def left_leaves(job: Job) -> dict[int, tuple[int, ...]]:
 
     Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end.
     """
-    execution = job.execution
+    execution, frozen = job.execution, job.model.frozen
     if not execution.leaves:
         return {}
     left = {hook.module for hook in execution.backward if hook.backward and not hook.enters}
-    if stuck := execution.leaves - left:
+    trained = {hook.module for hook in execution.forward if not frozen.issuperset(hook.tensors)}
+    if stuck := (execution.leaves & trained) - left:
         raise ContradictionError(
             f"leaf_module: {execution.modules[min(stuck)] or 'the model'} as a leaf is called with token ids or by "
             "keywords alone: no hook tells when its backward ends, and DeepSpeed stops or never reduces its "
@@ -119,7 +120,8 @@ def left_leaves(job: Job) -> dict[int, tuple[int, ...]]:
         )
     position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
     return {
-        at: tuple(sorted(hook.tensors, key=position.__getitem__)) for at, hook in enumerate(job.backward_hooks)
+        at: tuple(sorted(position.keys() & hook.tensors, key=position.__getitem__))
+        for at, hook in enumerate(job.backward_hooks)
         if hook.backward and not hook.enters and hook.module in execution.leaves
     }  # fmt: skip
 

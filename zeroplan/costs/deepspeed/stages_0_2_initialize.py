@@ -62,7 +62,7 @@ def _initialized(job: Job) -> tuple[AllocationTracker, list[Group]]:
         else:
             tracker.allocate(moments.master_weights, dtype, layout.partition)
     if strategy.offload_optimizer:
-        tracker.allocate(moments.offload_scratch, dtype, job.model.largest.elements)
+        tracker.allocate(moments.offload_scratch, dtype, job.model.largest_trainable.elements)
     elif not strategy.runs_bf16_optimizer:
         share = sum(layout.partition for layout in flat_groups(job))
         tracker.allocate(moments.fp32_gradients, strategy.master, share)
@@ -83,7 +83,7 @@ def has_room(job: Job, used: int, layout: Group) -> bool:
 
 def init_stage_0(job: Job) -> tuple[Line, ...]:
     """16-bit training copies the weights to fp32 and runs the optimizer once on zeros; fp32 only moves the model."""
-    strategy, tracker, psi = job.strategy, _with_model(job), job.model.parameters
+    strategy, tracker, psi = job.strategy, _with_model(job), job.model.trainable_parameters
     if strategy.element_bytes == 2:
         if flattens(job):
             for layout, elements in zip(flat_groups(job), group_elements(job), strict=True):
@@ -126,7 +126,7 @@ def group_elements(job: Job) -> list[int]:
 def _with_model(job: Job) -> AllocationTracker:
     tracker = model_cast.with_model(job)
     for states in built_states(job):
-        tracker.allocate(moments.first_states, states.dtype, job.model.parameters)
+        tracker.allocate(moments.first_states, states.dtype, job.model.trainable_parameters)
     return tracker
 
 
@@ -139,9 +139,13 @@ def _flatten_on_host(job: Job, tracker: AllocationTracker, layout: Group) -> Non
 
 
 def _flatten(job: Job, tracker: AllocationTracker, order: tuple[int, ...], flat: int) -> None:
-    """A group's tensors are copied into one, of which they become views."""
+    """A group's tensors are copied into one, of which they become views; a lone one without padding is that itself."""
     dtype, sizes = job.strategy.dtype, tensor_sizes(job)
     elements = sum(map(sizes.__getitem__, order))
+    if len(order) == 1 and flat == elements:
+        tracker.free(moments.model_as_built, dtype, elements)
+        tracker.allocate(moments.flat_parameters, dtype, flat)
+        return
     transposed = sum(sizes[index] for index in order if transposes(job, index)) if job.strategy.selective else 0
     concurrent = (zenflow.transposed_matrices, dtype, transposed), (moments.zeros_to_flatten, dtype, flat - elements)
     with tracker.transient(*concurrent):

@@ -9,6 +9,7 @@ from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon_update import gradient_dtype, own_elements
 from zeroplan.costs.deepspeed.resident import (
     built_states,
+    frozen_parameters,
     master_name,
     model_buffers,
     numbers,
@@ -28,8 +29,9 @@ def resident(job: Job) -> list[Line]:
     strategy, w = job.strategy, job.strategy.element_bytes
     flat = sum(layout.flat for layout in flat_groups(job))
     lines = [line("parameters", states.flat_parameters, strategy.dtype, flat=flat, w=w)]
+    lines += frozen_parameters(job)
     if strategy.offload_optimizer:
-        largest = job.model.largest.elements
+        largest = job.model.largest_trainable.elements
         lines.append(line("offload scratch", states.offload_scratch, strategy.dtype, largest=largest, g=w))
         lines += gather_buffers.lines(muon_offload.kept(job))
         lines += zenflow.resident(job)

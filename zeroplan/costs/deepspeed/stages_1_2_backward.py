@@ -229,7 +229,7 @@ class Stages12Backward:
         if boundary and self.muon and self.kept and not users_of_the_buffer(self.job):
             tracker.free(moments.own_gradients, strategy.dtype, self.kept)  # nothing but the updates is read
             self.kept = 0
-        if self.converts and len(self.own) < len(self.sizes):
+        if self.converts and len(self.own) < len(self.job.model.trainable):
             self._free_unused()
             return  # other ranks' gradients keep the buffers they lie in until the step
         self.free_buffers()

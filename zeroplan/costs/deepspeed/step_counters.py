@@ -17,7 +17,7 @@ from zeroplan.specs.job import Job
 def updated_tensors(job: Job) -> int:
     """How many the optimizer updates, of the model, flat partitions or sub-groups; under Muon those of Adam's half."""
     if job.strategy.stage == 0:
-        return len(job.model.tensors) - len(matrices(job))
+        return len(job.model.trainable) - len(matrices(job))
     if job.strategy.stage == 3:
         return sum(members[0] not in matrices(job) for members in sub_group_members(job))
     return sum(not layout.muon for layout in flat_groups(job))

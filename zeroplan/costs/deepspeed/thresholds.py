@@ -52,6 +52,8 @@ class Settings(NamedTuple):
     second: Sequence[int]
     """Elements of each tensor's secondary partition, if there are any, and the ranks that share them (hpZ)."""
     near: int
+    frozen: frozenset[int] = frozenset()
+    """Tensors that do not train."""
 
     def joined(self, size: int) -> int:
         """Elements beside a tensor while its pieces are joined in the dtype that they came in."""

@@ -8,7 +8,14 @@ from zeroplan.costs.cache import cached, gradients, order_free_key, strategy_key
 from zeroplan.costs.deepspeed import muon_gather, muon_offload, quantized_collectives, zenflow
 from zeroplan.costs.deepspeed.events import Gather, MicroStep
 from zeroplan.costs.deepspeed.fetch import by_replay, distinct, micro_steps
-from zeroplan.costs.deepspeed.layout import Group, bucket_dtypes, communication_dtypes, flat_groups, tensor_sizes
+from zeroplan.costs.deepspeed.layout import (
+    Group,
+    bucket_dtypes,
+    communication_dtypes,
+    flat_groups,
+    tensor_sizes,
+    trainable_sizes,
+)
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
 from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
@@ -55,7 +62,7 @@ def _sent(
 
 def _stage_0(job: Job) -> list[Transfer]:
     """The engine reduces all gradients after the last micro-step, in runs; fp32 with clipping adds its norm."""
-    calls = _engine_runs(tensor_sizes(job))
+    calls = _engine_runs(trainable_sizes(job))
     clips = job.strategy.precision == "fp32" and job.strategy.gradient_clipping > 0
     return [
         *_moved(job, STEP, "all_reduce", job.strategy.communication, calls),

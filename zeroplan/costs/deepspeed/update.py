@@ -28,7 +28,7 @@ def update(job: Job) -> OptimizerUpdate:
     narrow = 2 * single + w if w < single else single  # the gradient widened, the weights written; or the gradient
     clipped = 2 * single if strategy.gradient_clipping else 0
     return OptimizerUpdate(
-        on_gpu=job.model.parameters / strategy.shards(1, job.ranks) - on_host, moved=states + narrow,
+        on_gpu=job.model.trainable_parameters / strategy.shards(1, job.ranks) - on_host, moved=states + narrow,
         norm=w + clipped if strategy.compute_grad_norm or strategy.gradient_clipping else 0, on_host=on_host,
         products=newton_schulz(job) if matrices(job) else None,
     )  # fmt: skip
@@ -36,7 +36,7 @@ def update(job: Job) -> OptimizerUpdate:
 
 def updated_by_cpus(job: Job) -> int:
     """One rank's parameters that the CPUs update; stage 3 may leave whole sub-groups to the GPU (`ratio`)."""
-    share = job.model.parameters // job.ranks
+    share = job.model.trainable_parameters // job.ranks
     if job.strategy.stage == 3:
         share -= sum(group.elements for group in on_gpu(job))
     return max(0, share)
