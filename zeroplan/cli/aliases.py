@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zeroplan.cli.launchers import PLACES, Place, placed
-from zeroplan.cli.values import as_options_have_it
 from zeroplan.errors import ContradictionError, QuantityError, printable
+from zeroplan.request.values import as_options_have_it
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "--params": ("model-size", "num-params", "n-params", "num-parameters", "parameters"),

@@ -7,24 +7,15 @@ deepspeed_optim_sched; trainer.py, create_optimizer).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
-from zeroplan.specs.optimizer import (
-    ASSUMED_OPTIM,
-    OFFLOADABLE,
-    OPTIMS,
-    SINGLE_TENSOR,
-    TORCHS_OPTIMS,
-    UNPLANNED_OPTIMS,
-    Optim,
-)
+from zeroplan.errors import ContradictionError
+from zeroplan.request.strategy import Reading
+from zeroplan.specs.optimizer import ASSUMED_OPTIM, OFFLOADABLE, OPTIMS, SINGLE_TENSOR, Optim
 
 if TYPE_CHECKING:
     from zeroplan.check.config_file import ConfigFile
-
-
-CHOICES = (*OPTIMS, *(name + SINGLE_TENSOR for name in TORCHS_OPTIMS))
 
 
 class Named(NamedTuple):
@@ -34,51 +25,38 @@ class Named(NamedTuple):
     optim: Optim
 
 
-def read_optim(text: str | None) -> Named | None:
-    """Raises `QuantityError` for a name that the Trainer does not have, or that is not planned."""
+def _named(text: str | None) -> Named | None:
     if text is None:
         return None
-    if text in UNPLANNED_OPTIMS:
-        raise QuantityError(
-            f"--optim: found {text}, which is not planned, expected {', '.join(OPTIMS)}; write --optim "
-            f"{nearest(text, OPTIMS)}, whose memory is another"
-        )
-    if text not in CHOICES:
-        raise QuantityError(
-            f"--optim: found {shown(text)}, expected {', '.join(CHOICES)}; write --optim {nearest(text, CHOICES)}"
-        )
     name = text.removesuffix(SINGLE_TENSOR)
     return Named(text, OPTIMS[name] if name == text else OPTIMS[name]._replace(update="single-tensor"))
 
 
-def settle_optimizer(
-    fixed: dict[str, Any], named: Named | None, config: ConfigFile | None, assumed: list[str]
-) -> None:
-    """Fill in the optimizer and its class, and say what was assumed of them."""
+def read_optimizer(fixed: Mapping[str, Any], optim: str | None, config: ConfigFile | None) -> Reading:
+    """The optimizer and its class. `optim`: as --optim has it."""
     section = config is not None and bool((config.content.get("optimizer") or {}).get("type"))
+    named = _named(optim)
     if named is not None:
         _check(fixed, named, config, has_section=section)
-        fixed.update(_by_trainer(fixed, named.optim))
-        return
+        return Reading(_by_trainer(fixed, named.optim))
     if config is None or section or fixed.get("zenflow"):
-        if "optimizer" not in fixed:
-            assumed.append(f"optimizer adamw, {_own(fixed)} (--optimizer, --optim)")
-        return
+        stated = "optimizer" in fixed
+        return Reading(assumed=() if stated else (f"optimizer adamw, {_own(fixed)} (--optimizer, --optim)",))
     if fixed.get("optimizer", "adamw") != "adamw":
-        return
-    fixed.update(_by_trainer(fixed, OPTIMS[ASSUMED_OPTIM]))
+        return Reading()
     if fixed.get("offload_optimizer"):
         made = "DeepSpeedCPUAdam, which Accelerate puts in the place of the Trainer's AdamW"
     else:
         made = f"{ASSUMED_OPTIM}, as the Trainer makes it from torch 2.8 on"
-    assumed.append(f"optimizer adamw, {made}: the config has no optimizer section (--optim)")
+    assumed = f"optimizer adamw, {made}: the config has no optimizer section (--optim)"
+    return Reading(_by_trainer(fixed, OPTIMS[ASSUMED_OPTIM]), (assumed,))
 
 
-def _own(fixed: dict[str, Any]) -> str:
+def _own(fixed: Mapping[str, Any]) -> str:
     return "DeepSpeedCPUAdam" if fixed.get("offload_optimizer") else "DeepSpeed's FusedAdam"
 
 
-def _by_trainer(fixed: dict[str, Any], optim: Optim) -> dict[str, Any]:
+def _by_trainer(fixed: Mapping[str, Any], optim: Optim) -> dict[str, Any]:
     """Fields of `Strategy`; a momentum that --optimizer names is the Trainer's optim_args."""
     momentum = optim.optimizer == "sgd" and fixed.get("optimizer") == "sgd-momentum"
     return {
@@ -87,7 +65,7 @@ def _by_trainer(fixed: dict[str, Any], optim: Optim) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _check(fixed: dict[str, Any], named: Named, config: ConfigFile | None, *, has_section: bool) -> None:
+def _check(fixed: Mapping[str, Any], named: Named, config: ConfigFile | None, *, has_section: bool) -> None:
     """Raises `ContradictionError` where something else decides or another optimizer is named."""
     if has_section and config is not None:
         raise ContradictionError(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from zeroplan.architectures.registry import LIGER_FAMILIES
 from zeroplan.autograd.flash import HEAD_ROW, WIDEST_HEAD
 from zeroplan.errors import ContradictionError
+from zeroplan.request.strategy import Reading
 from zeroplan.sources import TRANSFORMERS
 from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.model import Model
@@ -21,20 +23,18 @@ SINCE = {"gptj": "5.24"}
 """The version of transformers with which a family has sdpa, where that is newer than the one that numbers are of."""
 
 
-def choose_attention(fixed: dict[str, Any], model: Model, assumed: list[str]) -> None:
+def read_attention(fixed: Mapping[str, Any], model: Model) -> Reading:
     """Where transformers has no sdpa attention for a family, it runs eager, and refuses sdpa when asked for it."""
-    if fixed.get("attention") == "flash":
-        fixed["attention"] = "flash_attention_2"
     if model.has_sdpa:
-        return
+        return Reading()
     if "attention" not in fixed:
-        fixed["attention"] = "eager"
-        assumed.append(f"attention eager, {_no_sdpa(model)} (--attention)")
-    elif fixed["attention"] == "sdpa":
+        return Reading({"attention": "eager"}, (f"attention eager, {_no_sdpa(model)} (--attention)",))
+    if fixed["attention"] == "sdpa":
         raise ContradictionError(
             f"--attention: found sdpa, but {_no_sdpa(model)} (ValueError), "
             f"expected eager{'' if model.no_flash else ' or flash_attention_2'}; write --attention eager"
         )
+    return Reading()
 
 
 def _no_sdpa(model: Model) -> str:
@@ -43,7 +43,7 @@ def _no_sdpa(model: Model) -> str:
     return f"transformers {TRANSFORMERS} has no sdpa for {model.family}{newer}"
 
 
-def check_operators(fixed: dict[str, Any], model: Model, card: Gpu | None) -> None:
+def check_operators(fixed: Mapping[str, Any], model: Model, card: Gpu | None) -> None:
     """Refuse what does not run. Of a card that only stands for a memory size nothing is known."""
     named = card if card and not card.stands_for_class else None
     _check_flash(fixed, model, named)
@@ -55,7 +55,7 @@ def check_operators(fixed: dict[str, Any], model: Model, card: Gpu | None) -> No
         )
 
 
-def _check_flash(fixed: dict[str, Any], model: Model, card: Gpu | None) -> None:
+def _check_flash(fixed: Mapping[str, Any], model: Model, card: Gpu | None) -> None:
     """The flash-attention package computes in 16 bit on some GPUs, heads of up to 256 elements, of some families."""
     attention = fixed.get("attention", "")
     if not attention.startswith("flash"):
@@ -90,7 +90,7 @@ def _check_flash(fixed: dict[str, Any], model: Model, card: Gpu | None) -> None:
         )
 
 
-def _check_kernels(fixed: dict[str, Any], model: Model) -> None:
+def _check_kernels(fixed: Mapping[str, Any], model: Model) -> None:
     """Liger patches some families, on a GPU; the others it passes over with a line in the log."""
     kernels = fixed.get("kernels", "transformers")
     if kernels == "transformers":
