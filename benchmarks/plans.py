@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from zeroplan.plan import free_space, label
-from zeroplan.request.options import read_options
+from zeroplan.request.options import Options
 from zeroplan.results.planning import read_plan
 from zeroplan.search import Candidate, best, evaluate
 from zeroplan.specs.strategy import Offload
@@ -52,7 +52,7 @@ class Beside(NamedTuple):
 def beside(rows: list[dict[str, Any]]) -> Iterator[Beside]:
     """Each row of the reference, searched anew."""
     for row in rows:
-        request = read_plan(read_options({**row["options"], "headroom": HEADROOM}))
+        request = read_plan(Options(**{**row["options"], "headroom": HEADROOM}))
         job, before = request.job(), None
         free = free_space(job, request.fixed)
         started = perf_counter()

@@ -15,7 +15,7 @@ import pytest
 import zeroplan as package
 from zeroplan import api
 from zeroplan.errors import QuantityError, UnknownNameError, ZeroplanError
-from zeroplan.request.options import OPTIONS, Options, read_options
+from zeroplan.request.options import OPTIONS, Options
 
 ESTIMATE = {"params": "1.3B", "gpus": 8, "gpu_mem": 80}
 ONE = {**ESTIMATE, "stage": 3, "micro_batch": 2}
@@ -111,13 +111,13 @@ def test_values_are_what_a_user_types(value, typed):
 
 def read(values):
     try:
-        return read_options(values)
+        return vars(Options(**values))
     except QuantityError as error:
         return str(error)
 
 
 def test_options_have_types():
-    read = read_options({"params": "1.3b", "gpus": "2x8xA100", "stage": "zero3", "micro_batch": "4", "zero_init": "no",
+    read = Options(**{"params": "1.3b", "gpus": "2x8xA100", "stage": "zero3", "micro_batch": "4", "zero_init": "no",
                          "gpu_mem": "79.5GiB", "headroom": "10%", "host_mem": 512, "precision": "bfloat16"})  # fmt: skip
     assert (read.params.value, read.params.text) == (1_300_000_000, "1.3b")
     assert (read.gpus.value, read.gpu) == ((2, 8), "A100")

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from zeroplan.errors import ContradictionError
-from zeroplan.request.options import Number, Path, Words, read_options, stated
+from zeroplan.request.options import Number, Options, Path, Words, stated
 from zeroplan.specs.target import HF, read_script
 
 if TYPE_CHECKING:  # a call imports its own
@@ -59,7 +59,7 @@ def estimate(
     """
     from zeroplan.results import estimate
 
-    return estimate.estimate(read_options(stated(options)), accounting=accounting, timeline=timeline, partial=partial)
+    return estimate.estimate(Options(**stated(options)), accounting=accounting, timeline=timeline, partial=partial)
 
 
 @overload
@@ -157,4 +157,4 @@ def diff(first: Path, second: Path, **options: Unpack[Words]) -> Diff:
     """
     from zeroplan.results import diff
 
-    return diff.diff(os.fsdecode(first), os.fsdecode(second), read_options(stated(options)))
+    return diff.diff(os.fsdecode(first), os.fsdecode(second), Options(**stated(options)))

@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from zeroplan.cli.launchers import PLACES, Place, placed
 from zeroplan.errors import ContradictionError, QuantityError, printable
-from zeroplan.request.values import as_options_have_it
 
 ALIASES: dict[str, tuple[str, ...]] = {
     "--params": ("model-size", "num-params", "n-params", "num-parameters", "parameters"),
@@ -171,9 +170,13 @@ def _check_once(typed: list[Typed]) -> None:
     first: dict[str, Typed] = {}
     for said in typed:
         before = first.setdefault(said.option, said)
+        if before.name == said.name:
+            continue
+        from zeroplan.request.values import as_options_have_it
+
         field = said.option[2:].replace("-", "_")
         same = as_options_have_it(field, before.value) == as_options_have_it(field, said.value)
-        if before.name != said.name and not same:
+        if not same:
             raise ContradictionError(f"{_shown(before)} and {_shown(said)} both set {said.option}; keep one")
 
 

@@ -6,14 +6,14 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import typer
 
 from zeroplan.cli.positional import with_model
 from zeroplan.errors import QuantityError, SpecError, UnknownNameError, UnplannedError, ZeroplanError, printable, shown
 from zeroplan.request.cluster import read_cluster
-from zeroplan.request.options import read_options
+from zeroplan.request.options import Options
 from zeroplan.request.request import read_model, usual_seq
 from zeroplan.request.values import AUTO
 
@@ -74,7 +74,7 @@ def _line(question: str) -> str:
 
 def _model(text: str) -> tuple[str, int]:
     """The word that names the model, and its usual sequence."""
-    model, _assumed = read_model(read_options(with_model({}, text)), None)
+    model, _assumed = read_model(Options(**with_model({}, text)), None)
     return text, usual_seq(model)
 
 
@@ -83,17 +83,19 @@ def _card(text: str) -> list[str]:
     card, memory = ["--gpu", text], ["--gpu-mem", text]
     if text[0].isdigit():
         with suppress(UnknownNameError):
-            read_cluster(read_options({"gpu": text}), 1)
+            read_cluster(Options(gpu=text), 1)
             return card
-        read_cluster(read_options({"gpu_mem": text}), 1)
+        read_cluster(Options(gpu_mem=text), 1)
         return memory
-    read_cluster(read_options({"gpu": text}), 1)
+    read_cluster(Options(gpu=text), 1)
     return card
 
 
 def _gpus(text: str, card: list[str]) -> str:
     if text != AUTO:
-        read_cluster(read_options({"gpus": text, card[0][2:].replace("-", "_"): card[1]}), 1)
+        option, value = card
+        stated: dict[str, Any] = {"gpus": text, option[2:].replace("-", "_"): value}
+        read_cluster(Options(**stated), 1)
     return text
 
 
@@ -106,5 +108,5 @@ def _trains(text: str) -> str:
 
 
 def _tokens(text: str) -> str:
-    read_options({"seq": text})
+    Options(seq=text)
     return text

@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from zeroplan.cli.positional import with_model
 from zeroplan.request.options import OPTIONS, Option
 from zeroplan.request.values import flag
 
@@ -69,7 +68,11 @@ def with_options(
     def command(word: str | None = None, **values: Any) -> None:
         options = _stated(shared, values)
         own = {name: _stated(group, values) for name, group in groups.items()}
-        function(with_model(options, word), **own, **values)
+        if word is not None:
+            from zeroplan.cli.positional import with_model
+
+            options = with_model(options, word)
+        function(options, **own, **values)
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in parameters}

@@ -10,10 +10,8 @@ from zeroplan.errors import ContradictionError, printable, shown
 from zeroplan.request.values import flag
 
 
-def with_model(options: Mapping[str, Any], word: str | None) -> dict[str, Any]:
+def with_model(options: Mapping[str, Any], word: str) -> dict[str, Any]:
     """The options with the model that was named without one. Raises `ContradictionError` where an option names one."""
-    if word is None:
-        return dict(options)
     for name in ("params", "model"):
         if name in options:
             raise ContradictionError(f"{printable(word)} and {flag(name)} {options[name]} both name a model; keep one")

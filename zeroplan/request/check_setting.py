@@ -16,7 +16,7 @@ from zeroplan.check.subject import Subject
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.parallelism import grouped_ranks
 from zeroplan.errors import QuantityError, SpecError, ZeroplanError, shown
-from zeroplan.request.options import OPTIONS, Options, with_stated
+from zeroplan.request.options import OPTIONS, Options
 from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMS
 
 if TYPE_CHECKING:  # what reads a model takes longer to import than a file to check
@@ -99,14 +99,14 @@ def _planned(known: Known, document: Document, setting: Setting, launch: Acceler
     cluster = known.cluster or Cluster()
     options, stated = known.options, _of_arguments(known.options, setting.arguments)
     if known.cluster is None and (ranks := grouped_ranks(document.config)) > 1:
-        options = with_stated(options, {"gpus": f"1x{ranks}"})
+        options = options.replace(gpus=f"1x{ranks}")
     if launch is not None and launch.processes and options.gpus is None and options.hostfile is None:
         per_node = launch.processes // launch.machines or 1
-        options = with_stated(options, {"gpus": f"{launch.machines}x{per_node}"})
+        options = options.replace(gpus=f"{launch.machines}x{per_node}")
         cluster = read_cluster(options, 1)[0]
     without_init = launch is not None and str(launch.fields.get("zero3_init_flag")).lower() == "false"
     if without_init and options.zero_init is None:
-        options = with_stated(options, {"zero_init": False})
+        options = options.replace(zero_init=False)
     headroom = read_headroom(options.headroom, cluster)
     reserve = headroom.reserve(cluster.capacity) if headroom and cluster.capacity else 0.0
     if known.model is None:
@@ -130,7 +130,7 @@ def _request(
 
     try:
         given = Subject(document, setting).given
-        options = _with_optim(with_stated(options, stated), Facts(given, document.name), setting.arguments)
+        options = _with_optim(options.replace(**stated), Facts(given, document.name), setting.arguments)
         return read_request(options, config=ConfigFile(given, document.name), known=model)
     except ZeroplanError as error:
         return error
@@ -169,4 +169,4 @@ def _with_optim(options: Options, facts: Facts, arguments: Arguments | None) -> 
     if name not in OPTIMS or options.optim or options.optimizer or facts.stated("optimizer.type") is not None:
         return options
     replaced = facts.offloads_optimizer and OPTIMS[name].optimizer not in OFFLOADABLE
-    return options if replaced else with_stated(options, {"optim": name})
+    return options if replaced else options.replace(optim=name)

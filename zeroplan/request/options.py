@@ -3,20 +3,19 @@
 `zeroplan.cli.options` makes typer's options of the declarations, `zeroplan.api` its keyword arguments.
 """
 
-from __future__ import annotations
-
+# No `from __future__ import annotations` here: typing compiles each string, which a start has to wait for.
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from os import PathLike
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypedDict
 
 from zeroplan.errors import UnknownNameError
 from zeroplan.request import values
 from zeroplan.request.values import CardMemory, Reader, Written
-from zeroplan.specs.headroom import Headroom
-from zeroplan.specs.optimizer import OPTIMIZERS
-from zeroplan.specs.strategy import BACKENDS, BUILT_IN, BUILT_ON, KERNELS, PRECISIONS
 from zeroplan.specs.target import USUAL, Script
+
+if TYPE_CHECKING:
+    from zeroplan.specs.headroom import Headroom
 
 MODEL, JOB, CLUSTER, GOAL = "Model", "Job", "Cluster", "Goal"
 """Panels of the help."""
@@ -50,15 +49,23 @@ def read_fields(holder: Any, stated: Mapping[str, Any], options: Mapping[str, Op
             object.__setattr__(holder, name, options[name].read(name, value))
 
 
-@dataclass(frozen=True)
+Precision = Literal["fp32", "fp16", "bf16", "fp8"]
+Attention = Literal["eager", "sdpa", "flash_attention_2", "flash_attention_3"]
+Kernels = Literal["transformers", "liger", "liger-loss"]
+Device = Literal["none", "cpu", "nvme"]
+BuiltIn = Literal["fp32", "fp16", "bf16"]
+BuiltOn = Literal["host", "gpu"]
+Backend = Literal["cuda", "cpu"]
+
+
 class ForScript:
-    script: Script = USUAL
+    script: Script
     """What --for and --allow say, which are options of `recommend` alone."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, init=False, repr=False, eq=False)  # a start waits for each method that is made
 class Options(ForScript):
-    """What was stated, read; None where nothing was. Takes text as it is typed too. Raises `ZeroplanError`."""
+    """What was stated, read; None where nothing was."""
 
     params: Written[int] | None = option(
         values.parameters, MODEL, "7B", "Parameter count, when only that is known."
@@ -75,11 +82,11 @@ class Options(ForScript):
     global_batch: int | None = option(
         values.integer(), JOB, "N", "Sequences per step over all GPUs (train_batch_size)."
     )
-    precision: Literal["fp32", "fp16", "bf16", "fp8"] | None = option(
-        values.choice(*PRECISIONS), JOB, "fp32|fp16|bf16|fp8", "Training precision (bf16)."
+    precision: Precision | None = option(
+        values.choice(Precision), JOB, "fp32|fp16|bf16|fp8", "Training precision (bf16)."
     )
     optimizer: str | None = option(
-        values.choice(*OPTIMIZERS), JOB, "NAME",
+        values.optimizer, JOB, "NAME",
         "Optimizer (adamw). One of adam, adamw, sgd, sgd-momentum, adagrad, lion, lamb, adafactor, adam8bit and muon.",
     )  # fmt: skip
     optim: str | None = option(
@@ -97,36 +104,36 @@ class Options(ForScript):
         "attention give; deepspeed: deepspeed.checkpointing, configured with the activation_checkpointing of "
         "--config.",
     )  # fmt: skip
-    attention: Literal["eager", "sdpa", "flash_attention_2", "flash_attention_3"] | None = option(
+    attention: Attention | None = option(
         values.attention, JOB, "NAME",
         "Whose attention runs (sdpa). Of transformers itself (eager), torch's kernels (sdpa), or those of the "
         "flash-attention package: flash_attention_2 (or flash), flash_attention_3.",
     )  # fmt: skip
-    kernels: Literal["transformers", "liger", "liger-loss"] | None = option(
-        values.choice(*KERNELS), JOB, "transformers|liger|liger-loss",
+    kernels: Kernels | None = option(
+        values.choice(Kernels), JOB, "transformers|liger|liger-loss",
         "Whose operators the model runs. Those of transformers (default), of Liger (use_liger_kernel), or of Liger its "
         "fused linear cross-entropy alone.",
     )  # fmt: skip
     stage: Literal[0, 1, 2, 3] | None = option(values.stage, JOB, "0|1|2|3", "ZeRO stage (all four when left out).")
-    offload_optimizer: Literal["none", "cpu", "nvme"] | None = option(
+    offload_optimizer: Device | None = option(
         values.device, JOB, "none|cpu|nvme", "Where optimizer states live."
     )
-    offload_param: Literal["none", "cpu", "nvme"] | None = option(
+    offload_param: Device | None = option(
         values.device, JOB, "none|cpu|nvme", "Where parameters live between uses (stage 3)."
     )
     zero_init: bool | None = option(
         values.switch, JOB, "yes|no", "Build the model under deepspeed.zero.Init (at stage 3: yes)."
     )
-    built_in: Literal["fp32", "fp16", "bf16"] | None = option(
-        values.choice(*BUILT_IN), JOB, "fp32|fp16|bf16",
+    built_in: BuiltIn | None = option(
+        values.choice(BuiltIn), JOB, "fp32|fp16|bf16",
         "The dtype in which the model is built. Before DeepSpeed casts it (the training precision).",
     )  # fmt: skip
-    built_on: Literal["host", "gpu"] | None = option(
-        values.choice(*BUILT_ON), JOB, "host|gpu",
+    built_on: BuiltOn | None = option(
+        values.choice(BuiltOn), JOB, "host|gpu",
         "Where it is built and cast. On the host, as under the Trainer (default), or on the GPU, as with device_map.",
     )  # fmt: skip
-    backend: Literal["cuda", "cpu"] | None = option(
-        values.choice(*BACKENDS), JOB, "cuda|cpu", "DeepSpeed's accelerator (cuda)."
+    backend: Backend | None = option(
+        values.choice(Backend), JOB, "cuda|cpu", "DeepSpeed's accelerator (cuda)."
     )
     rank: int | str | None = option(values.rank, JOB, "N", "The rank to look at (that which needs most).")
     gpus: Written[tuple[int, ...]] | None = option(
@@ -138,7 +145,7 @@ class Options(ForScript):
         values.card_memory, CLUSTER, "80|79.2GiB",
         "Memory of a card, as on its box. Or with its unit, as PyTorch shows it.",
     )  # fmt: skip
-    headroom: Written[Headroom] | None = option(
+    headroom: "Written[Headroom] | None" = option(
         values.headroom, CLUSTER, "10%|4GiB", "What of each card stays free (else as much as fits asks for)."
     )
     host_mem: Written[int] | None = option(
@@ -154,9 +161,15 @@ class Options(ForScript):
     )
     hostfile: str | None = option(values.text, CLUSTER, "FILE", "Hosts in DeepSpeed's format.")
 
-    def __post_init__(self) -> None:
-        gpus, gpu = values.with_card(self.gpus, self.gpu)
-        read_fields(self, {**vars(self), "gpus": gpus, "gpu": gpu, "script": None}, OPTIONS)
+    def __init__(self, script: Script = USUAL, **stated: Any) -> None:
+        """`stated`: text as it is typed, or values of the option's type. Raises `ZeroplanError`."""
+        object.__setattr__(self, "script", script)
+        gpus, gpu = values.with_card(stated.get("gpus"), stated.get("gpu"))
+        read_fields(self, {**stated, "gpus": gpus, "gpu": gpu}, OPTIONS)
+
+    def replace(self, **stated: Any) -> "Options":
+        """The same options with these values, read."""
+        return Options(**{**vars(self), **stated})
 
 
 OPTIONS = declared(Options)
@@ -203,16 +216,6 @@ class Words(TypedDict, total=False):
     cluster: Paths | None
     accept: str | None
     hostfile: Path | None
-
-
-def read_options(stated: Mapping[str, Any], script: Script = USUAL) -> Options:
-    """The options that these values are, as text or as Python's own. Raises `ZeroplanError`."""
-    return Options(script, **stated)
-
-
-def with_stated(options: Options, given: Mapping[str, Any]) -> Options:
-    """The same options with these values, read."""
-    return replace(options, **given)
 
 
 def stated(given: Mapping[str, Any]) -> dict[str, Any]:

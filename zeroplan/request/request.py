@@ -8,19 +8,18 @@ from zeroplan import sources
 from zeroplan.costs.engines import engine_of
 from zeroplan.errors import ContradictionError, QuantityError, UnplannedError, shown
 from zeroplan.request.cluster import kept_free, read_cluster, read_headroom
-from zeroplan.request.operators import check_operators, read_attention
-from zeroplan.request.optimizer import read_optimizer
 from zeroplan.request.options import Options
 from zeroplan.request.strategy import (
     DEFAULTS,
     Reading,
     check_offload,
-    config_fields,
-    config_precision,
+    check_operators,
     default_fields,
     precision_of_card,
+    read_attention,
     read_batch,
     read_build,
+    read_optimizer,
     stated_fields,
 )
 from zeroplan.request.values import parameters
@@ -137,12 +136,14 @@ def read_request(
     total, said_by = options.global_batch, "--global-batch" if options.global_batch else "train_batch_size"
     total_alone, unplanned, sharing = False, model.unplanned, cluster.gpus
     if config is not None:
+        from zeroplan.request.config import config_fields, config_precision, sharing_gpus
+
         config, filled = config_precision(config, options.precision)
         stated, fields = config_fields(config, options, reading.fixed, model)
         reading = reading.then(filled).then(fields)
         total = _agreed(total, stated.train_batch_size)
         total_alone, unplanned = stated.total_alone, (*unplanned, *stated.unplanned)
-        sharing = _sharing(config, cluster)
+        sharing = sharing_gpus(config, cluster)
     refuse_unplanned(unplanned, partial=partial)
     if config is None:
         reading = reading.then(precision_of_card(reading.fixed, cluster))
@@ -208,13 +209,6 @@ def _agreed(option: int | None, stated: int | None) -> int | None:
             f"--global-batch {option} contradicts train_batch_size {stated} in the config; keep one"
         )
     return option if option is not None else stated
-
-
-def _sharing(config: ConfigFile, cluster: Cluster) -> int:
-    """GPUs that share a batch, by the parallel sizes of the file."""
-    from zeroplan.deepspeed.parallelism import data_parallel_size
-
-    return data_parallel_size(config.content, cluster.gpus, config.place)
 
 
 def usual_seq(model: Model) -> int:

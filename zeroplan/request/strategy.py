@@ -1,6 +1,11 @@
-"""What of a strategy is fixed: by options, by a ds_config.json, and by what follows from both; and what is assumed.
+"""What of a strategy is fixed: by options, and by what follows from them, the model and the card; and what is assumed.
 
 Each step takes the fields that are fixed so far, and gives a `Reading`: those that it fixes, and what it assumes.
+
+Who makes the optimizer: DeepSpeed, as an optimizer section says, or the Trainer, as --optim says. Under the Trainer a
+section wins, and TrainingArguments' `optim` then does nothing; without a section the Trainer makes its optimizer with
+two parameter groups, decay and no decay (transformers 5.24 integrations/deepspeed.py, deepspeed_optim_sched;
+trainer.py, create_optimizer).
 """
 
 from __future__ import annotations
@@ -8,17 +13,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan.architectures.registry import LIGER_FAMILIES
+from zeroplan.autograd.flash import HEAD_ROW, WIDEST_HEAD
 from zeroplan.errors import ContradictionError
 from zeroplan.request.options import Options
-from zeroplan.request.values import flag
-from zeroplan.specs.checkpointing import DEEPSPEED
-from zeroplan.specs.cluster import Cluster
+from zeroplan.sources import TRANSFORMERS
+from zeroplan.specs.cluster import Cluster, Gpu
 from zeroplan.specs.model import Model
+from zeroplan.specs.optimizer import ASSUMED_OPTIM, OFFLOADABLE, OPTIMS, SINGLE_TENSOR, Optim
 from zeroplan.specs.strategy import Offload
 
 if TYPE_CHECKING:
     from zeroplan.check.config_file import ConfigFile
-    from zeroplan.deepspeed.read import Stated
 
 DEFAULTS: dict[str, Any] = {
     "precision": "bf16", "optimizer": "adamw", "checkpointing": "none", "attention": "sdpa",
@@ -29,12 +35,14 @@ FIELDS = (
     "built_on", "backend", "micro_batch", "grad_accum",
 )  # fmt: skip
 """Options that are fields of `Strategy`."""
-TRAINER_FILLS = {
-    "zero_optimization.reduce_bucket_size": "reduce_bucket_size",
-    "zero_optimization.stage3_prefetch_bucket_size": "prefetch_bucket_size",
-    "zero_optimization.stage3_param_persistence_threshold": "param_persistence_threshold",
-}
-"""Keys that the Trainer fills in for "auto", with the fields that they are."""
+FLASH_CARDS = {"flash_attention_2": (8.0, 99.0), "flash_attention_3": (8.0, 10.0)}
+"""Compute capabilities from and below which the package has kernels. Either stops under 8.0, "only supports Ampere GPUs
+or newer" (csrc/flash_attn/flash_api.cpp, hopper/flash_api.cpp). Those of version 3 are compiled for 8.0 and 9.0a
+(hopper/setup.py): Ampere and Ada run them (Dao-AILab/flash-attention#1049, and transformers 5.23.0 asks for 8 in
+modeling_flash_attention_utils.py), and Blackwell finds "no kernel image" (#2593)."""
+
+SINCE = {"gptj": "5.24"}
+"""The version of transformers with which a family has sdpa, where that is newer than the one that numbers are of."""
 
 
 class Reading(NamedTuple):
@@ -58,82 +66,81 @@ def stated_fields(options: Options) -> dict[str, Any]:
     return fixed
 
 
-def config_precision(config: ConfigFile, precision: str | None) -> tuple[ConfigFile, Reading]:
-    """The config with the section that Accelerate adds for --precision, where it has none."""
-    from zeroplan.deepspeed.precision import filled, says_nothing
-
-    content = filled(config.content, precision)
-    assumed: tuple[str, ...] = ()
-    if content is not config.content:
-        assumed = (
-            f"precision {precision} (--precision): {config.place} has no section of it, as the Trainer or Accelerate "
-            "fills it in; DeepSpeed alone runs fp32",
-        )
-    elif precision is None and says_nothing(content):
-        assumed = (
-            "no precision section: fp32, as DeepSpeed alone runs it; under the Trainer with bf16=True write "
-            "--precision bf16",
-        )
-    return config._replace(content=content), Reading(assumed=(*assumed, *config.notes))
-
-
-def config_fields(
-    config: ConfigFile, options: Options, fixed: Mapping[str, Any], model: Model
-) -> tuple[Stated, Reading]:  # fmt: skip
-    """What the ds_config.json states, and the fields that it fixes; an option that says otherwise is an error."""
-    from zeroplan.deepspeed.read import read_config, trainer_fills
-    from zeroplan.deepspeed.uncounted import IDLE
-
-    stated = read_config(config.content, config.place)
-    fields = {
-        name: value for name, value in stated.fields.items()
-        if not (name == "precision" and (fixed.get(name), value) == ("fp8", "bf16"))  # what fp8 training writes there
-    }  # fmt: skip
-    _check_agreement(config.place, options, fixed, stated.fields, fields)
-    assumed: list[str] = []
-    fills = trainer_fills(model.shape.hidden, {**fixed, **fields}["stage"])
-    for path in stated.auto:
-        if path in fills:
-            fields[TRAINER_FILLS[path]] = fills[path]
-            assumed.append(f"{path.rsplit('.', 1)[1]} auto: {fills[path]:,} as the Trainer fills it")
-    if stated.auto:
-        assumed.append('"auto" filled as Hugging Face\'s Trainer does')
-    called = {**fixed, **fields}.get("checkpointing") == DEEPSPEED
-    assumed.extend(note for note in stated.notes if not (called and note == IDLE))
-    return stated, Reading(fields, tuple(assumed))
-
-
-def _check_agreement(
-    place: str, options: Options, fixed: Mapping[str, Any], stated: Mapping[str, Any], fields: Mapping[str, Any]
-) -> None:
-    """Raises `ContradictionError` for an option that says something else than the config."""
-    for name, value in fields.items():
-        if name in fixed and fixed[name] != value and not _same_device(fixed[name], value):
-            raise ContradictionError(
-                f"{flag(name)} {_text(fixed[name])} contradicts {place}, which says {_text(value)}; keep one"
-            )
-    for name in OFFLOADS:
-        if getattr(options, name) not in (None, "none") and name not in stated:
-            raise ContradictionError(
-                f"{flag(name)} {fixed[name].device} contradicts {place}, which offloads nothing there; "
-                "leave the option out, or --config"
-            )
-
-
-def _same_device(left: Any, right: Any) -> bool:
-    return isinstance(left, Offload) and isinstance(right, Offload) and left.device == right.device
-
-
-def _text(value: Any) -> str:
-    return value.device if isinstance(value, Offload) else "none" if value is None else str(value)
-
-
 def precision_of_card(fixed: Mapping[str, Any], cluster: Cluster) -> Reading:
     """fp16 on a card of before Ampere: DeepSpeed asks the accelerator and refuses bf16 there, or torch emulates it."""
     card = cluster.gpu
     if "precision" in fixed or card is None or "fp16" not in card.peak or "bf16" in card.peak:
         return Reading()
     return Reading({"precision": "fp16"}, (f"precision fp16 (--precision): {card.title} has no bf16",))
+
+
+class Named(NamedTuple):
+    """What --optim says."""
+
+    text: str
+    optim: Optim
+
+
+def _named(text: str | None) -> Named | None:
+    if text is None:
+        return None
+    name = text.removesuffix(SINGLE_TENSOR)
+    return Named(text, OPTIMS[name] if name == text else OPTIMS[name]._replace(update="single-tensor"))
+
+
+def read_optimizer(fixed: Mapping[str, Any], optim: str | None, config: ConfigFile | None) -> Reading:
+    """The optimizer and its class. `optim`: as --optim has it."""
+    section = config is not None and bool((config.content.get("optimizer") or {}).get("type"))
+    named = _named(optim)
+    if named is not None:
+        _check(fixed, named, config, has_section=section)
+        return Reading(_by_trainer(fixed, named.optim))
+    if config is None or section or fixed.get("zenflow"):
+        stated = "optimizer" in fixed
+        return Reading(assumed=() if stated else (f"optimizer adamw, {_own(fixed)} (--optimizer, --optim)",))
+    if fixed.get("optimizer", "adamw") != "adamw":
+        return Reading()
+    if fixed.get("offload_optimizer"):
+        made = "DeepSpeedCPUAdam, which Accelerate puts in the place of the Trainer's AdamW"
+    else:
+        made = f"{ASSUMED_OPTIM}, as the Trainer makes it from torch 2.8 on"
+    assumed = f"optimizer adamw, {made}: the config has no optimizer section (--optim)"
+    return Reading(_by_trainer(fixed, OPTIMS[ASSUMED_OPTIM]), (assumed,))
+
+
+def _own(fixed: Mapping[str, Any]) -> str:
+    return "DeepSpeedCPUAdam" if fixed.get("offload_optimizer") else "DeepSpeed's FusedAdam"
+
+
+def _by_trainer(fixed: Mapping[str, Any], optim: Optim) -> dict[str, Any]:
+    """Fields of `Strategy`; a momentum that --optimizer names is the Trainer's optim_args."""
+    momentum = optim.optimizer == "sgd" and fixed.get("optimizer") == "sgd-momentum"
+    return {
+        "optimizer": "sgd-momentum" if momentum else optim.optimizer, "client_optimizer": True,
+        "torch_adam": optim.optimizer == "adamw", "update": optim.update, "parameter_groups": 2,
+    }  # fmt: skip
+
+
+def _check(fixed: Mapping[str, Any], named: Named, config: ConfigFile | None, *, has_section: bool) -> None:
+    """Raises `ContradictionError` where something else decides or another optimizer is named."""
+    if has_section and config is not None:
+        raise ContradictionError(
+            f"--optim {named.text} does nothing beside {config.place}, whose optimizer section decides, under the "
+            "Trainer too; leave --optim out"
+        )
+    typed = fixed.get("optimizer")
+    if typed not in (None, named.optim.optimizer) and (typed, named.optim.optimizer) != ("sgd-momentum", "sgd"):
+        raise ContradictionError(f"--optimizer {typed} contradicts --optim {named.text}, {_says(named)}; keep one")
+    forced = config is not None and config.content.get("zero_force_ds_cpu_optimizer", True) is not False
+    if forced and fixed.get("offload_optimizer") and named.optim.optimizer not in OFFLOADABLE:
+        raise ContradictionError(
+            f"--optim {named.text} beside an offloaded optimizer becomes DeepSpeedCPUAdam (Accelerate); write --optim "
+            'adamw_torch, or "zero_force_ds_cpu_optimizer": false in the config'
+        )
+
+
+def _says(named: Named) -> str:
+    return f"which is {named.optim.optimizer}"
 
 
 def check_offload(fixed: Mapping[str, Any]) -> None:
@@ -177,6 +184,89 @@ def read_batch(
     if micro or accum:
         return {"grad_accum" if micro else "micro_batch": total // divisor}, {}
     return {}, {"micro_batch" if total_alone else "grad_accum": total // divisor}
+
+
+def read_attention(fixed: Mapping[str, Any], model: Model) -> Reading:
+    """Where transformers has no sdpa attention for a family, it runs eager, and refuses sdpa when asked for it."""
+    if model.has_sdpa:
+        return Reading()
+    if "attention" not in fixed:
+        return Reading({"attention": "eager"}, (f"attention eager, {_no_sdpa(model)} (--attention)",))
+    if fixed["attention"] == "sdpa":
+        raise ContradictionError(
+            f"--attention: found sdpa, but {_no_sdpa(model)} (ValueError), "
+            f"expected eager{'' if model.no_flash else ' or flash_attention_2'}; write --attention eager"
+        )
+    return Reading()
+
+
+def _no_sdpa(model: Model) -> str:
+    """That the version that is planned has none, and since which version there is one."""
+    newer = f" ({SINCE[model.family]} has, and keeps less by default)" if model.family in SINCE else ""
+    return f"transformers {TRANSFORMERS} has no sdpa for {model.family}{newer}"
+
+
+def check_operators(fixed: Mapping[str, Any], model: Model, card: Gpu | None) -> None:
+    """Refuse what does not run. Of a card that only stands for a memory size nothing is known."""
+    named = card if card and not card.stands_for_class else None
+    _check_flash(fixed, model, named)
+    _check_kernels(fixed, model)
+    if named and fixed.get("precision") == "fp8" and "fp8" not in named.peak:
+        raise ContradictionError(
+            f"--precision: found fp8 on {named.title}, which does not compute in it, expected a card of Ada, Hopper, "
+            f"Blackwell or MI300; write --precision {'bf16' if 'bf16' in named.peak else 'fp16'}"
+        )
+
+
+def _check_flash(fixed: Mapping[str, Any], model: Model, card: Gpu | None) -> None:
+    """The flash-attention package computes in 16 bit on some GPUs, heads of up to 256 elements, of some families."""
+    attention = fixed.get("attention", "")
+    if not attention.startswith("flash"):
+        return
+    instead = f"write --attention {'sdpa' if model.has_sdpa else 'eager'}"
+    if model.no_flash:
+        raise ContradictionError(f"--attention: found {attention} for {model.family}, {model.no_flash}; {instead}")
+    if fixed.get("precision") == "fp32" and not fixed.get("autocast"):
+        raise ContradictionError(
+            f"--attention: found {attention} with fp32 weights, which flash-attn does not compute in, expected bf16 or "
+            f"fp16; write --precision bf16"
+        )
+    if fixed.get("backend") == "cpu":
+        raise ContradictionError(
+            f"--attention: found {attention} with --backend cpu, expected a GPU, which its kernels need; "
+            "write --backend cuda"
+        )
+    lowest, beyond = FLASH_CARDS[attention]
+    capability = card and card.compute_capability
+    if card and capability and not lowest <= capability.value < beyond:
+        generations = "Ampere, Ada or Hopper (8.0 to 9.0)" if beyond == 10.0 else "Ampere or newer (8.0)"
+        raise ContradictionError(
+            f"--attention: found {attention} on {card.title} of compute capability {capability.value:.1f}, expected a "
+            f"card of {generations}; {instead}"
+        )
+    width, value = model.shape.head_width, model.shape.value_width
+    if width > WIDEST_HEAD or (attention == "flash_attention_3" and width % HEAD_ROW) or value > width:
+        limit = f"a multiple of {HEAD_ROW} " if attention == "flash_attention_3" else ""
+        raise ContradictionError(
+            f"--attention: found {attention} with heads of {width} elements (values {value}), expected {limit}at most "
+            f"{WIDEST_HEAD}; {instead}"
+        )
+
+
+def _check_kernels(fixed: Mapping[str, Any], model: Model) -> None:
+    """Liger patches some families, on a GPU; the others it passes over with a line in the log."""
+    kernels = fixed.get("kernels", "transformers")
+    if kernels == "transformers":
+        return
+    if model.family not in LIGER_FAMILIES:
+        raise ContradictionError(
+            f"--kernels: found {kernels} for {model.family}, which liger-kernel does not patch, expected one of "
+            f"{', '.join(sorted(LIGER_FAMILIES))}; write --kernels transformers"
+        )
+    if fixed.get("backend") == "cpu":
+        raise ContradictionError(
+            f"--kernels: found {kernels} with --backend cpu, expected a GPU, which Triton needs; write --backend cuda"
+        )
 
 
 def read_build(fixed: Mapping[str, Any]) -> Reading:

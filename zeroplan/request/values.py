@@ -1,7 +1,8 @@
 """Values of options, read: from text as people write it, or from Python's own, which are taken as they are.
 
 A reader takes the option's name and a value, and gives what `Options` holds; what it gives it takes too. Words of
-torch, transformers and Accelerate stand for the options' own.
+torch, transformers and Accelerate stand for the options' own. What only one reader needs it imports itself: help pages
+load the options and read none.
 """
 
 from __future__ import annotations
@@ -10,14 +11,12 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from numbers import Integral, Real
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, get_args
 
 from zeroplan.errors import ContradictionError, QuantityError, nearest, shown
-from zeroplan.specs.checkpointing import KINDS, is_checkpointing
-from zeroplan.specs.headroom import Headroom
-from zeroplan.specs.optimizer import OPTIMS, SINGLE_TENSOR, TORCHS_OPTIMS, UNPLANNED_OPTIMS
-from zeroplan.specs.strategy import ATTENTION, DEVICES, FLASH, STAGES
-from zeroplan.units import LARGEST_COUNT, count, read_bytes, read_count, read_integer
+
+if TYPE_CHECKING:
+    from zeroplan.specs.headroom import Headroom
 
 BF16, FP16, FP32 = "bf16", "fp16", "fp32"
 WORDS: dict[str, dict[str, str]] = {
@@ -38,7 +37,6 @@ AUTO = "auto"
 OFFLOADED = ("true", "yes", "on", "1")
 SAYS_NO_DEVICE = (*OFFLOADED, "false", "no", "off", "0", "gpu", "cuda")
 """What people write behind an offload that is no place to offload to."""
-OPTIM_NAMES = (*OPTIMS, *(name + SINGLE_TENSOR for name in TORCHS_OPTIMS))
 HEADROOM = "10% or 4GiB"
 """An example."""
 
@@ -113,6 +111,8 @@ def _whole(value: Any) -> int | None:
 
 def _size(value: int) -> str:
     """7_000_000_000 parameters are 7B, where that is all of them."""
+    from zeroplan.units import LARGEST_COUNT, count, read_count
+
     short = count(value) if 10**6 <= value <= LARGEST_COUNT else ""
     return short if short and read_count(short) == value else str(value)
 
@@ -125,6 +125,8 @@ def text(name: str, value: Any) -> str:
 def parameters(name: str, value: Any) -> Written[int]:
     if isinstance(value, Written):
         return value
+    from zeroplan.units import LARGEST_COUNT, read_count
+
     whole = _whole(value)
     if whole is not None and 1 <= whole <= LARGEST_COUNT:
         return Written(whole, _size(whole))
@@ -136,6 +138,8 @@ def integer(example: str = "8") -> Reader:
     """A whole number from 1."""
 
     def read(name: str, value: Any) -> int:
+        from zeroplan.units import LARGEST_COUNT, read_integer
+
         whole = _whole(value)
         if whole is not None and 1 <= whole <= LARGEST_COUNT:
             return whole
@@ -152,21 +156,25 @@ def rank(name: str, value: Any) -> int | str:
 
 def stage(name: str, value: Any) -> int:
     typed = as_options_have_it(name, written(name, value))
-    if typed not in [str(stage) for stage in STAGES]:
+    if typed not in ("0", "1", "2", "3"):
         raise QuantityError(f"--stage: found {shown(typed)}, expected 0, 1, 2 or 3; write --stage 2")
     return int(typed)
 
 
-def choice(*choices: str) -> Reader:
-    """One of these words, in any case."""
+def choice(kind: Any) -> Reader:
+    """One of the words of a `Literal`, in any case."""
 
     def read(name: str, value: Any) -> str:
-        typed = as_options_have_it(name, written(name, value))
-        if typed.lower() in choices:
-            return typed.lower()
-        raise _no_choice(name, typed, choices)
+        return _chosen(name, value, get_args(kind))
 
     return read
+
+
+def _chosen(name: str, value: Any, choices: Sequence[str]) -> str:
+    typed = as_options_have_it(name, written(name, value))
+    if typed.lower() in choices:
+        return typed.lower()
+    raise _no_choice(name, typed, choices)
 
 
 def _no_choice(name: str, typed: str, choices: Sequence[str]) -> QuantityError:
@@ -176,7 +184,15 @@ def _no_choice(name: str, typed: str, choices: Sequence[str]) -> QuantityError:
     )
 
 
+def optimizer(name: str, value: Any) -> str:
+    from zeroplan.specs.optimizer import OPTIMIZERS
+
+    return _chosen(name, value, tuple(OPTIMIZERS))
+
+
 def checkpointing(name: str, value: Any) -> str:
+    from zeroplan.specs.checkpointing import KINDS, is_checkpointing
+
     typed = written(name, value)
     if not is_checkpointing(typed.lower()):
         raise _no_choice(name, typed, KINDS)
@@ -185,20 +201,21 @@ def checkpointing(name: str, value: Any) -> str:
 
 def attention(name: str, value: Any) -> str:
     """`flash` is version 2 of the package."""
-    found: str = choice(*ATTENTION, "flash")(name, value)
-    return FLASH if found == "flash" else found
+    from zeroplan.specs.strategy import ATTENTION, FLASH
+
+    kind = _chosen(name, value, (*ATTENTION, "flash"))
+    return FLASH if kind == "flash" else kind
 
 
 def switch(name: str, value: Any) -> bool:
-    return value if isinstance(value, bool) else choice("yes", "no")(name, value) == "yes"
+    return value if isinstance(value, bool) else _chosen(name, value, ("yes", "no")) == "yes"
 
 
 def device(name: str, value: Any) -> str:
     """A place to offload to. A yes, a no, or the place where states are without offload is none."""
     typed = written(name, value)
-    if typed.lower() in DEVICES or typed.lower() not in SAYS_NO_DEVICE:
-        found: str = choice(*DEVICES)(name, typed)
-        return found
+    if typed.lower() not in SAYS_NO_DEVICE:
+        return _chosen(name, typed, ("none", "cpu", "nvme"))
     option = flag(name)
     write = f"{option} cpu, or nvme" if typed.lower() in OFFLOADED else f"{option} none, or leave it out"
     raise QuantityError(f"{option}: found {shown(typed)}, expected where to: none, cpu or nvme; write {write}")
@@ -206,14 +223,16 @@ def device(name: str, value: Any) -> str:
 
 def optim(name: str, value: Any) -> str:
     """A name that the Trainer has, and that is planned."""
-    typed = written(name, value)
+    from zeroplan.specs.optimizer import OPTIMS, SINGLE_TENSOR, TORCHS_OPTIMS, UNPLANNED_OPTIMS
+
+    typed, known = written(name, value), (*OPTIMS, *(name + SINGLE_TENSOR for name in TORCHS_OPTIMS))
     if typed in UNPLANNED_OPTIMS:
         raise QuantityError(
             f"--optim: found {typed}, which is not planned, expected {', '.join(OPTIMS)}; write --optim "
             f"{nearest(typed, OPTIMS)}, whose memory is another"
         )
-    if typed not in OPTIM_NAMES:
-        raise _no_choice(name, typed, OPTIM_NAMES)
+    if typed not in known:
+        raise _no_choice(name, typed, known)
     return typed
 
 
@@ -258,6 +277,8 @@ def card_memory(name: str, value: Any) -> CardMemory:
     typed = written(name, value)
     if re.fullmatch(r"[0-9]{1,4}", typed) and int(typed) > 0:
         return CardMemory(int(typed), None, typed)
+    from zeroplan.units import read_bytes
+
     return CardMemory(None, read_bytes(typed, flag(name)), typed)
 
 
@@ -267,6 +288,8 @@ def memory(unit: str, example: str) -> Reader:
     def read(name: str, value: Any) -> Written[int]:
         if isinstance(value, Written):
             return value
+        from zeroplan.units import read_bytes, read_integer
+
         typed = written(name, value)
         if not is_bare(typed):
             return Written(read_bytes(typed, flag(name), example), typed)
@@ -285,6 +308,9 @@ def headroom(name: str, value: Any) -> Written[Headroom]:
     """`10%`, a share such as `0.1`, or bytes with their unit."""
     if isinstance(value, Written):
         return value
+    from zeroplan.specs.headroom import Headroom
+    from zeroplan.units import read_bytes
+
     typed = written(name, value)
     if re.match(r"\.?[0-9].*[A-Za-z]$", typed):
         return Written(Headroom(bytes=read_bytes(typed, "--headroom", HEADROOM)), typed)

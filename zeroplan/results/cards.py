@@ -11,7 +11,7 @@ from zeroplan.plan import leanest
 from zeroplan.progress import part
 from zeroplan.report.depth import BRIEF, QUIET
 from zeroplan.request.goal import Goal, card_named, check_cards
-from zeroplan.request.options import Options, read_options
+from zeroplan.request.options import Options
 from zeroplan.request.several import label
 from zeroplan.request.values import AUTO
 from zeroplan.results.fewest import counted, fewest_gpus, larger, with_gpus
@@ -104,7 +104,7 @@ def plan_of_each_card(
     (option, cards), = several.items()  # fmt: skip
     named = {label(option, card): card for card in cards}
     check_cards(goal, list(named))
-    each = {name: read_options({**stated, option: card}, script) for name, card in named.items()}
+    each = {name: Options(script, **{**stated, option: card}) for name, card in named.items()}
     for one in each.values():  # a wrong name is said before any is planned
         read_plan(with_gpus(one, 1) if _counts(one) else one)
     rows: list[Card] = []

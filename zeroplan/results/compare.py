@@ -14,7 +14,7 @@ from zeroplan.ledger import Detail
 from zeroplan.progress import part
 from zeroplan.report.compare import Combination, Failed
 from zeroplan.report.depth import BRIEF, QUIET
-from zeroplan.request.options import read_options
+from zeroplan.request.options import Options
 from zeroplan.request.request import Request, read_request
 from zeroplan.request.several import label, lists
 from zeroplan.results.result import Result, best
@@ -102,7 +102,7 @@ def _rows(stated: Mapping[str, Any], changed: dict[str, Any], *, alone: bool) ->
     """Of one combination every stage that is asked for; `alone`: the fastest of those that fit."""
     named = {name: label(name, value) for name, value in changed.items()}
     try:
-        tried = read_options({**stated, **changed})
+        tried = Options(**{**stated, **changed})
         request = read_request(tried, default_gpus=8)
         if request.cluster.gpu is None:
             raise QuantityError("no card: write --gpu h100-80gb, --gpu-mem 80 or --cluster dgx-h100")

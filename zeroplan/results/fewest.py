@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -15,7 +14,7 @@ from zeroplan.request.goal import NOTHING, Goal, card_named
 from zeroplan.request.options import Options
 from zeroplan.request.request import Request
 from zeroplan.request.several import label
-from zeroplan.request.values import AUTO, Written, flag
+from zeroplan.request.values import AUTO, flag
 from zeroplan.results.planning import check_timed, read_plan
 from zeroplan.sizing import Fewest, fewest
 from zeroplan.specs.job import Job
@@ -79,7 +78,7 @@ def counted(options: Options, enough: Fewest) -> Options:
 
 def with_gpus(options: Options, gpus: int) -> Options:
     """The same options with that number."""
-    return replace(options, gpus=Written((gpus,), str(gpus)))
+    return options.replace(gpus=gpus)
 
 
 def _counts(one: Request) -> list[int]:

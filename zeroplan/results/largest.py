@@ -13,7 +13,7 @@ from zeroplan.outcome import Outcome
 from zeroplan.plan import OFFLOADS
 from zeroplan.progress import part, tell
 from zeroplan.report.depth import BRIEF, QUIET
-from zeroplan.request.options import read_options
+from zeroplan.request.options import Options
 from zeroplan.request.request import Request
 from zeroplan.request.several import cards_named
 from zeroplan.request.values import AUTO
@@ -91,7 +91,7 @@ def largest_models(stated: Mapping[str, Any], script: Script) -> LargestModels:
         raise ContradictionError("--max-params looks for the size; leave out --params and --model")
     if cards_named(stated) or stated.get("gpus") == AUTO:
         raise ContradictionError("--max-params asks of one cluster; write one card and --gpus 8 or --gpus 4x8")
-    request = read_plan(read_options(stated, script))
+    request = read_plan(Options(script, **stated))
     sizes: dict[str, Largest | None] = {}
     rows = _rows(request)
     for number, (name, (nvme, fixed)) in enumerate(rows.items(), 1):

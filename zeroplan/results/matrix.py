@@ -14,7 +14,7 @@ from zeroplan.ledger import Detail
 from zeroplan.outcome import Outcome, outcome
 from zeroplan.progress import part
 from zeroplan.report.depth import BRIEF, QUIET
-from zeroplan.request.options import read_options
+from zeroplan.request.options import Options
 from zeroplan.request.request import Request, read_request
 from zeroplan.request.several import lists
 from zeroplan.request.strategy import check_offload
@@ -122,7 +122,7 @@ def matrix(stated: Mapping[str, Any]) -> Matrix:
     models = [{name: value} for name, values in several.items() for value in dict.fromkeys(values)] or [{}]
     if len(models) > MOST:
         raise QuantityError(f"matrix: found {len(models)} models, expected at most {MOST}; write fewer")
-    requests = [read_request(read_options({**stated, **changed}), default_gpus=8) for changed in models]
+    requests = [read_request(Options(**{**stated, **changed}), default_gpus=8) for changed in models]
     rows: list[MatrixRow] = []
     for number, each in enumerate(requests, 1):
         part(each.model.name, number, len(requests))

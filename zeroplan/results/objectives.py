@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeroplan.errors import ContradictionError
 from zeroplan.request.goal import NOTHING, Goal
-from zeroplan.request.options import Options, read_options
+from zeroplan.request.options import Options
 from zeroplan.request.several import cards_named
 from zeroplan.request.values import AUTO
 from zeroplan.results.planning import planned
@@ -38,7 +38,7 @@ def recommendation(
         from zeroplan.results.cards import plan_of_each_card
 
         return plan_of_each_card(stated, several, goal, script)
-    options = read_options(stated, script)
+    options = Options(script, **stated)
     if counts and goal.cheapest:
         from zeroplan.results.cards import cheapest_number
 

@@ -13,10 +13,9 @@ from zeroplan.ledger import Detail
 from zeroplan.plan import Plan, Rejected, label, per_gpu, plan, with_code, with_flash
 from zeroplan.progress import tell
 from zeroplan.request.goal import NOTHING, Goal, card_named
-from zeroplan.request.operators import check_operators, read_attention
 from zeroplan.request.options import Options
 from zeroplan.request.request import Request, read_request
-from zeroplan.request.strategy import Reading, check_offload
+from zeroplan.request.strategy import Reading, check_offload, check_operators, read_attention
 from zeroplan.request.values import flag
 from zeroplan.results.recommend import Recommendation
 from zeroplan.search import Candidate

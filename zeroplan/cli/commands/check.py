@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from zeroplan.cli.options import with_options
-from zeroplan.request.options import Words, read_options
+from zeroplan.request.options import Options, Words
 
 STATED = ("config", "stage", "offload_optimizer", "offload_param", "rank", "backend")
 """What the files say themselves, and what has another name here."""
@@ -75,7 +75,7 @@ def check(
         options = {"gpus": project["gpus"], **options}
     refuse_several(options)
     raise typer.Exit(run(Asked(
-        files, read_options(options), reader or project.get("for"), trainer_args, client_optimizer, accelerator,
+        files, Options(**options), reader or project.get("for"), trainer_args, client_optimizer, accelerator,
         deepspeed or project.get("deepspeed"), form, select or project.get("select", []),
         ignore or project.get("ignore", []), fail_on or project.get("fail-on", "warning"), exit_zero, fix, diff,
     )))  # fmt: skip

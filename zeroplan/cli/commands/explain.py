@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from zeroplan.cli.options import Json, Verbose, with_options
-from zeroplan.request.options import Words, read_options
+from zeroplan.request.options import Options, Words
 
 
 @with_options
@@ -27,4 +27,4 @@ def explain(
     from zeroplan.cli.explain import run
     from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(read_options(options), term, View(json, verbose=verbose)))
+    raise typer.Exit(run(Options(**options), term, View(json, verbose=verbose)))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from zeroplan.cli.options import Json, Quiet, Verbose, with_options
-from zeroplan.request.options import Words, read_options
+from zeroplan.request.options import Options, Words
 
 
 @with_options
@@ -26,4 +26,4 @@ def observe(
     from zeroplan.cli.observe import run
     from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(read_options(options), log, steps=steps, view=View(json, quiet, verbose)))
+    raise typer.Exit(run(Options(**options), log, steps=steps, view=View(json, quiet, verbose)))

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from zeroplan.cli.options import Json, Quiet, Verbose, with_options
-from zeroplan.request.options import Words, read_options
+from zeroplan.request.options import Options, Words
 
 
 @partial(with_options, positional=True)
@@ -33,4 +33,4 @@ def verify(
     from zeroplan.cli.verify import run
 
     view = View(json, quiet, verbose)
-    raise typer.Exit(run(read_options(options), real=real, cuda=cuda, save=save, force=force, view=view))
+    raise typer.Exit(run(Options(**options), real=real, cuda=cuda, save=save, force=force, view=view))
