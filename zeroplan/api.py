@@ -1,4 +1,6 @@
-"""The commands as functions: keyword arguments have the names of the options, values are as typed or Python's own.
+"""The commands as functions: keyword arguments have the names of the options, values are Python's own or as typed.
+
+The command line calls these too, with what was typed; `zeroplan.request.options` declares how each value is read.
 
     >>> import zeroplan
     >>> found = zeroplan.estimate(params="7B", gpus=8, stage=3)
@@ -30,16 +32,18 @@ if TYPE_CHECKING:  # a call imports its own
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+SHARED = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    for name, annotation in Words.__annotations__.items()
+]
+
+
 def _named(function: Command) -> Command:
     """Show the options by name where a signature is asked for: in help and in notebooks."""
     own = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
-    shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in Words.__annotations__.items()
-    ]
     first = [p for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
-    rest = [p for p in own if p not in first]
-    function.__signature__ = inspect.Signature([*first, *shared, *rest])  # type: ignore[attr-defined]
+    rest = [p for p in own if p.kind is p.KEYWORD_ONLY]
+    function.__signature__ = inspect.Signature([*first, *SHARED, *rest])  # type: ignore[attr-defined]
     return function
 
 

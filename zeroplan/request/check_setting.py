@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.document import Document
+from zeroplan.check.finding import number
 from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.planned import Planned
 from zeroplan.check.setting import READERS, Setting, guessed
@@ -144,8 +145,8 @@ def _of_arguments(options: Options, arguments: Arguments | None) -> dict[str, An
         return {}
     micro, steps = arguments("per_device_train_batch_size"), arguments("gradient_accumulation_steps")
     stated = {
-        "micro_batch": micro if isinstance(micro, int | float) else None,
-        "grad_accum": steps if isinstance(steps, int | float) else None,
+        "micro_batch": number(micro) if isinstance(micro, int | float) else None,
+        "grad_accum": number(steps) if isinstance(steps, int | float) else None,
         "precision": next((half for half in ("fp16", "bf16") if arguments(half) is True), None),
         "checkpointing": _checkpointing(arguments),
     }
