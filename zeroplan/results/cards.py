@@ -14,7 +14,7 @@ from zeroplan.request.goal import Goal, card_named, check_cards
 from zeroplan.request.options import Options
 from zeroplan.request.several import label
 from zeroplan.request.values import AUTO
-from zeroplan.results.fewest import counted, fewest_gpus, larger, with_gpus
+from zeroplan.results.fewest import counted, fewest_gpus, larger
 from zeroplan.results.planning import planned, read_plan
 from zeroplan.results.recommend import Recommendation
 from zeroplan.sizing import Fewest, Lack, lack
@@ -106,7 +106,7 @@ def plan_of_each_card(
     check_cards(goal, list(named))
     each = {name: Options(script, **{**stated, option: card}) for name, card in named.items()}
     for one in each.values():  # a wrong name is said before any is planned
-        read_plan(with_gpus(one, 1) if _counts(one) else one)
+        read_plan(one.replace(gpus=1) if _is_auto(one) else one)
     rows: list[Card] = []
     for number, (name, one) in enumerate(each.items(), 1):
         part(name, number, len(each))
@@ -126,7 +126,7 @@ def cheapest_number(options: Options, goal: Goal) -> Cards:
     for number, gpus in enumerate(counts, 1):
         part(f"{gpus:,} GPUs", number, len(counts))
         try:
-            rows.append(_card(str(gpus), with_gpus(options, gpus), goal))
+            rows.append(_card(str(gpus), options.replace(gpus=gpus), goal))
         except ContradictionError:  # a batch that is no multiple
             if not rows:
                 raise
@@ -135,7 +135,7 @@ def cheapest_number(options: Options, goal: Goal) -> Cards:
 
 def _card(name: str, options: Options, goal: Goal) -> Card:
     fewest: Fewest | None = None
-    if _counts(options):
+    if _is_auto(options):
         fewest = fewest_gpus(options, goal)
         options = counted(options, fewest)
     best = planned(options, equations=False, rescue=False, fewest=fewest, goal=goal)
@@ -145,6 +145,6 @@ def _card(name: str, options: Options, goal: Goal) -> Card:
     return Card(name, best, lack(leanest(request.job(), request.fixed, request.reserve)))
 
 
-def _counts(options: Options) -> bool:
+def _is_auto(options: Options) -> bool:
     """Whether the fewest GPUs are looked for."""
     return options.gpus is not None and options.gpus.text == AUTO

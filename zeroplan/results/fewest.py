@@ -73,12 +73,7 @@ def node(request: Request) -> int:
 
 def counted(options: Options, enough: Fewest) -> Options:
     """The same options with the number that was found, or with the largest that was tried."""
-    return with_gpus(options, enough.gpus or enough.smaller or 1)
-
-
-def with_gpus(options: Options, gpus: int) -> Options:
-    """The same options with that number."""
-    return options.replace(gpus=gpus)
+    return options.replace(gpus=enough.gpus or enough.smaller)
 
 
 def _counts(one: Request) -> list[int]:
@@ -87,4 +82,4 @@ def _counts(one: Request) -> list[int]:
 
 
 def _sized(options: Options, gpus: int) -> Request:
-    return read_plan(with_gpus(options, gpus))
+    return read_plan(options.replace(gpus=gpus))
