@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from zeroplan.cli.check import Asked, run
-from zeroplan.cli.options import Options
+from zeroplan.request.options import Options
 
 DRAWS = Path(__file__).parent.parent / "tests" / "references" / "check" / "draws.json"
 

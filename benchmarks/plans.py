@@ -16,9 +16,9 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from zeroplan.cli.options import Options
-from zeroplan.cli.recommend import read
 from zeroplan.plan import free_space, label
+from zeroplan.request.options import Options
+from zeroplan.results.planning import read_plan
 from zeroplan.search import Candidate, best, evaluate
 from zeroplan.specs.strategy import Offload
 
@@ -52,7 +52,7 @@ class Beside(NamedTuple):
 def beside(rows: list[dict[str, Any]]) -> Iterator[Beside]:
     """Each row of the reference, searched anew."""
     for row in rows:
-        request = read(Options(**row["options"], headroom=HEADROOM))
+        request = read_plan(Options(**{**row["options"], "headroom": HEADROOM}))
         job, before = request.job(), None
         free = free_space(job, request.fixed)
         started = perf_counter()

@@ -14,8 +14,8 @@ import pytest
 
 import zeroplan as package
 from zeroplan import api
-from zeroplan.cli.options import Options
 from zeroplan.errors import QuantityError, UnknownNameError, ZeroplanError
+from zeroplan.request.options import OPTIONS, Options
 
 ESTIMATE = {"params": "1.3B", "gpus": 8, "gpu_mem": 80}
 ONE = {**ESTIMATE, "stage": 3, "micro_batch": 2}
@@ -103,8 +103,28 @@ def test_nothing_that_fits_is_a_result():
     ],
     ids=str,
 )  # fmt: skip
-def test_values_become_what_a_user_types(value, typed):
-    assert getattr(api._options(value), *value) == typed
+def test_values_are_what_a_user_types(value, typed):
+    """Python's values are read as the text is; what no option takes alone, as 79.2 or a list, in the same words."""
+    (name,) = value
+    assert read(value) == read({name: typed})
+
+
+def read(values):
+    try:
+        return vars(Options(**values))
+    except QuantityError as error:
+        return str(error)
+
+
+def test_options_have_types():
+    read = Options(**{"params": "1.3b", "gpus": "2x8xA100", "stage": "zero3", "micro_batch": "4", "zero_init": "no",
+                         "gpu_mem": "79.5GiB", "headroom": "10%", "host_mem": 512, "precision": "bfloat16"})  # fmt: skip
+    assert (read.params.value, read.params.text) == (1_300_000_000, "1.3b")
+    assert (read.gpus.value, read.gpu) == ((2, 8), "A100")
+    assert (read.stage, read.micro_batch, read.zero_init, read.precision) == (3, 4, False, "bf16")
+    assert read.gpu_mem.bytes == 795 * 2**30 // 10
+    assert read.headroom.value.share == 0.1
+    assert read.host_mem.value == 512 * 2**30
 
 
 @pytest.mark.parametrize(
@@ -131,7 +151,7 @@ def test_what_has_no_option_is_refused():
 
 
 def test_the_words_are_the_options():
-    assert api.Words.__annotations__.keys() == Options.__annotations__.keys()
+    assert api.Words.__annotations__.keys() == Options.__annotations__.keys() == OPTIONS.keys()
     assert list(inspect.signature(package.estimate).parameters)[: len(Options.__annotations__)] == list(
         Options.__annotations__
     )

@@ -1,4 +1,6 @@
-"""The commands as functions: keyword arguments have the names of the options, values are as typed or Python's own.
+"""The commands as functions: keyword arguments have the names of the options, values are Python's own or as typed.
+
+The command line calls these too, with what was typed; `zeroplan.request.options` declares how each value is read.
 
     >>> import zeroplan
     >>> found = zeroplan.estimate(params="7B", gpus=8, stage=3)
@@ -13,76 +15,35 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral, Real
-from typing import Any, Literal, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from zeroplan.cli.options import Options, flag
-from zeroplan.errors import ContradictionError, QuantityError, UnknownNameError, shown
-from zeroplan.results.diff import Diff
-from zeroplan.results.estimate import Estimate
-from zeroplan.results.front import Plans
-from zeroplan.results.largest import LargestModels
-from zeroplan.results.matrix import Matrix
-from zeroplan.results.recommend import Recommendation
+from zeroplan.errors import ContradictionError
+from zeroplan.request.options import Number, Options, Path, Words, stated
 from zeroplan.specs.target import HF, read_script
-from zeroplan.units import count, read_count
 
-Path = str | os.PathLike[str]
-Number = str | float
-"""Text as it is typed, or a number."""
-Numbers = Number | Sequence[Number]
-"""Or several, where the command takes them."""
-Paths = Path | Sequence[Path]
-
-
-class Words(TypedDict, total=False):
-    """The options that every command takes, as `zeroplan estimate --help` explains them."""
-
-    params: Numbers | None
-    model: Paths | None
-    config: Paths | None
-    seq: Numbers | None
-    micro_batch: Numbers | None
-    grad_accum: Numbers | None
-    global_batch: Numbers | None
-    precision: str | Sequence[str] | None
-    optimizer: str | Sequence[str] | None
-    optim: str | Sequence[str] | None
-    checkpointing: str | Sequence[str] | None
-    attention: str | Sequence[str] | None
-    kernels: str | Sequence[str] | None
-    stage: Numbers | None
-    offload_optimizer: str | Sequence[str] | None
-    offload_param: str | Sequence[str] | None
-    zero_init: str | bool | None
-    built_in: str | Sequence[str] | None
-    built_on: str | None
-    backend: str | None
-    rank: Number | None
-    gpus: Numbers | None
-    gpu: str | Sequence[str] | None
-    gpu_mem: Numbers | None
-    headroom: Number | None
-    host_mem: Number | None
-    nvme: Number | None
-    cluster: Paths | None
-    accept: str | None
-    hostfile: Path | None
-
+if TYPE_CHECKING:  # a call imports its own
+    from zeroplan.results.diff import Diff
+    from zeroplan.results.estimate import Estimate
+    from zeroplan.results.front import Plans
+    from zeroplan.results.largest import LargestModels
+    from zeroplan.results.matrix import Matrix
+    from zeroplan.results.recommend import Recommendation
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+SHARED = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    for name, annotation in Words.__annotations__.items()
+]
 
 
 def _named(function: Command) -> Command:
     """Show the options by name where a signature is asked for: in help and in notebooks."""
     own = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
-    shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
-        for name, annotation in Words.__annotations__.items()
-    ]
     first = [p for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
-    rest = [p for p in own if p not in first]
-    function.__signature__ = inspect.Signature([*first, *shared, *rest])  # type: ignore[attr-defined]
+    rest = [p for p in own if p.kind is p.KEYWORD_ONLY]
+    function.__signature__ = inspect.Signature([*first, *SHARED, *rest])  # type: ignore[attr-defined]
     return function
 
 
@@ -100,13 +61,15 @@ def estimate(
 
     Raises `ZeroplanError` for what cannot be meant.
     """
-    from zeroplan.cli.estimate import asked
+    from zeroplan.results import estimate
 
-    return asked(_options(options), accounting=accounting, timeline=timeline, partial=partial)
+    return estimate.estimate(Options(**stated(options)), accounting=accounting, timeline=timeline, partial=partial)
 
 
 @overload
-def recommend(*, max_params: Literal[True], **options: Unpack[Words]) -> LargestModels: ...
+def recommend(
+    *, max_params: Literal[True], target: str = HF, allow: str | None = None, **options: Unpack[Words]
+) -> LargestModels: ...  # fmt: skip
 @overload
 def recommend(
     *, objective: Literal["pareto"], max_params: Literal[False] = False, apart: Number | None = None,
@@ -150,22 +113,25 @@ def recommend(
 
     Raises `ZeroplanError` for what cannot be meant; that nothing fits is a result, whose `plan` is None.
     """
-    from zeroplan.cli.goal import NOTHING, read_goal
+    from zeroplan.request.goal import NOTHING, Goal
 
-    goal = read_goal(_typed("tokens", tokens), deadline, _prices(price), objective, _typed("apart", apart))
-    typed = _options(options)
-    typed.script = read_script(target, allow)
+    goal = Goal(**_given(tokens=tokens, deadline=deadline, price=price, objective=objective, apart=apart))
+    of_job, script = stated(options), read_script(target, allow)
     if max_params:
-        from zeroplan.cli.largest import asked as largest
+        from zeroplan.results.largest import largest_models
 
         if why or goal != NOTHING:
             raise ContradictionError("max_params makes no plan; leave out why, tokens, deadline, price and objective")
-        return largest(typed)
-    from zeroplan.cli.recommend import asked
+        return largest_models(of_job, script)
+    from zeroplan.results.objectives import recommendation
 
-    answer = asked(typed, alternatives=[why] if isinstance(why, str) else why, goal=goal)
-    answer.target = target
-    return answer
+    result = recommendation(of_job, script=script, alternatives=[why] if isinstance(why, str) else why, goal=goal)
+    result.target = target
+    return result
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @_named
@@ -178,9 +144,9 @@ def matrix(**options: Unpack[Words]) -> Matrix:
     >>> found.markdown().splitlines()[2]
     '| 1.3B | 30.22 ✗ | 10.71 | 10.64 | 11.30 | 8.95 | 8.88 |'
     """
-    from zeroplan.cli.matrix import asked
+    from zeroplan.results import matrix
 
-    return asked(_options(options))
+    return matrix.matrix(stated(options))
 
 
 @_named
@@ -193,47 +159,6 @@ def diff(first: Path, second: Path, **options: Unpack[Words]) -> Diff:
 
     Raises `ZeroplanError` for what cannot be meant, and for a config that DeepSpeed refuses.
     """
-    from zeroplan.cli.diff import asked
+    from zeroplan.results import diff
 
-    return asked(os.fsdecode(first), os.fsdecode(second), _options(options))
-
-
-def _prices(value: Number | Mapping[str, Number] | None) -> str | None:
-    if not isinstance(value, Mapping):
-        return _typed("price", value)
-    return ",".join(f"{card}={_typed('price', each)}" for card, each in value.items())
-
-
-def _options(values: Any) -> Options:
-    known = Options.__annotations__
-    for name in values:
-        if name not in known:
-            raise UnknownNameError("option", name, known)
-    return Options(**{name: _typed(name, value) for name, value in values.items()})
-
-
-def _typed(name: str, value: Any) -> str | None:
-    """A value as a user types it; None where it is left out."""
-    if value is None or isinstance(value, str):
-        return value
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, os.PathLike):
-        return os.fsdecode(value)
-    if isinstance(value, Integral):
-        return _whole(name, int(value))
-    if isinstance(value, Real):
-        number = float(value)
-        return _whole(name, int(number)) if number.is_integer() else str(number)
-    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
-        return ",".join(_typed(name, each) or "" for each in value)
-    raise QuantityError(
-        f"{flag(name)}: found {shown(value)}, expected text, a number, True or False, a path or a list of these; "
-        f"write {name} as a user types {flag(name)}"
-    )
-
-
-def _whole(name: str, value: int) -> str:
-    """7_000_000_000 parameters are 7B, where that is all of them."""
-    short = count(value) if name == "params" and value >= 10**6 else ""
-    return short if short and read_count(short) == value else str(value)
+    return diff.diff(os.fsdecode(first), os.fsdecode(second), Options(**stated(options)))

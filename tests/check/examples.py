@@ -7,8 +7,8 @@ from functools import cache, partial
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.files import check_arguments, check_file
 from zeroplan.check.rule import BESIDE
-from zeroplan.cli.check_setting import read_known, setting_of
-from zeroplan.cli.options import Options
+from zeroplan.request.check_setting import read_known, setting_of
+from zeroplan.request.options import Options
 
 OWN = ("reader", "accelerator", "version", "client_optimizer")
 

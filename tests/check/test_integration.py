@@ -14,8 +14,8 @@ from tests.conftest import REFERENCES
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.files import check_file
 from zeroplan.check.finding import ERROR
-from zeroplan.cli.check_setting import read_known, setting_of
-from zeroplan.cli.options import Options
+from zeroplan.request.check_setting import read_known, setting_of
+from zeroplan.request.options import Options
 
 
 @cache

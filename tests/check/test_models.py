@@ -10,8 +10,8 @@ import pytest
 from tests.check.deepspeed_models import LLAMA, QUANTIZED, offloaded
 from tests.conftest import REFERENCES
 from zeroplan.check.files import check_file
-from zeroplan.cli.check_setting import read_known, setting_of
-from zeroplan.cli.options import Options
+from zeroplan.request.check_setting import read_known, setting_of
+from zeroplan.request.options import Options
 
 BUFFER, CODES, DIVIDED = "More elements", "be a multiple of 8", "is not divisible by SP size"
 

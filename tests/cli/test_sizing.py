@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from zeroplan.cli.request_cluster import USUAL_NODE
+from zeroplan.request.cluster import USUAL_NODE
 
 GiB = 2**30
 SHARDED = ("--offload-optimizer", "none", "--stage", "3", "--checkpointing", "full", "--micro-batch", "1")

@@ -12,8 +12,9 @@ from zeroplan.catalog.models import model
 from zeroplan.cli.aliases import ALIASES, NAMES, SWITCHES
 from zeroplan.cli.launchers import PLACES
 from zeroplan.cli.not_options import not_planned
-from zeroplan.cli.options import Options, flag
 from zeroplan.errors import ZeroplanError
+from zeroplan.request.options import Options
+from zeroplan.request.values import flag
 
 JOB = ("gpt2", "--stage", "2", "--gpus", "2")
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 import zeroplan as library
-from zeroplan.cli.why import NAMES, read_constraint
 from zeroplan.errors import UnknownNameError
+from zeroplan.request.alternatives import NAMES, read_constraint
 
 GiB = 2**30
 SMALL = ("recommend", "--params", "350M", "--gpus", "2", "--gpu-mem", "80", "--seq", "512", "--global-batch", "8")

@@ -16,9 +16,6 @@ from tests.jobs import job
 from zeroplan.__main__ import main
 from zeroplan.check.arguments import read_arguments
 from zeroplan.check.files import check_file
-from zeroplan.cli.check_setting import read_known, setting_of
-from zeroplan.cli.options import Options
-from zeroplan.cli.request import read_request
 from zeroplan.deepspeed.defaults import ZERO_FIELDS
 from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.read import read_config
@@ -26,6 +23,9 @@ from zeroplan.deepspeed.write import ds_config, dumps
 from zeroplan.emit.accelerate import accelerate_yaml
 from zeroplan.emit.trainer import arguments_file, training_arguments
 from zeroplan.plan import plan
+from zeroplan.request.check_setting import read_known, setting_of
+from zeroplan.request.options import Options
+from zeroplan.request.request import read_request
 from zeroplan.specs.optimizer import OPTIMIZERS
 from zeroplan.specs.strategy import Offload, Strategy
 from zeroplan.specs.target import TARGETS, Script

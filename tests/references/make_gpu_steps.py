@@ -47,8 +47,8 @@ CASES = (
 
 
 def case(request):
-    from zeroplan.cli.options import Options
-    from zeroplan.cli.request import read_request
+    from zeroplan.request.options import Options
+    from zeroplan.request.request import read_request
     from zeroplan.verify.case import as_measured, case_of
 
     job = as_measured(read_request(Options(**{**USUAL, **request})).job(), real=False)

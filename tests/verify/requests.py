@@ -10,10 +10,10 @@ import random
 from typing import Any
 
 from tests.deepspeed.test_write import GPU_MEM, UNOFFLOADABLE, ranks_of
-from zeroplan.cli.options import Options
-from zeroplan.cli.request import Request, read_request
 from zeroplan.errors import ZeroplanError
 from zeroplan.plan import plan
+from zeroplan.request.options import Options
+from zeroplan.request.request import Request, read_request
 from zeroplan.specs.job import Job
 from zeroplan.verify.case import RUNNABLE, as_measured, case_of
 

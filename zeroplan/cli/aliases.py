@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from zeroplan.cli.launchers import PLACES, Place, placed
-from zeroplan.cli.values import as_options_have_it
 from zeroplan.errors import ContradictionError, QuantityError, printable
 
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -171,9 +170,13 @@ def _check_once(typed: list[Typed]) -> None:
     first: dict[str, Typed] = {}
     for said in typed:
         before = first.setdefault(said.option, said)
+        if before.name == said.name:
+            continue
+        from zeroplan.request.values import as_options_have_it
+
         field = said.option[2:].replace("-", "_")
         same = as_options_have_it(field, before.value) == as_options_have_it(field, said.value)
-        if before.name != said.name and not same:
+        if not same:
             raise ContradictionError(f"{_shown(before)} and {_shown(said)} both set {said.option}; keep one")
 
 

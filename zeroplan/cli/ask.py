@@ -6,17 +6,16 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import typer
 
-from zeroplan.cli.options import Options
-from zeroplan.cli.positional import named
-from zeroplan.cli.request import read_model
-from zeroplan.cli.request_batch import DEFAULT_SEQ, number
-from zeroplan.cli.request_cluster import read_cluster
-from zeroplan.cli.several import AUTO
+from zeroplan.cli.positional import with_model
 from zeroplan.errors import QuantityError, SpecError, UnknownNameError, UnplannedError, ZeroplanError, printable, shown
+from zeroplan.request.cluster import read_cluster
+from zeroplan.request.options import Options
+from zeroplan.request.request import read_model, usual_seq
+from zeroplan.request.values import AUTO
 
 LONGEST = 1000
 """Letters of an answer."""
@@ -75,9 +74,8 @@ def _line(question: str) -> str:
 
 def _model(text: str) -> tuple[str, int]:
     """The word that names the model, and its usual sequence."""
-    model = read_model(named(Options(), text), [], None)
-    positions = 0 if model.inferred else model.shape.positions
-    return text, min(DEFAULT_SEQ, positions or DEFAULT_SEQ)
+    model, _assumed = read_model(Options(**with_model({}, text)), None)
+    return text, usual_seq(model)
 
 
 def _card(text: str) -> list[str]:
@@ -85,17 +83,19 @@ def _card(text: str) -> list[str]:
     card, memory = ["--gpu", text], ["--gpu-mem", text]
     if text[0].isdigit():
         with suppress(UnknownNameError):
-            read_cluster(Options(gpu=text), [], 1)
+            read_cluster(Options(gpu=text), 1)
             return card
-        read_cluster(Options(gpu_mem=text), [], 1)
+        read_cluster(Options(gpu_mem=text), 1)
         return memory
-    read_cluster(Options(gpu=text), [], 1)
+    read_cluster(Options(gpu=text), 1)
     return card
 
 
 def _gpus(text: str, card: list[str]) -> str:
     if text != AUTO:
-        read_cluster(Options(gpus=text, **{card[0][2:].replace("-", "_"): card[1]}), [], 1)
+        option, value = card
+        stated: dict[str, Any] = {"gpus": text, option[2:].replace("-", "_"): value}
+        read_cluster(Options(**stated), 1)
     return text
 
 
@@ -108,5 +108,5 @@ def _trains(text: str) -> str:
 
 
 def _tokens(text: str) -> str:
-    number(text, "--seq", "2048")
+    Options(seq=text)
     return text

@@ -20,9 +20,9 @@ from zeroplan.check.mended import mended
 from zeroplan.check.proposed import without_edits
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check_fix
-from zeroplan.cli.check_setting import Known, read_known, setting_of
-from zeroplan.cli.options import Options
 from zeroplan.errors import ContradictionError, QuantityError, shown
+from zeroplan.request.check_setting import Known, read_known, setting_of
+from zeroplan.request.options import Options
 
 if TYPE_CHECKING:
     from zeroplan.specs.scope import Scope
@@ -121,10 +121,11 @@ def _scope(known: Known) -> Scope | None:
     """The job that ZP9 rules speak of; None without a model."""
     if known.model is None:
         return None
-    from zeroplan.cli.request_batch import read_seq
+    from zeroplan.request.request import read_seq
     from zeroplan.specs.scope import scope
 
-    return scope([known.model], read_seq(known.options, known.model, []))
+    seq, _assumed = read_seq(known.options.seq, known.model)
+    return scope([known.model], seq)
 
 
 def _show(asked: Asked, chosen: RuleSelection, files: Sequence[check_fix.Changed], planned: Scope | None) -> None:

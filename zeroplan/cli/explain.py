@@ -7,9 +7,6 @@ from typing import Any
 import typer
 
 from zeroplan import quantities, sums
-from zeroplan.cli.headroom import refuse_headroom
-from zeroplan.cli.options import Options
-from zeroplan.cli.request import Request, read_request
 from zeroplan.cli.screen import View
 from zeroplan.clock import Term
 from zeroplan.costs.activations import activations
@@ -25,6 +22,9 @@ from zeroplan.errors import ContradictionError, UnknownNameError
 from zeroplan.fit import PLACES
 from zeroplan.ledger import Detail, Line, Transfer, rule_name
 from zeroplan.levels import RESERVED, USED, USED_ON_OTHERS, Level, shown_by
+from zeroplan.request.cluster import refuse_headroom
+from zeroplan.request.options import Options
+from zeroplan.request.request import Request, read_request
 from zeroplan.specs.job import Job
 
 ACTIVATIONS = "activations"

@@ -9,7 +9,8 @@ import click
 
 from zeroplan.cli.command import EVERYTHING
 from zeroplan.cli.help_pages import ARGUMENTS, FRONT, FRONT_EXAMPLES, OF_A_JOB, PAGES, SCOPE, SHORT_SCOPE, Page
-from zeroplan.cli.options import CLUSTER, JOB, MODEL, OUTPUT
+from zeroplan.cli.options import OUTPUT
+from zeroplan.request.options import CLUSTER, GOAL, JOB, MODEL
 
 WIDEST = 100
 """Columns: longer lines are hard to read."""
@@ -18,7 +19,7 @@ NAMES = 34
 COMMANDS = 58
 GENERAL = "Options"
 WORDS = "Arguments"
-ORDER = (WORDS, MODEL, JOB, CLUSTER, "Goal", OUTPUT, GENERAL)
+ORDER = (WORDS, MODEL, JOB, CLUSTER, GOAL, OUTPUT, GENERAL)
 HELP = "-h, --help"
 
 

@@ -5,9 +5,6 @@ from __future__ import annotations
 import typer
 
 from zeroplan.catalog.files import check_regular
-from zeroplan.cli.headroom import refuse_headroom
-from zeroplan.cli.options import Options
-from zeroplan.cli.request import read_request
 from zeroplan.cli.screen import View
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.speed import speed
@@ -15,6 +12,9 @@ from zeroplan.errors import QuantityError
 from zeroplan.observe.beside import Predicted, beside
 from zeroplan.observe.log import EXPECTED, LARGEST, read_log
 from zeroplan.observe.notes import contradictions, notes
+from zeroplan.request.cluster import refuse_headroom
+from zeroplan.request.options import Options
+from zeroplan.request.request import read_request
 from zeroplan.units import read_integer
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from zeroplan.cli.options import Options
 from zeroplan.cli.screen import exit_code
 from zeroplan.errors import ContradictionError, printable
+from zeroplan.request.options import Words
 from zeroplan.results.recommend import Recommendation
 
 if TYPE_CHECKING:
@@ -30,20 +31,23 @@ class Output(NamedTuple):
         if self.target == "accelerate" and self.file == "-":
             raise ContradictionError("--for accelerate writes two files; write -o accelerate.yaml, or --dir plan")
 
-    def write(self, answer: Recommendation, options: Options) -> Written | None:
+    def write(self, result: Recommendation, options: Words) -> Written | None:
         """What was written; None without a plan, or where nothing is to be written."""
-        chosen = answer.found.chosen
-        if chosen is None or exit_code(answer.verdict, options.accept) or (self.file is None and self.folder is None):
+        chosen = result.found.chosen
+        if chosen is None or (self.file is None and self.folder is None):
+            return None
+        if exit_code(result.verdict, options.get("accept")):
             return None
         from zeroplan.catalog.hostfile import read_hostfile
         from zeroplan.emit.folder import Written, write_alone, write_plan
 
         if self.file is not None:
-            paths = write_alone(chosen.job, self.target, self.file, given=answer.given, force=self.force)
+            paths = write_alone(chosen.job, self.target, self.file, given=result.given, force=self.force)
             return Written(tuple(map(printable, paths)))
         assert self.folder is not None
-        hosts = read_hostfile(options.hostfile) if options.hostfile else None
+        hostfile = options.get("hostfile")
+        hosts = read_hostfile(os.fspath(hostfile)) if hostfile else None
         names = write_plan(
-            chosen, self.target, self.folder, given=answer.given, hosts=hosts, assumed=answer.assumed, force=self.force
+            chosen, self.target, self.folder, given=result.given, hosts=hosts, assumed=result.assumed, force=self.force
         )
         return Written(tuple(map(printable, names)), printable(self.folder))

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
-from zeroplan.cli.options import Options, flag
 from zeroplan.errors import ContradictionError, printable, shown
+from zeroplan.request.values import flag
 
 
-def named(options: Options, word: str | None) -> Options:
+def with_model(options: Mapping[str, Any], word: str) -> dict[str, Any]:
     """The options with the model that was named without one. Raises `ContradictionError` where an option names one."""
-    if word is None:
-        return options
     for name in ("params", "model"):
-        typed = getattr(options, name)
-        if typed is not None:
-            raise ContradictionError(f"{printable(word)} and {flag(name)} {typed} both name a model; keep one")
+        if name in options:
+            raise ContradictionError(f"{printable(word)} and {flag(name)} {options[name]} both name a model; keep one")
     sizes = {is_size(part) for part in word.split(",")}
     if len(sizes) > 1 and not os.path.exists(word):
         raise ContradictionError(f"found sizes and names in {shown(word)}, expected one kind; write two commands")
-    setattr(options, "params" if sizes == {True} else "model", word)
-    return options
+    return {**options, "params" if sizes == {True} else "model": word}
 
 
 def is_size(word: str) -> bool:

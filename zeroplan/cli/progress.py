@@ -11,10 +11,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from zeroplan.errors import printable
+from zeroplan.progress import WATCHERS, part, tell
 
 if TYPE_CHECKING:
     from zeroplan.report.progress import Drawn
 
+__all__ = ["part", "tell", "watched"]
 DELAY = 1.0
 """Seconds before anything is drawn."""
 IMPORTING = 1e-4
@@ -40,6 +42,14 @@ class Watch:
     def text(self) -> str:
         return ", ".join(text for text in (self.command, self.part, self.detail) if text)
 
+    def begin(self, name: str, number: int, of: int) -> None:
+        self.part, self.detail = printable(f"{name} ({number} of {of})"), ""
+        self.say()
+
+    def tell(self, detail: str) -> None:
+        self.detail = printable(detail)
+        self.say()
+
     def draw(self) -> None:
         usual = sys.getswitchinterval()
         sys.setswitchinterval(IMPORTING)
@@ -63,10 +73,6 @@ class Watch:
                 self.drawn.erase()
 
 
-_watches: list[Watch] = []
-"""The command that is watched, if any."""
-
-
 @contextmanager
 def watched(command: str) -> Iterator[None]:
     """Show what goes on inside, where standard error is a terminal."""
@@ -74,23 +80,9 @@ def watched(command: str) -> Iterator[None]:
         yield
         return
     watch = Watch(command)
-    _watches.append(watch)
+    WATCHERS.append(watch)
     try:
         yield
     finally:
-        _watches.remove(watch)
+        WATCHERS.remove(watch)
         watch.end()
-
-
-def part(name: str, number: int, of: int) -> None:
-    """One of several parts begins: a card, a model, a row."""
-    for watch in _watches:
-        watch.part, watch.detail = printable(f"{name} ({number} of {of})"), ""
-        watch.say()
-
-
-def tell(detail: str) -> None:
-    """What is tried now."""
-    for watch in _watches:
-        watch.detail = printable(detail)
-        watch.say()

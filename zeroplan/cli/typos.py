@@ -9,8 +9,9 @@ import click
 
 from zeroplan.cli.aliases import ALIASES, SWITCHES
 from zeroplan.cli.command import EVERYTHING, Command
-from zeroplan.cli.options import Options, flag
 from zeroplan.errors import LONGEST_NAME, printable
+from zeroplan.request.options import OPTIONS
+from zeroplan.request.values import flag
 
 ALIKE = 0.7
 """From 0 to 1, as difflib has it; --modle is 0.8 of --model, and 0.44 of --nvme."""
@@ -23,7 +24,7 @@ def unknown_option(error: click.NoSuchOption) -> str:
     """One line: what was typed, and the options that it is like."""
     typed, command = printable(error.option_name), error.ctx.command if error.ctx else None
     if not isinstance(command, Command):
-        if error.option_name in map(flag, Options.__annotations__):
+        if error.option_name in map(flag, OPTIONS):
             return f"{typed}: found before any command, expected behind one; write zeroplan estimate {typed} ..."
         return f"{typed}: no option of zeroplan itself; zeroplan -h shows the commands"
     known = command.known_options()

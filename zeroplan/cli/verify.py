@@ -9,14 +9,14 @@ from typing import Any
 
 import typer
 
-from zeroplan.cli.headroom import refuse_headroom
-from zeroplan.cli.options import Options
 from zeroplan.cli.progress import part, watched
-from zeroplan.cli.request import read_request
 from zeroplan.cli.screen import View
 from zeroplan.costs.ledger import ledger
 from zeroplan.deepspeed.files import write_all
 from zeroplan.errors import ContradictionError, SpecError, shown
+from zeroplan.request.cluster import refuse_headroom
+from zeroplan.request.options import Options
+from zeroplan.request.request import read_request
 from zeroplan.specs.job import Job
 
 NEEDED = ("deepspeed", "torch", "transformers")

@@ -1,1 +1,1 @@
-"""What commands come to, as objects: numbers as attributes, the screen as text, `--json` as a dictionary."""
+"""What commands come to: a function that works it out, and an object with numbers, the screen and `--json`."""

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan.errors import ContradictionError
+from zeroplan.plan import leanest
+from zeroplan.progress import part
 from zeroplan.report.depth import BRIEF, QUIET
+from zeroplan.request.goal import Goal, card_named, check_cards
+from zeroplan.request.options import Options
+from zeroplan.request.several import label
+from zeroplan.request.values import AUTO
+from zeroplan.results.fewest import counted, fewest_gpus, larger
+from zeroplan.results.planning import planned, read_plan
 from zeroplan.results.recommend import Recommendation
-from zeroplan.sizing import Lack
+from zeroplan.sizing import Fewest, Lack, lack
+from zeroplan.specs.target import Script
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
@@ -85,3 +95,56 @@ class Cards(Recommendation):
             assumed=found.assumed,
             kept_free=machine.kept_free(found.headroom, found.job.cluster.capacity),
         )
+
+
+def plan_of_each_card(
+    stated: Mapping[str, Any], several: Mapping[str, Sequence[Any]], goal: Goal, script: Script
+) -> Cards:  # fmt: skip
+    """A plan for each card, with as many GPUs as are stated or as few as are enough."""
+    (option, cards), = several.items()  # fmt: skip
+    named = {label(option, card): card for card in cards}
+    check_cards(goal, list(named))
+    each = {name: Options(script, **{**stated, option: card}) for name, card in named.items()}
+    for one in each.values():  # a wrong name is said before any is planned
+        read_plan(one.replace(gpus=1) if _is_auto(one) else one)
+    rows: list[Card] = []
+    for number, (name, one) in enumerate(each.items(), 1):
+        part(name, number, len(each))
+        rows.append(_card(name, one, goal))
+    return Cards(option, rows, cheapest=goal.cheapest)
+
+
+def cheapest_number(options: Options, goal: Goal) -> Cards:
+    """From the fewest GPUs that are enough on, doubled: the number whose tokens cost least."""
+    check_cards(goal, [card_named(options)])
+    first = fewest_gpus(options, goal)
+    if first.gpus is None:
+        counts = [first.smaller or 1]
+    else:
+        counts = list(dict.fromkeys([first.gpus, *larger(options, first.gpus)]))
+    rows: list[Card] = []
+    for number, gpus in enumerate(counts, 1):
+        part(f"{gpus:,} GPUs", number, len(counts))
+        try:
+            rows.append(_card(str(gpus), options.replace(gpus=gpus), goal))
+        except ContradictionError:  # a batch that is no multiple
+            if not rows:
+                raise
+    return Cards("gpus", rows, cheapest=True)
+
+
+def _card(name: str, options: Options, goal: Goal) -> Card:
+    fewest: Fewest | None = None
+    if _is_auto(options):
+        fewest = fewest_gpus(options, goal)
+        options = counted(options, fewest)
+    best = planned(options, equations=False, rescue=False, fewest=fewest, goal=goal)
+    if best.found.chosen:
+        return Card(name, best, None)
+    request = read_plan(options)
+    return Card(name, best, lack(leanest(request.job(), request.fixed, request.reserve)))
+
+
+def _is_auto(options: Options) -> bool:
+    """Whether the fewest GPUs are looked for."""
+    return options.gpus is not None and options.gpus.text == AUTO

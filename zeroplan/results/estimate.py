@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.costs.ledger import ledger
+from zeroplan.costs.ledger import ACCOUNTINGS, ledger
 from zeroplan.costs.timing.rates import is_timed
-from zeroplan.errors import ContradictionError
+from zeroplan.errors import ContradictionError, QuantityError, shown
 from zeroplan.fit import Fit, fit
 from zeroplan.ledger import Detail, Ledger
 from zeroplan.outcome import Outcome, outcome
 from zeroplan.report.depth import BRIEF, EVERYTHING, QUIET, TABLES
+from zeroplan.request.options import Options
+from zeroplan.request.request import read_request
 from zeroplan.results.result import Result, best
 from zeroplan.specs.headroom import Headroom
 from zeroplan.specs.job import Job
@@ -160,3 +162,36 @@ class Estimate(Result):
         papers = [ledger(job, "paper") for job in self._jobs]
         parts = zip(self._jobs, papers, self._ledgers, self._fits, self._speeds, strict=True)
         return [report.Estimate(*part) for part in parts]
+
+
+def estimate(
+    options: Options, *, accounting: str = "deepspeed", timeline: bool = False, partial: bool = False
+) -> Estimate:
+    """The estimate of these options; `partial`: what still holds of a job of which a part is not planned."""
+    check_view(accounting, timeline=timeline)
+    request = read_request(options, partial=partial)
+    jobs = request.jobs()
+    if request.unplanned and timeline:
+        raise QuantityError("--timeline: found --partial, which has no step; leave out --timeline")
+    if request.unplanned:
+        nothing = request.cluster._replace(capacity=None, host_memory=None, nvme=None)
+        jobs = [job._replace(cluster=nothing) for job in jobs]
+    if timeline and len(jobs) > 1:
+        raise QuantityError("--timeline: found every stage, expected one; write --stage, as in --stage 2 --timeline")
+    one = "stage" in request.fixed
+    return Estimate(
+        jobs, request.assumed_for(jobs), request.scope, accounting=accounting, one=one, timeline=timeline,
+        headroom=request.headroom,
+    )  # fmt: skip
+
+
+def check_view(accounting: str, *, timeline: bool) -> None:
+    """Raises `QuantityError` for an accounting that there is not, or that has no timeline."""
+    if accounting not in ACCOUNTINGS:
+        raise QuantityError(
+            f"--accounting: found {shown(accounting)}, expected {' or '.join(ACCOUNTINGS)}; write --accounting paper"
+        )
+    if timeline and accounting == "paper":
+        raise QuantityError(
+            "--timeline: found --accounting paper, expected DeepSpeed's, whose events are drawn; leave out --accounting"
+        )

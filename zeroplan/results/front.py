@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from zeroplan.plan import Plan
+from zeroplan.plan import Plan, front_of
+from zeroplan.progress import tell
 from zeroplan.report.depth import BRIEF, QUIET
+from zeroplan.request.goal import Goal
+from zeroplan.request.options import Options
+from zeroplan.results.planning import assumed_of, read_plan
 from zeroplan.results.recommend import Recommendation, numbers
 from zeroplan.search import Candidate, Front, SearchSummary
 from zeroplan.sizing import Fewest
@@ -86,3 +90,16 @@ class Plans(Recommendation):
 def _alone(rows: Front, chosen: Candidate) -> Plan:
     """One row as a plan."""
     return Plan(chosen, (), (), SearchSummary(chosen, *rows[1:]))
+
+
+def front(options: Options, goal: Goal, fewest: Fewest | None = None) -> Plans | None:
+    """The plans of the front; None when nothing fits."""
+    request = read_plan(options)
+    job = request.job()
+    tell(f"searching the front for {job.ranks:,} GPU{'s' if job.ranks > 1 else ''}")
+    rows = front_of(job, request.fixed, reserve=request.reserve, apart=goal.rows_apart)
+    if not rows.rows:
+        return None
+    return Plans(
+        rows, goal.rows_apart, assumed_of(request, job), request.given, fewest, headroom=request.headroom
+    )

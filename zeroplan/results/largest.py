@@ -3,21 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from zeroplan.architectures.infer import infer
+from zeroplan.errors import ContradictionError
 from zeroplan.fit import DOES_NOT_FIT, FITS
-from zeroplan.largest import Largest
+from zeroplan.largest import Largest, largest
 from zeroplan.outcome import Outcome
+from zeroplan.plan import OFFLOADS
+from zeroplan.progress import part, tell
 from zeroplan.report.depth import BRIEF, QUIET
+from zeroplan.request.options import Options
+from zeroplan.request.request import Request
+from zeroplan.request.several import cards_named
+from zeroplan.request.values import AUTO
+from zeroplan.results.planning import read_plan, usual_sequences
 from zeroplan.results.recommend import numbers
 from zeroplan.results.result import Result
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.headroom import Headroom
+from zeroplan.specs.job import Job
 from zeroplan.specs.scope import Scope
+from zeroplan.specs.target import Script
+from zeroplan.units import count
 
 if TYPE_CHECKING:
     from zeroplan.report.rendered import Screen
     from zeroplan.schema import recommend as schema
+
+
+NO_HOST = "CPU offload is left out: say how much memory a node has, --host-mem 512GiB or --cluster dgx-h100."
 
 
 class Size(NamedTuple):
@@ -68,3 +83,60 @@ class LargestModels(Result):
 
 def _size(found: Largest) -> Size:
     return Size(found.parameters, numbers(found.candidate), found.next_size)
+
+
+def largest_models(stated: Mapping[str, Any], script: Script) -> LargestModels:
+    """The largest size of each row: no offload, CPU, NVMe where the cluster has any."""
+    if "params" in stated or "model" in stated:
+        raise ContradictionError("--max-params looks for the size; leave out --params and --model")
+    if cards_named(stated) or stated.get("gpus") == AUTO:
+        raise ContradictionError("--max-params asks of one cluster; write one card and --gpus 8 or --gpus 4x8")
+    request = read_plan(Options(script, **stated))
+    sizes: dict[str, Largest | None] = {}
+    rows = _rows(request)
+    for number, (name, (nvme, fixed)) in enumerate(rows.items(), 1):
+        part(name, number, len(rows))
+        before = max((one.parameters for one in sizes.values() if one), default=0)
+        sizes[name] = _largest(request, nvme, fixed, before)
+    notes = [] if request.cluster.host_memory or _offload_stated(request) else [NO_HOST]
+    scope = request.scope._replace(model="a llama-shaped model")
+    return LargestModels(sizes, request.cluster, notes, _assumed(request), scope, request.headroom)
+
+
+def _rows(request: Request) -> dict[str, tuple[int | None, dict[str, Any]]]:
+    """NVMe that may be used, and fixed fields, of each row."""
+    cluster, fixed = request.cluster, request.fixed
+    if _offload_stated(request):
+        return {"as asked": (cluster.nvme, fixed)}
+    rows: dict[str, tuple[int | None, dict[str, Any]]] = {
+        "without offload": (None, {**fixed, **dict.fromkeys(OFFLOADS)})
+    }
+    if cluster.host_memory:
+        rows["with CPU offload"] = (None, fixed)
+    if cluster.nvme:
+        rows["with NVMe offload"] = (cluster.nvme, fixed)
+    return rows
+
+
+def _largest(request: Request, nvme: int | None, fixed: dict[str, Any], before: int) -> Largest | None:
+    cluster = request.cluster._replace(nvme=nvme)
+
+    def sized(parameters: int) -> Job:
+        tell(f"trying {count(parameters)}")
+        return request._replace(model=infer(parameters, count(parameters)), cluster=cluster, fixed=fixed).job()
+
+    return largest(sized, fixed, request.reserve, near=before)
+
+
+def _offload_stated(request: Request) -> bool:
+    return any(name in request.fixed for name in OFFLOADS)
+
+
+def _assumed(request: Request) -> tuple[str, ...]:
+    """What was assumed, less what was said of the model that stood in."""
+    said = [
+        text for text in request.assumed
+        if "--model" not in text and ("--checkpointing" not in text or "checkpointing" in request.fixed)
+    ]  # fmt: skip
+    said.append("llama-shaped models as --params makes them")
+    return (*said, *usual_sequences(request, request.job()))

@@ -77,13 +77,14 @@ class Recommendation(Result):
         run: TrainingRun | None = None,
         flash: Rejected | None = None,
         coded: Rejected | None = None,
+        equations: bool = False,
     ) -> None:
         self.assumed = assumed
         """What nobody stated."""
         self.job, self.found, self.given, self.fewest = job, found, given, fewest
         self.run = run
         """The whole training run, where its tokens or a price were said."""
-        self._flash, self._coded = flash, coded
+        self._flash, self._coded, self._equations = flash, coded, equations
         self.headroom = headroom
         """What of each card is kept free."""
         self.why = why
@@ -173,6 +174,14 @@ class Recommendation(Result):
             shown += every_line(ledger(self.found.chosen.job, detail=Detail.EQUATIONS))
         return Screen(answer, [*head, *shown])
 
+    def _in_full(self, chosen: Candidate) -> Candidate:
+        """The plan with the equation of each line, where --json has them."""
+        if not self._equations:
+            return chosen
+        from zeroplan.costs.ledger import ledger
+
+        return chosen._replace(ledger=ledger(chosen.job, detail=Detail.EQUATIONS))
+
     def _reasons(self, *, quiet: bool) -> list[RenderableType]:
         if not self.why:
             return []
@@ -192,7 +201,7 @@ class Recommendation(Result):
         found = self.found
         return schema.PlanDocument(
             scope=machine.scope_object(self.scope),
-            plan=machine_plan.entry(found.chosen) if found.chosen else None,
+            plan=machine_plan.entry(self._in_full(found.chosen)) if found.chosen else None,
             rejected=[machine_plan.rejected(rejected) for rejected in found.rejected],
             searched=machine_plan.searched(found.searched),
             ways_out=[machine_plan.way_out(way) for way in found.ways_out],

@@ -21,9 +21,9 @@ from zeroplan.check.json_reader import COMMENTS, NotReadableError, read_json
 from zeroplan.check.mended import mended
 from zeroplan.check.rules import RULES
 from zeroplan.cli import check as command
-from zeroplan.cli.check_setting import read_known, setting_of
-from zeroplan.cli.options import Options
 from zeroplan.errors import ZeroplanError
+from zeroplan.request.check_setting import read_known, setting_of
+from zeroplan.request.options import Options
 
 OWN = ("reader", "accelerator", "version", "client_optimizer")
 FORMS = (*("full", "concise", "github", "markdown", "junit") * 6, "sarif")

@@ -11,11 +11,11 @@ from tests.conftest import REFERENCES
 from tests.references.make_hook_seconds import LAYERS, MODELS
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
-from zeroplan.cli.options import Options
-from zeroplan.cli.request import read_request
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.timing.hooks import hooks
 from zeroplan.costs.timing.step import software_of, step_time
+from zeroplan.request.options import Options
+from zeroplan.request.request import read_request
 from zeroplan.specs.software import HOOK, LIGER, TRANSFORMERS
 
 RUNS = {(run["model"], run["layers"], run["zero"]): run

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from zeroplan.cli.options import Options
-from zeroplan.cli.request import read_request
+from zeroplan.request.options import Options
+from zeroplan.request.request import read_request
 from zeroplan.costs.ledger import ledger
 from zeroplan.costs.outside import outside
 from zeroplan.ledger import total

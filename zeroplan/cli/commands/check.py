@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import Options, with_options
+from zeroplan.cli.options import with_options
+from zeroplan.request.options import Options, Words
 
 STATED = ("config", "stage", "offload_optimizer", "offload_param", "rank", "backend")
 """What the files say themselves, and what has another name here."""
@@ -14,7 +15,7 @@ STATED = ("config", "stage", "offload_optimizer", "offload_param", "rank", "back
 
 @partial(with_options, without=STATED)
 def check(
-    options: Options,
+    options: Words,
     *,
     files: Annotated[list[str], typer.Argument(metavar="FILE...", show_default=False)],
     reader: Annotated[
@@ -67,12 +68,14 @@ def check(
     """
     from zeroplan.cli.check import Asked, run
     from zeroplan.cli.check_project import table
+    from zeroplan.request.check_setting import refuse_several
 
     project = table()
-    if options.gpus is None and "gpus" in project:
-        options.gpus = str(project["gpus"])
+    if "gpus" in project:
+        options = {"gpus": project["gpus"], **options}
+    refuse_several(options)
     raise typer.Exit(run(Asked(
-        files, options, reader or project.get("for"), trainer_args, client_optimizer, accelerator,
+        files, Options(**options), reader or project.get("for"), trainer_args, client_optimizer, accelerator,
         deepspeed or project.get("deepspeed"), form, select or project.get("select", []),
         ignore or project.get("ignore", []), fail_on or project.get("fail-on", "warning"), exit_zero, fix, diff,
     )))  # fmt: skip

@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import Json, Options, Quiet, Verbose, with_options
+from zeroplan.cli.options import Json, Quiet, Verbose, with_options
+from zeroplan.request.options import Words
 
 
 @with_options
 def diff(
-    options: Options,
+    options: Words,
     *,
     first: Annotated[str, typer.Argument(metavar="A.json", show_default=False)],
     second: Annotated[str, typer.Argument(metavar="B.json", show_default=False)],

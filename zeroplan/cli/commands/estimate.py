@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import OUTPUT, Json, Options, Quiet, Verbose, with_options
+from zeroplan.cli.options import OUTPUT, Json, Quiet, Verbose, with_options
+from zeroplan.request.options import Words
 
 Accounting = Annotated[
     str,
@@ -19,7 +20,7 @@ Accounting = Annotated[
 
 @partial(with_options, positional=True)
 def estimate(
-    options: Options,
+    options: Words,
     *,
     timeline: Annotated[
         bool, typer.Option("--timeline", help="Draw allocated bytes over a step.", rich_help_panel=OUTPUT)

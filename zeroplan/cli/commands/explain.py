@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import Json, Options, Verbose, with_options
+from zeroplan.cli.options import Json, Verbose, with_options
+from zeroplan.request.options import Options, Words
 
 
 @with_options
 def explain(
-    options: Options,
+    options: Words,
     *,
     term: Annotated[str, typer.Argument(show_default=False)],
     json: Json = False,
@@ -26,4 +27,4 @@ def explain(
     from zeroplan.cli.explain import run
     from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(options, term, View(json, verbose=verbose)))
+    raise typer.Exit(run(Options(**options), term, View(json, verbose=verbose)))

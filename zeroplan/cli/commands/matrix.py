@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import OUTPUT, Json, Options, Quiet, Verbose, with_options
+from zeroplan.cli.options import OUTPUT, Json, Quiet, Verbose, with_options
+from zeroplan.request.options import Words
 
 
 @partial(with_options, positional=True)
 def matrix(
-    options: Options,
+    options: Words,
     *,
     form: Annotated[
         str, typer.Option("--format", metavar="text|markdown|csv", help="How it is written.", rich_help_panel=OUTPUT)

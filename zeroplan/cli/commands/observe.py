@@ -5,12 +5,13 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import Json, Options, Quiet, Verbose, with_options
+from zeroplan.cli.options import Json, Quiet, Verbose, with_options
+from zeroplan.request.options import Options, Words
 
 
 @with_options
 def observe(
-    options: Options,
+    options: Words,
     *,
     log: Annotated[str, typer.Argument(metavar="LOG", show_default=False)],
     steps: Annotated[
@@ -25,4 +26,4 @@ def observe(
     from zeroplan.cli.observe import run
     from zeroplan.cli.screen import View
 
-    raise typer.Exit(run(options, log, steps=steps, view=View(json, quiet, verbose)))
+    raise typer.Exit(run(Options(**options), log, steps=steps, view=View(json, quiet, verbose)))

@@ -2,18 +2,18 @@
 
 # As in options.py: annotations stay objects, not strings.
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from zeroplan.cli.options import OUTPUT, Json, Options, Quiet, Verbose, with_options
-
-GOAL = "Goal"
+from zeroplan.cli.options import OUTPUT, Json, Quiet, Verbose, with_options
+from zeroplan.request.goal import GOALS
+from zeroplan.request.options import GOAL, Words
 
 
 @partial(with_options, positional=True)
 def recommend(
-    options: Options,
+    options: Words,
     *,
     output: Annotated[
         str | None,
@@ -43,35 +43,7 @@ def recommend(
         typer.Option("--max-params", rich_help_panel=GOAL,
                      help="The largest model that can be trained, with and without offload."),
     ] = False,
-    tokens: Annotated[
-        str | None,
-        typer.Option("--tokens", metavar="1T", show_default=False, rich_help_panel=GOAL,
-                     help="Tokens to train: how long it takes."),
-    ] = None,
-    deadline: Annotated[
-        str | None,
-        typer.Option("--deadline", metavar="30d|12h|2w", show_default=False, rich_help_panel=GOAL,
-                     help="By when --tokens must be trained."),
-    ] = None,
-    price: Annotated[
-        str | None,
-        typer.Option("--price", metavar="2.5|a100=1.8,h100=3", show_default=False, rich_help_panel=GOAL,
-                     help="Of a GPU-hour, in dollars or as in 2.5EUR: what training costs."),
-    ] = None,
-    objective: Annotated[
-        str,
-        typer.Option("--objective", metavar="NAME", rich_help_panel=GOAL,
-                     help="What is looked for. The fastest plan; that which needs fewest bytes of a GPU "
-                     "(least-memory); all of which none is both faster and leaner (pareto); fewest-gpus: as --gpus "
-                     "auto; cheapest (with --price): of several cards, or GPU counts (--gpus auto), that whose tokens "
-                     "cost least."),
-    ] = "fastest",
-    apart: Annotated[
-        str | None,
-        typer.Option("--apart", metavar="1%", show_default=False, rich_help_panel=GOAL,
-                     help="Of --objective pareto, how far rows are apart. By what share each needs less than the one "
-                     "before (1%; 0: show all)."),
-    ] = None,
+    goal: Annotated[dict[str, Any], GOALS],
     why: Annotated[
         list[str] | None,
         typer.Option("--why", metavar="WHAT", show_default=False, rich_help_panel=GOAL,
@@ -86,16 +58,12 @@ def recommend(
     """The fastest strategy that fits (or the leanest: --objective), why the others lost, its ds_config.json, and all
     that starts it; of several cards (--gpu a,b), the fewest GPUs (--gpus auto), or the largest model (--max-params).
     """
-    from zeroplan.cli.goal import read_goal
     from zeroplan.cli.output import Output
     from zeroplan.cli.recommend import run
     from zeroplan.cli.screen import View
-    from zeroplan.specs.target import read_script
 
-    goal = read_goal(tokens, deadline, price, objective, apart)
-    options.script = read_script(target, allow)
     code = run(
         options, Output(output, folder, target, force), view=View(json, quiet, verbose), max_params=max_params,
-        alternatives=why or (), goal=goal,
+        alternatives=why or (), goal=goal, allow=allow,
     )  # fmt: skip
     raise typer.Exit(code)

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from zeroplan.cli.options import Json, Options, Quiet, Verbose, with_options
+from zeroplan.cli.options import Json, Quiet, Verbose, with_options
+from zeroplan.request.options import Options, Words
 
 
 @partial(with_options, positional=True)
 def verify(
-    options: Options,
+    options: Words,
     *,
     real: Annotated[
         bool, typer.Option("--real", help="Compute with real tensors on the CPU (models that fit into memory).")
@@ -31,4 +32,5 @@ def verify(
     from zeroplan.cli.screen import View
     from zeroplan.cli.verify import run
 
-    raise typer.Exit(run(options, real=real, cuda=cuda, save=save, force=force, view=View(json, quiet, verbose)))
+    view = View(json, quiet, verbose)
+    raise typer.Exit(run(Options(**options), real=real, cuda=cuda, save=save, force=force, view=view))

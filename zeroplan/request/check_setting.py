@@ -1,10 +1,11 @@
-"""What was typed beside the files to `zeroplan check`: who reads them, model, card and host, TrainingArguments."""
+"""What is stated beside the files of `zeroplan check`: who reads them, model, card and host, TrainingArguments."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.document import Document
@@ -13,14 +14,14 @@ from zeroplan.check.launch import AccelerateConfig
 from zeroplan.check.planned import Planned
 from zeroplan.check.setting import READERS, Setting, guessed
 from zeroplan.check.subject import Subject
-from zeroplan.cli.options import Options
 from zeroplan.deepspeed.facts import Facts
 from zeroplan.deepspeed.parallelism import grouped_ranks
 from zeroplan.errors import QuantityError, SpecError, ZeroplanError, shown
+from zeroplan.request.options import OPTIONS, Options
 from zeroplan.specs.optimizer import OFFLOADABLE, OPTIMS
 
 if TYPE_CHECKING:  # what reads a model takes longer to import than a file to check
-    from zeroplan.cli.request import Request
+    from zeroplan.request.request import Request
     from zeroplan.specs.cluster import Cluster
     from zeroplan.specs.model import Model
 
@@ -51,30 +52,31 @@ def read_known(
             raise QuantityError(f"{option}: found {shown(value)}, expected {' or '.join(known)}")
     if version is not None and not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4}){0,3}", version):
         raise QuantityError(f"--deepspeed: found {shown(version)}, expected a version; write --deepspeed 0.19.8")
-    if any("," in (getattr(options, name) or "") for name in ("gpus", "model", "gpu", "gpu_mem")):
-        raise QuantityError("check: found several values in one option, expected one; ask for each by itself")
     setting = Setting(
         reader or READERS[0], None, accelerator, None if client_optimizer is None else SWITCH[client_optimizer],
-        arguments=arguments, precision=options.precision, optimizer=options.optimizer and options.optimizer.lower(),
+        arguments=arguments, precision=options.precision, optimizer=options.optimizer,
     )  # fmt: skip
     if version is not None:
         setting = replace(setting, version=version)
-    if not any(getattr(options, name) for name in Options.__annotations__):
+    if all(getattr(options, name) in (None, "") for name in OPTIONS):
         return Known(options, reader, setting, None, None)
-    from zeroplan.cli.headroom import read_headroom
-    from zeroplan.cli.request import check_accept, read_flags, read_model
-    from zeroplan.cli.request_cluster import read_cluster
+    from zeroplan.request.cluster import read_cluster, read_headroom
+    from zeroplan.request.request import read_model
 
     said = any(getattr(options, name) is not None for name in CLUSTER)
-    cluster = read_cluster(options, [], 1) if said else None
+    cluster = read_cluster(options, 1)[0] if said else None
     if cluster is not None and (options.gpus or options.hostfile):
         setting = replace(setting, gpus=cluster.gpus)
-    read_flags(options)
-    check_accept(options.accept)
     if cluster is not None:
         read_headroom(options.headroom, cluster)
     modelled = options.model is not None or options.params is not None
-    return Known(options, reader, setting, cluster, read_model(options, [], None) if modelled else None)
+    return Known(options, reader, setting, cluster, read_model(options, None)[0] if modelled else None)
+
+
+def refuse_several(stated: Mapping[str, Any]) -> None:
+    """Raises `QuantityError` for a list where one value is taken."""
+    if any("," in str(stated.get(name, "")) for name in ("gpus", "model", "gpu", "gpu_mem")):
+        raise QuantityError("check: found several values in one option, expected one; ask for each by itself")
 
 
 def setting_of(known: Known, document: Document, setting: Setting, launch: AccelerateConfig | None = None) -> Setting:
@@ -91,42 +93,45 @@ def setting_of(known: Known, document: Document, setting: Setting, launch: Accel
 
 
 def _planned(known: Known, document: Document, setting: Setting, launch: AccelerateConfig | None) -> Planned:
-    from zeroplan.cli.headroom import read_headroom
-    from zeroplan.cli.request_cluster import read_cluster
     from zeroplan.fit import TIGHT
+    from zeroplan.request.cluster import read_cluster, read_headroom
     from zeroplan.specs.cluster import Cluster
 
     cluster = known.cluster or Cluster()
-    options = _with_arguments(known.options, setting.arguments)
+    options, stated = known.options, _of_arguments(known.options, setting.arguments)
     if known.cluster is None and (ranks := grouped_ranks(document.config)) > 1:
-        options = _copied(options, gpus=f"1x{ranks}")
+        options = options.replace(gpus=f"1x{ranks}")
     if launch is not None and launch.processes and options.gpus is None and options.hostfile is None:
-        options = _copied(options, gpus=f"{launch.machines}x{launch.processes // launch.machines or 1}")
-        cluster = read_cluster(options, [], 1)
-    if launch is not None and str(launch.fields.get("zero3_init_flag")).lower() == "false" and not options.zero_init:
-        options = _copied(options, zero_init="no")
+        per_node = launch.processes // launch.machines or 1
+        options = options.replace(gpus=f"{launch.machines}x{per_node}")
+        cluster = read_cluster(options, 1)[0]
+    without_init = launch is not None and str(launch.fields.get("zero3_init_flag")).lower() == "false"
+    if without_init and options.zero_init is None:
+        options = options.replace(zero_init=False)
     headroom = read_headroom(options.headroom, cluster)
     reserve = headroom.reserve(cluster.capacity) if headroom and cluster.capacity else 0.0
     if known.model is None:
         return Planned(cluster, reserve=reserve)
-    found = _request(options, known.model, document, setting)
-    if isinstance(found, ZeroplanError):
-        return Planned(cluster, known.model, reserve=reserve, hindrance=str(found))
-    silent = options.checkpointing is None and setting.arguments is None
+    request = _request(options, stated, known.model, document, setting)
+    if isinstance(request, ZeroplanError):
+        return Planned(cluster, known.model, reserve=reserve, hindrance=str(request))
+    silent = options.checkpointing is None and "checkpointing" not in stated and setting.arguments is None
     return Planned(
-        found.cluster, known.model, found.jobs()[0], reserve, accepts_tight=options.accept == TIGHT,
+        request.cluster, known.model, request.jobs()[0], reserve, accepts_tight=options.accept == TIGHT,
         assumes_no_checkpointing=silent,
     )  # fmt: skip
 
 
-def _request(options: Options, model: Model, document: Document, setting: Setting) -> Request | ZeroplanError:
+def _request(
+    options: Options, stated: Mapping[str, Any], model: Model, document: Document, setting: Setting
+) -> Request | ZeroplanError:  # fmt: skip
     """As `zeroplan estimate --config` reads it; or why it cannot."""
     from zeroplan.check.config_file import ConfigFile
-    from zeroplan.cli.request import read_request
+    from zeroplan.request.request import read_request
 
     try:
         given = Subject(document, setting).given
-        options = _with_optim(options, Facts(given, document.name), setting.arguments)
+        options = _with_optim(options.replace(**stated), Facts(given, document.name), setting.arguments)
         return read_request(options, config=ConfigFile(given, document.name), known=model)
     except ZeroplanError as error:
         return error
@@ -134,18 +139,18 @@ def _request(options: Options, model: Model, document: Document, setting: Settin
         return SpecError(document.name, f"what cannot be read ({error})", "a ds_config.json")
 
 
-def _with_arguments(options: Options, arguments: Arguments | None) -> Options:
+def _of_arguments(options: Options, arguments: Arguments | None) -> dict[str, Any]:
     """TrainingArguments say what "auto" becomes, where no option does."""
     if arguments is None:
-        return options
+        return {}
     micro, steps = arguments("per_device_train_batch_size"), arguments("gradient_accumulation_steps")
-    stated: dict[str, str | None] = {
+    stated = {
         "micro_batch": number(micro) if isinstance(micro, int | float) else None,
         "grad_accum": number(steps) if isinstance(steps, int | float) else None,
         "precision": next((half for half in ("fp16", "bf16") if arguments(half) is True), None),
         "checkpointing": _checkpointing(arguments),
     }
-    return _copied(options, **{name: value for name, value in stated.items() if getattr(options, name) is None})
+    return {name: value for name, value in stated.items() if value is not None and getattr(options, name) is None}
 
 
 def _checkpointing(arguments: Arguments) -> str | None:
@@ -165,8 +170,4 @@ def _with_optim(options: Options, facts: Facts, arguments: Arguments | None) -> 
     if name not in OPTIMS or options.optim or options.optimizer or facts.stated("optimizer.type") is not None:
         return options
     replaced = facts.offloads_optimizer and OPTIMS[name].optimizer not in OFFLOADABLE
-    return options if replaced else _copied(options, optim=name)
-
-
-def _copied(options: Options, **changes: str | None) -> Options:
-    return Options(**{name: getattr(options, name) for name in Options.__annotations__} | changes)
+    return options if replaced else options.replace(optim=name)

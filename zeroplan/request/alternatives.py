@@ -1,4 +1,4 @@
-"""`zeroplan recommend --why WHAT`: what may be asked after, by the words that the screens use."""
+"""`zeroplan recommend --why WHAT`: the alternatives to a plan that have a name, by the words that the screens use."""
 
 from __future__ import annotations
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import inf
 from typing import Any
 
-from zeroplan.cli.goal import NOTHING, Goal, card_named
-from zeroplan.cli.options import Options, flag
-from zeroplan.cli.progress import tell
-from zeroplan.cli.recommend import check_timed, read
-from zeroplan.cli.request import Request
-from zeroplan.cli.request_cluster import USUAL_NODE
-from zeroplan.cli.several import AUTO, with_values
 from zeroplan.errors import ContradictionError
 from zeroplan.plan import plan
+from zeroplan.progress import tell
+from zeroplan.request.cluster import USUAL_NODE
+from zeroplan.request.goal import NOTHING, Goal, card_named
+from zeroplan.request.options import Options
+from zeroplan.request.request import Request
+from zeroplan.request.several import label
+from zeroplan.request.values import AUTO, flag
+from zeroplan.results.planning import check_timed, read_plan
 from zeroplan.sizing import Fewest, fewest
 from zeroplan.specs.job import Job
 from zeroplan.training import least_seconds, run_of
@@ -22,38 +24,38 @@ MOST = 4096
 """GPUs that are tried."""
 
 
-def as_few_as_are_enough(options: Options) -> Options:
+def as_few_as_are_enough(stated: Mapping[str, Any]) -> dict[str, Any]:
     """`--objective fewest-gpus` is `--gpus auto`. Raises `ContradictionError` where a number is typed."""
     for name in ("gpus", "hostfile"):
-        if getattr(options, name) not in (None, AUTO):
+        if stated.get(name) not in (None, AUTO):
             raise ContradictionError(
-                f"--objective fewest-gpus looks for the number of GPUs; leave out {flag(name)} {getattr(options, name)}"
+                f"--objective fewest-gpus looks for the number of GPUs; leave out {flag(name)} "
+                f"{label(name, stated[name])}"
             )
-    return with_values(options, {"gpus": AUTO})
+    return {**stated, "gpus": AUTO}
 
 
 def fewest_gpus(options: Options, goal: Goal = NOTHING) -> Fewest:
     """One GPU, two, ... up to a whole node, then whole nodes."""
     one, wanted = _sized(options, 1), goal.at(card_named(options))
     check_timed(one.job(), goal)
-    total, micro_batch = one.workload.global_batch, options.micro_batch
-    each = int(micro_batch) if micro_batch else 1  # a whole number: it was read above
+    total, each = one.workload.global_batch, options.micro_batch or 1
     even = [gpus for gpus in _counts(one) if total is None or total % (gpus * each) == 0]
 
-    def asked(gpus: int) -> tuple[Job, dict[str, Any]]:
+    def sized(gpus: int) -> tuple[Job, dict[str, Any]]:
         tell(f"trying {gpus:,} GPU{'s' if gpus > 1 else ''}")
         request = _sized(options, gpus)
         return request.job(), request.fixed
 
     if wanted.tokens is None or wanted.deadline is None:
-        return fewest(asked, even, node(one), one.reserve)
+        return fewest(sized, even, node(one), one.reserve)
     least = least_seconds(one.job(), wanted.tokens) / wanted.deadline
 
     def late(job: Job, fixed: dict[str, Any]) -> float:
-        found = plan(job, fixed, reserve=one.reserve, rescue=False).chosen
-        return (run_of(found, wanted).late or 0.0) if found else inf
+        chosen = plan(job, fixed, reserve=one.reserve, rescue=False).chosen
+        return (run_of(chosen, wanted).late or 0.0) if chosen else inf
 
-    return fewest(asked, even, node(one), one.reserve, late, lambda gpus: gpus >= least)
+    return fewest(sized, even, node(one), one.reserve, late, lambda gpus: gpus >= least)
 
 
 def larger(options: Options, gpus: int) -> list[int]:
@@ -69,9 +71,9 @@ def node(request: Request) -> int:
     return request.cluster.node_width or USUAL_NODE
 
 
-def counted(options: Options, found: Fewest) -> Options:
+def counted(options: Options, enough: Fewest) -> Options:
     """The same options with the number that was found, or with the largest that was tried."""
-    return with_values(options, {"gpus": str(found.gpus or found.smaller)})
+    return options.replace(gpus=enough.gpus or enough.smaller)
 
 
 def _counts(one: Request) -> list[int]:
@@ -80,4 +82,4 @@ def _counts(one: Request) -> list[int]:
 
 
 def _sized(options: Options, gpus: int) -> Request:
-    return read(with_values(options, {"gpus": str(gpus)}))
+    return read_plan(options.replace(gpus=gpus))
