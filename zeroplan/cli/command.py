@@ -8,6 +8,7 @@ import click
 from typer.core import TyperCommand, TyperGroup
 
 from zeroplan.cli.aliases import Known, Typed, rewritten
+from zeroplan.cli.options import EVERYTHING
 from zeroplan.errors import ZeroplanError, printable
 
 TYPED = "zeroplan.typed"
@@ -15,7 +16,6 @@ TYPED = "zeroplan.typed"
 WORDS = "zeroplan.words"
 """Where it keeps the command's own words, from which the next one is made."""
 HELP_NAMES = ["-h", "--help"]
-EVERYTHING = "--help-all"
 
 
 class Command(TyperCommand):

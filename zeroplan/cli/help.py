@@ -7,9 +7,8 @@ from textwrap import TextWrapper
 
 import click
 
-from zeroplan.cli.command import EVERYTHING
 from zeroplan.cli.help_pages import ARGUMENTS, FRONT, FRONT_EXAMPLES, OF_A_JOB, PAGES, SCOPE, SHORT_SCOPE, Page
-from zeroplan.cli.options import OUTPUT
+from zeroplan.cli.options import EVERYTHING, OUTPUT
 from zeroplan.request.options import CLUSTER, GOAL, JOB, MODEL
 
 WIDEST = 100

@@ -15,6 +15,7 @@ from zeroplan.request.options import OPTIONS, Option
 from zeroplan.request.values import flag
 
 OUTPUT = "Output"
+EVERYTHING = "--help-all"
 Json = Annotated[bool, typer.Option("--json", help="Machine-readable: bytes as integers.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Only the answer.", rich_help_panel=OUTPUT)]
 Verbose = Annotated[

@@ -8,7 +8,8 @@ from difflib import SequenceMatcher
 import click
 
 from zeroplan.cli.aliases import ALIASES, SWITCHES
-from zeroplan.cli.command import EVERYTHING, Command
+from zeroplan.cli.command import Command
+from zeroplan.cli.options import EVERYTHING
 from zeroplan.errors import LONGEST_NAME, printable
 from zeroplan.request.options import OPTIONS
 from zeroplan.request.values import flag
