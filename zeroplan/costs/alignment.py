@@ -4,14 +4,23 @@ matter.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from zeroplan.costs.allocations import END, START
 from zeroplan.specs.execution import PassTimeline
 
 
-def interval_of(key: int, activations: PassTimeline, at: int) -> int:
-    """The interval at whose end DeepSpeed's event falls; `at`: the one that was reached, where nothing tells."""
-    if key == END:
-        return len(activations.most) - 1
-    if key == START:
-        return at
-    return activations.ready.get(~key, at) if key < 0 else activations.hooks[key]
+def intervals_reached(keys: Sequence[int], activations: PassTimeline) -> list[int]:
+    """The interval that a pass has ended by each of DeepSpeed's events; -1 before the first."""
+    hooks, ready, at, result = activations.hooks, activations.ready, -1, []
+    for key in keys:
+        if key < 0:
+            to = ready.get(~key, at)
+        elif key < END:
+            to = hooks[key]
+        else:
+            to = at if key == START else len(activations.most) - 1
+        if to > at:
+            at = to
+        result.append(at)
+    return result

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import NamedTuple
+from itertools import pairwise
 
 from zeroplan.ledger import DTYPE_BYTES, Line, Rule, line
 
@@ -22,21 +22,50 @@ START, END = sys.maxsize, sys.maxsize - 1
 """Keys of the first and the last snapshot of a pass; the others are numbers of hooks, or ~tensor where one is ready."""
 
 
-class MemorySnapshot(NamedTuple):
-    """What a replay had allocated up to an event of a pass: at most since the one before, and after it.
+class Snapshots:
+    """What a replay had allocated event by event, of one pass after the other: columns, with a row for each event."""
 
-    The elements are in the order of `AllocationTracker.elements`' kinds.
-    """
+    def __init__(self) -> None:
+        self.keys = array("q")
+        self.most = array("q")
+        """Bytes at most since the event before."""
+        self.now = array("q")
+        """Bytes after the event."""
+        self._elements = array("q")
+        """Row after row the elements of each kind at most, and those after the event."""
+        self._starts = array("q", [0])
+        """Where each row's begin, and where the next one's will."""
 
-    key: int
-    most: int
-    at_most: tuple[int, ...]
-    now: int
-    at_end: tuple[int, ...]
+    def add(self, key: int, most: int, at_most: Sequence[int], now: int, at_end: Sequence[int]) -> None:
+        """A row; kinds are in the order of `AllocationTracker.elements`, and none are missing but the latest."""
+        self.keys.append(key)
+        self.most.append(most)
+        self.now.append(now)
+        elements = self._elements
+        elements.extend(at_most)
+        if missing := len(at_end) - len(at_most):
+            elements.extend([0] * missing)
+        elements.extend(at_end)
+        self._starts.append(len(elements))
 
+    def at_most(self, row: int) -> tuple[int, ...]:
+        """Elements of each kind when most bytes were allocated since the event before."""
+        return tuple(self._row(row)[0])
 
-SNAPSHOT = partial(tuple.__new__, MemorySnapshot)
-"""Make a snapshot of all its fields, without the work that a call by name does."""
+    def at_end(self, row: int) -> tuple[int, ...]:
+        """Elements of each kind after the event."""
+        return tuple(self._row(row)[1])
+
+    def _row(self, row: int) -> tuple[array[int], array[int]]:
+        start, end = self._starts[row], self._starts[row + 1]
+        middle = (start + end) // 2
+        return self._elements[start:middle], self._elements[middle:end]
+
+    @property
+    def passes(self) -> list[range]:
+        """The rows of each pass, from its start to the next one's."""
+        starts = [row for row, key in enumerate(self.keys) if key == START]
+        return [range(start, end) for start, end in pairwise([*starts, len(self.keys)])]
 
 
 class AllocationTracker:
@@ -47,11 +76,10 @@ class AllocationTracker:
         self.bytes = 0
         self.most = 0
         self.peak: dict[Kind, int] = {}
-        self.snapshots: list[MemorySnapshot] = []
-        """Snapshots of one pass after the other, each from START on."""
+        self.snapshots = Snapshots()
         self.since = 0
         """The most bytes since the last snapshot, and what they were."""
-        self.at_most: tuple[int, ...] = ()
+        self.at_most: list[int] = []
 
     def allocate(self, rule: Rule, dtype: str, elements: int) -> None:
         kind = rule, dtype
@@ -62,14 +90,14 @@ class AllocationTracker:
 
     def _see(self) -> None:
         """More is allocated than since the last snapshot."""
-        self.since, self.at_most = self.bytes, tuple(self.elements.values())
+        self.since, self.at_most = self.bytes, [*self.elements.values()]
         if self.bytes > self.most:
             self.most, self.peak = self.bytes, self.elements.copy()
 
     def mark(self, key: int) -> None:
         """An event of the pass is over."""
-        now = tuple(self.elements.values())
-        self.snapshots.append(SNAPSHOT((key, self.since, self.at_most, self.bytes, now)))
+        now = [*self.elements.values()]
+        self.snapshots.add(key, self.since, self.at_most, self.bytes, now)
         self.since, self.at_most = self.bytes, now
 
     def kinds(self, elements: tuple[int, ...]) -> dict[Kind, int]:
@@ -109,7 +137,7 @@ class AllocationTracker:
     def reset_peak(self) -> None:
         """Forget the peak: from now on only later moments count."""
         self.most, self.peak = self.bytes, self.elements.copy()
-        self.since, self.at_most = self.bytes, tuple(self.elements.values())
+        self.since, self.at_most = self.bytes, [*self.elements.values()]
 
     def lines(self) -> tuple[Line, ...]:
         """What is allocated now."""

@@ -11,7 +11,6 @@ from zeroplan.costs.allocations import (
     START,
     Allocation,
     AllocationTracker,
-    MemorySnapshot,
     PassProfile,
 )
 from zeroplan.costs.cache import cached, strategy_key
@@ -126,17 +125,14 @@ def _forward_pass(job: Job, *forwards: GatheredTimeline) -> PassProfile:
     tracker, w = AllocationTracker(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         tracker.allocate(rule, job.strategy.dtype, 0)
-    log, nothing = tracker.snapshots, (0, 0)
+    snapshots, nothing = tracker.snapshots, (0, 0)
     for forward in forwards:
-        log.append(MemorySnapshot(START, 0, nothing, 0, nothing))
-        log += [
-            MemorySnapshot(
-                at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary)
-            )
-            for at, _ready, most, elements, secondary, _less in forward.rows
-        ]
-        last = log[-1]
-        log.append(MemorySnapshot(END, last.now, last.at_end, last.now, last.at_end))
+        snapshots.add(START, 0, nothing, 0, nothing)
+        now, at_end = 0, nothing
+        for at, _ready, most, elements, secondary, _less in forward.rows:
+            now, at_end = (elements + secondary) * w, (elements, secondary)
+            snapshots.add(at, most * w, (most - secondary, secondary), now, at_end)
+        snapshots.add(END, now, at_end, now, at_end)
     return PassProfile(tracker)
 
 
