@@ -20,7 +20,6 @@ def intervals_reached(keys: Sequence[int], activations: PassTimeline) -> list[in
             to = hooks[key]
         else:
             to = at if key == START else len(activations.most) - 1
-        if to > at:
-            at = to
+        at = max(at, to)
         result.append(at)
     return result

@@ -75,7 +75,7 @@ class Coordinator(GatheredStorages):
 
     def _replay(self, pass_index: int, hooks: Sequence[ModuleHook]) -> GatheredTimeline:
         """Hooks one by one; the first is reported, and each that changes what is held."""
-        timeline = GatheredTimeline([], [], [], [], [], [])
+        timeline = GatheredTimeline.of()
         elements = secondary = -1
         prefetches = not self.records and self.bucket.exceeds(0)
         for at, (enters, module, tensors, backward) in enumerate(hooks):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 
@@ -24,18 +25,23 @@ class Gather(NamedTuple):
 class GatheredTimeline(NamedTuple):
     """Elements gathered over a pass: columns, with a row for each hook that changes them, and for the first."""
 
-    at: list[int]
+    at: array[int]
     """The hook's number in its pass."""
-    ready: list[int]
+    ready: array[int]
     """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
-    most: list[int]
+    most: array[int]
     """Most elements since the row before, with secondary partitions (hpZ)."""
-    elements: list[int]
+    elements: array[int]
     """Gathered right after the hook."""
-    secondary: list[int]
+    secondary: array[int]
     """In secondary partitions right after it."""
-    less: list[int]
+    less: array[int]
     """By how many `most` may be fewer, where DeepSpeed waits for gathers in another order."""
+
+    @classmethod
+    def of(cls, rows: Sequence[int] = ()) -> GatheredTimeline:
+        """Columns with the same number in each, row by row."""
+        return cls._make(array("q", rows) for _column in cls._fields)
 
     @property
     def rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:

@@ -39,7 +39,7 @@ from zeroplan.costs.deepspeed.resident import (
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.deepspeed.stage_3_backward import backward_of, replay_backward
+from zeroplan.costs.deepspeed.stage_3_backward import replay_backward
 from zeroplan.costs.memory import PhaseMemory
 from zeroplan.formulas import buffers, gathered, moments, muon, states
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
@@ -109,8 +109,9 @@ AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
 @cached(strategy_key)
 def phase_memory(job: Job) -> PhaseMemory:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
-    forwards = [found.forward for found in micro_steps(job).largest]
-    backward, last = backward_of(job).tracker, forwards[-1]
+    largest = micro_steps(job).largest
+    forwards = [found.forward for found in largest]
+    backward, last = replay_backward(job, *largest).tracker, forwards[-1]
     left = (*_secondary(job), *backward.lines())
     return PhaseMemory(
         _at_most(job, *forwards), _gathered(job, last.elements[-1], last.secondary[-1]),

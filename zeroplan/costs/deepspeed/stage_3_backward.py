@@ -11,9 +11,7 @@ from collections.abc import Sequence
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.allocations import END, START, Allocation, AllocationTracker, Variables
-from zeroplan.costs.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.events import MicroStep
-from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import kept_on_gpu, swapped_tensors
 from zeroplan.costs.deepspeed.partitions import own_shares
@@ -25,12 +23,6 @@ from zeroplan.specs.job import Job
 
 NORM_CHUNK = 250_000_000
 """Elements of which the norm is taken at once (runtime/zero/stage3.py:_constant_buffered_norm2)."""
-
-
-@cached(strategy_key)
-def backward_of(job: Job) -> Stage3Backward:
-    """The third step's backward passes, already run: their peak."""
-    return replay_backward(job, *micro_steps(job).largest)
 
 
 def replay_backward(job: Job, *run: MicroStep, ends: bool = True) -> Stage3Backward:
