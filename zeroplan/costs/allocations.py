@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -31,35 +31,18 @@ class Snapshots:
         """Bytes at most since the event before."""
         self.now = array("q")
         """Bytes after the event."""
-        self._elements = array("q")
-        """Row after row the elements of each kind at most, and those after the event."""
-        self._starts = array("q", [0])
-        """Where each row's begin, and where the next one's will."""
+        self.at_most: list[tuple[int, ...]] = []
+        """Elements of each kind when most bytes were allocated, in the order of `AllocationTracker.elements`."""
+        self.at_end: list[tuple[int, ...]] = []
+        """And after the event."""
 
-    def add(self, key: int, most: int, at_most: Sequence[int], now: int, at_end: Sequence[int]) -> None:
-        """A row; kinds are in the order of `AllocationTracker.elements`, and none are missing but the latest."""
+    def add(self, key: int, most: int, at_most: tuple[int, ...], now: int, at_end: tuple[int, ...]) -> None:
+        """Add a row."""
         self.keys.append(key)
         self.most.append(most)
         self.now.append(now)
-        elements = self._elements
-        elements.extend(at_most)
-        if missing := len(at_end) - len(at_most):
-            elements.extend([0] * missing)
-        elements.extend(at_end)
-        self._starts.append(len(elements))
-
-    def at_most(self, row: int) -> tuple[int, ...]:
-        """Elements of each kind when most bytes were allocated since the event before."""
-        return tuple(self._row(row)[0])
-
-    def at_end(self, row: int) -> tuple[int, ...]:
-        """Elements of each kind after the event."""
-        return tuple(self._row(row)[1])
-
-    def _row(self, row: int) -> tuple[array[int], array[int]]:
-        start, end = self._starts[row], self._starts[row + 1]
-        middle = (start + end) // 2
-        return self._elements[start:middle], self._elements[middle:end]
+        self.at_most.append(at_most)
+        self.at_end.append(at_end)
 
     @property
     def passes(self) -> list[range]:
@@ -79,7 +62,7 @@ class AllocationTracker:
         self.snapshots = Snapshots()
         self.since = 0
         """The most bytes since the last snapshot, and what they were."""
-        self.at_most: list[int] = []
+        self.at_most: tuple[int, ...] = ()
 
     def allocate(self, rule: Rule, dtype: str, elements: int) -> None:
         kind = rule, dtype
@@ -90,13 +73,13 @@ class AllocationTracker:
 
     def _see(self) -> None:
         """More is allocated than since the last snapshot."""
-        self.since, self.at_most = self.bytes, [*self.elements.values()]
+        self.since, self.at_most = self.bytes, tuple(self.elements.values())
         if self.bytes > self.most:
             self.most, self.peak = self.bytes, self.elements.copy()
 
     def mark(self, key: int) -> None:
         """An event of the pass is over."""
-        now = [*self.elements.values()]
+        now = tuple(self.elements.values())
         self.snapshots.add(key, self.since, self.at_most, self.bytes, now)
         self.since, self.at_most = self.bytes, now
 
@@ -137,7 +120,7 @@ class AllocationTracker:
     def reset_peak(self) -> None:
         """Forget the peak: from now on only later moments count."""
         self.most, self.peak = self.bytes, self.elements.copy()
-        self.since, self.at_most = self.bytes, [*self.elements.values()]
+        self.since, self.at_most = self.bytes, tuple(self.elements.values())
 
     def lines(self) -> tuple[Line, ...]:
         """What is allocated now."""

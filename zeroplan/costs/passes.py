@@ -79,7 +79,7 @@ def _pass_peak(snapshots: Snapshots, rows: range, activations: PassTimeline, at_
             activations_there, interval_there = concurrent, at
         if largest == at_most:
             break
-    elements = (snapshots.at_end if is_between else snapshots.at_most)(row_of_largest) if largest else ()
+    elements = (snapshots.at_end if is_between else snapshots.at_most)[row_of_largest] if largest else ()
     return PassPeak(largest, elements, activations_there, interval_there)
 
 

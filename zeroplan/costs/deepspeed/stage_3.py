@@ -102,11 +102,13 @@ def _momentum(job: Job, elements: int) -> list[Line]:
     return [line("Muon's momentum", muon.shard_momentum, dtype, shards=elements, g=DTYPE_BYTES[dtype])]
 
 
+PHASES_KEPT = 16
+"""Of the strategies asked for last: each has a row for every hook and gradient."""
 AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
 """Residents that are not there while the optimizer runs."""
 
 
-@cached(strategy_key)
+@cached(strategy_key, PHASES_KEPT)
 def phase_memory(job: Job) -> PhaseMemory:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
     largest = micro_steps(job).largest
