@@ -8,7 +8,17 @@ from typing import Any, NamedTuple
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
 from zeroplan.search import (
-    Candidate, Front, SearchSummary, Space, any_leanest_fits, best, evaluate, front, nearest, neighbours, space,
+    Candidate,
+    Front,
+    SearchSummary,
+    Space,
+    any_leanest_fits,
+    best,
+    evaluate,
+    front,
+    nearest,
+    neighbours,
+    space,
 )  # fmt: skip
 from zeroplan.search.neighbours import words
 from zeroplan.specs.cluster import Gpu
