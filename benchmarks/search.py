@@ -9,6 +9,7 @@ Each model preset on 8 cards of 24, 40, 80 and 141 GB and on 64 nodes of 8 × 80
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import resource
@@ -78,6 +79,7 @@ def ran(request: str, folder: str) -> Ran:
 
 
 def main() -> int:
+    compileall.compile_dir(str(ROOT / "zeroplan"), quiet=1)  # as pip leaves an installed package
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--every", type=int, default=1)
     every = parser.parse_args().every

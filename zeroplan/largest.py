@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from zeroplan.plan import leanest, per_gpu, plan
@@ -23,6 +23,8 @@ BYTES_EACH = 18
 """Of a parameter in mixed precision with Adam and fp32 gradients: only where the search begins."""
 STEP = 64
 """Sizes between two looks on the way to the first that does not fit: twice the parameters, about."""
+SIZES_KEPT = 4
+"""Models of the sizes looked at last: each keeps its tree and what it was run for."""
 CHOICE = ("stage", "offload_optimizer", "offload_param")
 
 
@@ -51,12 +53,12 @@ def largest(
     `near`: parameters to begin with; 0: those whose states all the memory there is would hold.
     """
     grid = sizes()
-    job = cache(lambda index: sized(grid[index]))
+    job = lru_cache(SIZES_KEPT)(lambda index: sized(grid[index]))
     best = -1
     fitting: Candidate | None = None
     start = min(bisect_left(grid, near or _held(job(0))), len(grid) - 1)
     for choice in _choices(job(len(grid) // 2), fixed):
-        lean = cache(partial(_lean, job, {**fixed, **choice}, reserve))
+        lean = lru_cache(SIZES_KEPT)(partial(_lean, job, {**fixed, **choice}, reserve))
         last = _last(partial(_fits, lean), best + 1, max(best + 1, start), len(grid))
         best, fitting = last, lean(last) if last > best else fitting
         start = 0

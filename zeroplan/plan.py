@@ -7,7 +7,19 @@ from typing import Any, NamedTuple
 
 from zeroplan.clock import COMPUTE
 from zeroplan.errors import ContradictionError
-from zeroplan.search import Candidate, Front, SearchSummary, Space, best, evaluate, front, nearest, neighbours, space
+from zeroplan.search import (
+    Candidate,
+    Front,
+    SearchSummary,
+    Space,
+    any_leanest_fits,
+    best,
+    evaluate,
+    front,
+    nearest,
+    neighbours,
+    space,
+)  # fmt: skip
 from zeroplan.search.neighbours import words
 from zeroplan.specs.cluster import Gpu
 from zeroplan.specs.job import Job
@@ -149,11 +161,10 @@ def leanest(job: Job, fixed: dict[str, Any], reserve: float | None) -> list[Cand
     return nearest(free, reserve) if free.variants else []
 
 
-def has_any(job: Job, fixed: dict[str, Any], reserve: float | None, leanest: Sequence[Candidate]) -> bool:
+def has_any(job: Job, fixed: dict[str, Any], reserve: float | None) -> bool:
     """Whether any strategy fits: one of the leanest, or else one that the search finds."""
-    if any(candidate.fit.accepted for candidate in leanest):
-        return True
-    return bool(leanest) and plan(job, fixed, reserve=reserve, rescue=False).chosen is not None
+    free = space(job, fixed, per_gpu(job, fixed))
+    return bool(free.variants) and (any_leanest_fits(free, reserve) or best(free, reserve).best is not None)
 
 
 def _by_loss(rejected: Rejected) -> tuple[bool, float]:
@@ -228,7 +239,7 @@ def _ways_out(
     from zeroplan.ways_out import ways_out
 
     def fits(changed: Job, free: dict[str, Any]) -> bool:
-        return has_any(changed, free, reserve, leanest(changed, free, reserve))
+        return has_any(changed, free, reserve)
 
     def fastest(changed: Job, free: dict[str, Any]) -> Candidate | None:
         return plan(changed, free, reserve=reserve, rescue=False).chosen

@@ -65,22 +65,24 @@ def fewest(
     Up to a whole node each is tried, for more GPUs also need more of its memory; beyond it what fits on some nodes is
     taken to fit on more. A count that the job cannot have (its batch is no multiple) counts as not fitting.
     """
-    lacks: dict[int, Lack | None] = {}
     lates: dict[int, float] = {}
 
     @cache
     def has_room(gpus: int) -> bool:
         try:
             job, fixed = asked(gpus)
-            found = leanest(job, fixed, reserve)
-            lacks[gpus] = lack(found)
-            if not has_any(job, fixed, reserve, found):
+            if not has_any(job, fixed, reserve):
                 return False
-            lacks[gpus] = None
             lates[gpus] = late(job, fixed)
             return True
         except ContradictionError:
             return False
+
+    def lacks(gpus: int) -> Lack | None:
+        try:
+            return lack(leanest(*asked(gpus), reserve))
+        except ContradictionError:
+            return None
 
     def enough(gpus: int) -> bool:
         return quick(gpus) and has_room(gpus) and lates[gpus] <= 0
@@ -90,9 +92,8 @@ def fewest(
     if at == 0:
         return Fewest(counts[0])  # fewer are not tried
     smaller = counts[-1 if at is None else at - 1]
-    has_room(smaller)
     enough_ones = None if at is None else counts[at]
-    return Fewest(enough_ones, smaller, lacks.get(smaller), lates.get(smaller))
+    return Fewest(enough_ones, smaller, None if has_room(smaller) else lacks(smaller), lates.get(smaller))
 
 
 def _first(enough: Callable[[int], bool], counts: Sequence[int], start: int) -> int | None:

@@ -38,12 +38,12 @@ def allocated_at(expanded: ExpandedTrace, *, backward: bool, at: int, size: int)
     """What is allocated in an interval of the full pass, where `size` bytes are: all layers together."""
     result, trace = interval_source(expanded, backward=backward, at=at), expanded.trace
     log = trace.log()
-    before = len(trace.forward) if backward else 0
+    before = len(trace.forward.kinds) if backward else 0
     sums: Counter[str] = Counter()
     for of, amount in allocated(log, before + result.interval, size - result.offset).items():
         sums[kind(of)] += amount
     by_layer: dict[int, Counter[str]] = {}
-    for of, amount in allocated(log, len(trace.forward) - 1).items():  # when forward has returned
+    for of, amount in allocated(log, len(trace.forward.kinds) - 1).items():  # when forward has returned
         by_layer.setdefault(of.layer, Counter())[kind(of)] += amount
     for layers, sign in ((result.there, 1), (result.ran, -1)):
         for layer, count in Counter(layers).items():

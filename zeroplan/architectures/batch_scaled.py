@@ -7,12 +7,12 @@ order.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from typing import NamedTuple
 
 from zeroplan.architectures.trace import Trace, kept_by_layer
 from zeroplan.autograd.log import EVENT, FREED, KEPT, MADE, Log
-from zeroplan.autograd.memory import AllocationEvent
 from zeroplan.specs.model import MIN_IDENTICAL_BATCH, TimelineRequest
 
 MANY = 1 << 60
@@ -25,26 +25,33 @@ def is_even(request: TimelineRequest) -> bool:
     return plain and not request.recomputing.inputs.empties and request.batch >= MIN_IDENTICAL_BATCH
 
 
+class LogColumns(NamedTuple):
+    """What happened to storages, and the bytes of it: those of its own, and those of each sequence."""
+
+    what: array[int]
+    own: array[int]
+    each: array[int]
+
+
 class BatchScaledTrace(NamedTuple):
     """A run with `MANY` sequences."""
 
     trace: Trace
     ran: set[int]
     """Layers that ran, by identity."""
-    events: tuple[tuple[int, int, int], ...]
-    """What happened, and the bytes of it: those of its own, and those of each sequence."""
+    events: LogColumns
 
     def at(self, batch: int) -> Trace:
         """The trace with so many sequences."""
-        found, levels = self.trace, iter(_levels(self.events, batch))
-        forward, backward = (
-            tuple([AllocationEvent(kind, of, layer, *next(levels)) for kind, of, layer, _most, _now in events])
-            for events in (found.forward, found.backward)
-        )
+        found = self.trace
+        most, now = _levels(self.events, batch)
+        middle = len(found.forward.kinds)
+        forward = found.forward._replace(max_allocated=most[:middle], allocated=now[:middle])
+        backward = found.backward._replace(max_allocated=most[middle:], allocated=now[middle:])
         flops = Counter({key: scaled_to(count, batch) for key, count in found.flops.items()})
         drops = {layer: scaled_to(size, batch) for layer, size in found.drops.items()}
         keeps = kept_by_layer(forward, self.ran)
-        return Trace(forward, backward, keeps, drops, lambda: self._log(batch), forward[-1].allocated, flops, {})
+        return Trace(forward, backward, keeps, drops, lambda: self._log(batch), now[middle - 1], flops, {})
 
     def _log(self, batch: int) -> Log:
         """What was made, kept and freed, with its bytes."""
@@ -64,7 +71,7 @@ def scaled_to(bytes_of_many: int, batch: int) -> int:
 def batch_scaled(trace: Trace) -> BatchScaledTrace:
     """For any number of sequences, a trace with `MANY`."""
     storages: dict[int, tuple[int, int]] = {}
-    events: list[tuple[int, int, int]] = []
+    events = LogColumns(array("b"), array("q"), array("q"))
     for entry in trace.log():
         what = entry[0]
         if what == KEPT:
@@ -73,16 +80,18 @@ def batch_scaled(trace: Trace) -> BatchScaledTrace:
             each, own = storages[entry[1]] = divmod(entry[2], MANY)
         else:
             each, own = storages.pop(entry[1]) if what == FREED else divmod(entry[1], MANY)
-        events.append((what, own, each))
-    ran = {event.layer for event in trace.forward if event.layer}
-    return BatchScaledTrace(trace, ran, tuple(events))
+        for column, value in zip(events, (what, own, each), strict=True):
+            column.append(value)
+    ran = set(trace.forward.layers) - {0}
+    return BatchScaledTrace(trace, ran, events)
 
 
-def _levels(events: tuple[tuple[int, int, int], ...], batch: int) -> list[tuple[int, int]]:
+def _levels(events: LogColumns, batch: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Bytes allocated at most in each interval and at its end, as `Memory` counts them."""
-    result: list[tuple[int, int]] = []
+    at_most: list[int] = []
+    at_end: list[int] = []
     live = most = 0
-    for what, own, each in events:
+    for what, own, each in zip(*events, strict=True):
         size = own + each * batch
         if what == MADE:
             live += size
@@ -92,6 +101,7 @@ def _levels(events: tuple[tuple[int, int, int], ...], batch: int) -> list[tuple[
             live -= size
         else:
             now = live - size
-            result.append((most, now))
+            at_most.append(most)
+            at_end.append(now)
             most = now
-    return result
+    return tuple(at_most), tuple(at_end)

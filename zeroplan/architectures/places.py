@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from zeroplan.architectures.structure import OUTSIDE, Structure
 from zeroplan.architectures.timeline import ExpandedTrace
-from zeroplan.autograd.memory import ENTER, READY, AllocationEvent
+from zeroplan.architectures.trace import EventColumns
+from zeroplan.autograd.memory import ENTER, READY
+
+Ender = tuple[str, int]
+"""The kind of an event that ends an interval, and its module's identity."""
 
 
 class IntervalSource(NamedTuple):
@@ -50,20 +53,20 @@ def places(expanded: ExpandedTrace, *, backward: bool) -> list[str]:
     ]
 
 
-def _enders(events: Sequence[AllocationEvent]) -> list[AllocationEvent | None]:
+def _enders(events: EventColumns) -> list[Ender | None]:
     """For each event the next one at which a module is entered, left or has run: gradients get ready on the way."""
-    result: list[AllocationEvent | None] = []
-    following: AllocationEvent | None = None
-    for event in reversed(events):
-        following = following if event.kind == READY else event
+    result: list[Ender | None] = []
+    following: Ender | None = None
+    for kind, identity in zip(reversed(events.kinds), reversed(events.identities), strict=True):
+        following = following if kind == READY else (kind, identity)
         result.append(following)
     return result[::-1]
 
 
-def _module(structure: Structure, event: AllocationEvent | None, layer: int) -> str:
+def _module(structure: Structure, event: Ender | None, layer: int) -> str:
     """Where the interval belongs that this event ends; `layer` is the one that it represents."""
-    path = structure.paths.get(event.identity, "") if event else ""
-    if event and event.kind == ENTER:
+    path = structure.paths.get(event[1], "") if event else ""
+    if event and event[0] == ENTER:
         path = path.rpartition(".")[0]
     if layer == OUTSIDE:
         return path

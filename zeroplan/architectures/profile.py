@@ -59,7 +59,7 @@ def executes(root: Module, model_type: str) -> ExecutionOrder:
     return order
 
 
-KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 16, 12
+KEPT_TIMELINES, KEPT_TRACES, KEPT_RUNS = 64, 64, 32
 
 
 class TracedProfile:

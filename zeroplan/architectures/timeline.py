@@ -6,6 +6,7 @@ start.
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
@@ -13,8 +14,8 @@ from itertools import accumulate, groupby
 from typing import NamedTuple
 
 from zeroplan.architectures.structure import OUTSIDE, Structure
-from zeroplan.architectures.trace import Trace
-from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY, AllocationEvent
+from zeroplan.architectures.trace import EventColumns, Trace
+from zeroplan.autograd.memory import ENTER, LEAVE, RAN, READY
 from zeroplan.specs.execution import ModuleHook, PassTimeline, Timeline
 
 EventsOfModule = dict[int, list[int]]
@@ -60,7 +61,7 @@ class _ExpandedPass:
     """One pass: its events as they ran, and the blocks of all layers."""
 
     def __init__(
-        self, structure: Structure, events: Sequence[AllocationEvent], kept: dict[int, int], *, backward: bool
+        self, structure: Structure, events: EventColumns, kept: dict[int, int], *, backward: bool
     ) -> None:
         """`kept`: by each layer that ran."""
         self.structure, self.events, self.is_backward = structure, events, backward
@@ -78,11 +79,11 @@ class _ExpandedPass:
     def _blocks(self, backward: bool) -> list[TraceSegment]:
         """What ran outside as it ran, and each layer as its representative."""
         numbers, events, representative = self.structure.numbers, self.events, self.structure.representative
-        inside = [numbers[event.layer] if event.layer else OUTSIDE for event in events]
+        inside = [numbers[layer] if layer else OUTSIDE for layer in events.layers]
         if not backward:  # a layer enters before it is known, and its number is gone when it has left
-            for at, event in enumerate(events):
-                if event.kind == ENTER and event.identity in numbers:
-                    inside[at] = numbers[event.identity]
+            for at, (kind, identity) in enumerate(zip(events.kinds, events.identities, strict=True)):
+                if kind == ENTER and identity in numbers:
+                    inside[at] = numbers[identity]
         ran: dict[int, tuple[int, int]] = {}
         at = 0
         for layer, group in groupby(inside):
@@ -100,20 +101,18 @@ class _ExpandedPass:
             begin, end = ran.get(representative[layer], (start, start))
             blocks.append(TraceSegment(layer, begin, end, start))
             start += end - begin
-        blocks.append(TraceSegment(OUTSIDE, last, len(events), start))
+        blocks.append(TraceSegment(OUTSIDE, last, len(inside), start))
         return blocks
 
     @cached_property
-    def levels(self) -> tuple[list[int], list[int]]:
+    def levels(self) -> tuple[array[int], array[int]]:
         """Bytes at most in each interval and at its end, over all layers."""
-        ran = [event.max_allocated for event in self.events], [event.allocated for event in self.events]
-        most: list[int] = []
-        now: list[int] = []
+        most, now = array("q"), array("q")
         for number, block in enumerate(self.blocks):
             offset = self._offset(number)
             own = slice(block.ran, block.ran_end)
-            most += [size + offset for size in ran[0][own]]
-            now += [size + offset for size in ran[1][own]]
+            most.extend([size + offset for size in self.events.max_allocated[own]])
+            now.extend([size + offset for size in self.events.allocated[own]])
             if not self.is_backward and block.layer != OUTSIDE:
                 most[block.start] = now[block.start]  # what was before it is the last layer's
         now[-1] -= self.dropped
@@ -128,9 +127,9 @@ class _ExpandedPass:
             if block.ran == block.ran_end:
                 continue
             if block.ran not in ran:
-                most = [event.max_allocated for event in self.events[block.ran : block.ran_end]]
+                most = [*self.events.max_allocated[block.ran : block.ran_end]]
                 if not self.is_backward and block.layer != OUTSIDE:
-                    most[0] = self.events[block.ran].allocated  # what was before it is the last layer's
+                    most[0] = self.events.allocated[block.ran]  # what was before it is the last layer's
                 ran[block.ran] = max(most), most.index(max(most))
             size, place = ran[block.ran]
             if size + self._offset(number) > best:
@@ -141,9 +140,10 @@ class _ExpandedPass:
         """Bytes at most in one interval and at its end, without working out the others."""
         number = max(number for number, block in enumerate(self.blocks) if block.start <= at)
         block, offset = self.blocks[number], self._offset(number)
-        event = self.events[block.ran + at - block.start]
+        event = block.ran + at - block.start
+        most, now = self.events.max_allocated[event], self.events.allocated[event]
         enters = not self.is_backward and block.layer != OUTSIDE and at == block.start
-        return (event.allocated if enters else event.max_allocated) + offset, event.allocated + offset
+        return (now if enters else most) + offset, now + offset
 
     def _offset(self, number: int) -> int:
         """What layers keep that did not run before this block's events."""
@@ -156,16 +156,16 @@ class _ExpandedPass:
     def block_of(self) -> dict[int, TraceSegment]:
         return {block.layer: block for block in self.blocks if block.layer != OUTSIDE}
 
-    def align(self, hooks: Sequence[ModuleHook]) -> list[int]:
+    def align(self, hooks: Sequence[ModuleHook]) -> array[int]:
         """Where each hook falls: matched outside and in layers that ran, shifted in the others."""
         layer_of, representative = self.structure.layer_of, self.structure.representative
-        result: list[int] = []
+        result = array("i")
         matched: dict[int, list[int]] = {}
         firsts, reached = self.structure.first_module, -1
         for layer, pieces in groupby(hooks, lambda hook: layer_of[hook[1]]):
             group = list(pieces)
             if layer == OUTSIDE:
-                result += [self._in_full(at) for at in self._matched(group, reached)]
+                result.extend([self._in_full(at) for at in self._matched(group, reached)])
                 continue
             block, like = self.block_of[layer], representative[layer]
             if like not in matched:
@@ -174,7 +174,7 @@ class _ExpandedPass:
                 matched[like] = self._matched(own, block.ran - 1)
             reached = matched[like][-1]
             shift = block.start - block.ran
-            result += [at + shift for at in matched[like]]
+            result.extend([at + shift for at in matched[like]])
         return result
 
     def _in_full(self, at: int) -> int:
@@ -201,10 +201,10 @@ class _ExpandedPass:
         """The events at which forward enters and leaves each module, call by call."""
         entered: EventsOfModule = defaultdict(list)
         left: EventsOfModule = defaultdict(list)
-        for at, event in enumerate(self.events):
-            if event.kind in (ENTER, LEAVE):
-                place = self.structure.places.get(event.identity, OUTSIDE)
-                (entered if event.kind == ENTER else left)[place].append(at)
+        for at, (kind, identity) in enumerate(zip(self.events.kinds, self.events.identities, strict=True)):
+            if kind in (ENTER, LEAVE):
+                place = self.structure.places.get(identity, OUTSIDE)
+                (entered if kind == ENTER else left)[place].append(at)
         return entered, left
 
     @cached_property
@@ -214,15 +214,15 @@ class _ExpandedPass:
         last: EventsOfModule = defaultdict(list)
         inside: tuple[int, ...] = ()
         start = -1
-        for at, event in enumerate(self.events):
-            if event.kind == RAN:
-                before, inside = inside, self.structure.around.get(event.identity, ())
+        for at, (kind, identity) in enumerate(zip(self.events.kinds, self.events.identities, strict=True)):
+            if kind == RAN:
+                before, inside = inside, self.structure.around.get(identity, ())
                 for module in inside:
                     if module not in before:
                         first[module].append(start)
                         last[module].append(at)
                     last[module][-1] = at
-            if event.kind != READY:
+            if kind != READY:
                 start = at  # gradients that get ready on the way belong to what follows
         return first, last
 
@@ -244,6 +244,7 @@ class _ExpandedPass:
         return result
 
     def _gradients(self, block: TraceSegment, tensors: dict[int, int]) -> Iterator[tuple[int, int]]:
-        for at, event in enumerate(self.events[block.ran : block.ran_end]):
-            if event.kind == READY:
-                yield tensors[event.identity], at
+        own = slice(block.ran, block.ran_end)
+        for at, (kind, identity) in enumerate(zip(self.events.kinds[own], self.events.identities[own], strict=True)):
+            if kind == READY:
+                yield tensors[identity], at

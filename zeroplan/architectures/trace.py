@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from zeroplan.architectures.forward_run import ForwardRun
@@ -22,11 +21,21 @@ from zeroplan.autograd.tensor import Tensor
 from zeroplan.specs.model import TimelineRequest
 
 
+class EventColumns(NamedTuple):
+    """Allocation events of one pass, field by field as `AllocationEvent` has them."""
+
+    kinds: Sequence[str]
+    identities: Sequence[int]
+    layers: Sequence[int]
+    max_allocated: Sequence[int]
+    allocated: Sequence[int]
+
+
 class Trace(NamedTuple):
     """Allocation events of forward and of backward, as run."""
 
-    forward: tuple[AllocationEvent, ...]
-    backward: tuple[AllocationEvent, ...]
+    forward: EventColumns
+    backward: EventColumns
     keeps: dict[int, int]
     """What a layer that ran leaves behind in forward."""
     drops: dict[int, int]
@@ -100,20 +109,27 @@ def run_trace(root: Module, run: ForwardRun, trains: tuple[Hashable, ...] = ()) 
     Engine().run(loss)
     del loss
     inputs = run.input_offload.sizes if run.input_offload else {}
-    log = run.log
-    return Trace(
-        tuple(forward), tuple(backward), kept_by_layer(forward, ran), drops, lambda: log, saved, run.flops, inputs
-    )
+    log, of_forward = run.log, columns(forward)
+    kept = kept_by_layer(of_forward, ran)
+    return Trace(of_forward, columns(backward), kept, drops, lambda: log, saved, run.flops, inputs)
 
 
-def kept_by_layer(forward: Sequence[AllocationEvent], ran: set[int]) -> dict[int, int]:
+def columns(events: Sequence[AllocationEvent]) -> EventColumns:
+    """The same, field by field."""
+    return EventColumns._make(zip(*events, strict=True))
+
+
+def kept_by_layer(forward: EventColumns, ran: set[int]) -> dict[int, int]:
     """Live bytes when what follows a layer begins, less those when the layer did: its own input may have gone."""
-    entered = {event.identity: event.allocated for event in forward if event.kind == ENTER and event.identity in ran}
-    return {
-        event.identity: after.allocated - entered[event.identity]
-        for event, after in pairwise(forward)
-        if event.kind == LEAVE and event.identity in ran
-    }
+    entered: dict[int, int] = {}
+    result: dict[int, int] = {}
+    for at, (kind, identity) in enumerate(zip(forward.kinds, forward.identities, strict=True)):
+        if identity in ran:
+            if kind == ENTER:
+                entered[identity] = forward.allocated[at]
+            elif kind == LEAVE:
+                result[identity] = forward.allocated[at + 1] - entered[identity]
+    return result
 
 
 def dropped(run: ForwardRun) -> dict[int, int]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
+from array import array
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import NamedTuple
+from itertools import pairwise
 
 from zeroplan.categories import Category
 from zeroplan.ledger import DTYPE_BYTES, Line, line
@@ -23,21 +23,33 @@ START, END = sys.maxsize, sys.maxsize - 1
 """Keys of the first and the last snapshot of a pass; the others are numbers of hooks, or ~tensor where one is ready."""
 
 
-class MemorySnapshot(NamedTuple):
-    """What a replay had allocated up to an event of a pass: at most since the one before, and after it.
+class Snapshots:
+    """What a replay had allocated event by event, of one pass after the other: columns, with a row for each event."""
 
-    The elements are in the order of `AllocationTracker.elements`' kinds.
-    """
+    def __init__(self) -> None:
+        self.keys = array("q")
+        self.most = array("q")
+        """Bytes at most since the event before."""
+        self.now = array("q")
+        """Bytes after the event."""
+        self.at_most: list[tuple[int, ...]] = []
+        """Elements of each kind when most bytes were allocated, in the order of `AllocationTracker.elements`."""
+        self.at_end: list[tuple[int, ...]] = []
+        """And after the event."""
 
-    key: int
-    most: int
-    at_most: tuple[int, ...]
-    now: int
-    at_end: tuple[int, ...]
+    def add(self, key: int, most: int, at_most: tuple[int, ...], now: int, at_end: tuple[int, ...]) -> None:
+        """Add a row."""
+        self.keys.append(key)
+        self.most.append(most)
+        self.now.append(now)
+        self.at_most.append(at_most)
+        self.at_end.append(at_end)
 
-
-SNAPSHOT = partial(tuple.__new__, MemorySnapshot)
-"""Make a snapshot of all its fields, without the work that a call by name does."""
+    @property
+    def passes(self) -> list[range]:
+        """The rows of each pass, from its start to the next one's."""
+        starts = [row for row, key in enumerate(self.keys) if key == START]
+        return [range(start, end) for start, end in pairwise([*starts, len(self.keys)])]
 
 
 class AllocationTracker:
@@ -48,8 +60,7 @@ class AllocationTracker:
         self.bytes = 0
         self.most = 0
         self.peak: dict[Kind, int] = {}
-        self.snapshots: list[MemorySnapshot] = []
-        """Snapshots of one pass after the other, each from START on."""
+        self.snapshots = Snapshots()
         self.since = 0
         """The most bytes since the last snapshot, and what they were."""
         self.at_most: tuple[int, ...] = ()
@@ -70,7 +81,7 @@ class AllocationTracker:
     def mark(self, key: int) -> None:
         """An event of the pass is over."""
         now = tuple(self.elements.values())
-        self.snapshots.append(SNAPSHOT((key, self.since, self.at_most, self.bytes, now)))
+        self.snapshots.add(key, self.since, self.at_most, self.bytes, now)
         self.since, self.at_most = self.bytes, now
 
     def kinds(self, elements: tuple[int, ...]) -> dict[Kind, int]:

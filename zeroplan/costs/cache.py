@@ -71,18 +71,19 @@ def cached(
 ) -> Callable[[Callable[[Job], T]], Callable[[Job], T]]:
     """Remember a count of a job by model, ranks, nodes, version, and what `key_of` picks of the strategy it reads.
 
+    Of one model at a time: a search for the largest goes through fifty, which would all be kept otherwise.
     `order`: what of the model's order of execution it reads, where `key_of` does not settle that.
     """
 
     def decorate(count: Callable[[Job], T]) -> Callable[[Job], T]:
-        known: dict[Hashable, T] = {}
+        known: dict[tuple[Hashable, ...], T] = {}
 
         @wraps(count)
         def looked_up(job: Job) -> T:
             key = (job.model, job.ranks, job.cluster.nodes, job.rank, job.engine, key_of(job.strategy), order(job))
             result: T = known.get(key, MISSING)  # one look: a strategy's sixty fields are hashed in each
             if result is MISSING:
-                if len(known) >= max_size:
+                if len(known) >= max_size or (known and next(reversed(known))[0] is not job.model):
                     known.clear()
                 result = known[key] = count(job)
             return result

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from zeroplan.costs.activations import ClosedFormActivations
-from zeroplan.costs.allocations import PassProfile, as_lines
+from zeroplan.costs.allocations import PassProfile, Snapshots, as_lines
 from zeroplan.costs.passes import at_work, pass_peak, timeline_of
 from zeroplan.formulas import moments
 from zeroplan.ledger import Detail, Line, Moment, Tier, line
@@ -97,7 +97,7 @@ def _moment(
     profile: PassProfile | None, *, detail: Detail,
 ) -> Moment:  # fmt: skip
     """`still` is what DeepSpeed has alive throughout, where no events of its own are known."""
-    found = pass_peak(profile.snapshots if profile else (), model)
+    found = pass_peak(profile.snapshots if profile else Snapshots(), model)
     of_deepspeed = (*profile.concurrent, *as_lines(profile.tracker.kinds(found.elements))) if profile else still
     place, of_model = at_work(job, found, backward=phase.endswith("backward"), detail=detail)
     return Moment(phase, place, (*resident, *of_deepspeed, *of_model))

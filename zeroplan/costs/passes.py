@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from zeroplan.costs.allocations import END, START, MemorySnapshot
+from zeroplan.costs.allocations import END, START, Snapshots
 from zeroplan.formulas import activations as forms
 from zeroplan.ledger import Activations, Detail, Line, line
 from zeroplan.specs.execution import PassTimeline, Timeline
@@ -18,13 +18,19 @@ def timeline_of(job: Job) -> Timeline | None:
     return job.model.profile.timeline(timeline_request(job), job.leaves)
 
 
-def interval_of(key: int, activations: PassTimeline, at: int) -> int:
-    """The interval at whose end an event of the engine falls; `at`: the one that was reached, where nothing tells."""
-    if key == END:
-        return len(activations.most) - 1
-    if key == START:
-        return at
-    return activations.ready.get(~key, at) if key < 0 else activations.hooks[key]
+def intervals_reached(keys: Sequence[int], activations: PassTimeline) -> list[int]:
+    """The interval that a pass has ended by each of the engine's events; -1 before the first."""
+    hooks, ready, at, result = activations.hooks, activations.ready, -1, []
+    for key in keys:
+        if key < 0:
+            to = ready.get(~key, at)
+        elif key < END:
+            to = hooks[key]
+        else:
+            to = at if key == START else len(activations.most) - 1
+        at = max(at, to)
+        result.append(at)
+    return result
 
 
 def alone(job: Job) -> Activations | None:
@@ -56,47 +62,40 @@ class PassPeak(NamedTuple):
     """The interval of the pass."""
 
 
-def pass_peak(snapshots: Sequence[MemorySnapshot], activations: PassTimeline) -> PassPeak:
+def pass_peak(snapshots: Snapshots, activations: PassTimeline) -> PassPeak:
     """The largest moment of passes: at an interval's most with what DeepSpeed has meanwhile, or at one of its
     events.
     """
     most, at = activations.fullest
     best = PassPeak(most, (), most, at)
-    for one in passes(snapshots):
-        at_most = most + max([snapshot.most for snapshot in one])
-        if at_most > best.bytes and (found := _pass_peak(one, activations, at_most)).bytes > best.bytes:
+    for rows in snapshots.passes:
+        at_most = most + max(snapshots.most[rows.start : rows.stop])
+        if at_most > best.bytes and (found := _pass_peak(snapshots, rows, activations, at_most)).bytes > best.bytes:
             best = found
     return best
 
 
-def passes(snapshots: Sequence[MemorySnapshot]) -> Iterator[Sequence[MemorySnapshot]]:
-    """Each from its start to the next one's."""
-    starts = [at for at, snapshot in enumerate(snapshots) if snapshot.key == START]
-    for start, end in zip(starts, [*starts[1:], len(snapshots)], strict=False):
-        yield snapshots[start:end]
-
-
-def _pass_peak(snapshots: Sequence[MemorySnapshot], activations: PassTimeline, at_most: int) -> PassPeak:
+def _pass_peak(snapshots: Snapshots, rows: range, activations: PassTimeline, at_most: int) -> PassPeak:
     """`at_most`: bytes that no moment is above, so that the first with as many is the largest."""
-    most, now = activations.most, activations.now
-    before, at = snapshots[0], -1
-    best: tuple[tuple[int, ...], int, int] = (), 0, 0
-    largest, there = 0, before.now
-    for snapshot in snapshots:
-        if (to := interval_of(snapshot.key, activations, at)) > at:
+    most, now, own = activations.most, activations.now, slice(rows.start, rows.stop)
+    there, at, concurrent = snapshots.now[rows.start], -1, activations.start
+    largest, row_of_largest, is_between, activations_there, interval_there = 0, rows.start, False, 0, 0
+    reached = intervals_reached(snapshots.keys[own], activations)
+    for row, to, here, after in zip(rows, reached, snapshots.most[own], snapshots.now[own], strict=True):
+        if to > at:
             interval = most[to] if to == at + 1 else max(most[at + 1 : to + 1])
             if interval + there > largest:
-                largest = interval + there
-                best = before.at_end, interval, most.index(interval, at + 1)
-            at = to
-        concurrent = now[at] if at >= 0 else activations.start
-        before, (_key, here, _elements, there, _at_end) = snapshot, snapshot
+                largest, row_of_largest, is_between = interval + there, max(row - 1, rows.start), True
+                activations_there, interval_there = interval, most.index(interval, at + 1)
+            at, concurrent = to, now[to]
+        there = after
         if here + concurrent > largest:
-            largest = here + concurrent
-            best = snapshot.at_most, concurrent, at
+            largest, row_of_largest, is_between = here + concurrent, row, False
+            activations_there, interval_there = concurrent, at
         if largest == at_most:
             break
-    return PassPeak(largest, *best)
+    elements = (snapshots.at_end if is_between else snapshots.at_most)[row_of_largest] if largest else ()
+    return PassPeak(largest, elements, activations_there, interval_there)
 
 
 def at_work(job: Job, found: PassPeak, *, backward: bool, detail: Detail) -> tuple[str, list[Line]]:

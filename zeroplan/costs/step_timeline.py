@@ -8,7 +8,7 @@ from typing import NamedTuple
 from zeroplan.costs.allocations import PassProfile
 from zeroplan.costs.engines import engine_of
 from zeroplan.costs.ledger import ledger
-from zeroplan.costs.passes import interval_of, passes, timeline_of, timeline_request
+from zeroplan.costs.passes import intervals_reached, timeline_of, timeline_request
 from zeroplan.formulas.moments import token_ids
 from zeroplan.ledger import Detail, Line, Moment, is_activation, total
 from zeroplan.specs.execution import PassTimeline
@@ -77,13 +77,15 @@ def _aligned(
     if profile is None:
         yield from ((at, total(still), most) for at, most in enumerate(model.most))
         return
-    *_earlier, last = passes(profile.snapshots)
-    concurrent, at, before = total(profile.concurrent), -1, last[0]
-    for snapshot in last:
-        to = interval_of(snapshot.key, model, at)
+    snapshots = profile.snapshots
+    last = snapshots.passes[-1]
+    own = slice(last.start, last.stop)
+    concurrent, at, before = total(profile.concurrent), -1, snapshots.now[last.start]
+    reached = intervals_reached(snapshots.keys[own], model)
+    for to, most, now in zip(reached, snapshots.most[own], snapshots.now[own], strict=True):
         for interval in range(at + 1, to + 1):
-            yield interval, concurrent + before.now, model.most[interval]
-        at, before = max(at, to), snapshot
+            yield interval, concurrent + before, model.most[interval]
+        at, before = to, now
         here = max(at, 0)
-        if snapshot.most > snapshot.now:
-            yield here, concurrent + snapshot.most, model.now[here]
+        if most > now:
+            yield here, concurrent + most, model.now[here]

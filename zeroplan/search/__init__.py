@@ -2,7 +2,7 @@
 
 from zeroplan.search.candidate import Candidate, evaluate
 from zeroplan.search.front import Front, front
-from zeroplan.search.neighbours import nearest, neighbours
+from zeroplan.search.neighbours import any_leanest_fits, nearest, neighbours
 from zeroplan.search.search import SearchSummary, best
 from zeroplan.search.space import Space, space
 
@@ -11,6 +11,7 @@ __all__ = [
     "Front",
     "SearchSummary",
     "Space",
+    "any_leanest_fits",
     "best",
     "evaluate",
     "front",

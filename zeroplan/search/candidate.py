@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from math import inf
 from typing import NamedTuple
@@ -86,8 +87,18 @@ class Evaluator:
         return candidate if candidate and candidate.fit.accepted else None
 
     def lean(self, configuration: Configuration) -> list[Candidate]:
-        """What may need least of the GPU; where the host alone is short, what fits with less there."""
-        candidates = [one for job in configuration.lean() if (one := self.evaluate(job))]
+        """What may need least of the GPU, whether it fits or not; where the host alone is short, what fits with less
+        there.
+        """
+        return self._lean(configuration, configuration.lean())
+
+    def lean_fitting(self, configuration: Configuration) -> list[Candidate]:
+        """Those of them that fit."""
+        jobs = (job for job in configuration.lean() if fits_by_bound(job, self.reserve))
+        return [one for one in self._lean(configuration, jobs) if one.fit.accepted]
+
+    def _lean(self, configuration: Configuration, jobs: Iterable[Job]) -> list[Candidate]:
+        candidates = [one for job in jobs if (one := self.evaluate(job))]
         if candidates and candidates[0].fit.gpu_accepted and not any(one.fit.accepted for one in candidates):
             lighter = filter(None, map(self.fitting, configuration.with_less_on_host(candidates[0].job)))
             return [*islice(lighter, 1)] or candidates

@@ -36,6 +36,11 @@ def nearest(space: Space, reserve: float | None) -> list[Candidate]:
     return [min(candidates, key=lambda one: one.fit.gpu.needed) for candidates in each if candidates]
 
 
+def any_leanest_fits(space: Space, reserve: float | None) -> bool:
+    """Whether any of what needs least of each stage and offload fits."""
+    return any(map(Evaluator(reserve).lean_fitting, leanest_of_each(space)))
+
+
 def leanest_of_each(space: Space) -> list[Configuration]:
     """Of each stage and offload: the smallest micro-batch, all checkpointed."""
     first: dict[tuple[Any, ...], Variant] = {}

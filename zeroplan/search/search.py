@@ -169,7 +169,7 @@ class Search:
 
     def _leanest(self, configuration: Configuration) -> Contender | None:
         """What needs least of those that fit."""
-        fitting = [one for one in self.evaluator.lean(configuration) if one.fit.accepted]
+        fitting = self.evaluator.lean_fitting(configuration)
         least = min((one.fit.gpu.needed for one in fitting), default=0)
         equals = [Contender(one, configuration) for one in fitting if one.fit.gpu.needed == least]
         if self.objective == LEAST_MEMORY:  # which of them is the fastest tells only once its numbers are refined

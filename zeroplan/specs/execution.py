@@ -53,14 +53,14 @@ class Intervals(Protocol):
     """Forward or backward of a model as intervals, each answer worked out when somebody asks."""
 
     @property
-    def levels(self) -> tuple[list[int], list[int]]:
+    def levels(self) -> tuple[Sequence[int], Sequence[int]]:
         """Bytes of activations alive in each interval at most, and at its end; the gradient that ends one aside."""
 
     @property
     def fullest(self) -> tuple[int, int]:
         """The most of them, and the first interval that has so many."""
 
-    def align(self, hooks: Sequence[ModuleHook]) -> list[int]:
+    def align(self, hooks: Sequence[ModuleHook]) -> Sequence[int]:
         """The interval at whose end each hook falls."""
 
     def ready(self) -> dict[int, int]:
@@ -82,17 +82,17 @@ class PassTimeline:
         return self.intervals.fullest
 
     @cached_property
-    def most(self) -> list[int]:
+    def most(self) -> Sequence[int]:
         """Bytes of activations alive in each interval at most."""
         return self.intervals.levels[0]
 
     @cached_property
-    def now(self) -> list[int]:
+    def now(self) -> Sequence[int]:
         """And at its end; the gradient that ends one aside."""
         return self.intervals.levels[1]
 
     @cached_property
-    def hooks(self) -> list[int]:
+    def hooks(self) -> Sequence[int]:
         """The interval at whose end each hook of `Execution.forward`, `.backward` or `.recomputing` falls."""
         return self.intervals.align(self.module_hooks)
 

@@ -82,7 +82,7 @@ class Coordinator(GatheredStorages):
 
     def _replay(self, pass_index: int, hooks: Sequence[ModuleHook]) -> GatheredTimeline:
         """Hooks one by one; the first is reported, and each that changes what is held."""
-        timeline = GatheredTimeline([], [], [], [], [], [])
+        rows: list[int] = []
         elements = secondary = -1
         prefetches = not self.records and self.bucket.exceeds(0)
         for at, (enters, module, tensors, backward) in enumerate(hooks):
@@ -112,10 +112,9 @@ class Coordinator(GatheredStorages):
             if there != elements or apart != secondary or most > there + apart or ready != elements:
                 less = most - (fewest if fewest > besides else besides) if most > besides else 0
                 elements, secondary = there, apart
-                for column, value in zip(timeline, (at, ready, most, elements, secondary, less), strict=True):
-                    column.append(value)
+                rows += at, ready, most, elements, secondary, less
             self.most, self.waiting = 0, NOTHING
-        return timeline
+        return GatheredTimeline.of(rows)
 
     def _fetch(self, module: int, tensors: Sequence[int], *, backward: bool) -> None:
         """Gather what is missing, wait for it, and take the module's tensors off the queue (fetch_sub_module)."""

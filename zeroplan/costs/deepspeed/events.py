@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 
@@ -24,18 +25,23 @@ class Gather(NamedTuple):
 class GatheredTimeline(NamedTuple):
     """Elements gathered over a pass: columns, with a row for each hook that changes them, and for the first."""
 
-    at: list[int]
+    at: array[int]
     """The hook's number in its pass."""
-    ready: list[int]
+    ready: array[int]
     """Gathered when gradients are ready of the module that ran before: its operators are done, it is not released."""
-    most: list[int]
+    most: array[int]
     """Most elements since the row before, with secondary partitions (hpZ)."""
-    elements: list[int]
+    elements: array[int]
     """Gathered right after the hook."""
-    secondary: list[int]
+    secondary: array[int]
     """In secondary partitions right after it."""
-    less: list[int]
+    less: array[int]
     """By how many `most` may be fewer, where DeepSpeed waits for gathers in another order."""
+
+    @classmethod
+    def of(cls, rows: Sequence[int]) -> GatheredTimeline:
+        """Columns of numbers that stand row after row."""
+        return cls._make(array("q", rows[column :: len(cls._fields)]) for column in range(len(cls._fields)))
 
     @property
     def rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:
@@ -49,15 +55,22 @@ class GatheredTimeline(NamedTuple):
 
     def is_within(self, other: GatheredTimeline, more: int) -> bool:
         """Whether at no moment there are over `more` elements more than in the other, of a pass over the same hooks."""
-        mine, others = ({at: row for at, *row in timeline.rows} for timeline in (self, other))
-        here, there = self.ready[0], other.ready[0]
-        for at in sorted(mine.keys() | others.keys()):
-            ready, most, elements, secondary, _less = mine.get(at, (here, here, here, 0, 0))
-            may_be_ready, at_most, after, apart, _less = others.get(at, (there, there, there, 0, 0))
-            here, there = elements + secondary, after + apart
-            if ready > may_be_ready + more or most > at_most + more or here > there + more:
+        places = sorted({*self.at, *other.at})
+        for mine, others in zip(self._at_each(places), other._at_each(places), strict=True):
+            if mine[0] > others[0] + more or mine[1] > others[1] + more or mine[2] > others[2] + more:
                 return False
         return True
+
+    def _at_each(self, places: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """Elements ready, at most and after each of these hooks, which are in order and among which all rows are."""
+        row, after = 0, self.ready[0]
+        for place in places:
+            if row < len(self.at) and self.at[row] == place:
+                after = self.elements[row] + self.secondary[row]
+                yield self.ready[row], self.most[row], after
+                row += 1
+            else:
+                yield after, after, after
 
 
 class Flush(NamedTuple):

@@ -128,7 +128,7 @@ def _gathers(job: Job) -> bool:
     return job.ranks > 1 or job.strategy.offload_param is not None or secondary_ranks(job) > 0
 
 
-NOTHING = GatheredTimeline([0], [0], [0], [0], [0], [0])
+NOTHING = GatheredTimeline.of([0] * len(GatheredTimeline._fields))
 NOTHING_GATHERED = MicroStep([], NOTHING, NOTHING, ())
 
 

@@ -13,8 +13,8 @@ an offload moves to the host stays in the same place.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
+from zeroplan.costs.cache import cached, order_free_key
 from zeroplan.costs.deepspeed import checkpoints, model_cast, zenflow
 from zeroplan.costs.deepspeed.layout import (
     PartitionSlice,
@@ -80,8 +80,7 @@ def lines(job: Job, blocks: Iterable[HostAllocation]) -> list[Line]:
 def tier(job: Job) -> Tier:
     """One node's memory; before `initialize` each of its processes builds the model, unless zero.Init does."""
     strategy, ranks, w = job.strategy, job.cluster.gpus_per_node, job.strategy.element_bytes
-    blocks = (stage_0, stages_1_2, stages_1_2, stage_3)[strategy.stage](job)
-    resident = tuple(lines(job, chain(blocks, checkpoints.pooled(job))))
+    resident = (*_states(job), *lines(job, checkpoints.pooled(job)))
     moments = [Moment(phase, "", resident) for phase in PHASES]
     if waiting := checkpoints.inputs_on_host(job):
         moments += [Moment(phase, "all layers' inputs", (*resident, *waiting)) for phase in ("forward", "backward")]
@@ -97,6 +96,12 @@ def tier(job: Job) -> Tier:
         passing = line("partitions", hosted.defragmented, strategy.dtype, shards=shards, w=w, ranks=ranks)
         moments.append(Moment("init", "partitions are laid side by side", (passing,)))
     return Tier(resident, tuple(moments))
+
+
+@cached(order_free_key)
+def _states(job: Job) -> list[Line]:
+    """What stands there between steps, whatever runs: model and optimizer states, and their staging."""
+    return lines(job, (stage_0, stages_1_2, stages_1_2, stage_3)[job.strategy.stage](job))
 
 
 def nvme(job: Job) -> Tier:

@@ -12,7 +12,6 @@ from zeroplan.costs.allocations import (
     START,
     Allocation,
     AllocationTracker,
-    MemorySnapshot,
     PassProfile,
 )
 from zeroplan.costs.cache import cached, strategy_key
@@ -44,7 +43,7 @@ from zeroplan.costs.deepspeed.resident import (
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.deepspeed.stage_3_backward import backward_of, replay_backward
+from zeroplan.costs.deepspeed.stage_3_backward import replay_backward
 from zeroplan.costs.memory import PhaseMemory
 from zeroplan.formulas import gathered, moments, muon, states
 from zeroplan.ledger import DTYPE_BYTES, Line, line, total
@@ -119,15 +118,18 @@ def _momentum(job: Job, elements: int) -> list[Line]:
     return [line("Muon's momentum", muon.shard_momentum, dtype, shards=elements, g=DTYPE_BYTES[dtype])]
 
 
+PHASES_KEPT = 16
+"""Of the strategies asked for last: each has a row for every hook and gradient."""
 AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
 """Residents that are not there while the optimizer runs."""
 
 
-@cached(strategy_key)
+@cached(strategy_key, PHASES_KEPT)
 def phase_memory(job: Job) -> PhaseMemory:
     """Gathered parameters and gradients from the replay of the third step, and of the first where it needs more."""
-    forwards = [found.forward for found in micro_steps(job).largest]
-    backward, last = backward_of(job).tracker, forwards[-1]
+    largest = micro_steps(job).largest
+    forwards = [found.forward for found in largest]
+    backward, last = replay_backward(job, *largest).tracker, forwards[-1]
     left = (*_secondary(job), *backward.lines())
     return PhaseMemory(
         _at_most(job, *forwards), _gathered(job, last.elements[-1], last.secondary[-1]),
@@ -142,17 +144,14 @@ def _forward_pass(job: Job, *forwards: GatheredTimeline) -> PassProfile:
     tracker, w = AllocationTracker(), job.strategy.element_bytes
     for rule in (gathered.gathered_parameters, gathered.secondary_partitions):
         tracker.allocate(rule, job.strategy.dtype, 0)
-    log, nothing = tracker.snapshots, (0, 0)
+    snapshots, nothing = tracker.snapshots, (0, 0)
     for forward in forwards:
-        log.append(MemorySnapshot(START, 0, nothing, 0, nothing))
-        log += [
-            MemorySnapshot(
-                at, most * w, (most - secondary, secondary), (elements + secondary) * w, (elements, secondary)
-            )
-            for at, _ready, most, elements, secondary, _less in forward.rows
-        ]
-        last = log[-1]
-        log.append(MemorySnapshot(END, last.now, last.at_end, last.now, last.at_end))
+        snapshots.add(START, 0, nothing, 0, nothing)
+        now, at_end = 0, nothing
+        for at, _ready, most, elements, secondary, _less in forward.rows:
+            now, at_end = (elements + secondary) * w, (elements, secondary)
+            snapshots.add(at, most * w, (most - secondary, secondary), now, at_end)
+        snapshots.add(END, now, at_end, now, at_end)
     return PassProfile(tracker)
 
 

@@ -11,9 +11,7 @@ from collections.abc import Sequence
 
 from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.allocations import END, START, Allocation, AllocationTracker, Variables
-from zeroplan.costs.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.events import MicroStep
-from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes, rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import kept_on_gpu, swapped_tensors
 from zeroplan.costs.deepspeed.partitions import own_shares
@@ -25,12 +23,6 @@ from zeroplan.specs.job import Job
 
 NORM_CHUNK = 250_000_000
 """Elements of which the norm is taken at once (runtime/zero/stage3.py:_constant_buffered_norm2)."""
-
-
-@cached(strategy_key)
-def backward_of(job: Job) -> Stage3Backward:
-    """The third step's backward passes, already run: their peak."""
-    return replay_backward(job, *micro_steps(job).largest)
 
 
 def replay_backward(job: Job, *run: MicroStep, ends: bool = True) -> Stage3Backward:
@@ -47,7 +39,8 @@ class Stage3Backward:
 
     def __init__(self, job: Job) -> None:
         self.job, self.strategy, self.sizes = job, job.strategy, tensor_sizes(job)
-        self.dtype = job.strategy.dtype
+        self.dtype, self.accumulation = job.strategy.dtype, job.strategy.accumulation
+        self.master, self.ranks, self.own = job.strategy.master, job.ranks, own_shares(job)
         self.tracker = AllocationTracker()
         self.dtypes = communication_dtypes(job)
         self.buckets: dict[str, list[int]] = {dtype: [] for dtype in bucket_dtypes(job)}
@@ -156,19 +149,19 @@ class Stage3Backward:
 
     def _all_reduce(self, bucket: list[int], sent: str, filled: int) -> None:
         """The buffer is averaged into a copy, converted, and partitions that need padding are copied once more."""
-        kept = self.strategy.accumulation
+        kept = self.accumulation
         average: list[Allocation] = [(gathered.averaged_bucket, sent, filled)] if self.multiplies else []
         partitions = average
         if sent != kept:
             partitions = [(gathered.averaged_bucket, kept, filled)]
             self.tracker.transient_peak(*average, *partitions)
-        padded = sum(ceil_div(self.sizes[index], self.job.ranks) for index in bucket if self._short(index))
+        padded = sum(ceil_div(self.sizes[index], self.ranks) for index in bucket if self._short(index))
         with self.tracker.transient(*partitions, (gathered.padded_partitions, kept, padded)):
             self._partition(bucket, pads=True)
 
     def _reduce_scatter(self, bucket: list[int], sent: str) -> None:
         """The partitions of each rank are laid side by side; one tensor that divides evenly is used as it is."""
-        kept, ranks = self.strategy.accumulation, self.job.ranks
+        kept, ranks = self.accumulation, self.ranks
         bucket.sort()
         sizes = [self.sizes[index] for index in bucket]
         padded = sum([round_up(size, ranks) for size in sizes])
@@ -199,7 +192,7 @@ class Stage3Backward:
 
     def _quantize(self, bucket: list[int], sent: str) -> None:
         """Tensor by tensor: 4-bit codes out and in, or the tensor padded, then this rank's partition."""
-        kept, ranks = self.strategy.accumulation, self.job.ranks
+        kept, ranks = self.accumulation, self.ranks
         converted = sum(self.sizes[index] for index in self.apart & set(bucket)) if sent != self.dtype else 0
         made: list[Allocation] = [(gathered.copies_in_communication_dtype, sent, converted)]
         self.tracker.allocate(*made[0])
@@ -230,7 +223,7 @@ class Stage3Backward:
 
     def _short(self, index: int) -> bool:
         """Whether the rank's partition of a tensor reaches beyond its end."""
-        share = ceil_div(self.sizes[index], self.job.ranks)
+        share = ceil_div(self.sizes[index], self.ranks)
         return (rank_of(self.job) + 1) * share > self.sizes[index]
 
     def _partition(self, bucket: list[int], *, pads: bool) -> None:
@@ -242,24 +235,24 @@ class Stage3Backward:
         if not strategy.offload_optimizer:
             return
         written: list[Allocation] = []
-        shares = own_shares(self.job).padded if pads else own_shares(self.job).cut
+        shares = self.own.padded if pads else self.own.cut
         for index in bucket:
             share = shares[index]
             if not share:
                 continue  # this rank's partition of it is padding alone
-            back: Allocation = (gathered.partition_from_host, strategy.accumulation, share)
+            back: Allocation = (gathered.partition_from_host, self.accumulation, share)
             if not self.boundary:
                 self.tracker.transient_peak(back)
                 self._drop(index)
                 continue
             self.tracker.transient_peak(back, (gathered.gradient_for_the_norm, "float64", min(share, NORM_CHUNK)))
             if index in self.swapped:
-                copy: Allocation = (gathered.gradients_for_swapping, strategy.master, share)
+                copy: Allocation = (gathered.gradients_for_swapping, self.master, share)
                 with self.tracker.transient(back):
                     self.tracker.allocate(*copy)
                 written += [copy] if index not in self.left_on_gpu else []
-            elif strategy.accumulation != strategy.master:
-                self.tracker.transient_peak(back, (gathered.partition_for_host, strategy.master, share))
+            elif self.accumulation != self.master:
+                self.tracker.transient_peak(back, (gathered.partition_for_host, self.master, share))
             self.tracker.allocate(gathered.norms, "float64", 1)
             self._drop(index)
         for copy in written:

@@ -98,10 +98,13 @@ class Threshold:
         self.value, self.above, self.upto = value, -inf, inf
 
     def exceeds(self, count: int) -> bool:
+        """Whether it is above the count: asked a thousand times a replay."""
         if count < self.value:
-            self.above = max(self.above, count)
+            if count > self.above:  # noqa: PLR1730
+                self.above = count
             return True
-        self.upto = min(self.upto, count)
+        if count < self.upto:  # noqa: PLR1730
+            self.upto = count
         return False
 
     @property

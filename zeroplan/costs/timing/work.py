@@ -58,7 +58,7 @@ class Matrices(NamedTuple):
     head: tuple[tuple[WeightMatrix, int], ...]
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def matrices(model: Model) -> Matrices:
     """All weights but look-up tables; a table that is also the head counts as the head's."""
     layers: Counter[WeightMatrix] = Counter()
@@ -69,7 +69,7 @@ def matrices(model: Model) -> Matrices:
     return Matrices(tuple(layers.items()), tuple(head.items()))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)
 def multiplied_with(model: Model) -> tuple[list[float], frozenset[int]]:
     """Elements of each tensor that a token is multiplied with, on average; and which tensors are the head's."""
     shape = model.shape
