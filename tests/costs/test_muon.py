@@ -9,8 +9,8 @@ from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.costs.allocations import AllocationTracker
 from zeroplan.costs.deepspeed import muon, muon_offload
-from zeroplan.costs.deepspeed.gather_buffers import MOST_KEPT, GatherBuffers
 from zeroplan.costs.deepspeed.layout import flat_groups, group_members
+from zeroplan.costs.deepspeed.muon_gather import MOST_KEPT, GatherBuffers
 from zeroplan.costs.deepspeed.muon_update import workspace
 from zeroplan.costs.deepspeed.partitions import sub_group_members
 from zeroplan.costs.ledger import ledger

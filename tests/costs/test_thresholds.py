@@ -11,7 +11,7 @@ from tests.jobs import job
 from zeroplan.architectures.model import model_of
 from zeroplan.architectures.read import read_config
 from zeroplan.costs.deepspeed import fetch
-from zeroplan.costs.deepspeed.thresholds import ThresholdRange
+from zeroplan.costs.deepspeed.gathered_storages import ThresholdRange
 
 FAMILIES = {
     "llama": {},

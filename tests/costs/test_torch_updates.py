@@ -12,7 +12,7 @@ import pytest
 
 from tests.jobs import job
 from tests.verify.recorded import RECORDED, job_of
-from zeroplan.costs.deepspeed.resident import temporaries
+from zeroplan.costs.deepspeed.optimizer_states import temporaries
 from zeroplan.costs.ledger import ledger
 from zeroplan.ledger import less_activations, total
 from zeroplan.specs.strategy import Offload

@@ -6,18 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from zeroplan.costs.deepspeed import (
-    adagrad,
     fetch,
     host,
+    initialize,
     issue_order,
     muon,
     nvme_swap,
     offload_copies,
+    optimizer_states,
     search_space,
     stage_0,
     stage_3,
-    stage_3_initialize,
-    stages_0_2_initialize,
     stages_1_2,
     traffic,
     update,
@@ -31,8 +30,8 @@ from zeroplan.specs.software import Software
 
 STAGES: dict[int, Any] = {0: stage_0, 1: stages_1_2, 2: stages_1_2, 3: stage_3}
 INITIALIZE = {
-    0: stages_0_2_initialize.init_stage_0, 1: stages_0_2_initialize.init_stages_1_2,
-    2: stages_0_2_initialize.init_stages_1_2, 3: stage_3_initialize.initialize,
+    0: initialize.init_stage_0, 1: initialize.init_stages_1_2,
+    2: initialize.init_stages_1_2, 3: initialize.init_stage_3,
 }  # fmt: skip
 
 
@@ -43,7 +42,7 @@ class DeepSpeed:
     makes_room: tuple[str, ...] = search_space.MAKES_ROOM
 
     def check(self, job: Job) -> None:
-        adagrad.check(job)
+        optimizer_states.check_adagrad(job)
         muon.check(job)
         if job.strategy.stage == 3:
             nvme_swap.check_buffers(job)

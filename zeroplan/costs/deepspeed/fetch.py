@@ -13,13 +13,12 @@ from typing import NamedTuple
 
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.cache import IdentityKey, by_execution, cached, cached_per_execution
-from zeroplan.costs.deepspeed.access_order import AccessOrder, access_order
-from zeroplan.costs.deepspeed.coordinator import Coordinator
+from zeroplan.costs.deepspeed.coordinator import AccessOrder, Coordinator, access_order
 from zeroplan.costs.deepspeed.events import GatheredTimeline, MicroStep
+from zeroplan.costs.deepspeed.gathered_storages import ReplayThresholds, Settings
 from zeroplan.costs.deepspeed.layout import groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.nvme_swap import OutOfBuffersError, parameter_buffers, swapped_parameters
 from zeroplan.costs.deepspeed.partitions import secondary_ranks, secondary_sizes, small_tensors
-from zeroplan.costs.deepspeed.thresholds import ReplayThresholds, Settings
 from zeroplan.errors import ContradictionError
 from zeroplan.specs.job import Job
 from zeroplan.specs.model import ParameterSpec

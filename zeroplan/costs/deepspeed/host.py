@@ -8,6 +8,11 @@ Where a run on DeepSpeed's CPU accelerator (`--backend cpu`) differs from CUDA w
 Held bytes and traffic are the same. Torch's own optimizers go tensor by tensor instead of foreach, and nothing is
 page-locked (DeepSpeed 0.19.8 accelerator/cpu_accelerator.py: pin_memory). GPU and host are one memory there, so what
 an offload moves to the host stays in the same place.
+
+Inputs of checkpointed layers on the host, as a config's activation_checkpointing says (DeepSpeed 0.19.8).
+
+Zeroplan's jobs have one tensor-parallel rank. What the GPU keeps of them is the timeline's
+(autograd/offloaded_inputs.py).
 """
 
 from __future__ import annotations
@@ -15,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from zeroplan.costs.cache import cached, order_free_key
-from zeroplan.costs.deepspeed import checkpoints, model_cast, zenflow
+from zeroplan.costs.deepspeed import initialize, zenflow
+from zeroplan.costs.deepspeed.initialize import flattened_on_host
 from zeroplan.costs.deepspeed.layout import (
     PartitionSlice,
     flat_groups,
@@ -36,6 +42,13 @@ from zeroplan.costs.deepspeed.nvme_swap import (
     parameter_files,
     swap_buffers,
 )
+from zeroplan.costs.deepspeed.optimizer_states import (
+    FROZEN,
+    counts_on_gpu,
+    host_state_dtype,
+    state_bytes,
+    updated_tensors,
+)
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     secondary_sizes,
@@ -44,11 +57,11 @@ from zeroplan.costs.deepspeed.partitions import (
     trainable_shard_elements,
     transient_secondary_sizes,
 )
-from zeroplan.costs.deepspeed.resident import FROZEN, counts_on_gpu, host_state_dtype, state_bytes
-from zeroplan.costs.deepspeed.stages_0_2_initialize import flattened_on_host
-from zeroplan.costs.deepspeed.step_counters import updated_tensors
+from zeroplan.costs.passes import timeline_request
+from zeroplan.errors import ContradictionError
 from zeroplan.formulas import hosted
 from zeroplan.ledger import DTYPE_BYTES, PHASES, Line, Moment, Tier, line
+from zeroplan.specs.checkpointing import ActivationCheckpointing
 from zeroplan.specs.job import Job
 
 
@@ -80,13 +93,13 @@ def lines(job: Job, blocks: Iterable[HostAllocation]) -> list[Line]:
 def tier(job: Job) -> Tier:
     """One node's memory; before `initialize` each of its processes builds the model, unless zero.Init does."""
     strategy, ranks, w = job.strategy, job.cluster.gpus_per_node, job.strategy.element_bytes
-    resident = (*_states(job), *lines(job, checkpoints.pooled(job)))
+    resident = (*_states(job), *lines(job, pooled(job)))
     moments = [Moment(phase, "", resident) for phase in PHASES]
-    if waiting := checkpoints.inputs_on_host(job):
+    if waiting := inputs_on_host(job):
         moments += [Moment(phase, "all layers' inputs", (*resident, *waiting)) for phase in ("forward", "backward")]
     if secondary := lines(job, _secondary(job)):
         moments.append(Moment("step", "secondary partitions", (*resident, *secondary)))
-    if built := model_cast.on_host(job):
+    if built := initialize.on_host(job):
         moments.append(Moment("init", "each process builds the model", tuple(built)))
     if strategy.stage in (1, 2) and (flat := flattened_on_host(job)):
         concurrent = line("flattened on the host", hosted.flattened, strategy.dtype, flat=flat, w=w, ranks=ranks)
@@ -222,3 +235,49 @@ def _secondary(job: Job) -> Iterator[HostAllocation]:
 
 def _bytes(elements: Iterable[int], dtype: str) -> tuple[int, ...]:
     return tuple(DTYPE_BYTES[dtype] * count for count in elements)
+
+
+TENSOR_PARALLEL = 1
+
+
+def _how(job: Job) -> ActivationCheckpointing:
+    return job.strategy.recomputing.inputs
+
+
+def sizes(job: Job) -> tuple[int, ...]:
+    """Bytes of each layer's input. Raises `ContradictionError` for a family whose forward is not written out."""
+    try:
+        return job.model.profile.offloaded_inputs(timeline_request(job)) if _how(job).empties else ()
+    except NotImplementedError:
+        raise ContradictionError(
+            f"activation_checkpointing: found for {job.model.family}, whose activations are a closed form that has "
+            "nothing of it; leave it out"
+        ) from None
+
+
+def pooled(job: Job) -> Iterator[HostAllocation]:
+    """Page-locked buffers for all but the last input, which never leaves; the pool keeps them between steps."""
+    if _how(job).through_pool:
+        yield HostAllocation("activation checkpoints", job.strategy.dtype, sizes(job)[:-1], TORCH)
+
+
+def inputs_on_host(job: Job) -> list[Line]:
+    """From forward to backward, on a node."""
+    how, each, ranks = _how(job), sizes(job), job.cluster.gpus_per_node
+    if not how.partitions or not each:
+        return []
+    count = how.number if how.contiguous and how.number else len(each)
+    shapes = line("shapes of checkpoints", hosted.shapes_on_node, "int64", layers=count, ranks=ranks)
+    if not how.on_host:
+        return [shapes]
+    size = count * each[0] if how.contiguous else sum(each)
+    name, dtype = "activation checkpoints", job.strategy.dtype
+    return [line(name, hosted.checkpoints_on_node, dtype, size=size, tp=TENSOR_PARALLEL, ranks=ranks), shapes]
+
+
+def input_copies(job: Job) -> tuple[int, int]:
+    """Bytes to the host and back, of one rank in one micro-step."""
+    how, each = _how(job), sizes(job)
+    if not how.on_host:
+        return 0, 0
+    return (sum(each), sum(each)) if how.partitions else (sum(each[:-1]), sum(each[:-2]))

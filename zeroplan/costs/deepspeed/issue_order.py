@@ -16,7 +16,7 @@ from operator import attrgetter, itemgetter
 from zeroplan.costs.cache import by_execution, cached, cached_per_execution, no_key, strategy_key
 from zeroplan.costs.deepspeed.events import Gather
 from zeroplan.costs.deepspeed.fetch import by_replay, distinct, gathers_key, micro_steps
-from zeroplan.costs.deepspeed.stage_3_reductions import cached_per_reductions, reductions, reductions_key
+from zeroplan.costs.deepspeed.reduction import cached_per_reductions, reductions, reductions_key
 from zeroplan.costs.deepspeed.traffic import reduced
 from zeroplan.costs.engine import FOR_GATHER, FOR_REDUCTION, GATHER, REDUCE, IssuedEvent, IssueOrder
 from zeroplan.specs.job import Job

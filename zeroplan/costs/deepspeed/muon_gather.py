@@ -2,20 +2,24 @@
 
 DeepSpeed 0.19.8 runtime/zero/stage3.py: _apply_muon_to_accumulated_grads, _partitioned_buffers_all_gather and
 _muon_update_sub_group. Every rank orthogonalizes one matrix of a round. Sizes are elements.
+
+Buffers that Muon's gathers go through, which DeepSpeed 0.19.8 keeps for later steps, up to 256 MiB in all.
+
+runtime/zero/stage3.py:_partitioned_buffers_all_gather, runtime/zero/stage_1_and_2.py:_muon_all_gather_partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from zeroplan.costs.allocations import Allocation, AllocationTracker, Variables
 from zeroplan.costs.cache import cached, strategy_key
-from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
 from zeroplan.costs.deepspeed.layout import rank_of, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import shard_sizes, sub_group_members
 from zeroplan.formulas import gathered, muon
+from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 
 
@@ -116,3 +120,53 @@ def _update(job: Job, tracker: AllocationTracker, chunk: Sequence[int]) -> None:
     for share in short:  # momentum that reaches beyond its matrix is copied to be written back
         variables.put("own momentum", (gathered.padded_partitions, job.strategy.accumulation, share))
     variables.leave()
+
+
+GATHER_BUFFERS = "gather buffers"
+"""Their line: residents that come and go in the step."""
+MOST_KEPT = 256 * 1024**2
+"""Bytes (_muon_allgather_max_cached_bytes)."""
+NONE: Mapping[Hashable, int] = {}
+
+
+class GatherBuffers:
+    """Elements of what this rank sends and of what all send, by what tells them apart; the oldest use first."""
+
+    def __init__(self, tracker: AllocationTracker, dtype: str, kept: Mapping[Hashable, int] = NONE) -> None:
+        self.tracker, self.dtype, self.kept = tracker, dtype, dict(kept)
+        for elements in kept.values():
+            tracker.allocate(*self.pair(elements))
+
+    def pair(self, elements: int) -> Allocation:
+        return muon.gathering, self.dtype, elements
+
+    def take(self, key: Hashable, elements: int) -> bool:
+        """Those that are kept, or new ones. Whether they will be kept: what is too large never is."""
+        if key in self.kept:
+            self.kept[key] = self.kept.pop(key)
+            return True
+        self.tracker.allocate(*self.pair(elements))
+        fits = DTYPE_BYTES[self.dtype] * elements <= MOST_KEPT
+        if fits:
+            self.make_room(elements)
+            self.kept[key] = elements
+        return fits
+
+    def make_room(self, elements: int) -> None:
+        while self.kept and DTYPE_BYTES[self.dtype] * (sum(self.kept.values()) + elements) > MOST_KEPT:
+            self.tracker.free(*self.pair(self.kept.pop(next(iter(self.kept)))))
+
+    def gather(self, ranks: int, elements: int, *into: Allocation) -> None:
+        """At stage 3: this rank's elements beside those of all, and then what comes of it; one rank gathers nothing."""
+        size = (ranks + 1) * elements
+        stays = ranks == 1 or self.take(elements, size)
+        for copy in into:
+            self.tracker.allocate(*copy)
+        if not stays:
+            self.tracker.free(*self.pair(size))
+
+
+def lines(buffers: GatherBuffers) -> list[Line]:
+    """What is held between steps."""
+    size = DTYPE_BYTES[buffers.dtype] * sum(buffers.kept.values())
+    return [line(GATHER_BUFFERS, muon.gather_buffers, buffers.dtype, size=size)] if size else []

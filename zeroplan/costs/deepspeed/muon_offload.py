@@ -12,10 +12,9 @@ from typing import NamedTuple
 from zeroplan.arithmetic import ceil_div
 from zeroplan.costs.allocations import Allocation, AllocationTracker, Variables
 from zeroplan.costs.cache import cached, strategy_key
-from zeroplan.costs.deepspeed.gather_buffers import GatherBuffers
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
-from zeroplan.costs.deepspeed.muon_gather import shards
+from zeroplan.costs.deepspeed.muon_gather import GatherBuffers, shards
 from zeroplan.costs.deepspeed.muon_update import newton_schulz_temporary
 from zeroplan.costs.deepspeed.partitions import sub_group_members
 from zeroplan.formulas import gathered, muon

@@ -18,8 +18,8 @@ from zeroplan.arithmetic import ceil_div, round_up
 from zeroplan.costs.cache import cached
 from zeroplan.costs.deepspeed.layout import group_members, groups_key, tensor_sizes
 from zeroplan.costs.deepspeed.muon import matrices
+from zeroplan.costs.deepspeed.optimizer_states import state_bytes
 from zeroplan.costs.deepspeed.partitions import below_ratio, shard_sizes, sub_group_members, sub_groups
-from zeroplan.costs.deepspeed.resident import state_bytes
 from zeroplan.errors import ContradictionError
 from zeroplan.ledger import DTYPE_BYTES
 from zeroplan.specs.job import Job

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from zeroplan.arithmetic import ceil_div
-from zeroplan.costs.deepspeed import checkpoints, muon_offload, zenflow
+from zeroplan.costs.deepspeed import host, muon_offload, zenflow
 from zeroplan.costs.deepspeed.fetch import micro_steps
 from zeroplan.costs.deepspeed.host import accumulated
 from zeroplan.costs.deepspeed.layout import flat_groups, own_pieces, rank_of, tensor_sizes
@@ -43,7 +43,7 @@ from zeroplan.costs.deepspeed.partitions import (
     sub_groups,
     transient_secondary_sizes,
 )
-from zeroplan.costs.deepspeed.stage_3_reductions import to_host
+from zeroplan.costs.deepspeed.reduction import to_host
 from zeroplan.costs.deepspeed.traffic import MICRO_STEP, gathers
 from zeroplan.costs.engine import BACKWARD
 from zeroplan.formulas import copied
@@ -116,9 +116,9 @@ def _zeros(job: Job) -> Iterator[Copied]:
 
 def _checkpoints(job: Job) -> Iterator[Copied]:
     """Inputs of checkpointed layers (cpu_checkpointing)."""
-    for source, target, size in zip((GPU, HOST), (HOST, GPU), checkpoints.input_copies(job), strict=True):
+    for source, target, size in zip((GPU, HOST), (HOST, GPU), host.input_copies(job), strict=True):
         yield _copied(source, target, "activation checkpoints", copied.checkpoints, job.strategy.dtype,
-                      accum=job.strategy.micro_steps, size=size, tp=checkpoints.TENSOR_PARALLEL)  # fmt: skip
+                      accum=job.strategy.micro_steps, size=size, tp=host.TENSOR_PARALLEL)  # fmt: skip
 
 
 def _stages_1_2(job: Job) -> Iterator[Copied]:

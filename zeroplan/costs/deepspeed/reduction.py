@@ -3,15 +3,36 @@
 It follows DeepSpeed 0.19.8's own order of events: runtime/zero/stage_1_and_2.py
 (reduce_independent_p_g_buckets_and_remove_grads, average_tensor, allreduce_and_scatter) and, for stage 3,
 runtime/zero/stage3.py (reduce_independent_p_g_buckets_and_remove_grads). Sizes are elements.
+
+Gradients of stage 3: when each is ready and reaches its bucket, and what a backward reduces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import chain, zip_longest
+from operator import attrgetter
 from typing import NamedTuple
 
-from zeroplan.costs.cache import cached, gradients, order_free_key
-from zeroplan.costs.deepspeed.layout import flat_groups, fp32_groups, own_pieces, rank_of, tensor_sizes
+from zeroplan.costs.allocations import END
+from zeroplan.costs.cache import by_execution, cached, gradients, order_free_key
+from zeroplan.costs.deepspeed.events import Flush
+from zeroplan.costs.deepspeed.layout import (
+    bucket_dtypes,
+    communication_dtypes,
+    flat_groups,
+    fp32_groups,
+    group_members,
+    groups_key,
+    own_pieces,
+    rank_of,
+    tensor_sizes,
+)
+from zeroplan.costs.deepspeed.partitions import own_shares, padded_sizes
+from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall, quantizes_gradients, reduced
+from zeroplan.errors import ContradictionError
+from zeroplan.specs.execution import ModuleHook
 from zeroplan.specs.job import Job
 from zeroplan.specs.strategy import Strategy
 
@@ -154,3 +175,155 @@ class Reduction:
 @cached(order_free_key, order=gradients)
 def reduction(job: Job) -> Reduction:
     return Reduction(job)
+
+
+class Reductions(NamedTuple):
+    """What one backward reduces."""
+
+    sent: tuple[CollectiveCall, ...]
+    flushes: tuple[Flush, ...]
+
+
+def _arrivals_key(strategy: Strategy) -> Hashable:
+    """Gradients come in one order, however far parameters are gathered ahead, wherever they go."""
+    recomputes = strategy.recomputing.every > 0
+    return recomputes, strategy.memory_efficient_linear, groups_key(strategy), strategy.autocast_dtype
+
+
+cached_per_order = cached(_arrivals_key, order=by_execution)
+
+
+def reductions_key(strategy: Strategy) -> Hashable:
+    return (
+        _arrivals_key(strategy), strategy.reduce_bucket_size, strategy.scatters or strategy.contiguous_gradients,
+        strategy.scatters, strategy.communication, strategy.quantized_gradients,
+    )  # fmt: skip
+
+
+cached_per_reductions = cached(reductions_key, order=by_execution)
+
+
+class GradientEvent(NamedTuple):
+    """A gradient is there, whole, or reaches its bucket."""
+
+    tensor: int
+    at: int
+    """The hook of backward that comes next; END when none does."""
+
+
+@cached_per_order
+def ready_gradients(job: Job) -> tuple[GradientEvent, ...]:
+    """When each is there, in order: once backward has entered the module that makes it whole, before the next hook of
+    one that has tensors.
+
+    What a checkpointed layer runs again comes before: backward of its last module waits for what that saves.
+    """
+    hooks = job.backward_hooks
+    in_backward = [at for at, hook in enumerate(hooks) if hook.backward and hook.tensors]
+    entered: dict[int, int] = {}
+    users = last_users(hooks)
+    for at in in_backward:
+        if hooks[at].enters:
+            for index in hooks[at].tensors:
+                if users[index] == hooks[at].module:
+                    entered.setdefault(index, at)
+    execution, latest, result = job.execution, -1, []
+    for index in execution.gradients_stage_3 if job.strategy.memory_efficient_linear else execution.gradients:
+        latest = max(latest, entered.get(index, END))
+        following = bisect_right(in_backward, latest)
+        result.append(GradientEvent(index, in_backward[following] if following < len(in_backward) else END))
+    return tuple(result)
+
+
+@cached_per_order
+def gradients_by_hook(job: Job) -> dict[int, list[int]]:
+    """Tensors whose gradients are ready before each hook, in order."""
+    result: dict[int, list[int]] = {}
+    for index, at in ready_gradients(job):
+        result.setdefault(at, []).append(index)
+    return result
+
+
+def last_users(hooks: Sequence[ModuleHook]) -> dict[int, int]:
+    """The module whose backward makes a tensor's gradient whole: of a tied one the embedding, of a bias that one module
+    lends another (BERT's decoder) that other.
+    """
+    return {index: hook.module for hook in hooks if hook.backward and hook.enters for index in hook.tensors}
+
+
+@cached_per_order
+def left_leaves(job: Job) -> dict[int, tuple[int, ...]]:
+    """Tensors of each leaf module, by the hook that ends its backward: then their gradients go to the bucket.
+
+    Raises `ContradictionError` for a leaf through which no gradient goes back: no hook tells its end.
+    """
+    execution, frozen = job.execution, job.model.frozen
+    if not execution.leaves:
+        return {}
+    left = {hook.module for hook in execution.backward if hook.backward and not hook.enters}
+    trained = {hook.module for hook in execution.forward if not frozen.issuperset(hook.tensors)}
+    if stuck := (execution.leaves & trained) - left:
+        raise ContradictionError(
+            f"leaf_module: {execution.modules[min(stuck)] or 'the model'} as a leaf is called with token ids or by "
+            "keywords alone: no hook tells when its backward ends, and DeepSpeed stops or never reduces its "
+            "gradients; write a smaller stage3_module_granularity_threshold, or another leaf_module"
+        )
+    position = {index: at for at, index in enumerate(chain.from_iterable(group_members(job)))}
+    return {
+        at: tuple(sorted(position.keys() & hook.tensors, key=position.__getitem__))
+        for at, hook in enumerate(job.backward_hooks)
+        if hook.backward and not hook.enters and hook.module in execution.leaves
+    }  # fmt: skip
+
+
+def waiting_in_leaves(job: Job) -> frozenset[int]:
+    """Tensors whose gradients wait until their leaf's backward is over."""
+    return frozenset(chain.from_iterable(left_leaves(job).values()))
+
+
+@cached_per_order
+def arrivals(job: Job) -> tuple[GradientEvent, ...]:
+    """Gradients in the order in which they reach their bucket, each when its module's backward is done."""
+    waiting = waiting_in_leaves(job)
+    ready = [GradientEvent(index, at) for index, at in ready_gradients(job) if index not in waiting or at == END]
+    of_leaves = [GradientEvent(index, at) for at, tensors in left_leaves(job).items() for index in tensors]
+    return tuple(sorted([*ready, *of_leaves], key=attrgetter("at")))
+
+
+@cached_per_reductions
+def reductions(job: Job) -> Reductions:
+    """What a backward sends, bucket by bucket."""
+    sent: list[CollectiveCall] = []
+    flushes: list[Flush] = []
+    padded, ranks, quantizes = padded_sizes(job), job.ranks, quantizes_gradients(job)
+    for dtype, bucket, at in _full(job):
+        flushes.append(Flush(bucket.elements, at))
+        if all_reduced(job.strategy, bucket.elements):
+            sent.append(CollectiveCall("all_reduce", bucket.elements, dtype, ranks))
+        elif quantizes:  # tensor by tensor
+            sent += [part for index in sorted(bucket.tensors) for part in reduced(job, index)]
+        else:
+            sent.append(
+                CollectiveCall("reduce_scatter", sum([padded[index] for index in bucket.tensors]), dtype, ranks)
+            )
+    return Reductions(tuple(sent), tuple(flushes))
+
+
+@cached_per_reductions
+def to_host(job: Job) -> dict[int, int]:
+    """Elements of each reduced partition that goes to the host: an all-reduce leaves it padded."""
+    own, result = own_shares(job), dict[int, int]()
+    for _dtype, bucket, _at in _full(job):
+        shares = own.padded if all_reduced(job.strategy, bucket.elements) else own.cut
+        result.update({index: shares[index] for index in bucket.tensors})
+    return result
+
+
+def _full(job: Job) -> Iterator[tuple[str, Bucket, int]]:
+    """Buckets, dtype by dtype, and the hook before which each is reduced: when the next gradient has no room in it."""
+    dtypes, sizes, limit = communication_dtypes(job), tensor_sizes(job), job.strategy.reduce_bucket_size
+    for dtype in bucket_dtypes(job):
+        here = {tensor: at for tensor, at in arrivals(job) if dtypes[tensor] == dtype}
+        in_order = list(buckets(here, sizes, limit))
+        for bucket, following in zip_longest(in_order, in_order[1:]):
+            yield dtype, bucket, here[following.tensors[0]] if following else END

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from zeroplan.costs.allocations import END, START, AllocationTracker, PassProfile
 from zeroplan.costs.cache import cached, gradients, order_free_key
-from zeroplan.costs.deepspeed import step_counters
+from zeroplan.costs.deepspeed import optimizer_states
+from zeroplan.costs.deepspeed.initialize import flattens, group_tensors
 from zeroplan.costs.deepspeed.layout import tensor_sizes, trainable_sizes
 from zeroplan.costs.deepspeed.muon import adam_elements
 from zeroplan.costs.deepspeed.muon_update import last_update, update_whole
-from zeroplan.costs.deepspeed.reduction import engine_runs
-from zeroplan.costs.deepspeed.resident import (
+from zeroplan.costs.deepspeed.optimizer_states import (
     built_states,
     frozen_parameters,
     model_buffers,
@@ -22,7 +22,7 @@ from zeroplan.costs.deepspeed.resident import (
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.deepspeed.stages_0_2_initialize import flattens, group_tensors
+from zeroplan.costs.deepspeed.reduction import engine_runs
 from zeroplan.costs.memory import PhaseMemory
 from zeroplan.formulas import moments, muon, states
 from zeroplan.ledger import Line, line
@@ -33,7 +33,7 @@ def resident(job: Job) -> list[Line]:
     """Between steps. Gradients live from backward to the step only; 16-bit training copies them to fp32 there."""
     psi, w = job.model.trainable_parameters, job.strategy.element_bytes
     parameters = line("parameters", states.whole_parameters, job.strategy.dtype, psi=psi, w=w)
-    single = [*numbers(job, {}), *step_counters.on_gpu(job)]
+    single = [*numbers(job, {}), *optimizer_states.on_gpu(job)]
     return [parameters, *frozen_parameters(job), *_optimizer(job), *built_states(job), *model_buffers(job), *single]
 
 

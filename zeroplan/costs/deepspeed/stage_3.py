@@ -15,11 +15,21 @@ from zeroplan.costs.allocations import (
     PassProfile,
 )
 from zeroplan.costs.cache import cached, strategy_key
-from zeroplan.costs.deepspeed import gather_buffers, muon_gather, muon_offload, step_counters
+from zeroplan.costs.deepspeed import muon_gather, muon_offload, optimizer_states
 from zeroplan.costs.deepspeed.events import GatheredTimeline
 from zeroplan.costs.deepspeed.fetch import first_step_micro_steps, micro_steps
 from zeroplan.costs.deepspeed.layout import bucket_dtypes
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
+from zeroplan.costs.deepspeed.optimizer_states import (
+    FROZEN,
+    built_states,
+    master_name,
+    model_buffers,
+    numbers,
+    state_bytes,
+    state_dtype,
+    temporaries,
+)
 from zeroplan.costs.deepspeed.partitions import (
     below_ratio,
     persistent_elements,
@@ -32,16 +42,6 @@ from zeroplan.costs.deepspeed.partitions import (
     sub_groups,
     trainable_shard_elements,
     transient_secondary_sizes,
-)
-from zeroplan.costs.deepspeed.resident import (
-    FROZEN,
-    built_states,
-    master_name,
-    model_buffers,
-    numbers,
-    state_bytes,
-    state_dtype,
-    temporaries,
 )
 from zeroplan.costs.deepspeed.stage_3_backward import replay_backward
 from zeroplan.costs.memory import PhaseMemory
@@ -61,7 +61,7 @@ def resident(job: Job) -> list[Line]:
     if not strategy.offload_optimizer:
         g = DTYPE_BYTES[strategy.accumulation]
         lines.append(line("gradients", states.shard_gradients, strategy.accumulation, shards=shards, g=g))
-    lines += [*_optimizer(job), *gather_buffers.lines(_of_muon(job).kept(job))]
+    lines += [*_optimizer(job), *muon_gather.lines(_of_muon(job).kept(job))]
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):
             size = {"bucket": strategy.reduce_bucket_size, "w": DTYPE_BYTES[dtype], "copies": 1}
@@ -72,7 +72,7 @@ def resident(job: Job) -> list[Line]:
     if emptied.bytes:
         lines.append(emptied)
     norms = {} if strategy.offload_optimizer else {"float64": 1, "bool": 1}
-    return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *step_counters.on_gpu(job)]
+    return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *optimizer_states.on_gpu(job)]
 
 
 def _frozen(job: Job) -> Iterator[Line]:
@@ -120,7 +120,7 @@ def _momentum(job: Job, elements: int) -> list[Line]:
 
 PHASES_KEPT = 16
 """Of the strategies asked for last: each has a row for every hook and gradient."""
-AWAY_IN_THE_STEP = (PERSISTENT, gather_buffers.GATHER_BUFFERS)
+AWAY_IN_THE_STEP = (PERSISTENT, muon_gather.GATHER_BUFFERS)
 """Residents that are not there while the optimizer runs."""
 
 

@@ -16,8 +16,7 @@ from zeroplan.costs.deepspeed.layout import bucket_dtypes, communication_dtypes,
 from zeroplan.costs.deepspeed.nvme_swap import kept_on_gpu, swapped_tensors
 from zeroplan.costs.deepspeed.partitions import own_shares
 from zeroplan.costs.deepspeed.quantized_collectives import quantizes_gradients, reduced, send_codes
-from zeroplan.costs.deepspeed.reduction import all_reduced
-from zeroplan.costs.deepspeed.stage_3_reductions import gradients_by_hook, left_leaves, waiting_in_leaves
+from zeroplan.costs.deepspeed.reduction import all_reduced, gradients_by_hook, left_leaves, waiting_in_leaves
 from zeroplan.formulas import gathered
 from zeroplan.specs.job import Job
 

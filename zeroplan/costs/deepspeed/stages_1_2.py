@@ -1,13 +1,24 @@
-"""Stages 1 and 2: flat parameters whole, master copy and optimizer states partitioned (DeepSpeed 0.19.8)."""
+"""Stages 1 and 2: flat parameters whole, master copy and optimizer states partitioned (DeepSpeed 0.19.8).
+
+Replay of the optimizer's step at stages 1 and 2: norm, then group by group flatten, convert, update, free.
+
+It follows runtime/zero/stage_1_and_2.py:step of DeepSpeed 0.19.8, after the gradients that `Stages12Backward` left.
+
+BF16_Optimizer, which runs at stage 1 in bf16 with fp32 accumulation: fp32 gradients whole on each rank.
+
+DeepSpeed 0.19.8 runtime/bf16_optimizer.py: after backward each gradient is added to its fp32 one, and the engine
+reduces those as at stage 0; the bf16 gradients stay until the step. With immediate_grad_update a gradient is added and
+freed as it is born (accumulate_hp_grads_and_remove_lp, line 707).
+"""
 
 from __future__ import annotations
 
-from zeroplan.costs.allocations import PassProfile
+from zeroplan.costs.allocations import END, START, Allocation, AllocationTracker, PassProfile
 from zeroplan.costs.cache import cached, gradients, order_free_key
-from zeroplan.costs.deepspeed import gather_buffers, muon_offload, step_counters, zenflow
-from zeroplan.costs.deepspeed.layout import flat_groups
-from zeroplan.costs.deepspeed.muon_update import gradient_dtype, own_elements
-from zeroplan.costs.deepspeed.resident import (
+from zeroplan.costs.deepspeed import muon_gather, muon_offload, muon_update, optimizer_states, zenflow
+from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
+from zeroplan.costs.deepspeed.muon_update import gradient_dtype, own_elements, users_of_the_buffer
+from zeroplan.costs.deepspeed.optimizer_states import (
     built_states,
     frozen_parameters,
     master_name,
@@ -15,11 +26,12 @@ from zeroplan.costs.deepspeed.resident import (
     numbers,
     state_bytes,
     state_dtype,
+    temporaries,
 )
+from zeroplan.costs.deepspeed.stage_0 import make_gradients, reduce_by_engine
 from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
-from zeroplan.costs.deepspeed.stages_1_2_step import update
 from zeroplan.costs.memory import PhaseMemory
-from zeroplan.formulas import muon, states
+from zeroplan.formulas import moments, muon, states
 from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
 
@@ -33,23 +45,22 @@ def resident(job: Job) -> list[Line]:
     if strategy.offload_optimizer:
         largest = job.model.largest_trainable.elements
         lines.append(line("offload scratch", states.offload_scratch, strategy.dtype, largest=largest, g=w))
-        lines += gather_buffers.lines(muon_offload.kept(job))
+        lines += muon_gather.lines(muon_offload.kept(job))
         lines += zenflow.resident(job)
     else:
         lines += _optimizer(job, flat)
     if strategy.runs_bf16_optimizer:
         lines.append(line("fp32 gradients", states.whole_gradients, "float32", psi=flat, g=4))
     norms = {"float32": int(strategy.compute_grad_norm and not strategy.offload_optimizer)}
-    return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *step_counters.on_gpu(job)]
+    return [*lines, *built_states(job), *model_buffers(job), *numbers(job, norms), *optimizer_states.on_gpu(job)]
 
 
 @cached(order_free_key, order=gradients)
 def phase_memory(job: Job) -> PhaseMemory:
     """The micro-steps and the step, from the replay: the first, one between, and the last, which the step follows."""
     if job.strategy.runs_bf16_optimizer:
-        from zeroplan.costs.deepspeed import bf16_optimizer
 
-        return bf16_optimizer.phase_memory(job)
+        return bf16_phase_memory(job)
     if job.strategy.selective:
         from zeroplan.costs.deepspeed import zenflow_backward
 
@@ -66,7 +77,7 @@ def phase_memory(job: Job) -> PhaseMemory:
         muon_offload.apply(job, tracker)
     else:
         update(reducing)
-    come_and_go = (gather_buffers.GATHER_BUFFERS,)
+    come_and_go = (muon_gather.GATHER_BUFFERS,)
     return PhaseMemory(
         accumulated, accumulated, backward, tracker.peak_lines(), come_and_go,
         backward_pass=together,
@@ -93,3 +104,114 @@ def _momentum(job: Job, flat: int) -> list[Line]:
     symbols = {"own": own, "g": DTYPE_BYTES[dtype]}
     momentum = line("Muon's momentum", muon.momentum, dtype, **symbols)
     return [momentum, line("staged momentum", muon.staged_momentum, dtype, **symbols)] if own else []
+
+
+def update(reducing: Stages12Backward) -> None:
+    """The norm, then every group's gradients: flattened, converted, read by the optimizer, then gone."""
+    if reducing.strategy.compute_grad_norm:
+        _norm(reducing)
+    for number in range(len(reducing.groups)):
+        _free_others(reducing, number)
+        read = _read_by_the_optimizer(reducing, number)
+        if read:
+            _free_own(reducing, number)
+        share = reducing.groups[number].partition
+        copies = 0 if reducing.groups[number].muon else temporaries(reducing.job, [share])
+        reducing.tracker.transient_peak((moments.optimizer_temporaries, reducing.strategy.master, copies))
+        for copy in read:
+            reducing.tracker.free(*copy)
+        if not read:
+            _free_own(reducing, number)
+
+
+def _read_by_the_optimizer(reducing: Stages12Backward, number: int) -> list[Allocation]:
+    """The group's gradients in one tensor of the master weights' dtype; nothing new when they are that already."""
+    strategy, tracker = reducing.strategy, reducing.tracker
+    share, dtype_of_gradients = reducing.groups[number].partition, strategy.dtype
+    if number in reducing.muon:  # with padding of another dtype, the joined tensor takes the wider one
+        dtype_of_gradients = (
+            reducing.padding_dtype(number) if reducing.padding(number) else gradient_dtype(reducing.job)
+        )
+    flattened: list[Allocation] = [(moments.flattened_gradients, dtype_of_gradients, share)]
+    if number in reducing.fp32:
+        dtype_of_gradients, flattened = strategy.accumulation, []
+    elif _is_one_piece(reducing, number):
+        flattened = []
+    for copy in flattened:
+        tracker.allocate(*copy)
+    if dtype_of_gradients == strategy.master:
+        return flattened
+    converted: Allocation = (moments.fp32_gradients, strategy.master, share)
+    tracker.allocate(*converted)
+    for copy in flattened:
+        tracker.free(*copy)
+    return [converted]
+
+
+def _is_one_piece(reducing: Stages12Backward, number: int) -> bool:
+    """Whether the partition is one gradient's slice and nothing else, which is not copied."""
+    pieces = [piece for piece in reducing.own.values() if piece.group == number]
+    return len(pieces) == 1 and not reducing.padding(number)
+
+
+def _free_others(reducing: Stages12Backward, number: int) -> None:
+    """Gradients of the group that this rank does not update; the buffers go with the last ones that lie in them."""
+    for index in reducing.groups[number].order:
+        if index not in reducing.own:
+            reducing.drop(index)
+    if number == len(reducing.groups) - 1 and reducing.buffers:
+        reducing.free_buffers()
+
+
+def _free_own(reducing: Stages12Backward, number: int) -> None:
+    """Gradients of the group that have been copied; the buffer that groups share goes with the last of them."""
+    strategy, tracker = reducing.strategy, reducing.tracker
+    if number in reducing.fp32:
+        tracker.free(moments.gradient_partition, strategy.accumulation, reducing.groups[number].partition)
+        return
+    tracker.free(moments.padding, reducing.padding_dtype(number), reducing.padding(number))
+    for index in reducing.muon.get(number, ()):
+        tracker.free(muon.updates, gradient_dtype(reducing.job), reducing.sizes[index])
+        reducing.drop(index)
+    for index in [index for index in reducing.stored if reducing.own[index].group == number]:
+        reducing.stored.discard(index)
+        tracker.free(moments.own_gradients, strategy.dtype, reducing.sizes[index])
+    if reducing.kept and number == max(users_of_the_buffer(reducing.job)):
+        tracker.free(moments.own_gradients, strategy.dtype, reducing.kept)
+        reducing.kept = 0
+
+
+def _norm(reducing: Stages12Backward) -> None:
+    """One gradient at a time is copied to double for its norm."""
+    largest = max((piece.elements for piece in reducing.own.values()), default=0)
+    reducing.tracker.transient_peak((moments.gradient_for_the_norm, "float64", largest))
+
+
+def bf16_phase_memory(job: Job) -> PhaseMemory:
+    """Beside the residents, which include the fp32 gradients."""
+    groups, tracker = flat_groups(job), AllocationTracker()
+    if job.strategy.immediate_grad_update:
+        gradients = _added_at_once(job, tracker)
+    else:
+        gradients = make_gradients(job, tracker, "bfloat16")
+        tracker.transient_peak((moments.gradient_in_fp32, "float32", job.model.largest_trainable.elements))
+    reduce_by_engine(job, tracker, [layout.flat for layout in groups], "float32")
+    tracker.mark(END)
+    backward, together = tracker.peak_lines(), PassProfile(tracker)
+    tracker.reset_peak()
+    muon_update.prepare(job, tracker)
+    share = max((layout.partition for layout in groups if not layout.muon), default=0)
+    tracker.transient_peak((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
+    accumulated = gradients if job.strategy.grad_accum > 1 else ()
+    return PhaseMemory(accumulated, accumulated, backward, tracker.peak_lines(), backward_pass=together)
+
+
+def _added_at_once(job: Job, tracker: AllocationTracker) -> tuple[Line, ...]:
+    """Gradients that stay: none."""
+    sizes = tensor_sizes(job)
+    tracker.mark(START)
+    for index in job.execution.gradients:
+        with tracker.transient((moments.gradients, "bfloat16", sizes[index])):
+            tracker.transient_peak((moments.gradient_in_fp32, "float32", sizes[index]))
+        tracker.mark(~index)
+    return ()

@@ -18,8 +18,14 @@ from zeroplan.costs.deepspeed.layout import (
 )
 from zeroplan.costs.deepspeed.partitions import padded_sizes, persistent_tensors, sub_groups
 from zeroplan.costs.deepspeed.quantized_collectives import CollectiveCall
-from zeroplan.costs.deepspeed.reduction import Bucket, buckets, engine_runs, reduction
-from zeroplan.costs.deepspeed.stage_3_reductions import cached_per_reductions, reductions
+from zeroplan.costs.deepspeed.reduction import (
+    Bucket,
+    buckets,
+    cached_per_reductions,
+    engine_runs,
+    reduction,
+    reductions,
+)
 from zeroplan.costs.engine import BACKWARD, EVERY, FIRST, FORWARD, LAST, LATER, UPDATE, PhaseTransfer
 from zeroplan.formulas import volume
 from zeroplan.ledger import DTYPE_BYTES, Rule, Transfer

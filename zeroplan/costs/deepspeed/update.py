@@ -14,7 +14,7 @@ from zeroplan.costs.cache import cached, strategy_key
 from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon import matrices
 from zeroplan.costs.deepspeed.nvme_swap import on_gpu
-from zeroplan.costs.deepspeed.resident import state_bytes, state_dtype
+from zeroplan.costs.deepspeed.optimizer_states import state_bytes, state_dtype
 from zeroplan.costs.engine import MatrixProducts, OptimizerUpdate
 from zeroplan.ledger import DTYPE_BYTES
 from zeroplan.specs.job import Job

@@ -2,12 +2,22 @@
 
 What optimizers copy that update one tensor after the other, in operators of their own: torch's single-tensor
 implementations, which run on the CPU and where foreach is false, and transformers' Adafactor.
+
+Single numbers that optimizers keep of each tensor that they update: torch's Adam and Adagrad of its steps, on the
+host, or with fused kernels beside the tensor (torch/optim/adam.py:_init_group); Adafactor its root mean square
+(transformers optimization.py).
+
+Torch's Adagrad, whose states are made as it is built: ZeRO builds it again for its partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from zeroplan.costs.deepspeed.layout import flat_groups, group_members
+from zeroplan.costs.deepspeed.muon import matrices
+from zeroplan.costs.deepspeed.partitions import sub_group_members
+from zeroplan.errors import ContradictionError
 from zeroplan.formulas import states
 from zeroplan.ledger import DTYPE_BYTES, Line, line
 from zeroplan.specs.job import Job
@@ -16,7 +26,7 @@ from zeroplan.specs.strategy import FLOATING
 
 
 def temporaries_one_by_one(tensors: Sequence[int], *, made: int, adds_decay: bool) -> int:
-    """Most elements at once, where `made` copies of a tensor are alive together (torch/optim/adam.py, adagrad.py,
+    """Most elements at once, where `made` copies of a tensor are alive together (torch/optim/adam.py, py,
     sgd.py; transformers optimization.py, Adafactor.step).
 
     Adam makes a square root and a denominator, Adagrad the latter, Adafactor a square and its sum with epsilon, while
@@ -143,7 +153,7 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
 
     Fused kernels copy nothing, DeepSpeed's or torch's. Torch's foreach, its default on CUDA since torch 2.0: Adam takes
     the square roots of all second moments first, SGD adds weight decay to all gradients, Adagrad takes square roots and
-    scales gradients (torch/optim/adam.py, sgd.py, adagrad.py). Otherwise they go tensor by tensor, as does
+    scales gradients (torch/optim/adam.py, sgd.py, py). Otherwise they go tensor by tensor, as does
     transformers' Adafactor. The sub-groups that partial offload leaves on the GPU run torch's Adam as it comes
     (runtime/zero/stage3.py, backup_optimizer).
     """
@@ -160,3 +170,35 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
     if update == "fused":
         return 0
     return sum(tensors) * (2 if adagrad else 1) if adam or sgd or adagrad else 0
+
+
+def updated_tensors(job: Job) -> int:
+    """How many the optimizer updates, of the model, flat partitions or sub-groups; under Muon those of Adam's half."""
+    if job.strategy.stage == 0:
+        return len(job.model.trainable) - len(matrices(job))
+    if job.strategy.stage == 3:
+        return sum(members[0] not in matrices(job) for members in sub_group_members(job))
+    return sum(not layout.muon for layout in flat_groups(job))
+
+
+def on_gpu(job: Job) -> list[Line]:
+    adafactor = job.strategy.optimizer == "adafactor" and not job.strategy.offload_optimizer
+    if not (adafactor or counts_on_gpu(job)):
+        return []
+    name = "root mean squares" if adafactor else "step counters"
+    return [line(name, states.scalars, "float32", tensors=updated_tensors(job), w=4)]
+
+
+def check_adagrad(job: Job) -> None:
+    """Raises `ContradictionError` where the new one has a single group and the step asks for a second.
+
+    runtime/zero/stage_1_and_2.py:947 and 2969, stage3.py:1358 and 1260.
+    """
+    strategy = job.strategy
+    torchs = strategy.runs_torch_adam or not strategy.offload_optimizer  # DeepSpeed's own runs on the host
+    rebuilt = strategy.optimizer == "adagrad" and strategy.stage > 0 and torchs and not strategy.runs_bf16_optimizer
+    if rebuilt and len(group_members(job)) > 1:
+        raise ContradictionError(
+            f"optimizer: found Adagrad at stage {strategy.stage} with several parameter groups; DeepSpeed builds it "
+            "anew with one and stops in its first step, give it one group, or take another optimizer"
+        )
