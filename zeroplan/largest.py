@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
-from zeroplan.plan import leanest, per_gpu, plan
+from zeroplan.plan import leanest, leanest_fitting, per_gpu, plan
 from zeroplan.search import Candidate, space
 from zeroplan.sizing import Lack, lack
 from zeroplan.specs.job import Job
@@ -93,13 +93,12 @@ def _room(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _lean(job: Callable[[int], Job], fixed: dict[str, Any], reserve: float | None, index: int) -> Candidate | None:
-    """What a choice needs least at a size; None where it cannot run."""
-    return next(iter(leanest(job(index), fixed, reserve)), None)
+    """What a choice needs least at a size; None where it cannot run, or does not fit."""
+    return leanest_fitting(job(index), fixed, reserve)
 
 
 def _fits(lean: Callable[[int], Candidate | None], index: int) -> bool:
-    candidate = lean(index)
-    return candidate is not None and candidate.fit.accepted
+    return lean(index) is not None
 
 
 def _held(job: Job) -> int:

@@ -12,11 +12,11 @@ from zeroplan.search import (
     Front,
     SearchSummary,
     Space,
-    any_leanest_fits,
     best,
     evaluate,
     front,
     nearest,
+    nearest_fitting,
     neighbours,
     space,
 )  # fmt: skip
@@ -161,10 +161,17 @@ def leanest(job: Job, fixed: dict[str, Any], reserve: float | None) -> list[Cand
     return nearest(free, reserve) if free.variants else []
 
 
+def leanest_fitting(job: Job, fixed: dict[str, Any], reserve: float | None) -> Candidate | None:
+    """The first of them that fits, which is counted for those alone that have room for what they hold."""
+    return next(nearest_fitting(space(job, fixed, per_gpu(job, fixed)), reserve), None)
+
+
 def has_any(job: Job, fixed: dict[str, Any], reserve: float | None) -> bool:
     """Whether any strategy fits: one of the leanest, or else one that the search finds."""
+    if leanest_fitting(job, fixed, reserve):
+        return True
     free = space(job, fixed, per_gpu(job, fixed))
-    return bool(free.variants) and (any_leanest_fits(free, reserve) or best(free, reserve).best is not None)
+    return bool(free.variants) and best(free, reserve).best is not None
 
 
 def _by_loss(rejected: Rejected) -> tuple[bool, float]:

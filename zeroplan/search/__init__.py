@@ -2,7 +2,7 @@
 
 from zeroplan.search.candidate import Candidate, evaluate
 from zeroplan.search.front import Front, front
-from zeroplan.search.neighbours import any_leanest_fits, nearest, neighbours
+from zeroplan.search.neighbours import nearest, nearest_fitting, neighbours
 from zeroplan.search.search import SearchSummary, best
 from zeroplan.search.space import Space, space
 
@@ -11,11 +11,11 @@ __all__ = [
     "Front",
     "SearchSummary",
     "Space",
-    "any_leanest_fits",
     "best",
     "evaluate",
     "front",
     "nearest",
+    "nearest_fitting",
     "neighbours",
     "space",
 ]  # fmt: skip

@@ -36,9 +36,11 @@ def nearest(space: Space, reserve: float | None) -> list[Candidate]:
     return [min(candidates, key=lambda one: one.fit.gpu.needed) for candidates in each if candidates]
 
 
-def any_leanest_fits(space: Space, reserve: float | None) -> bool:
-    """Whether any of what needs least of each stage and offload fits."""
-    return any(map(Evaluator(reserve).lean_fitting, leanest_of_each(space)))
+def nearest_fitting(space: Space, reserve: float | None) -> Iterator[Candidate]:
+    """What needs least of each stage and offload of what fits there."""
+    for candidates in map(Evaluator(reserve).lean_fitting, leanest_of_each(space)):
+        if candidates:
+            yield min(candidates, key=lambda one: one.fit.gpu.needed)
 
 
 def leanest_of_each(space: Space) -> list[Configuration]:
