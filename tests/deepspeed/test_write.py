@@ -482,8 +482,8 @@ class TestFile:
 
     def test_nothing_is_written_when_nothing_fits(self, tmp_path):
         path = tmp_path / "made.json"
-        request = ("recommend", "--model", "llama-3.1-405b", "--gpus", "1", "--gpu-mem", "16", "--host-mem", "16GiB")
-        code, _out, _err = zeroplan(*request, "-o", str(path))
+        request = ("--params", "400B", "--gpus", "1", "--gpu-mem", "16", "--stage", "1", "--offload-optimizer", "none")
+        code, _out, _err = zeroplan("recommend", *request, "-o", str(path))
         assert code == 1
         assert not path.exists()
 
