@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests import shared
 from zeroplan.__main__ import main
 
 REFERENCES = Path(__file__).parent / "references"
@@ -18,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 FEW_COLLECTIONS = 1_000_000
 """Objects between garbage collections: one process keeps what thousands of tests have counted, and none is garbage."""
 gc.set_threshold(FEW_COLLECTIONS)
+shared.share()
 
 
 class Ran(NamedTuple):

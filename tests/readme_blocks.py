@@ -3,7 +3,8 @@
 A block begins with ```console; each line of it that begins with `$ ` is a command, and what follows is its output. A
 command is `zeroplan ...`; `| head -N` behind it shows its first lines, `; echo $?` its exit code on a last line. `printf
 '...' | ` before `zeroplan ask` answers it, alone in its block. The commands of one block run in one folder, in turn; tests/
-and docs/ can be read from there, and what they write is dropped.
+and docs/ can be read from there, and what they write is dropped. Commands of README.md are processes of their own, as a
+user starts them; those of docs/ run in this one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.typed import Typed, typed
+
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 FILES = (README, *sorted((ROOT / "docs").glob("*.md")))
@@ -28,7 +31,7 @@ ASKED = re.compile(r"\$ (.* \| zeroplan ask)\n((?:.*\n)*)")
 """Its screen has a line that looks like a command."""
 PIPED = re.compile(r"printf '([^']*)' \| (?=zeroplan ask)")
 COMMAND = re.compile(rf"((?:{PIPED.pattern})?zeroplan .*?)(?: \| head -(\d+))?(; echo \$\?)?")
-COLUMNS = "100"
+COLUMNS = 100
 
 
 class Command(NamedTuple):
@@ -53,22 +56,36 @@ def command(written: str) -> Command:
 @cache
 def session(bare: tuple[str, ...]) -> tuple[Ran, ...]:
     """What commands print at 100 columns, trailing spaces aside, in a folder of their own, one after the other."""
-    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, "COLUMNS": COLUMNS, "NO_COLOR": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    run = started if bare in of_readme() else typed
     ran = []
-    with tempfile.TemporaryDirectory() as folder:
-        for name in ("tests", "docs"):
-            (Path(folder) / name).symlink_to(ROOT / name)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for linked in ("tests", "docs"):
+            (folder / linked).symlink_to(ROOT / linked)
         for words in bare:
             piped = PIPED.match(words)
             answers = piped[1].replace(r"\n", "\n") if piped else ""
-            run = [sys.executable, "-m", *shlex.split(PIPED.sub("", words))]
-            done = subprocess.run(
-                run, input=answers, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,
-                cwd=folder, check=False,
-            )  # fmt: skip
-            ran.append(Ran(tuple(line.rstrip() for line in done.stdout.splitlines()), done.returncode))
+            _zeroplan, *options = shlex.split(PIPED.sub("", words))
+            done = run(options, folder, COLUMNS, answers, together=True)
+            ran.append(Ran(tuple(line.rstrip() for line in done.out.splitlines()), done.code))
     return tuple(ran)
+
+
+@cache
+def of_readme() -> set[tuple[str, ...]]:
+    """The commands of each of its blocks."""
+    return {tuple(command(one).bare for one, _shown in block) for file, block in blocks() if file == README}
+
+
+def started(words: list[str], folder: Path, columns: int, answers: str, *, together: bool) -> Typed:
+    """As `typed`, in a process of its own."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    environment = {**os.environ, "COLUMNS": str(columns), "NO_COLOR": "1", "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run(
+        [sys.executable, "-m", "zeroplan", *words], input=answers, stdout=subprocess.PIPE, text=True, env=environment,
+        stderr=subprocess.STDOUT if together else subprocess.PIPE, cwd=folder, check=False,
+    )  # fmt: skip
+    return Typed(done.returncode, done.stdout, done.stderr or "")
 
 
 def outputs(written: tuple[str, ...]) -> tuple[str, ...]:

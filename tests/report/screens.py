@@ -4,15 +4,13 @@ them: read the difference before it is committed.
 
 from __future__ import annotations
 
-import os
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 from rich.cells import cell_len
 
 from tests.conftest import ROOT
+from tests.typed import typed
 
 FOLDER = Path(__file__).with_name("screens")
 WIDTHS = (80, 100, 140)
@@ -53,13 +51,9 @@ CASES = {
 
 def shown(case: str, width: int) -> str:
     """The screen, its exit code, and how many lines a terminal of that width shows."""
-    place = {**os.environ, "COLUMNS": str(width), "NO_COLOR": "1"}
-    words = [sys.executable, "-m", "zeroplan", *shlex.split(CASES[case])]
-    ran = subprocess.run(words, cwd=ROOT, env=place, capture_output=True, text=True, check=False)
-    text = ran.stdout + ran.stderr
-    if "Traceback" in text:
-        raise AssertionError(f"zeroplan {CASES[case]}: {text}")
-    return f"$ zeroplan {CASES[case]}  # exit {ran.returncode}, {lines(text, width)} lines of {width} columns\n{text}"
+    ran = typed(shlex.split(CASES[case]), ROOT, width)
+    text = ran.out + ran.err
+    return f"$ zeroplan {CASES[case]}  # exit {ran.code}, {lines(text, width)} lines of {width} columns\n{text}"
 
 
 def lines(text: str, width: int) -> int:

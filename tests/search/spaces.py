@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.jobs import job
 from zeroplan.costs.engine import Numbers
 from zeroplan.errors import ContradictionError
-from zeroplan.search import Candidate, Space, evaluate, space
+from zeroplan.ledger import total
+from zeroplan.search import Space, evaluate, space
 from zeroplan.specs.job import Job
-from zeroplan.specs.strategy import Offload
+from zeroplan.specs.strategy import Offload, Strategy
 from zeroplan.units import GiB
 
 MODELS: tuple[str, ...] = ("llama-3.2-1b", "gpt2-xl", "qwen2.5-7b", "mixtral-8x7b", "gpt2", "opt-1.3b")
@@ -58,12 +60,29 @@ def strategies(space: Space) -> Iterator[Job]:
             yield configuration.at(**dict(zip(numbers, values, strict=True)))
 
 
-def enumerated(space: Space, reserve: float | None) -> Iterator[Candidate]:
-    """All that fit."""
-    for one in strategies(space):
+RESERVE = 0.05
+"""Share of each card that is kept free."""
+
+
+class Counted(NamedTuple):
+    """What is compared of one strategy."""
+
+    seconds: float
+    needed: int
+    """Bytes of a GPU with what is outside of PyTorch's allocator; `peak`: inside of it."""
+    peak: int
+    accepted: bool
+
+
+@cache
+def enumerated(seed: int) -> dict[Strategy, Counted]:
+    """All of a drawn space that DeepSpeed runs."""
+    found = {}
+    for one in strategies(drawn(seed)):
         try:
-            candidate = evaluate(one, reserve)
+            candidate = evaluate(one, RESERVE)
         except ContradictionError:
             continue
-        if candidate.fit.accepted:
-            yield candidate
+        peak, fit = total(candidate.ledger.gpu.peak.lines), candidate.fit
+        found[one.strategy] = Counted(candidate.time.total, fit.gpu.needed, peak, fit.accepted)
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from typing import Any
 
 from tests.conftest import REFERENCES
@@ -13,7 +14,7 @@ from zeroplan.deepspeed.read import read_config
 from zeroplan.ledger import total
 from zeroplan.specs.cluster import Cluster
 from zeroplan.specs.job import Job
-from zeroplan.specs.model import with_frozen
+from zeroplan.specs.model import Model, with_frozen
 from zeroplan.specs.strategy import Strategy, Workload
 
 CLIENT_OPTIMIZERS = {"AdamW": "adamw", "Adam": "adam", "SGD": "sgd", "Adagrad": "adagrad"}
@@ -24,9 +25,24 @@ RUNS: list[dict[str, Any]] = [{**run, "of": name} for name, found in RECORDED.it
 REFUSED: list[dict[str, Any]] = [run for found in RECORDED.values() for run in found["refused"]]
 
 
+KEPT = 16
+"""Jobs, and models, that are made once for all tests of a run; conftest.py has these follow one another."""
+
+
 def job_of(case: dict[str, Any]) -> Job:
     """The job that a recorded case ran."""
-    model_type, config = read_model(case["model"], "case")
+    return _job_of(json.dumps(case))
+
+
+@lru_cache(KEPT)
+def _model_of(config: str) -> Model:
+    model_type, read = read_model(json.loads(config), "case")
+    return model_of(model_type, read, name="case", source="case")
+
+
+@lru_cache(KEPT)
+def _job_of(written: str) -> Job:
+    case = json.loads(written)
     fields = read_config(case["ds_config"], "case").fields
     if client := case.get("optimizer"):
         momentum = "-momentum" if client.get("momentum") else ""
@@ -36,7 +52,7 @@ def job_of(case: dict[str, Any]) -> Job:
     fields["kernels"] = case.get("kernels", "transformers")
     fields |= {name: case[name] for name in ("micro_batch", "checkpointing", "attention", "parameter_groups")}
     per_node = min(case["ranks_per_node"], case["world"])
-    model = model_of(model_type, config, name="case", source="case")
+    model = _model_of(json.dumps(case["model"]))
     if case.get("freeze"):
         model = with_frozen(model, case["freeze"], case.get("train") or ())
     found = Job(

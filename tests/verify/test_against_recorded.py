@@ -8,17 +8,20 @@ device. Peaks are compared less the activations, which a later test will take in
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 
 import pytest
 
-from tests.verify.recorded import REFUSED, RUNS, job_of, label
+from tests.verify.recorded import KEPT, REFUSED, RUNS, job_of, label
 from zeroplan.costs.deepspeed.stage_3 import less_in_forward
-from zeroplan.costs.ledger import ledger
+from zeroplan.costs.ledger import ledger as counted_ledger
 from zeroplan.costs.passes import alone
 from zeroplan.errors import ZeroplanError
 from zeroplan.ledger import FIRST, Detail, less_activations, total
 
 PEAK = 0.01
+ledger = lru_cache(KEPT)(counted_ledger)
+"""Of one job for all that is compared with its run."""
 
 
 def summed(lines, size):

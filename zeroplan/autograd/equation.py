@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
+from functools import lru_cache
 from math import prod
 
 Powers = tuple[tuple[str, int], ...]
 """Exponents by name, in the order of names; none is 0, some may be negative."""
-Terms = dict[Powers, Fraction]
+Terms = dict[Powers, Fraction | int]
+"""Factors by powers: integers where they are whole, for most are, and a run multiplies and adds thousands of them."""
 MOST_STEPS = 64
 """Most steps of a division by a sum."""
 
@@ -59,14 +61,14 @@ class Polynomial(int):
 
 def named(letter: str, value: int) -> Polynomial:
     """A size under a name of its own."""
-    return Polynomial(value, {((letter, 1),): Fraction(1)})
+    return Polynomial(value, {((letter, 1),): 1})
 
 
 def terms(size: int) -> Terms:
     """The polynomial of a size; a plain number is a constant."""
     if isinstance(size, Polynomial):
         return size.terms
-    return {(): Fraction(size)} if size else {}
+    return {(): int(size)} if size else {}
 
 
 def value(of: Terms, sizes: Mapping[str, int | Fraction]) -> Fraction:
@@ -80,7 +82,7 @@ def value(of: Terms, sizes: Mapping[str, int | Fraction]) -> Fraction:
 def _sum(one: Terms, other: Terms) -> Terms:
     result = dict(one)
     for powers, factor in other.items():
-        result[powers] = result.get(powers, Fraction(0)) + factor
+        result[powers] = result.get(powers, 0) + factor
     return {powers: factor for powers, factor in result.items() if factor}
 
 
@@ -89,10 +91,11 @@ def _product(one: Terms, other: Terms) -> Terms:
     for powers, factor in one.items():
         for more, times in other.items():
             joint = _joint(powers, more)
-            result[joint] = result.get(joint, Fraction(0)) + factor * times
+            result[joint] = result.get(joint, 0) + factor * times
     return {powers: factor for powers, factor in result.items() if factor}
 
 
+@lru_cache(maxsize=4096)
 def _joint(one: Powers, other: Powers, sign: int = 1) -> Powers:
     """Exponents added, or with sign -1 subtracted."""
     result = dict(one)
@@ -117,10 +120,15 @@ def _quotient(dividend: int, divisor: int) -> int:
         if not rest:
             return Polynomial(number, result)
         highest = leading(rest)
-        part = {_joint(highest, first, -1): rest[highest] / by[first]}
+        part: Terms = {_joint(highest, first, -1): _ratio(rest[highest], by[first])}
         result = _sum(result, part)
         rest = _sum(rest, {powers: -factor for powers, factor in _product(part, by).items()})
     return number
+
+
+def _ratio(one: Fraction | int, other: Fraction | int) -> Fraction | int:
+    result = Fraction(one) / other
+    return result.numerator if result.denominator == 1 else result
 
 
 JOINT: tuple[tuple[str, dict[str, int]], ...] = (
@@ -136,7 +144,7 @@ ORDER = ["κ", "ν", "n", "E", "b", "T", "s", "q", "k", "h", "f", "e", "es", "d"
 
 def equation(size: int) -> str:
     """The sum with the largest powers of the sequence first; a plain number is itself, and 0 is empty."""
-    groups: dict[tuple[tuple[str, int], ...], dict[int, Fraction]] = {}
+    groups: dict[tuple[tuple[str, int], ...], dict[int, Fraction | int]] = {}
     for powers, factor in terms(size).items():
         joined = _joined(powers)
         groups.setdefault(tuple(sorted(joined.items(), key=_place)), {})[dict(powers).get(WIDTH, 0)] = factor
@@ -171,7 +179,7 @@ def _place(power: tuple[str, int]) -> int:
     return ORDER.index(power[0]) if power[0] in ORDER else len(ORDER)
 
 
-def _term(letters: tuple[tuple[str, int], ...], factors: dict[int, Fraction]) -> str:
+def _term(letters: tuple[tuple[str, int], ...], factors: dict[int, Fraction | int]) -> str:
     """`(4 + 2·w)·T·h`"""
     over = [letter if exponent == 1 else f"{letter}^{exponent}" for letter, exponent in letters if exponent > 0]
     under = [letter if exponent == -1 else f"{letter}^{-exponent}" for letter, exponent in letters if exponent < 0]
@@ -181,7 +189,7 @@ def _term(letters: tuple[tuple[str, int], ...], factors: dict[int, Fraction]) ->
     return "/".join(["·".join(shown), *under])
 
 
-def _factor(factor: Fraction, exponent: int) -> str:
+def _factor(factor: Fraction | int, exponent: int) -> str:
     power = WIDTH if exponent == 1 else f"{WIDTH}^{exponent}"
     number = str(factor) if factor.denominator == 1 else f"({factor})"
     if not exponent:

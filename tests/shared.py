@@ -1,0 +1,62 @@
+"""What a process counts once for all its tests: the model of a name, and the search of a space.
+
+Many tests ask for the same plan in other words: as a screen, as JSON, written to a file, refused at the last step. A model
+is made anew by each command, and with it go the runs of its operators that it remembers; here it is the same object
+each time. A search is a function of its space, of what is kept free and of its objective; plans made of an equal space
+share its result. tests/search searches by itself, and `anew` forgets what was found where a test is about a second search.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from functools import lru_cache, wraps
+from typing import Any
+
+from zeroplan import plan, why
+from zeroplan.architectures import infer
+from zeroplan.catalog import models
+
+KEPT_MODELS, KEPT_SEARCHES = 32, 512
+SEARCHES = ("best", "nearest", "neighbours", "front")
+_known: OrderedDict[Hashable, Any] = OrderedDict()
+
+
+def share() -> None:
+    """From here on, for whoever imports them afterwards."""
+    infer.infer = lru_cache(KEPT_MODELS)(infer.infer)
+    models.from_preset = lru_cache(KEPT_MODELS)(models.from_preset)
+    for module in (plan, why):
+        for name in SEARCHES:
+            if search := getattr(module, name, None):
+                setattr(module, name, remembered(search))
+
+
+def anew() -> None:
+    """Forget all searches."""
+    _known.clear()
+
+
+def remembered(search: Callable[..., Any]) -> Callable[..., Any]:
+    """The search, its latest results kept by what it was given."""
+
+    @wraps(search)
+    def looked_up(*given: Any, **named: Any) -> Any:
+        key = search.__name__, hashed(given), hashed(named)
+        if key not in _known:
+            _known[key] = search(*given, **named)
+            if len(_known) > KEPT_SEARCHES:
+                _known.popitem(last=False)
+        _known.move_to_end(key)
+        return _known[key]
+
+    return looked_up
+
+
+def hashed(given: Any) -> Hashable:
+    """What is equal only where type and every field are, dictionaries in their order."""
+    if isinstance(given, dict):
+        return dict, *((name, hashed(each)) for name, each in given.items())
+    if isinstance(given, tuple | list):
+        return type(given), *map(hashed, given)
+    return type(given), given
