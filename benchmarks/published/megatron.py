@@ -89,7 +89,7 @@ def _zero_states(row: Row, psi: int, n: int) -> States:
     whole = line("gradients", megatron.gradients, psi=psi)
     share = line("gradient partition", megatron.gradient_partition, psi=psi, n_d=n)
     elements = min(row.setting("reduce_?bucket") or BUCKET, psi)
-    bucket = line("reduce bucket", states.reduce_bucket, bucket=elements, w=2, copies=1)
+    bucket = line("reduce bucket", states.reduce_bucket, bucket=elements, w=2)
     if row.stage == 0:
         held = line("states", megatron.pipeline_states, psi=psi)
         return States([held], [whole], [line("step copies", megatron.step_copies, psi=psi)])

@@ -15,15 +15,15 @@ from tests.conftest import ROOT
 from zeroplan.check.check import check_text
 from zeroplan.check.finding import ERROR
 from zeroplan.check.setting import Setting
-from zeroplan.deepspeed.keys import DEEPSPEED_VERSION
+from zeroplan.sources import DEEPSPEED
 
 FIRST, COUNT = 900_000, 30
 
 
 def test_drawn_now():
     deepspeed = pytest.importorskip("deepspeed")
-    if deepspeed.__version__ != DEEPSPEED_VERSION:
-        pytest.skip(f"compared with {DEEPSPEED_VERSION}")
+    if deepspeed.__version__ != DEEPSPEED:
+        pytest.skip(f"compared with {DEEPSPEED}")
     command = [sys.executable, "-m", "tests.check.deepspeed_says", str(FIRST), str(FIRST + COUNT)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "DS_BUILD_OPS": "0"}
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600,

@@ -14,7 +14,7 @@ import typing
 
 import pytest
 
-from zeroplan.deepspeed.keys import DEEPSPEED_VERSION, KEYS, OPEN_SECTIONS, STRICT_SECTIONS, children, key
+from zeroplan.deepspeed.keys import KEYS, OPEN_SECTIONS, STRICT_SECTIONS, children, key
 from zeroplan.deepspeed.keys.optimizer import DEEPSPEED_OPTIMIZERS, OPTIMIZER_PARAMS
 from zeroplan.deepspeed.keys.removed import (
     IGNORED_KEYS,
@@ -24,12 +24,13 @@ from zeroplan.deepspeed.keys.removed import (
     REMOVED_OPTIMIZERS,
 )
 from zeroplan.deepspeed.keys.scheduler import REQUIRED_SCHEDULER_PARAMS, SCHEDULER_PARAMS
+from zeroplan.sources import DEEPSPEED
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 deepspeed = pytest.importorskip("deepspeed")
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.skipif(deepspeed.__version__ != DEEPSPEED_VERSION, reason=f"table is of {DEEPSPEED_VERSION}"),
+    pytest.mark.skipif(deepspeed.__version__ != DEEPSPEED, reason=f"table is of {DEEPSPEED}"),
 ]
 
 MODELS = {

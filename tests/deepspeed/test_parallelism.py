@@ -13,9 +13,9 @@ from tests.conftest import ROOT
 from zeroplan.check.check import check_text
 from zeroplan.check.finding import ERROR
 from zeroplan.check.setting import Setting
-from zeroplan.deepspeed.keys import DEEPSPEED_VERSION
 from zeroplan.deepspeed.parallelism import data_parallel_size, data_parallel_sizes, indivisible
 from zeroplan.errors import ContradictionError
+from zeroplan.sources import DEEPSPEED
 
 SEQUENCE, DATA = "sequence_parallel_size", "data_parallel_size"
 SHARED = {
@@ -96,8 +96,8 @@ def errors(config, gpus):
 
 def test_deepspeed_says_the_same():
     deepspeed = pytest.importorskip("deepspeed")
-    if deepspeed.__version__ != DEEPSPEED_VERSION:
-        pytest.skip(f"compared with {DEEPSPEED_VERSION}")
+    if deepspeed.__version__ != DEEPSPEED:
+        pytest.skip(f"compared with {DEEPSPEED}")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "DS_BUILD_OPS": "0"}
     ran = subprocess.run([sys.executable, "-c", ASKED], cwd=ROOT, env=environment, input=json.dumps(BATCHES),
                          capture_output=True, text=True, timeout=600, check=False)  # fmt: skip

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.corpus import FILES, each_file, labels, needs_corpus
-from zeroplan.deepspeed.keys import DEEPSPEED_VERSION
 from zeroplan.deepspeed.keys.removed import REMOVED_OPTIMIZERS
+from zeroplan.sources import DEEPSPEED
 
 GPUS = 8
 MICRO, ACCUM = "train_micro_batch_size_per_gpu", "gradient_accumulation_steps"
@@ -126,8 +126,8 @@ def parse():
     """DeepSpeed's own parser at 8 ranks, "auto" filled as the Trainer does; None where it refuses."""
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     deepspeed = pytest.importorskip("deepspeed")
-    if deepspeed.__version__ != DEEPSPEED_VERSION:
-        pytest.skip(f"compared with {DEEPSPEED_VERSION}")
+    if deepspeed.__version__ != DEEPSPEED:
+        pytest.skip(f"compared with {DEEPSPEED}")
     from deepspeed.runtime import config as module
 
     ranks = type("Ranks", (), {"get_data_parallel_world_size": lambda _self: GPUS})()

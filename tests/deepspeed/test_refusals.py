@@ -10,7 +10,6 @@ import os
 
 import pytest
 
-from zeroplan.deepspeed.keys import DEEPSPEED_VERSION
 from zeroplan.deepspeed.keys.removed import REMOVED_KEYS, REMOVED_OPTIMIZERS
 from zeroplan.deepspeed.names import canonical
 from zeroplan.deepspeed.read import autos, read_config
@@ -19,6 +18,7 @@ from zeroplan.deepspeed.refusals_optimizer import REFUSALS as OPTIMIZER_REFUSALS
 from zeroplan.deepspeed.refusals_precision import REFUSALS as PRECISION_REFUSALS
 from zeroplan.deepspeed.refusals_zenflow import REFUSALS as ZENFLOW_REFUSALS
 from zeroplan.errors import ZeroplanError
+from zeroplan.sources import DEEPSPEED
 
 PARSER, ENGINE = "parser", "engine"
 CPU, NVME, AT = {"device": "cpu"}, {"device": "nvme"}, "/local_nvme"
@@ -363,8 +363,8 @@ def test_removed_optimizers_are_named_as_removed(name):
 def parse():
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     deepspeed = pytest.importorskip("deepspeed")
-    if deepspeed.__version__ != DEEPSPEED_VERSION:
-        pytest.skip(f"compared with {DEEPSPEED_VERSION}")
+    if deepspeed.__version__ != DEEPSPEED:
+        pytest.skip(f"compared with {DEEPSPEED}")
     from deepspeed.runtime import config as module
 
     ranks = type("Ranks", (), {"get_data_parallel_world_size": lambda _self: 1})()

@@ -7,10 +7,11 @@ import os
 
 import pytest
 
-from zeroplan.deepspeed.keys import DEEPSPEED_VERSION, children
+from zeroplan.deepspeed.keys import children
 from zeroplan.deepspeed.keys.optimizer_classes import CLASS_PARAMS, NOT_CLASSES
 from zeroplan.deepspeed.keys.torch_schedules import TORCH_REQUIRED, TORCH_SCHEDULES
 from zeroplan.deepspeed.values import fault
+from zeroplan.sources import DEEPSPEED
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 deepspeed = pytest.importorskip("deepspeed")
@@ -18,7 +19,7 @@ from tests.deepspeed.test_keys_against_deepspeed import MODELS, model_of  # noqa
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.skipif(deepspeed.__version__ != DEEPSPEED_VERSION, reason=f"table is of {DEEPSPEED_VERSION}"),
+    pytest.mark.skipif(deepspeed.__version__ != DEEPSPEED, reason=f"table is of {DEEPSPEED}"),
 ]
 VALUES = [
     None, True, False, 0, 1, 2, 3, -1, 4, 2.0, 2.5, 1e18, 1e19, 2**70, 0.5, float("inf"), float("nan"), "x", "1", "2.0",

@@ -13,9 +13,9 @@ import types
 import pytest
 
 from tests.deepspeed.test_write import chosen, draw
-from zeroplan.deepspeed.keys import DEEPSPEED_VERSION
 from zeroplan.deepspeed.write import ds_config, dumps
 from zeroplan.emit.trainer import training_arguments
+from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.optimizer import OPTIMIZERS
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
@@ -25,7 +25,7 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),
-    pytest.mark.skipif(deepspeed.__version__ != DEEPSPEED_VERSION, reason=f"written for {DEEPSPEED_VERSION}"),
+    pytest.mark.skipif(deepspeed.__version__ != DEEPSPEED, reason=f"written for {DEEPSPEED}"),
 ]
 
 CASES = 72

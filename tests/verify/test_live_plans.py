@@ -15,13 +15,13 @@ import pytest
 from tests.verify.requests import case, drawn
 from tests.verify.warm import Warm
 from zeroplan.costs.ledger import ledger
-from zeroplan.deepspeed.keys import DEEPSPEED_VERSION
+from zeroplan.sources import DEEPSPEED
 from zeroplan.verify.compare import compare
 
 if any(importlib.util.find_spec(name) is None for name in ("deepspeed", "torch", "transformers")):
     pytest.skip("DeepSpeed is not installed", allow_module_level=True)
-if importlib.metadata.version("deepspeed") != DEEPSPEED_VERSION:
-    pytest.skip(f"another DeepSpeed than {DEEPSPEED_VERSION}", allow_module_level=True)
+if importlib.metadata.version("deepspeed") != DEEPSPEED:
+    pytest.skip(f"another DeepSpeed than {DEEPSPEED}", allow_module_level=True)
 
 LIVE = int(os.environ.get("ZEROPLAN_PLANS", "12"))
 FIRST = int(os.environ.get("ZEROPLAN_SEED", "10018"))

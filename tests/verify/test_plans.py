@@ -15,9 +15,10 @@ import pytest
 from tests.deepspeed.test_write import leaves
 from tests.verify.recorded import RECORDED, RUNS, job_of, label
 from tests.verify.requests import CARDS, CHECKPOINTING, FAMILIES, GPU_MEM, GPUS, draw, read
-from zeroplan.deepspeed.keys import DEEPSPEED_VERSION, KEYS
+from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.read import read_config
 from zeroplan.deepspeed.write import ds_config, dumps
+from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.strategy import Offload
 from zeroplan.verify.case import as_measured
 
@@ -31,7 +32,7 @@ def strategies():
 def test_sixty_ran_and_none_was_refused():
     assert len({json.dumps(case["request"]) for case in PLANS}) == len(PLANS) >= 60
     assert RECORDED["plans"]["refused"] == []
-    assert RECORDED["plans"]["versions"]["deepspeed"] == DEEPSPEED_VERSION
+    assert RECORDED["plans"]["versions"]["deepspeed"] == DEEPSPEED
 
 
 def test_they_cover_what_is_recommended():

@@ -7,8 +7,9 @@ from typing import Any
 
 from zeroplan.check.arguments import Arguments
 from zeroplan.check.planned import Planned
-from zeroplan.deepspeed.keys import DEEPSPEED_VERSION, KEYS
+from zeroplan.deepspeed.keys import KEYS
 from zeroplan.deepspeed.values import AUTO
+from zeroplan.sources import DEEPSPEED as VERSION
 
 DEEPSPEED, TRAINER, ACCELERATE, LIGHTNING = READERS = ("deepspeed", "hf", "accelerate", "lightning")
 
@@ -23,7 +24,7 @@ class Setting:
     accelerator: str = "cuda"
     client_optimizer: bool | None = None
     """Whether the training script builds an optimizer; None: unknown."""
-    version: str = DEEPSPEED_VERSION
+    version: str = VERSION
     arguments: Arguments | None = None
     """TrainingArguments that go with the config; None: unknown."""
     precision: str | None = None

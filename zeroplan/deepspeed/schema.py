@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from zeroplan.deepspeed.keys import DEEPSPEED_VERSION, OPEN_SECTIONS, STRICT_SECTIONS, children
+from zeroplan.deepspeed.keys import OPEN_SECTIONS, STRICT_SECTIONS, children
 from zeroplan.deepspeed.keys.key import Key
 from zeroplan.deepspeed.keys.optimizer import DEEPSPEED_OPTIMIZERS
 from zeroplan.deepspeed.keys.optimizer_classes import CLASS_PARAMS
@@ -27,6 +27,7 @@ from zeroplan.deepspeed.keys.scheduler import SCHEDULER_PARAMS
 from zeroplan.deepspeed.keys.torch_schedules import TORCH_SCHEDULES
 from zeroplan.deepspeed.names import COMMENTS
 from zeroplan.deepspeed.values import ANY_CASE, AUTO
+from zeroplan.sources import DEEPSPEED
 from zeroplan.specs.optimizer import OPTIMIZERS
 
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -53,7 +54,7 @@ def schema() -> dict[str, Any]:
     """The schema of a whole file. Same version, same schema."""
     return {
         "$schema": DRAFT,
-        "title": f"ds_config.json of DeepSpeed {DEEPSPEED_VERSION}",
+        "title": f"ds_config.json of DeepSpeed {DEEPSPEED}",
         "type": "object",
         **_members(""),
     }
@@ -92,7 +93,7 @@ def _gone(section: str) -> dict[str, str]:
 
 
 def _removed(path: str, instead: str) -> dict[str, Any]:
-    text = f"DeepSpeed {DEEPSPEED_VERSION} refuses {path}: {instead}."
+    text = f"DeepSpeed {DEEPSPEED} refuses {path}: {instead}."
     return {"not": {}, "description": text, "errorMessage": text, "doNotSuggest": True}
 
 

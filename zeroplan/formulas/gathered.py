@@ -18,6 +18,9 @@ converted_weights = Category("converted weights", f"{STAGE_3}:_create_fp32_parti
     "a sub-group's weights in the master weights' dtype, of which a clone is kept")
 gradient_partitions = Category("gradient partitions", f"{STAGE_3}:_setup_for_real_optimizer",
     "gradient partitions, allocated once and kept")
+reduce_bucket = Category("reduce bucket", f"{STAGE_3}:_setup_for_real_optimizer",
+    "a buffer of reduce_bucket_size elements for each dtype that gradients travel in",
+    note="It is as large for a small model as for a large one: 5e8 elements are 1 GB in 16 bit.")
 
 # parameters that are gathered
 gathered_parameters = Category("gathered parameters", f"{COORDINATOR}:fetch_sub_module",

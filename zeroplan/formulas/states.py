@@ -134,16 +134,17 @@ def persistent_parameters(persistent: int, w: int) -> int:
     return w * persistent
 
 
-def reduce_bucket(bucket: int, w: int, copies: int) -> int:
-    """c·w·B -- the buffer gradients are copied into, two with overlap_comm [DeepSpeed runtime/zero/stage_1_and_2.py].
+def reduce_bucket(bucket: int, w: int) -> int:
+    """w·B -- stage 3's buffer that gradients are copied into, one for each dtype that they travel in [DeepSpeed
+    runtime/zero/stage3.py:_setup_for_real_optimizer].
 
     reduce_bucket_size counts elements: 5e8 of them are 1 GB in 16 bit, whatever the model's size.
     """
-    return copies * w * bucket
+    return w * bucket
 
 
 def whole_gradients(psi: int, g: int) -> int:
-    """g·Ψ -- all gradients alive at the end of backward [DeepSpeed runtime/zero/stage_1_and_2.py]."""
+    """g·Ψ -- a gradient of each parameter, which BF16_Optimizer keeps [DeepSpeed runtime/bf16_optimizer.py]."""
     return g * psi
 
 
@@ -152,7 +153,6 @@ def offload_scratch(largest: int, g: int) -> int:
     runtime/zero/stage_1_and_2.py].
     """
     return g * largest
-
 
 
 # fmt: off

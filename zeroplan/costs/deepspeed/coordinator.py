@@ -2,11 +2,8 @@
 
 It follows runtime/zero/partitioned_param_coordinator.py of DeepSpeed 0.19.8 event by event: fetch what a module
 misses, take its tensors off the fetch queue, prefetch from the queue's head, release on leaving. Decisions to release
-are remembered from the first time they are taken (lru_cache), as there. Sizes are elements.
-
-What stage 3's coordinator meets in a micro-step: hooks, uses of tensors, and how far apart these are.
-
-How far away the next use of a tensor is, at stage 3: what stage3_max_reuse_distance is compared with.
+are remembered from the first time they are taken (lru_cache), as there. `AccessOrder` is what it meets in a micro-step:
+hooks, uses of tensors, and how far away the next use is (stage3_max_reuse_distance). Sizes are elements.
 """
 
 from __future__ import annotations

@@ -1,15 +1,9 @@
 """What stage 3's coordinator has gathered on a rank: in flight, in a receive buffer, or in a tensor's own storage.
 
 It follows runtime/zero/partition_parameters.py of DeepSpeed 0.19.8 (all_gather_coalesced, AllGatherCoalescedHandle,
-free_param) event by event. Sizes are elements.
-
-For which of stage 3's thresholds a replay holds: the coordinator only asks whether a threshold exceeds a count.
-
-So all that lie between the same two counts make it do the same: stage3_prefetch_bucket_size,
-stage3_max_live_parameters and stage3_max_reuse_distance (DeepSpeed 0.19.8,
-runtime/zero/partitioned_param_coordinator.py). Numbers are elements.
-
-What decides stage 3's gathers, beside the model's sizes and its order of execution.
+free_param) event by event. `Settings` decide what is gathered; of its thresholds (stage3_prefetch_bucket_size,
+stage3_max_live_parameters, stage3_max_reuse_distance) the coordinator only asks whether one exceeds a count, so that a
+replay holds for all that lie between the same two counts. Sizes are elements.
 """
 
 from __future__ import annotations

@@ -1,18 +1,10 @@
 """What one node's memory holds between steps: blocks of each rank, page-locked or not (DeepSpeed 0.19.8).
 
 Torch's allocator rounds each page-locked block up to a power of two; DeepSpeed's own (DS_PIN_MEMORY_BACKEND=native,
-and the buffers of the asynchronous I/O operator) locks what was asked for.
-
-Where a run on DeepSpeed's CPU accelerator (`--backend cpu`) differs from CUDA with NCCL.
-
-Held bytes and traffic are the same. Torch's own optimizers go tensor by tensor instead of foreach, and nothing is
-page-locked (DeepSpeed 0.19.8 accelerator/cpu_accelerator.py: pin_memory). GPU and host are one memory there, so what
-an offload moves to the host stays in the same place.
-
-Inputs of checkpointed layers on the host, as a config's activation_checkpointing says (DeepSpeed 0.19.8).
-
-Zeroplan's jobs have one tensor-parallel rank. What the GPU keeps of them is the timeline's
-(autograd/offloaded_inputs.py).
+and the buffers of the asynchronous I/O operator) locks what was asked for. Inputs of checkpointed layers come on top
+(activation_checkpointing; what the GPU keeps of them is the timeline's, autograd/offloaded_inputs.py). On DeepSpeed's
+CPU accelerator (`--backend cpu`) nothing is page-locked (accelerator/cpu_accelerator.py: pin_memory), torch's own
+optimizers go tensor by tensor, and what an offload moves to the host stays in the same place.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
-"""Replay of `initialize` at stages 0 to 2: the model beside its flat copies, master weights, first gradients.
+"""What is alive while `deepspeed.initialize` runs: the model beside copies and partitions of it, then states.
 
-DeepSpeed 0.19.8 runtime/zero/stage_1_and_2.py (__init__, initialize_optimizer_states), runtime/bf16_optimizer.py
-(_setup_for_real_optimizer), runtime/fp16/fused_optimizer.py and unfused_optimizer.py. Where the card has no room for
-the flat copy of stages 1 and 2, DeepSpeed makes it on the host.
-
-Replay of `initialize` at stage 3: tensors partitioned one by one, master weights, buffers, the first gathers.
-
-DeepSpeed 0.19.8 runtime/zero/partition_parameters.py (_convert_to_zero_parameters), stage3.py (_create_fp32_partitions,
-initialize_optimizer_states, _setup_for_real_optimizer, create_reduce_and_remove_grad_hooks).
-
-Replay of the cast of a model that was built in another dtype than it trains in (DeepSpeed 0.19.8
-runtime/engine.py:_cast_module_mixed_precision): each parameter is copied and takes the copy's place, then the whole
-model goes to the GPU, if it is not there yet.
+DeepSpeed 0.19.8. Stages 0 to 2: runtime/zero/stage_1_and_2.py (__init__, initialize_optimizer_states),
+runtime/bf16_optimizer.py (_setup_for_real_optimizer), runtime/fp16/fused_optimizer.py and unfused_optimizer.py; where
+the card has no room for the flat copy of stages 1 and 2, DeepSpeed makes it on the host. Stage 3:
+runtime/zero/partition_parameters.py (_convert_to_zero_parameters), stage3.py (_create_fp32_partitions,
+initialize_optimizer_states, _setup_for_real_optimizer, create_reduce_and_remove_grad_hooks). A model built in another
+dtype is cast first (runtime/engine.py:_cast_module_mixed_precision): each parameter is copied and takes the copy's
+place, then the whole model goes to the GPU, if it is not there yet.
 """
 
 from __future__ import annotations
@@ -176,7 +171,7 @@ def init_stage_3(job: Job) -> tuple[Line, ...]:
     _master_weights(job, tracker)
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):
-            tracker.allocate(moments.reduce_bucket, dtype, strategy.reduce_bucket_size)
+            tracker.allocate(gathered.reduce_bucket, dtype, strategy.reduce_bucket_size)
     if not strategy.offload_optimizer:
         tracker.allocate(gathered.gradient_partitions, strategy.accumulation, trainable_shard_elements(job))
     largest = job.model.largest_trainable.elements  # each is gathered once to have its hook

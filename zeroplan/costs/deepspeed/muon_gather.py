@@ -1,11 +1,9 @@
-"""Replay of Muon in stage 3's step: whole gradients and momentum gathered, some matrices at a time, and shared out.
+"""Muon in stage 3's step: whole gradients and momentum gathered, some matrices at a time, and shared out.
 
 DeepSpeed 0.19.8 runtime/zero/stage3.py: _apply_muon_to_accumulated_grads, _partitioned_buffers_all_gather and
-_muon_update_sub_group. Every rank orthogonalizes one matrix of a round. Sizes are elements.
-
-Buffers that Muon's gathers go through, which DeepSpeed 0.19.8 keeps for later steps, up to 256 MiB in all.
-
-runtime/zero/stage3.py:_partitioned_buffers_all_gather, runtime/zero/stage_1_and_2.py:_muon_all_gather_partitions.
+_muon_update_sub_group. Every rank orthogonalizes one matrix of a round. The buffers that its gathers go through, here
+and at stages 1 and 2 (stage_1_and_2.py:_muon_all_gather_partitions), stay for later steps, up to 256 MiB in all.
+Sizes are elements.
 """
 
 from __future__ import annotations

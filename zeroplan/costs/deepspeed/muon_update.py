@@ -1,17 +1,10 @@
-"""Replay of Muon at stages 0 to 2: updates of whole matrices, in the step, or as the last backward of a step ends.
+"""Muon's update of whole matrices at stages 0 to 2: its products, what it makes for a while, and where it runs.
 
-DeepSpeed 0.19.8 runtime/zero/muon/muon_optimizer.py (step), runtime/zero/stage_1_and_2.py (get_flat_partition).
-
-What Muon's update makes of one matrix for a while, at its largest moment as the operators run one by one, and its
-products.
-
-DeepSpeed 0.19.8 runtime/zero/muon/original_muon.py: muon_update and its two iterations, in 16 bit. torch.compile joins
-some of the operators on a card; the recorded runs are eager.
-
-Replay of Muon in BF16_Optimizer's step: each rank orthogonalizes the matrices that it holds a piece of.
-
-DeepSpeed 0.19.8 runtime/bf16_optimizer.py: _build_muon_exchange_layout, _prepare_muon_updates. Pieces of momentum are
-exchanged where a matrix lies on several ranks.
+DeepSpeed 0.19.8 runtime/zero/muon/original_muon.py (muon_update and its two iterations, in 16 bit; torch.compile
+joins some of the operators on a card, the recorded runs are eager), muon_optimizer.py (step),
+runtime/zero/stage_1_and_2.py (get_flat_partition: as the last backward of a step ends). In BF16_Optimizer's step each
+rank orthogonalizes the matrices that it holds a piece of, and pieces of momentum are exchanged where a matrix lies on
+several (runtime/bf16_optimizer.py: _build_muon_exchange_layout, _prepare_muon_updates).
 """
 
 from __future__ import annotations

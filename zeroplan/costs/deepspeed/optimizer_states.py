@@ -1,13 +1,10 @@
-"""Lines that every stage has: model buffers, single numbers, and which optimizer class runs (DeepSpeed 0.19.8).
+"""Optimizer states, and what else optimizers keep or copy: which class runs, single numbers, temporaries.
 
-What optimizers copy that update one tensor after the other, in operators of their own: torch's single-tensor
-implementations, which run on the CPU and where foreach is false, and transformers' Adafactor.
-
-Single numbers that optimizers keep of each tensor that they update: torch's Adam and Adagrad of its steps, on the
-host, or with fused kernels beside the tensor (torch/optim/adam.py:_init_group); Adafactor its root mean square
-(transformers optimization.py).
-
-Torch's Adagrad, whose states are made as it is built: ZeRO builds it again for its partitions.
+Torch's single-tensor implementations, which run on the CPU and where foreach is false, and transformers' Adafactor
+update one tensor after the other and copy what they need of each. Torch's Adam and Adagrad keep a number of steps of
+each tensor, on the host, or with fused kernels beside the tensor (torch/optim/adam.py:_init_group); Adafactor its
+root mean square (transformers optimization.py). Torch's Adagrad makes its states as it is built, and ZeRO builds it
+again.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ from zeroplan.specs.strategy import FLOATING
 
 
 def temporaries_one_by_one(tensors: Sequence[int], *, made: int, adds_decay: bool) -> int:
-    """Most elements at once, where `made` copies of a tensor are alive together (torch/optim/adam.py, py,
+    """Most elements at once, where `made` copies of a tensor are alive together (torch/optim/adam.py, adagrad.py,
     sgd.py; transformers optimization.py, Adafactor.step).
 
     Adam makes a square root and a denominator, Adagrad the latter, Adafactor a square and its sum with epsilon, while
@@ -153,7 +150,7 @@ def temporaries(job: Job, tensors: Sequence[int]) -> int:
 
     Fused kernels copy nothing, DeepSpeed's or torch's. Torch's foreach, its default on CUDA since torch 2.0: Adam takes
     the square roots of all second moments first, SGD adds weight decay to all gradients, Adagrad takes square roots and
-    scales gradients (torch/optim/adam.py, sgd.py, py). Otherwise they go tensor by tensor, as does
+    scales gradients (torch/optim/adam.py, sgd.py, adagrad.py). Otherwise they go tensor by tensor, as does
     transformers' Adafactor. The sub-groups that partial offload leaves on the GPU run torch's Adam as it comes
     (runtime/zero/stage3.py, backup_optimizer).
     """

@@ -1,10 +1,8 @@
-"""Replay of gradient reduction: which tensors share a bucket, and which collectives a flush sends.
+"""Gradients on their way: which share a bucket, which collectives a flush sends, and when each is ready at stage 3.
 
 It follows DeepSpeed 0.19.8's own order of events: runtime/zero/stage_1_and_2.py
 (reduce_independent_p_g_buckets_and_remove_grads, average_tensor, allreduce_and_scatter) and, for stage 3,
 runtime/zero/stage3.py (reduce_independent_p_g_buckets_and_remove_grads). Sizes are elements.
-
-Gradients of stage 3: when each is ready and reaches its bucket, and what a backward reduces.
 """
 
 from __future__ import annotations

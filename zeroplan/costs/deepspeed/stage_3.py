@@ -64,7 +64,7 @@ def resident(job: Job) -> list[Line]:
     lines += [*_optimizer(job), *muon_gather.lines(_of_muon(job).kept(job))]
     if strategy.contiguous_gradients:
         for dtype in bucket_dtypes(job):
-            size = {"bucket": strategy.reduce_bucket_size, "w": DTYPE_BYTES[dtype], "copies": 1}
+            size = {"bucket": strategy.reduce_bucket_size, "w": DTYPE_BYTES[dtype]}
             lines.append(line("reduce bucket", states.reduce_bucket, dtype, **size))
     if persistent := persistent_elements(job):
         lines.append(line(PERSISTENT, states.persistent_parameters, strategy.dtype, persistent=persistent, w=w))

@@ -1,22 +1,15 @@
 """Stages 1 and 2: flat parameters whole, master copy and optimizer states partitioned (DeepSpeed 0.19.8).
 
-Replay of the optimizer's step at stages 1 and 2: norm, then group by group flatten, convert, update, free.
-
-It follows runtime/zero/stage_1_and_2.py:step of DeepSpeed 0.19.8, after the gradients that `Stages12Backward` left.
-
-BF16_Optimizer, which runs at stage 1 in bf16 with fp32 accumulation: fp32 gradients whole on each rank.
-
-DeepSpeed 0.19.8 runtime/bf16_optimizer.py: after backward each gradient is added to its fp32 one, and the engine
-reduces those as at stage 0; the bf16 gradients stay until the step. With immediate_grad_update a gradient is added and
-freed as it is born (accumulate_hp_grads_and_remove_lp, line 707).
+The optimizer's step is replayed as runtime/zero/stage_1_and_2.py:step has it, after the gradients that
+`Stages12Backward` left: the norm, then group by group flatten, convert, update, free.
 """
 
 from __future__ import annotations
 
-from zeroplan.costs.allocations import END, START, Allocation, AllocationTracker, PassProfile
+from zeroplan.costs.allocations import Allocation, PassProfile
 from zeroplan.costs.cache import cached, gradients, order_free_key
-from zeroplan.costs.deepspeed import muon_gather, muon_offload, muon_update, optimizer_states, zenflow
-from zeroplan.costs.deepspeed.layout import flat_groups, tensor_sizes
+from zeroplan.costs.deepspeed import bf16_optimizer, muon_gather, muon_offload, optimizer_states, zenflow
+from zeroplan.costs.deepspeed.layout import flat_groups
 from zeroplan.costs.deepspeed.muon_update import gradient_dtype, own_elements, users_of_the_buffer
 from zeroplan.costs.deepspeed.optimizer_states import (
     built_states,
@@ -28,7 +21,6 @@ from zeroplan.costs.deepspeed.optimizer_states import (
     state_dtype,
     temporaries,
 )
-from zeroplan.costs.deepspeed.stage_0 import make_gradients, reduce_by_engine
 from zeroplan.costs.deepspeed.stages_1_2_backward import Stages12Backward
 from zeroplan.costs.memory import PhaseMemory
 from zeroplan.formulas import moments, muon, states
@@ -60,7 +52,7 @@ def phase_memory(job: Job) -> PhaseMemory:
     """The micro-steps and the step, from the replay: the first, one between, and the last, which the step follows."""
     if job.strategy.runs_bf16_optimizer:
 
-        return bf16_phase_memory(job)
+        return bf16_optimizer.phase_memory(job)
     if job.strategy.selective:
         from zeroplan.costs.deepspeed import zenflow_backward
 
@@ -185,33 +177,3 @@ def _norm(reducing: Stages12Backward) -> None:
     """One gradient at a time is copied to double for its norm."""
     largest = max((piece.elements for piece in reducing.own.values()), default=0)
     reducing.tracker.transient_peak((moments.gradient_for_the_norm, "float64", largest))
-
-
-def bf16_phase_memory(job: Job) -> PhaseMemory:
-    """Beside the residents, which include the fp32 gradients."""
-    groups, tracker = flat_groups(job), AllocationTracker()
-    if job.strategy.immediate_grad_update:
-        gradients = _added_at_once(job, tracker)
-    else:
-        gradients = make_gradients(job, tracker, "bfloat16")
-        tracker.transient_peak((moments.gradient_in_fp32, "float32", job.model.largest_trainable.elements))
-    reduce_by_engine(job, tracker, [layout.flat for layout in groups], "float32")
-    tracker.mark(END)
-    backward, together = tracker.peak_lines(), PassProfile(tracker)
-    tracker.reset_peak()
-    muon_update.prepare(job, tracker)
-    share = max((layout.partition for layout in groups if not layout.muon), default=0)
-    tracker.transient_peak((moments.optimizer_temporaries, "float32", temporaries(job, [share])))
-    accumulated = gradients if job.strategy.grad_accum > 1 else ()
-    return PhaseMemory(accumulated, accumulated, backward, tracker.peak_lines(), backward_pass=together)
-
-
-def _added_at_once(job: Job, tracker: AllocationTracker) -> tuple[Line, ...]:
-    """Gradients that stay: none."""
-    sizes = tensor_sizes(job)
-    tracker.mark(START)
-    for index in job.execution.gradients:
-        with tracker.transient((moments.gradients, "bfloat16", sizes[index])):
-            tracker.transient_peak((moments.gradient_in_fp32, "float32", sizes[index]))
-        tracker.mark(~index)
-    return ()

@@ -25,8 +25,6 @@ from zeroplan.deepspeed.keys import (
 )
 from zeroplan.deepspeed.keys.key import Key
 
-DEEPSPEED_VERSION = "0.19.8"
-
 _MODULES = (
     batch,
     precision,
